@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * heap.h - a queue ordered by urgency: larger priority first, then smaller sequence number.
+ *
+ * Entries are values in one array, which grows and is kept: no allocation in the steady state.
+ */
+#ifndef BPS_BASE_HEAP_H
+#define BPS_BASE_HEAP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct bps_heap_entry {
+    int32_t priority;
+    uint64_t sequence;
+    void *item;
+};
+
+struct bps_heap {
+    struct bps_heap_entry *entry;
+    size_t count, room;
+};
+
+void bps_heap_fini(struct bps_heap *heap);
+/* Makes room for `count` entries, so that pushes up to there cannot fail. False: no memory. */
+bool bps_heap_reserve(struct bps_heap *heap, size_t count);
+/* False: no memory. */
+bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item);
+/* The most urgent item, or NULL. */
+static inline void *bps_heap_top(const struct bps_heap *heap)
+{
+    return heap->count > 0 ? heap->entry[0].item : NULL;
+}
+/* Removes the most urgent item and returns it, or NULL. */
+void *bps_heap_pop(struct bps_heap *heap);
+/* Removes an item wherever it is; false if it is not there. Takes linear time. */
+bool bps_heap_remove(struct bps_heap *heap, const void *item);
+
+#endif

@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * log.c - writes a message as one line by one system call, so that lines of several processes do not mix.
+ *
+ * It takes no lock: a thread that forks while another one writes leaves nothing locked in the child.
+ */
+#include "base/log.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDENTITY_WORDS 8
+
+static _Atomic uint32_t log_level = BPS_LOG_INFO;
+static atomic_bool log_no_time;
+/* Text, in words that can be read while they are changed. */
+static _Atomic uint64_t log_identity[IDENTITY_WORDS];
+
+void bps_log_set_level(uint32_t level)
+{
+    atomic_store_explicit(&log_level, level, memory_order_relaxed);
+}
+
+uint32_t bps_log_level(void)
+{
+    return atomic_load_explicit(&log_level, memory_order_relaxed);
+}
+
+void bps_log_hide_time(bool hide)
+{
+    atomic_store_explicit(&log_no_time, hide, memory_order_relaxed);
+}
+
+void bps_log_set_identity(const char *identity)
+{
+    uint64_t words[IDENTITY_WORDS] = {0};
+    memcpy(words, identity, strnlen(identity, sizeof words - 1));
+    for (size_t i = 0; i < IDENTITY_WORDS; i++) {
+        atomic_store_explicit(&log_identity[i], words[i], memory_order_relaxed);
+    }
+}
+
+/* A line that grows; what does not fit is cut. The last byte is kept for the end of the line. */
+struct line {
+    char text[4096];
+    size_t length;
+};
+
+static void line_vadd(struct line *line, const char *format, va_list arguments)
+{
+    size_t room = sizeof line->text - 1 - line->length;
+    int n = vsnprintf(line->text + line->length, room, format, arguments);
+    if (n > 0) {
+        line->length += (size_t)n < room ? (size_t)n : room - 1;
+    }
+}
+
+__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    line_vadd(line, format, arguments);
+    va_end(arguments);
+}
+
+static void add_time(struct line *line)
+{
+    struct timespec now;
+    struct tm local;
+    char text[32];
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (localtime_r(&now.tv_sec, &local) == NULL || strftime(text, sizeof text, "%F %T", &local) == 0) {
+        return;
+    }
+    line_add(line, "%s.%03ld ", text, now.tv_nsec / 1000000);
+}
+
+/* A terminal that shows colours, and a user who wants them (https://no-color.org). */
+static bool coloured(void)
+{
+    const char *unwanted = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    return (unwanted == NULL || *unwanted == '\0') && terminal != NULL && strcmp(terminal, "dumb") != 0 &&
+           isatty(STDERR_FILENO);
+}
+
+static void add_level(struct line *line, uint32_t level)
+{
+    static const struct {
+        const char *word, *colour;
+    } levels[] = {
+        [BPS_LOG_ERROR] = {"ERROR", "1;31"}, [BPS_LOG_WARN] = {"WARN ", "33"},
+        [BPS_LOG_INFO] = {"INFO ", "32"},    [BPS_LOG_DEBUG] = {"DEBUG", "36"},
+        [BPS_LOG_TRACE] = {"TRACE", "90"},
+    };
+    if (level < BPS_LOG_ERROR || level > BPS_LOG_TRACE) {
+        level = BPS_LOG_TRACE;
+    }
+    if (coloured()) {
+        line_add(line, "\033[%sm%s\033[0m ", levels[level].colour, levels[level].word);
+    } else {
+        line_add(line, "%s ", levels[level].word);
+    }
+}
+
+static void add_identity(struct line *line)
+{
+    uint64_t words[IDENTITY_WORDS];
+    for (size_t i = 0; i < IDENTITY_WORDS; i++) {
+        words[i] = atomic_load_explicit(&log_identity[i], memory_order_relaxed);
+    }
+    char text[sizeof words + 1];
+    memcpy(text, words, sizeof words);
+    text[sizeof words] = '\0';
+    if (text[0] != '\0') {
+        line_add(line, "%s ", text);
+    }
+}
+
+/* Text may come from a peer: it must neither begin lines of its own nor command the terminal. */
+static void clean(char *text, size_t length)
+{
+    for (size_t i = 0; i < length; i++) {
+        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
+            text[i] = ' ';
+        }
+    }
+}
+
+static void write_all(const char *text, size_t length)
+{
+    while (length > 0) {
+        ssize_t n = write(STDERR_FILENO, text, length);
+        if (n < 0 && errno != EINTR) {
+            return;
+        }
+        if (n > 0) {
+            text += n;
+            length -= (size_t)n;
+        }
+    }
+}
+
+void bps_log_write(uint32_t level, const char *component, const char *format, ...)
+{
+    int saved = errno;
+    struct line line = {.length = 0};
+    if (!atomic_load_explicit(&log_no_time, memory_order_relaxed)) {
+        add_time(&line);
+    }
+    add_level(&line, level);
+    add_identity(&line);
+    size_t start = line.length;
+    if (component != NULL && *component != '\0') {
+        line_add(&line, "%s: ", component);
+    }
+    va_list arguments;
+    va_start(arguments, format);
+    errno = saved; /* for %m */
+    line_vadd(&line, format, arguments);
+    va_end(arguments);
+    clean(line.text + start, line.length - start);
+    line.text[line.length++] = '\n';
+    write_all(line.text, line.length);
+    errno = saved;
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conf_check.c - `byteps conf check`: the configuration, the plugins that it names, and their options. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cmd/conf.h"
+#include "conf/layer.h"
+#include "conf/option.h"
+#include "conf/schema.h"
+#include "graph/graph.h"
+#include "plugin/registry.h"
+
+static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
+
+struct check {
+    const struct bps_conf *conf;
+    unsigned problems;
+};
+
+static void problem(struct check *check, const char *text)
+{
+    fprintf(stderr, "%s\n", text);
+    check->problems++;
+}
+
+static void note(void *arg, const char *text)
+{
+    (void)arg;
+    printf("note: %s\n", text);
+}
+
+/* Opens a plugin and tries the options of a group on it. */
+static bps_status try_plugin(uint32_t kind, const char *name, const struct bps_conf_node *group,
+                             const char *path, const char *origin, struct bps_report *report)
+{
+    const struct bps_loaded *loaded;
+    char *used_by = bps_cmd_print("%s: %s", origin, path);
+    bps_status status = bps_plugin_open(kind, name, used_by, &loaded, report);
+    free(used_by);
+    if (status != BPS_OK || loaded->plugin->options == NULL) {
+        static const struct bps_option none[] = {{0}};
+        char unused;
+        return status != BPS_OK ? status : bps_conf_options(group, path, core_members, none, &unused, report);
+    }
+    void *options = bps_cmd_alloc(1, loaded->plugin->options_size);
+    status = bps_conf_options(group, path, core_members, loaded->plugin->options, options, report);
+    if (status == BPS_OK) {
+        bps_options_release(loaded->plugin->options, options);
+    }
+    free(options);
+    return status;
+}
+
+/* ---- preference lists --------------------------------------------------------------------------------- */
+
+/* Something that needs one of the instances of a map. */
+struct demand {
+    const struct bps_conf_node *use; /* a name or a list of them; NULL: `fallback` */
+    const char *fallback;
+    bool optional; /* a job runs without it, too */
+    uint32_t usable;
+};
+
+static bool is_list(const struct demand *demand)
+{
+    return demand->use != NULL && demand->use->kind == BPS_CONF_LIST && demand->use->count > 1;
+}
+
+static bool demands(const struct demand *demand, const char *name)
+{
+    if (demand->use == NULL || demand->use->kind != BPS_CONF_LIST) {
+        return strcmp(demand->use == NULL ? demand->fallback : demand->use->text, name) == 0;
+    }
+    for (uint32_t i = 0; i < demand->use->count; i++) {
+        if (strcmp(demand->use->children[i]->text, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct demand out[2])
+{
+    const struct bps_conf_node *graph = bps_conf_find(conf, "worker.graph");
+    uint32_t hierarchy = bps_conf_worker(conf)->hierarchy, n = 0;
+    if (kind == BPS_KIND_REDUCER) {
+        out[n++] = (struct demand){.use = bps_conf_find(conf, "server.use"), .fallback = "sum"};
+    }
+    for (uint32_t i = 0; kind == BPS_KIND_TRANSPORT && i < graph->count && n < 2; i++) {
+        const struct bps_conf_node *use = bps_conf_member(graph->children[i], "use");
+        enum bps_node_kind stage = bps_node_kind_of(bps_conf_member(graph->children[i], "stage")->text);
+        if (stage == BPS_NODE_PUSH_PULL) {
+            out[n++] = (struct demand){.use = use, .fallback = "net"};
+        } else if (stage == BPS_NODE_LOCAL_REDUCE && hierarchy != BPS_HIERARCHY_OFF) {
+            out[n++] = (struct demand){
+                .use = use, .fallback = "local", .optional = hierarchy == BPS_HIERARCHY_AUTO};
+        }
+    }
+    return n;
+}
+
+/* ---- instances and stages ----------------------------------------------------------------------------- */
+
+/*
+ * Whether a job would miss an instance that cannot be used. Not if another one may stand in for it. A wrong
+ * option is a mistake in any case; a plugin that is not there is none if nothing uses it and nobody has asked
+ * for it.
+ */
+static bool is_missed(const struct demand *demand, uint32_t n, const struct bps_conf_node *instance,
+                      bps_status status)
+{
+    bool named = false, missed = false;
+    for (uint32_t i = 0; i < n; i++) {
+        if (demands(&demand[i], instance->name)) {
+            named = true;
+            missed = missed || (!is_list(&demand[i]) && (!demand[i].optional || status == BPS_ERR_CONF));
+        }
+    }
+    if (named) {
+        return missed;
+    }
+    return status == BPS_ERR_CONF || strcmp(bps_conf_member(instance, "plugin")->origin, "default") != 0;
+}
+
+static void check_instance(struct check *check, const struct bps_instance_map *map,
+                           const struct bps_conf_node *instance, struct demand *demand, uint32_t n)
+{
+    const struct bps_conf_node *plugin = bps_conf_member(instance, "plugin");
+    char *path = bps_cmd_print("%s.%s", map->name, instance->name);
+    struct bps_report report;
+    bool named = false;
+    bps_status status = try_plugin(map->kind, plugin->text, instance, path, plugin->origin, &report);
+    for (uint32_t i = 0; i < n; i++) {
+        bool its = demands(&demand[i], instance->name);
+        named = named || its;
+        demand[i].usable += its && status == BPS_OK;
+    }
+    if (status != BPS_OK && is_missed(demand, n, instance, status)) {
+        problem(check, report.text);
+    } else if (status != BPS_OK && named) {
+        note(NULL, report.text);
+    }
+    free(path);
+}
+
+static void check_map(struct check *check, const struct bps_instance_map *map)
+{
+    const struct bps_conf_node *node = bps_conf_find(check->conf, map->name);
+    struct demand demand[2];
+    uint32_t n = find_demands(check->conf, map->kind, demand);
+    unsigned before = check->problems;
+    for (uint32_t i = 0; node != NULL && i < node->count; i++) {
+        check_instance(check, map, node->children[i], demand, n);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (demand[i].usable == 0 && demand[i].optional && check->problems == before) {
+            note(NULL, "workers of one host would not sum among themselves first: "
+                       "no transport for it is usable");
+        } else if (demand[i].usable == 0 && !demand[i].optional && is_list(&demand[i])) {
+            const char *origin = demand[i].use->origin;
+            char *text = bps_cmd_print("%s: none of the %s to use is usable", origin, map->name);
+            problem(check, text);
+            free(text);
+        }
+    }
+}
+
+static void check_stages(struct check *check)
+{
+    const struct bps_conf_node *graph = bps_conf_find(check->conf, "worker.graph");
+    for (uint32_t i = 0; i < graph->count; i++) {
+        const struct bps_conf_node *stage = bps_conf_member(graph->children[i], "stage");
+        char *path = bps_cmd_print("worker.graph[%u]", i);
+        struct bps_report report;
+        if (bps_node_kind_of(stage->text) == BPS_NODE_PLUGIN &&
+            try_plugin(BPS_KIND_STAGE, stage->text, graph->children[i], path, stage->origin, &report) !=
+                BPS_OK) {
+            problem(check, report.text);
+        }
+        free(path);
+    }
+}
+
+/* Conditions, and whether neighbouring stages fit. */
+static void check_graph(struct check *check)
+{
+    struct bps_graph *graph;
+    struct bps_report report = {"worker.graph: out of memory"};
+    if (bps_graph_new(check->conf, NULL, &graph, &report) == BPS_OK) {
+        bps_graph_free(graph);
+    } else {
+        problem(check, report.text);
+    }
+}
+
+int bps_conf_command_check(const struct bps_conf_command *command)
+{
+    struct bps_conf *conf = bps_conf_command_load(command);
+    if (conf == NULL) {
+        return BPS_EXIT_FAILURE;
+    }
+    struct check check = {.conf = conf};
+    for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL; map++) {
+        if (map->kind != BPS_KIND_FRAMEWORK) { /* those are opened by their frameworks */
+            check_map(&check, map);
+        }
+    }
+    check_stages(&check);
+    if (check.problems == 0) {
+        check_graph(&check);
+    }
+    bps_environment_notes(note, NULL);
+    bps_conf_free(conf);
+    if (check.problems != 0) {
+        return BPS_EXIT_FAILURE;
+    }
+    const char *variable = getenv("BYTEPS_CONF");
+    const char *file = command->conf.file != NULL ? command->conf.file
+                     : variable != NULL && *variable != '\0' ? variable : "configuration";
+    printf("%s: ok\n", file);
+    return 0;
+}

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.c - `byteps graph`: the stages that the configuration wires together, for people and programs. */
+#include "graph/graph.h"
+
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "cmd/cmd.h"
+#include "cmd/plan.h"
+#include "graph/use.h"
+#include "node/transport.h"
+
+static const char help_text[] =
+    "Usage: byteps graph [--explain | --dot | --json] [--model MODEL] [OPTIONS]\n"
+    "\n"
+    "Builds the stage graph of the configuration, as a worker and a server would, and prints it.\n"
+    "\n"
+    "      --explain          tell which plugin each stage uses and what was negotiated\n"
+    "      --dot              print it in the language of graphviz\n"
+    "      --json             print JSON\n" BPS_PLAN_HELP
+    "                         with --explain or --json: what each server would get of the model\n" BPS_CMD_CONF_HELP
+    "      --help             print this\n";
+
+/* Everything that a worker and a server open, and nothing of the network. */
+struct drawing {
+    struct bps_loop *loop;
+    struct bps_graph *graph;
+    struct bps_instance *net, *reducer;
+    char transport[256], summation[256]; /* what the instances say of themselves */
+    char local[512];                     /* how workers of one host meet, or why not */
+};
+
+static void describe_local(const struct bps_conf *conf, struct drawing *d)
+{
+    struct bps_instance *instance;
+    struct bps_report report = {""};
+    char own[256];
+    if (bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF) {
+        snprintf(d->local, sizeof d->local, "none: worker.hierarchy = off");
+    } else if (d->graph->local && bps_transport_open_local(conf, d->loop, &instance, &report) == BPS_OK) {
+        const struct bps_transport_ops *transport = instance->ops;
+        transport->describe(instance->self, own, sizeof own);
+        snprintf(d->local, sizeof d->local, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
+        bps_instance_close(instance);
+    } else {
+        snprintf(d->local, sizeof d->local, "none: %.400s", report.text);
+    }
+}
+
+static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, struct bps_report *report)
+{
+    d->loop = bps_loop_new();
+    bps_status status = d->loop == NULL ? BPS_ERR_IO : bps_graph_new(conf, d->loop, &d->graph, report);
+    if (status == BPS_OK) {
+        status = bps_transport_open(conf, d->loop, &d->net, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_reducer_open(conf, d->loop, &d->reducer, report);
+    }
+    if (status == BPS_OK) {
+        const struct bps_transport_ops *transport = d->net->ops;
+        const struct bps_reducer_ops *reducer = d->reducer->ops;
+        transport->describe(d->net->self, d->transport, sizeof d->transport);
+        reducer->describe(d->reducer->self, d->summation, sizeof d->summation);
+        describe_local(conf, d);
+    }
+    return status;
+}
+
+static void close_drawing(struct drawing *d)
+{
+    bps_graph_free(d->graph);
+    bps_instance_close(d->reducer);
+    bps_instance_close(d->net);
+    bps_loop_free(d->loop);
+}
+
+/* "sum average", or "all" */
+static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), char *text, size_t room)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    if ((mask & ((1u << n) - 1)) == (1u << n) - 1) {
+        snprintf(text, room, "all");
+        return;
+    }
+    for (uint32_t i = 0; i < n && at + 16 < room; i++) {
+        if ((mask >> i & 1) != 0) {
+            at += (size_t)snprintf(text + at, room - at, "%s%s", at > 0 ? " " : "", name(i));
+        }
+    }
+}
+
+static void print_line(const struct drawing *d)
+{
+    printf("worker: tensor");
+    for (uint32_t i = 0; i < d->graph->nodes; i++) {
+        const struct bps_node *node = &d->graph->node[i];
+        printf(" -> %s", node->name);
+        if (node->kind == BPS_NODE_PUSH_PULL) {
+            printf("(%s)", d->net->name);
+        }
+        if (node->when[0] != '\0') {
+            printf("[%s]", node->when);
+        }
+    }
+    printf(" -> result\nserver: receive -> sum(%s) -> reply\n", d->reducer->name);
+}
+
+static void explain_builtin(const struct drawing *d, const struct bps_node *node)
+{
+    if (node->kind == BPS_NODE_PUSH_PULL) {
+        printf("    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
+    } else if (node->kind == BPS_NODE_LOCAL_REDUCE) {
+        printf("    does       sums among the workers of this host, each leading its share of the partitions\n");
+        printf("    transport  %s\n", d->local);
+    } else {
+        printf("    does       gives the result to the workers of this host\n");
+    }
+}
+
+static void explain_node(const struct drawing *d, const struct bps_node *node)
+{
+    char dtypes[256], ops[128], own[256] = "";
+    mask_text(node->attr.dtypes, BPS_DTYPES, bps_dtype_name, dtypes, sizeof dtypes);
+    mask_text(node->attr.ops, BPS_OPS, bps_op_name, ops, sizeof ops);
+    printf("  %s\n", node->name);
+    if (node->instance == NULL) {
+        printf("    plugin     built in\n");
+        explain_builtin(d, node);
+    } else {
+        node->ops->describe(node->instance->self, own, sizeof own);
+        printf("    plugin     %s %s (%s)\n", node->instance->loaded->plugin->name,
+               node->instance->loaded->module->version, node->instance->loaded->path);
+        if (own[0] != '\0') {
+            printf("    options    %s\n", own);
+        }
+    }
+    printf("    listed     %s\n", node->origin);
+    printf("    when       %s\n", node->when[0] != '\0' ? node->when : "always");
+    printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n", dtypes, ops);
+    printf("    data       host memory, takes '%s', gives '%s', %s\n", node->attr.takes, node->attr.gives,
+           node->attr.writes != 0 ? "changes it" : "only looks");
+    printf("    runs on    %s\n",
+           node->attr.executor == BPS_EXECUTOR_CPU ? "the pool of threads (worker.threads)" : "the core thread");
+}
+
+static void print_explained(const struct bps_conf *conf, const struct drawing *d)
+{
+    char order[32];
+    snprintf(order, sizeof order, "%s", bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    printf("worker: partitions of %lu bytes, slices of %lu bytes; the most urgent slice goes first\n",
+           bps_conf_worker(conf)->partition, bps_conf_worker(conf)->slice);
+    for (uint32_t i = 0; i < d->graph->nodes; i++) {
+        explain_node(d, &d->graph->node[i]);
+    }
+    printf("server: each shard is one thread with its own connections and keys\n");
+    printf("  receive\n    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
+    printf("  sum\n    reducer    %s: plugin %s %s, %s\n    order      of %s\n", d->reducer->name,
+           d->reducer->loaded->plugin->name, d->reducer->loaded->module->version, d->summation, order);
+    printf("  reply\n    data       each slice as soon as the last worker's contribution is in\n");
+    printf("placement: by bytes, as the links of the hosts allow; --model MODEL shows what each server gets\n");
+}
+
+static void print_dot(const struct drawing *d)
+{
+    printf("digraph byteps {\n    rankdir=LR;\n    node [shape=box];\n");
+    printf("    subgraph cluster_worker {\n        label=\"worker\";\n        tensor [shape=oval];\n");
+    printf("        result [shape=oval];\n");
+    for (uint32_t i = 0; i < d->graph->nodes; i++) {
+        const struct bps_node *node = &d->graph->node[i];
+        printf("        stage%u [label=\"%s\"];\n", i, node->kind == BPS_NODE_PUSH_PULL ? d->net->name : node->name);
+    }
+    printf("    }\n    subgraph cluster_server {\n        label=\"server\";\n");
+    printf("        receive -> sum -> reply;\n        sum [label=\"sum (%s)\"];\n    }\n", d->reducer->name);
+    printf("    tensor -> stage0;\n");
+    for (uint32_t i = 0; i + 1 < d->graph->nodes; i++) {
+        printf("    stage%u -> stage%u [label=\"%s\"];\n", i, i + 1, d->graph->node[i].attr.gives);
+    }
+    printf("    stage%u -> result;\n    stage%u -> receive [style=dashed];\n", d->graph->nodes - 1,
+           d->graph->push_pull);
+    printf("    reply -> stage%u [style=dashed];\n}\n", d->graph->push_pull);
+}
+
+/* Takes the placement over. */
+static int print_json(const struct bps_conf *conf, const struct drawing *d, json_t *placement)
+{
+    json_t *stages = json_array();
+    for (uint32_t i = 0; i < d->graph->nodes; i++) {
+        const struct bps_node *node = &d->graph->node[i];
+        char dtypes[256], ops[128];
+        mask_text(node->attr.dtypes, BPS_DTYPES, bps_dtype_name, dtypes, sizeof dtypes);
+        mask_text(node->attr.ops, BPS_OPS, bps_op_name, ops, sizeof ops);
+        json_array_append_new(
+            stages, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "stage", node->name, "plugin",
+                              node->instance == NULL ? "built in" : node->instance->loaded->path, "when", node->when,
+                              "dtypes", dtypes, "operations", ops, "takes", node->attr.takes, "gives",
+                              node->attr.gives, "writes", node->attr.writes != 0, "executor",
+                              node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
+    }
+    json_t *root = json_pack(
+        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
+        (json_int_t)bps_conf_worker(conf)->partition, "slice", (json_int_t)bps_conf_worker(conf)->slice, "graph",
+        stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport, "server",
+        "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about", d->summation, "order",
+        bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    if (placement != NULL) {
+        json_object_set_new(root, "placement", placement);
+    }
+    if (root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0) {
+        json_decref(root);
+        return bps_cmd_failure("graph", "cannot print JSON");
+    }
+    putchar('\n');
+    json_decref(root);
+    return 0;
+}
+
+static int print_with_plan(const struct bps_conf *conf, const struct drawing *d, int form,
+                           const struct bps_plan_request *request)
+{
+    struct bps_model model;
+    struct bps_plan plan;
+    int result = bps_plan_load("graph", request, conf, &model, &plan);
+    if (result != 0) {
+        return result;
+    }
+    if (form == 'j') {
+        result = print_json(conf, d, bps_plan_json(&plan, &model));
+    } else {
+        print_explained(conf, d);
+        putchar('\n');
+        bps_plan_print(&plan, &model);
+    }
+    bps_plan_fini(&plan);
+    bps_model_fini(&model);
+    return result;
+}
+
+static int draw(const struct bps_conf *conf, int form, const struct bps_plan_request *request)
+{
+    struct drawing d = {0};
+    struct bps_report report = {""};
+    int result = 0;
+    bps_status status = open_drawing(conf, &d, &report);
+    if (status != BPS_OK) {
+        result = bps_cmd_failure("graph", "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+    } else if (request->model != NULL) {
+        result = print_with_plan(conf, &d, form, request);
+    } else if (form == 'e') {
+        print_explained(conf, &d);
+    } else if (form == 'd') {
+        print_dot(&d);
+    } else if (form == 'j') {
+        result = print_json(conf, &d, NULL);
+    } else {
+        print_line(&d);
+    }
+    close_drawing(&d);
+    return bps_cmd_finish("graph", result);
+}
+
+int bps_cmd_graph(int argc, char **argv)
+{
+    static const struct option options[] = {
+        BPS_CMD_CONF_OPTIONS,
+        BPS_PLAN_OPTIONS,
+        {"explain", no_argument, NULL, 'e'},
+        {"dot", no_argument, NULL, 'd'},
+        {"json", no_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct bps_cmd_conf request = {0};
+    struct bps_plan_request plan = {0};
+    int code, form = 0;
+    opterr = 0;
+    while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        if (bps_cmd_conf_take(&request, code, optarg) || bps_plan_take(&plan, code, optarg)) {
+            continue;
+        }
+        if (code == 'h') {
+            fputs(help_text, stdout);
+            return bps_cmd_finish("graph", 0);
+        }
+        if (code == '?' || code == ':') {
+            return bps_cmd_bad_option("graph", code, argv);
+        }
+        form = code;
+    }
+    if (optind < argc) {
+        return bps_cmd_usage("graph", "'%s' is not expected", argv[optind]);
+    }
+    if (plan.model != NULL && form != 'e' && form != 'j') {
+        return bps_cmd_usage("graph", "--model needs --explain or --json");
+    }
+    if (plan.model == NULL && plan.bandwidth != NULL) {
+        return bps_cmd_usage("graph", "--bandwidth needs --model");
+    }
+    struct bps_conf *conf = bps_cmd_conf_load("graph", &request, "scheduler");
+    bps_cmd_conf_fini(&request);
+    if (conf == NULL) {
+        return BPS_EXIT_FAILURE;
+    }
+    int result = draw(conf, form, &plan);
+    bps_conf_free(conf);
+    return result;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan.h - what a job of some shape would do with a model: the parts of `byteps plan`, which `byteps graph`
+ * and `byteps info` show as well.
+ */
+#ifndef BPS_CMD_PLAN_H
+#define BPS_CMD_PLAN_H
+
+#include <byteps/plugin.h>
+#include <jansson.h>
+
+#include "conf/conf.h"
+
+/* ---- plan_model.c: the tensors of a model ---- */
+
+struct bps_model_tensor {
+    char *name;
+    uint64_t count;
+    uint32_t dtype;
+};
+
+struct bps_model {
+    char *name;
+    uint32_t tensors;
+    struct bps_model_tensor *tensor; /* in the order of the forward pass */
+    uint64_t elements, bytes;
+};
+
+/* Reads an installed model, or a file. The report names file and line. */
+bps_status bps_model_read(const char *word, struct bps_model *out, struct bps_report *report);
+void bps_model_fini(struct bps_model *model);
+/* The names of the installed models, "bert-large, resnet50, vgg16", or "none". */
+void bps_model_list(char *text, size_t n);
+
+/* ---- plan_bandwidth.c: "10Gbit" ---- */
+
+#define BPS_BANDWIDTH_DEFAULT "10Gbit"
+
+/* Reads a bandwidth in bits per second. BPS_ERR_INVALID: it is none. */
+bps_status bps_bandwidth_parse(const char *text, double *out);
+/* What is expected, for messages. */
+extern const char bps_bandwidth_expected[];
+/* "10 Gbit/s", "98.1 ms", "102.2 MB", into a static buffer of which there are a few. */
+const char *bps_bandwidth_text(double bits);
+const char *bps_duration_text(double seconds);
+const char *bps_bytes_text(double bytes);
+
+/* ---- plan_make.c: the numbers ---- */
+
+struct bps_plan_server {
+    bool colocated;
+    uint32_t rank;       /* of the worker's host, or of the server */
+    double share, ideal; /* of all bytes: as placed, and as wanted */
+    uint64_t bytes;
+    uint32_t partitions;
+    double busy; /* seconds of its link, its workers' part included */
+};
+
+struct bps_plan {
+    uint32_t hosts, others; /* with workers; with servers only */
+    uint32_t shards;        /* of each server */
+    double bandwidth;       /* bits per second of each link, each way */
+    uint64_t partition, bytes;
+    uint32_t partitions;
+    double servers_only, ring; /* seconds; negative: not possible */
+    double ideal, placed;      /* of this placement: by its formula, and with whole partitions */
+    uint32_t servers;
+    struct bps_plan_server *server;
+    uint64_t *shard; /* bytes of each, server by server */
+};
+
+/* The configuration gives the shape: cluster.workers hosts with workers, cluster.servers further ones. */
+bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, double bandwidth,
+                         struct bps_plan *out, struct bps_report *report);
+void bps_plan_fini(struct bps_plan *plan);
+
+/* ---- plan_show.c ---- */
+
+void bps_plan_print(const struct bps_plan *plan, const struct bps_model *model);
+json_t *bps_plan_json(const struct bps_plan *plan, const struct bps_model *model);
+
+/* ---- the options --model and --bandwidth, for other commands, too ---- */
+
+struct bps_plan_request {
+    const char *model, *bandwidth; /* NULL: not given */
+};
+
+#define BPS_PLAN_OPT_MODEL     0x1010
+#define BPS_PLAN_OPT_BANDWIDTH 0x1011
+#define BPS_PLAN_OPTIONS                                                                                     \
+    {"model", required_argument, NULL, BPS_PLAN_OPT_MODEL},                                                  \
+    {                                                                                                        \
+        "bandwidth", required_argument, NULL, BPS_PLAN_OPT_BANDWIDTH                                         \
+    }
+#define BPS_PLAN_HELP                                                                                        \
+    "      --model MODEL      resnet50, vgg16, bert-large or a file with lines NAME COUNT TYPE\n"            \
+    "      --bandwidth RATE   of each host's link in each direction (default: " BPS_BANDWIDTH_DEFAULT ")\n"
+
+/* Takes the option if it is one of the two. */
+bool bps_plan_take(struct bps_plan_request *request, int code, const char *value);
+/* Reads the model and makes the plan; returns an exit status. On 0 the caller frees both. */
+int bps_plan_load(const char *command, const struct bps_plan_request *request, const struct bps_conf *conf,
+                  struct bps_model *model, struct bps_plan *plan);
+
+#endif

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* role.h - what the processes `byteps server` and `byteps scheduler` share. */
+#ifndef BPS_CMD_ROLE_H
+#define BPS_CMD_ROLE_H
+
+#include "conf/conf.h"
+
+/* Sets the log as configured, with this identity. */
+void bps_role_begin(const struct bps_conf *conf, const char *identity);
+/* A descriptor that becomes readable when the process is asked to end (SIGTERM, SIGINT, SIGHUP); -1: none. */
+int bps_role_stop_fd(void);
+
+#endif

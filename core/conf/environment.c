@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * environment.c - the variables of the original BytePS, by one table.
+ *
+ * What is set to the empty string counts as not set.
+ */
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "conf/layer.h"
+#include "conf/option.h"
+
+#define MEMBERS_RANGE "1..65536"
+#define INDEX_RANGE   "0..65535"
+
+/* Turns the value of a variable into the text of its key; an empty text leaves the key alone. */
+typedef bps_status (*convert_fn)(const char *name, const char *value, char *text, size_t n,
+                                 struct bps_report *report);
+
+static bps_status convert_role(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report);
+static bps_status convert_workers(const char *name, const char *value, char *text, size_t n,
+                                  struct bps_report *report);
+static bps_status convert_rank(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report);
+static bps_status convert_scheduler(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
+static bps_status convert_partition(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
+static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
+                                struct bps_report *report);
+static bps_status convert_numa(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report);
+static bps_status convert_blacklist(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
+
+struct variable {
+    const char *name;
+    const char *key;
+    convert_fn convert; /* NULL: the value is the text */
+};
+
+/* Later rows are stronger. */
+static const struct variable variables[] = {
+    {"DMLC_ROLE", "cluster.role", convert_role},
+    {"DMLC_NUM_WORKER", "cluster.workers", convert_workers},
+    {"DMLC_NUM_SERVER", "cluster.servers", NULL},
+    {"DMLC_WORKER_ID", "cluster.rank", convert_rank},
+    {"BYTEPS_GLOBAL_RANK", "cluster.rank", NULL},
+    {"BYTEPS_LOCAL_RANK", "cluster.local_rank", NULL},
+    {"BYTEPS_LOCAL_SIZE", "cluster.local_size", NULL},
+    {"DMLC_PS_ROOT_PORT", "cluster.scheduler", convert_scheduler},
+    {"DMLC_PS_ROOT_URI", "cluster.scheduler", convert_scheduler},
+    {"BYTEPS_JOB_ID", "cluster.job", NULL},
+    {"DMLC_INTERFACE", "transports.net.interface", NULL},
+    {"DMLC_NODE_HOST", "transports.net.host", NULL},
+    {"BYTEPS_PARTITION_BYTES", "worker.partition", convert_partition},
+    {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", NULL},
+    {"BYTEPS_NUMA_ON", "affinity.numa", convert_numa},
+    {"BYTEPS_VISIBLE_CPU_CORES", "affinity.cores", NULL},
+    {"BYTEPS_CPU_BLACKLIST", "affinity.avoid", convert_blacklist},
+    {"BYTEPS_NUMA_DEFAULT_QUOTA", "affinity.quota", NULL},
+    {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", NULL},
+    {"BYTEPS_LOG_LEVEL", "log.level", convert_level},
+    {"BYTEPS_LOG_HIDE_TIME", "log.hide_time", NULL},
+};
+#define NVARIABLES (sizeof variables / sizeof *variables)
+
+/* Of this BytePS, read elsewhere. */
+static const char *const own[] = {"BYTEPS_CONF", "BYTEPS_SET", "BYTEPS_PLUGIN_PATH", "BYTEPS_MODEL_PATH", "BYTEPS_PROGRAM"};
+
+/* Known from the original and its branches, without effect here. A '*' stands for any ending. */
+static const char *const idle[] = {
+    "DMLC_PORT", "DMLC_NUM_PORTS", "DMLC_RANK", "DMLC_ENABLE_RDMA", "DMLC_ENABLE_UCX", "DMLC_GROUP_SIZE",
+    "DMLC_LOCAL", "DMLC_USE_KUBERNETES", "DMLC_LOCKLESS_QUEUE", "DMLC_POLLING_IN_NANOSECOND",
+    "DMLC_NUM_CPU_DEV", "DMLC_NUM_GPU_DEV", "PS_VERBOSE", "PS_HEARTBEAT_INTERVAL",
+    "PS_HEARTBEAT_TIMEOUT", "PS_RESEND", "PS_RESEND_TIMEOUT", "PS_DROP_MSG", "PS_KEY_LOG",
+    "ENABLE_PROFILING", "PROFILE_PATH", "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_MIN_COMPRESS_BYTES",
+    "BYTEPS_SCHEDULING_CREDIT", "BYTEPS_KEY_HASH_FN", "BYTEPS_BUILT_IN_HASH_COEF",
+    "BYTEPS_ENABLE_MIXED_MODE", "BYTEPS_MIXED_MODE_BOUND", "BYTEPS_ORDERED_HOSTS",
+    "BYTEPS_THREADPOOL_SIZE", "BYTEPS_PCIE_SWITCH_SIZE", "BYTEPS_REDUCE_ROOTS", "BYTEPS_NCCL_GROUP_SIZE",
+    "BYTEPS_NCCL_NUM_RINGS", "BYTEPS_OMP_THREAD_PER_GPU", "BYTEPS_SOCKET_PATH", "BYTEPS_ENABLE_ASYNC",
+    "BYTEPS_TRACE_ON", "BYTEPS_TRACE_START_STEP", "BYTEPS_TRACE_END_STEP", "BYTEPS_TRACE_DIR",
+    "BYTEPS_TELEMETRY_ON", "BYTEPS_DEBUG_SAMPLE_TENSOR", "BYTEPS_SERVER_ENGINE_BLOCKING",
+    "BYTEPS_SERVER_ENABLE_SCHEDULE", "BYTEPS_SERVER_DEBUG", "BYTEPS_SERVER_DEBUG_KEY",
+    "BYTEPS_ENABLE_IPC", "BYTEPS_IPC_COPY_NUM_THREADS", "BYTEPS_IPC_ENABLE_ASYNC_COPY",
+    "BYTEPS_PRINT_RDMA_LOG", "BYTEPS_RDMA_MAX_CONCURR_WR", "BYTEPS_RDMA_START_DEPTH",
+    "BYTEPS_RDMA_RX_DEPTH", "BYTEPS_ADDRESS_POOL_SIZE", "BYTEPS_ZMQ_MAX_SOCKET", "BYTEPS_ZMQ_NTHREADS",
+    "BYTEPS_UCX_ERRH_ENABLE", "BYTEPS_UCX_RECONNECT_TMO", "BYTEPS_UCX_SHORT_THRESH",
+    "BYTEPS_UCX_FORCE_REQ_ORDER", "BYTEPS_UCX_QUEUE_SENDS", "PSLITE_UCX_*", "BYTEPS_MULTITHREADED_CPU", "BYTEPS_ENABLE_GDB", "BYTEPS_NCCL_HOME",
+    "BYTEPS_NCCL_INCLUDE", "BYTEPS_NCCL_LIB", "BYTEPS_NCCL_LINK", "BYTEPS_CUDA_HOME",
+    "BYTEPS_CUDA_INCLUDE", "BYTEPS_CUDA_LIB", "BYTEPS_WITH_*", "BYTEPS_WITHOUT_*", "BYTEPS_UCX_HOME",
+    "BYTEPS_UCX_PREFIX", "BYTEPS_UCX_TARBALL_PATH", "BYTEPS_USE_MPI", "BYTEPS_MPICXX_SHOW",
+    "BYTEPS_NODE_ID", "BYTESCHEDULER_*", "BYTEPS_CPU_ONLY", "BYTEPS_ENABLE_XLA", "BYTEPS_SYNC_BN_GLOBAL",
+    "BYTEPS_SKIP_SYNC_BN", "BYTEPS_INTRA_COMPRESSOR", "BYTEPS_INTER_COMPRESSOR",
+    "BYTEPS_COMPRESSOR_ERROR_FEEDBACK", "BYTEPS_COMPRESSOR_K", "BYTEPS_UUID", "BYTEPS_ABORT_ON_TIMEOUT",
+    "BYTEPS_ENABLE_ERR_HANDLING", "BYTEPS_MONITOR_INTERVAL", "BYTEPS_LOG_FILE", "BYTEPS_LOG_UNBUFFERED",
+    "BYTEPS_TELEMETRY_CAPACITY", "BYTEPS_TELEMETRY_INTERVAL", "BYTEPS_STALENESS",
+    "BYTEPS_PIPESGD_WARMUP_ITER", "BYTEPS_FORCE_JOINT_MODE", "BYTEPS_JOINT_MODE",
+    "BYTEPS_DISABLE_COMPRESS", "BYTEPS_DISABLE_CPU_ALLREDUCE", "BYTEPS_DISABLE_GPU_ALLREDUCE",
+    "BYTEPS_DISABLE_GPU_ALLGATHER", "BYTEPS_DISABLE_P2P", "BYTEPS_DISABLE_P2P_ACK",
+    "BYTEPS_DISABLE_SEND_RECV", "BYTEPS_ALLTOALL_*", "BYTEPS_BUCKET_SIZE_BYTES",
+    "BYTEPS_P2P_PARTITION_BYTES", "BYTEPS_PIN_MEMORY", "BYTEPS_PIN_MEMORY_CPU",
+    "BYTEPS_SERVER_DIRECT_RESPONSE", "BYTEPS_SERVER_LOCAL_ROOT", "BYTEPS_WORKER_LOCAL_ROOT",
+    "BYTEPS_USE_GDR_*", "BYTEPS_GDR_*", "BYTEPS_NUM_NODES", "BYTEPS_NUMA_ID",
+    "BYTEPS_ENCODING_SCHEME_VERSION", "BYTEPS_TF_GRADIENT_FUSION", "BYTEPS_USE_NVTX",
+    "BYTEPS_VISIBLE_DEVICE", "BYTEPS_CUDA_REDUCER_NUM_BLOCK", "BYTEPS_CUDA_REDUCER_NUM_THREAD",
+};
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+static bps_status refuse(const char *name, const char *value, const char *why, struct bps_report *report)
+{
+    BPS_REPORT(report, "%s = %s: %s", name, bps_shown(value).text, why);
+    return BPS_ERR_CONF;
+}
+
+/* A whole number within a range; *out stays if the variable is not set. */
+static bps_status read_number(const char *name, const char *range, int64_t *out, struct bps_report *report)
+{
+    const char *value = variable(name);
+    const struct bps_option row = {.name = name, .type = BPS_OPT_INT, .range = range};
+    struct bps_report why;
+    if (value != NULL && bps_option_parse(&row, value, out, &why) != BPS_OK) {
+        return refuse(name, value, why.text, report);
+    }
+    return BPS_OK;
+}
+
+/* ---- conversions ---- */
+
+static bps_status convert_role(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report)
+{
+    static const char *const roles[] = {"worker", "server", "scheduler"};
+    for (size_t i = 0; i < COUNT(roles); i++) {
+        if (strcasecmp(value, roles[i]) == 0) {
+            snprintf(text, n, "%s", roles[i]);
+            return BPS_OK;
+        }
+    }
+    return refuse(name, value, "not a role; expected worker, server or scheduler", report);
+}
+
+/* The original counts machines, each with the same number of processes. */
+static bps_status convert_workers(const char *name, const char *value, char *text, size_t n,
+                                  struct bps_report *report)
+{
+    int64_t machines = 1, each = 1;
+    bps_status status = read_number(name, MEMBERS_RANGE, &machines, report);
+    if (status == BPS_OK) {
+        status = read_number("BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each, report);
+    }
+    (void)value;
+    snprintf(text, n, "%" PRId64, machines * each);
+    return status;
+}
+
+/* The rank of a worker: its machine's number and its place there, which must be known if there are more. */
+static bps_status convert_rank(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report)
+{
+    const char *role = variable("DMLC_ROLE");
+    if (role != NULL && strcasecmp(role, "worker") != 0) {
+        return BPS_OK;
+    }
+    int64_t machine = 0, each = 1, local = 0;
+    bps_status status = read_number(name, INDEX_RANGE, &machine, report);
+    if (status == BPS_OK) {
+        status = read_number("BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each, report);
+    }
+    if (status == BPS_OK) {
+        status = read_number("BYTEPS_LOCAL_RANK", INDEX_RANGE, &local, report);
+    }
+    (void)value;
+    if (each == 1 || variable("BYTEPS_LOCAL_RANK") != NULL) {
+        snprintf(text, n, "%" PRId64, machine * each + local);
+    }
+    return status;
+}
+
+/* Called for the host and for the port; both must be there. */
+static bps_status convert_scheduler(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    const char *host = variable("DMLC_PS_ROOT_URI");
+    int64_t port = -1;
+    bps_status status = read_number("DMLC_PS_ROOT_PORT", INDEX_RANGE, &port, report);
+    if (status == BPS_OK && (host == NULL || port < 0)) {
+        const char *other = host == NULL ? "DMLC_PS_ROOT_URI" : "DMLC_PS_ROOT_PORT";
+        BPS_REPORT(report, "%s = %s: %s is not set; expected both, the host and the port of the scheduler",
+                   name, bps_shown(value).text, other);
+        return BPS_ERR_CONF;
+    }
+    if (status == BPS_OK) {
+        bool bare6 = host[0] != '[' && strchr(host, ':') != NULL;
+        snprintf(text, n, "%s%s%s:%" PRId64, bare6 ? "[" : "", host, bare6 ? "]" : "", port);
+    }
+    return status;
+}
+
+static bps_status convert_partition(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    int64_t bytes = 0;
+    bps_status status = read_number(name, "1..1073741824", &bytes, report);
+    (void)value;
+    snprintf(text, n, "%" PRId64, (bytes + 63) / 64 * 64);
+    return status;
+}
+
+static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
+                                struct bps_report *report)
+{
+    static const char *const levels[][2] = {
+        {"trace", "trace"}, {"debug", "debug"}, {"info", "info"},   {"warning", "warn"},
+        {"warn", "warn"},   {"error", "error"}, {"fatal", "error"},
+    };
+    for (size_t i = 0; i < COUNT(levels); i++) {
+        if (strcasecmp(value, levels[i][0]) == 0) {
+            snprintf(text, n, "%s", levels[i][1]);
+            return BPS_OK;
+        }
+    }
+    return refuse(name, value, "not a level; expected TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", report);
+}
+
+/* The original binds for 1 and does not for anything else. */
+static bps_status convert_numa(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report)
+{
+    (void)name;
+    (void)report;
+    snprintf(text, n, "%s", strcmp(value, "1") == 0 ? "on" : "off");
+    return BPS_OK;
+}
+
+/* The original's default is -1, for none. */
+static bps_status convert_blacklist(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    (void)name;
+    (void)report;
+    snprintf(text, n, "%s", strcmp(value, "-1") == 0 ? "" : value);
+    return BPS_OK;
+}
+
+/* ---- the layer ---- */
+
+static bps_status layer_variable(struct bps_arena *arena, struct bps_conf_node *root,
+                                 const struct variable *row, struct bps_report *report)
+{
+    const char *value = variable(row->name);
+    char text[512] = "";
+    if (value == NULL) {
+        return BPS_OK;
+    }
+    if (row->convert != NULL) {
+        bps_status status = row->convert(row->name, value, text, sizeof text, report);
+        if (status != BPS_OK || text[0] == '\0') {
+            return status;
+        }
+        value = text;
+    }
+    char *copy = bps_arena_copy(arena, value);
+    struct bps_conf_node *node =
+        copy == NULL ? NULL : bps_tree_node(arena, BPS_CONF_SCALAR, NULL, copy, row->name);
+    if (node == NULL || !bps_tree_put(arena, root, row->key, node)) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_layer_environment(struct bps_arena *arena, struct bps_conf_node *root,
+                                 struct bps_report *report)
+{
+    for (size_t i = 0; i < NVARIABLES; i++) {
+        bps_status status = layer_variable(arena, root, &variables[i], report);
+        if (status != BPS_OK) {
+            return status;
+        }
+    }
+    return BPS_OK;
+}
+
+/* ---- notes ---- */
+
+static bool matches(const char *pattern, const char *name)
+{
+    size_t n = strlen(pattern);
+    return pattern[n - 1] == '*' ? strncmp(pattern, name, n - 1) == 0 : strcmp(pattern, name) == 0;
+}
+
+static bool is_among(const char *const *patterns, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (matches(patterns[i], name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Every known name without a '*'. */
+static size_t known_names(const char *known[NVARIABLES + COUNT(own) + COUNT(idle)])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < NVARIABLES; i++) {
+        known[n++] = variables[i].name;
+    }
+    for (size_t i = 0; i < COUNT(own); i++) {
+        known[n++] = own[i];
+    }
+    for (size_t i = 0; i < COUNT(idle); i++) {
+        if (strchr(idle[i], '*') == NULL) {
+            known[n++] = idle[i];
+        }
+    }
+    return n;
+}
+
+static const char *after_prefix(const char *name)
+{
+    const char *bar = strchr(name, '_');
+    return bar == NULL ? name : bar + 1;
+}
+
+/* Prefixes are not compared: they would make any two names look alike. */
+static void note_unknown(const char *name, void (*fn)(void *arg, const char *text), void *arg)
+{
+    const char *known[NVARIABLES + COUNT(own) + COUNT(idle)], *rests[COUNT(known)];
+    size_t n = known_names(known);
+    for (size_t i = 0; i < n; i++) {
+        rests[i] = after_prefix(known[i]);
+    }
+    const char *nearest = bps_nearest(after_prefix(name), rests, n);
+    char text[512];
+    snprintf(text, sizeof text, "%.200s is set, but not known", name);
+    for (size_t i = 0; nearest != NULL && i < n; i++) {
+        if (rests[i] == nearest) {
+            snprintf(text, sizeof text, "%.200s is set, but not known; did you mean %s?", name, known[i]);
+            break;
+        }
+    }
+    fn(arg, text);
+}
+
+static void note_variable(const char *name, void (*fn)(void *arg, const char *text), void *arg)
+{
+    for (size_t i = 0; i < NVARIABLES; i++) {
+        if (strcmp(variables[i].name, name) == 0) {
+            return;
+        }
+    }
+    if (is_among(own, COUNT(own), name)) {
+        return;
+    }
+    if (is_among(idle, COUNT(idle), name)) {
+        char text[512];
+        snprintf(text, sizeof text, "%.200s is set, but has no effect", name);
+        fn(arg, text);
+    } else if (strncmp(name, "DMLC_", 5) == 0 || strncmp(name, "BYTEPS_", 7) == 0) {
+        note_unknown(name, fn, arg);
+    }
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+void bps_environment_notes(void (*fn)(void *arg, const char *text), void *arg)
+{
+    size_t n = 0;
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        n++;
+    }
+    char **sorted = malloc((n + 1) * sizeof *sorted);
+    if (sorted == NULL) {
+        return;
+    }
+    memcpy(sorted, environ, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_text);
+    for (size_t i = 0; i < n; i++) {
+        char name[256];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(sorted[i], "="), sorted[i]);
+        note_variable(name, fn, arg);
+    }
+    free(sorted);
+}

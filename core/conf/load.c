@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* load.c - the layers of a configuration, from the defaults to --set, and its life. */
+#include "conf/load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/layer.h"
+#include "conf/option.h"
+#include "conf/validate.h"
+
+const char *bps_conf_dir(void)
+{
+    return SYSCONFDIR "/byteps";
+}
+
+static bps_status out_of_memory(struct bps_report *report)
+{
+    BPS_REPORT(report, "out of memory");
+    return BPS_ERR_NOMEM;
+}
+
+/* ---- defaults ---- */
+
+/* The default of every row as a node, and in the section's struct. */
+static bps_status default_section(struct bps_conf *conf, const struct bps_section *section,
+                                  struct bps_report *report)
+{
+    struct bps_arena *arena = &conf->arena;
+    struct bps_conf_node *group = bps_tree_node(arena, BPS_CONF_GROUP, section->name, NULL, "default");
+    if (group == NULL || !bps_tree_append(arena, conf->root, group)) {
+        return out_of_memory(report);
+    }
+    for (const struct bps_option *row = section->table; row->name != NULL; row++) {
+        struct bps_conf_node *node =
+            bps_tree_node(arena, BPS_CONF_SCALAR, row->name, row->fallback, "default");
+        if (node == NULL || !bps_tree_append(arena, group, node)) {
+            return out_of_memory(report);
+        }
+    }
+    return bps_options_default(section->table, bps_section_struct(conf, section), report);
+}
+
+static bps_status default_instances(struct bps_conf *conf, const struct bps_instance_map *map,
+                                    struct bps_report *report)
+{
+    for (const struct bps_default_instance *d = map->defaults; d->name != NULL; d++) {
+        char *path = bps_arena_format(&conf->arena, "%s.%s.plugin", map->name, d->name);
+        struct bps_conf_node *plugin = bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, d->plugin, "default");
+        if (path == NULL || plugin == NULL || !bps_tree_put(&conf->arena, conf->root, path, plugin)) {
+            return out_of_memory(report);
+        }
+    }
+    return BPS_OK;
+}
+
+static bps_status layer_defaults(struct bps_conf *conf, struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    for (const struct bps_section *section = bps_sections; section->name != NULL && status == BPS_OK;
+         section++) {
+        status = default_section(conf, section, report);
+    }
+    for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL && status == BPS_OK;
+         map++) {
+        status = default_instances(conf, map, report);
+    }
+    if (status == BPS_OK) {
+        status =
+            bps_layer_set(&conf->arena, conf->root, "worker.graph=" BPS_GRAPH_DEFAULT, "default", report);
+    }
+    return status;
+}
+
+/* ---- layers ---- */
+
+static const char *nonempty(const char *text)
+{
+    return text != NULL && *text != '\0' ? text : NULL;
+}
+
+static bps_status layer_named_file(struct bps_conf *conf, const struct bps_conf_request *request,
+                                   struct bps_report *report)
+{
+    if (request->text != NULL) {
+        return bps_layer_text(&conf->arena, conf->root, "text", request->text, request->ntext, report);
+    }
+    const char *file = request->file != NULL ? request->file : nonempty(getenv("BYTEPS_CONF"));
+    if (file == NULL) {
+        return BPS_OK;
+    }
+    return bps_layer_file(&conf->arena, conf->root, file, false, report);
+}
+
+static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request *request,
+                            struct bps_report *report)
+{
+    const char *confdir = request->confdir != NULL ? request->confdir : bps_conf_dir();
+    const char *handed = nonempty(getenv("BYTEPS_SET"));
+    bps_status status = layer_defaults(conf, report);
+    if (status == BPS_OK) {
+        status = bps_layer_system(&conf->arena, conf->root, confdir, report);
+    }
+    if (status == BPS_OK) {
+        status = layer_named_file(conf, request, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_layer_environment(&conf->arena, conf->root, report);
+    }
+    if (status == BPS_OK && handed != NULL) {
+        status = bps_layer_set_lines(&conf->arena, conf->root, handed, "BYTEPS_SET", report);
+    }
+    for (size_t i = 0; i < request->nset && status == BPS_OK; i++) {
+        status = bps_layer_set(&conf->arena, conf->root, request->set[i], "--set", report);
+    }
+    return status;
+}
+
+/* ---- the configuration ---- */
+
+static bps_status check_all(struct bps_conf *conf, const struct bps_conf_request *request,
+                            struct bps_report *report)
+{
+    struct bps_check check = {.conf = conf, .request = request, .report = report};
+    bps_check_keys(&check);
+    if (!bps_check_is_over(&check)) {
+        bps_check_instances(&check);
+    }
+    /* Values that could not be read stand for their defaults; comparing those would only confuse. */
+    if (check.problems == 0 && check.status == BPS_OK) {
+        bps_check_together(&check);
+    }
+    return check.status;
+}
+
+bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out,
+                              struct bps_report *report)
+{
+    struct bps_report own, *why = report != NULL ? report : &own;
+    struct bps_conf *conf = calloc(1, sizeof *conf);
+    if (conf == NULL) {
+        return out_of_memory(report);
+    }
+    conf->root = bps_tree_node(&conf->arena, BPS_CONF_GROUP, NULL, NULL, "default");
+    bps_status status = conf->root == NULL ? out_of_memory(why) : layer_all(conf, request, why);
+    if (status != BPS_OK && request->problem != NULL) {
+        request->problem(request->arg, why->text);
+    }
+    if (status == BPS_OK) {
+        status = check_all(conf, request, why);
+    }
+    if (status != BPS_OK) {
+        bps_conf_free(conf);
+        return status;
+    }
+    *out = conf;
+    return BPS_OK;
+}
+
+bps_status bps_conf_load(const char *file, const char *const *set, size_t n, struct bps_conf **out,
+                         struct bps_report *report)
+{
+    struct bps_conf_request request = {.file = file, .set = set, .nset = n};
+    return bps_conf_load_from(&request, out, report);
+}
+
+void bps_conf_free(struct bps_conf *conf)
+{
+    if (conf == NULL) {
+        return;
+    }
+    for (const struct bps_section *section = bps_sections; section->name != NULL; section++) {
+        bps_options_release(section->table, bps_section_struct(conf, section));
+    }
+    bps_arena_free(&conf->arena);
+    free(conf);
+}

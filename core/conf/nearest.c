@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nearest.c - which known name did the user mean? */
+#include <ctype.h>
+#include <string.h>
+
+#include "conf/option.h"
+
+#define WORD_MAX 64u
+
+/* One more than the length of the longest word that is compared. */
+typedef unsigned char distances[WORD_MAX + 1];
+
+static unsigned min3(unsigned a, unsigned b, unsigned c)
+{
+    unsigned m = a < b ? a : b;
+    return m < c ? m : c;
+}
+
+static bool same(char a, char b)
+{
+    return tolower((unsigned char)a) == tolower((unsigned char)b);
+}
+
+/* Letters to insert, delete, replace or swap with their neighbour, upper and lower case being equal. */
+static unsigned edit_distance(const char *a, size_t na, const char *b, size_t nb)
+{
+    distances rows[3];
+    unsigned char *before = rows[0], *last = rows[1], *row = rows[2];
+    for (size_t j = 0; j <= nb; j++) {
+        last[j] = (unsigned char)j;
+    }
+    for (size_t i = 1; i <= na; i++) {
+        row[0] = (unsigned char)i;
+        for (size_t j = 1; j <= nb; j++) {
+            unsigned replace = last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1);
+            unsigned best = min3(replace, last[j] + 1u, row[j - 1] + 1u);
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
+                before[j - 2] + 1u < best) {
+                best = before[j - 2] + 1u;
+            }
+            row[j] = (unsigned char)best;
+        }
+        unsigned char *reuse = before;
+        before = last;
+        last = row;
+        row = reuse;
+    }
+    return last[nb];
+}
+
+const char *bps_nearest(const char *word, const char *const *candidates, size_t n)
+{
+    size_t length = strlen(word);
+    if (length == 0 || length > WORD_MAX) {
+        return NULL;
+    }
+    unsigned best = (unsigned)(length + 2) / 3 + 1; /* farther than this is no typing error */
+    const char *nearest = NULL;
+    for (size_t i = 0; i < n; i++) {
+        size_t other = strlen(candidates[i]);
+        if (other > WORD_MAX) {
+            continue;
+        }
+        unsigned distance = edit_distance(word, length, candidates[i], other);
+        if (distance < best) {
+            best = distance;
+            nearest = candidates[i];
+        }
+    }
+    return nearest;
+}

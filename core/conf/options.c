@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - option structs from the members of a group; for the core's sections and for plugins alike. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/option.h"
+#include "conf/validate.h"
+
+struct bps_subject bps_node_subject(const char *path, const char *name, const struct bps_conf_node *node)
+{
+    struct bps_subject subject;
+    const char *dot = *path == '\0' || *name == '\0' ? "" : ".";
+    if (node->kind == BPS_CONF_SCALAR) {
+        snprintf(subject.text, sizeof subject.text, "%.120s%s%.120s = %s", path, dot, name,
+                 bps_shown(node->text).text);
+    } else {
+        snprintf(subject.text, sizeof subject.text, "%.120s%s%.120s", path, dot, name);
+    }
+    return subject;
+}
+
+static bps_status parse_list(const struct bps_conf_node *node, const struct bps_option *row, void *target,
+                             struct bps_report *report)
+{
+    const char **items = malloc((node->count + 1u) * sizeof *items);
+    if (items == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; i < node->count && status == BPS_OK; i++) {
+        items[i] = node->children[i]->text;
+        if (node->children[i]->kind != BPS_CONF_SCALAR) {
+            BPS_REPORT(report, "item %u is not a string; expected a list of strings", i + 1);
+            status = BPS_ERR_INVALID;
+        }
+    }
+    if (status == BPS_OK) {
+        status = bps_option_parse_list(row, items, node->count, target, report);
+    }
+    free(items);
+    return status;
+}
+
+bps_status bps_node_parse(const struct bps_conf_node *node, const struct bps_option *row, void *target,
+                          struct bps_report *report)
+{
+    if (node->kind == BPS_CONF_SCALAR) {
+        return bps_option_parse(row, node->text, target, report);
+    }
+    if (node->kind == BPS_CONF_LIST && row->type == BPS_OPT_LIST) {
+        return parse_list(node, row, target, report);
+    }
+    char allowed[512];
+    bps_option_expected(row, allowed, sizeof allowed);
+    BPS_REPORT(report, "a %s is not allowed here; expected %s",
+               node->kind == BPS_CONF_LIST ? "list" : "group", allowed);
+    return BPS_ERR_INVALID;
+}
+
+static bool is_among(const char *const *names, const char *name)
+{
+    for (; names != NULL && *names != NULL; names++) {
+        if (strcmp(*names, name) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* "did you mean PATH.x?" or what there is. */
+static bps_status refuse_unknown(const struct bps_conf_node *node, const char *path,
+                                 const struct bps_option *table, struct bps_report *report)
+{
+    const char *names[256];
+    char all[600] = "it has no options";
+    size_t n = 0, at = 0;
+    for (; table != NULL && table->name != NULL && n < sizeof names / sizeof *names; table++) {
+        names[n++] = table->name;
+        if (at < sizeof all) {
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", n == 1 ? "expected one of " : ", ",
+                                   table->name);
+        }
+    }
+    const char *nearest = bps_nearest(node->name, names, n);
+    if (nearest != NULL) {
+        BPS_REPORT(report, "%.300s: %.120s.%.120s: unknown key; did you mean %.120s.%.120s?", node->origin,
+                   path, node->name, path, nearest);
+    } else {
+        BPS_REPORT(report, "%.160s: %.100s.%.100s: unknown key; %s", node->origin, path, node->name, all);
+    }
+    return BPS_ERR_CONF;
+}
+
+bps_status bps_conf_options(const struct bps_conf_node *group, const char *path, const char *const *skip,
+                            const struct bps_option *table, void *target, struct bps_report *report)
+{
+    struct bps_report why = {""};
+    bps_status status = bps_options_default(table, target, &why);
+    if (status != BPS_OK) {
+        BPS_REPORT(report, "%.200s: %.800s", path, why.text);
+        return BPS_ERR_CONF;
+    }
+    for (uint32_t i = 0; group != NULL && group->kind == BPS_CONF_GROUP && i < group->count; i++) {
+        const struct bps_conf_node *node = group->children[i];
+        const struct bps_option *row = bps_option_find(table, node->name);
+        if (is_among(skip, node->name)) {
+            continue;
+        }
+        if (row == NULL) {
+            status = refuse_unknown(node, path, table, report);
+        } else if (bps_node_parse(node, row, target, &why) != BPS_OK) {
+            BPS_REPORT(report, "%.200s: %s: %.400s", node->origin,
+                       bps_node_subject(path, node->name, node).text, why.text);
+            status = BPS_ERR_CONF;
+        }
+        if (status != BPS_OK) {
+            bps_options_release(table, target);
+            return status;
+        }
+    }
+    return BPS_OK;
+}

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schema.c - the tables of the core's own keys. Messages, samples and documents come from here. */
+#include "conf/schema.h"
+
+static const struct bps_option cluster_table[] = {
+    {"role", BPS_OPT_CHOICE, 0, offsetof(struct bps_conf_cluster, role), "worker", "worker|server|scheduler",
+     "What this process is; byteps run sets it."},
+    {"scheduler", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, scheduler), "", NULL,
+     "Address of the scheduler, HOST:PORT; empty for a job of this process alone."},
+    {"job", BPS_OPT_STRING, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, job), "default", NULL,
+     "A word that tells jobs apart."},
+    {"workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, workers), "1", "1..32768",
+     "Number of workers, which are the training processes."},
+    {"servers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, servers), "0", "0..16384",
+     "Number of server processes; workers may host servers as well, see colocated."},
+    {"colocated", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, colocated), "auto",
+     "auto|none|first|hosts|all",
+     "Which workers host a server: none, the first, the first on each host without a server, or all; auto: as "
+     "many as relieve the network."},
+    {"rank", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, rank), "-1", "-1..32767",
+     "The rank that this process wants; -1: the scheduler chooses."},
+    {"local_rank", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, local_rank), "-1", "-1..32767",
+     "Its rank among the workers on its host; -1: the scheduler counts."},
+    {"local_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, local_size), "-1", "-1..32768",
+     "Number of workers on its host; -1: the scheduler counts."},
+    {"rendezvous_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, rendezvous_timeout), "2 min",
+     "1 s..24 h", "How long a process waits until all members of the job are there."},
+    {"peer_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, peer_timeout), "20 s", "1 s..1 h",
+     "A member that gives no sign of life for this long is lost."},
+    {"stall_warning", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_warning), "60 s", "0 s..168 h",
+     "A tensor that waits this long for other workers is reported; 0: never."},
+    {"stall_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_timeout), "30 min",
+     "0 s..168 h", "A tensor that waits this long for other workers fails; 0: never."},
+    {"stay", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_cluster, stay), "false", NULL,
+     "Scheduler and servers wait for the next generation when all workers have left."},
+    {0},
+};
+
+static const struct bps_option worker_table[] = {
+    {"partition", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, partition), "4 MiB",
+     "64..1 GiB",
+     "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
+     "priority."},
+    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "256 KiB", "64..1 GiB",
+     "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
+    {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto", "auto|on|off",
+     "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto where a host "
+     "has several of them and the transport between them works; on: an error where it does not; off: never."},
+    {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",
+     "Threads for the stages that need the CPU; 0: as many as cores, at most 4."},
+    {0},
+};
+
+static const struct bps_option server_table[] = {
+    {"shards", BPS_OPT_INT, 0, offsetof(struct bps_server_section, values.shards), "0", "0..256",
+     "Threads of a server, each with its own tensors; 0: by the number of cores."},
+    {"use", BPS_OPT_LIST, 0, offsetof(struct bps_server_section, use), "sum", NULL,
+     "The reducer that sums, a name in reducers, or several in order of preference."},
+    {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_server_section, values.order), "arrival",
+     "arrival|rank", "In which order contributions are summed; rank gives the same bits in every run."},
+    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_server_section, values.bandwidth), "1", "0.001..1000",
+     "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to match."},
+    {0},
+};
+
+static const struct bps_option affinity_table[] = {
+    {"numa", BPS_OPT_CHOICE, 0, offsetof(struct bps_conf_affinity, numa), "auto", "auto|on|off",
+     "Where a machine has several NUMA nodes: auto binds the library's own threads and their memory to nodes; "
+     "on makes byteps run and byteps launch bind each worker process as well; off leaves everything to the "
+     "kernel."},
+    {"cores", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, cores), "", NULL,
+     "Cores for workers, such as 0-3,8; several lists, separated by colons, are for the workers of a host in "
+     "turn; empty: all that the process may use."},
+    {"server_cores", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, server_cores), "", NULL,
+     "Cores for the shards of a server; several lists, separated by colons, are for shards in turn; empty: all "
+     "that the process may use."},
+    {"avoid", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, avoid), "", NULL,
+     "Cores that are not used, such as 0,1."},
+    {"quota", BPS_OPT_INT, 0, offsetof(struct bps_conf_affinity, quota), "0", "0..8192",
+     "Cores of each worker process that is bound by node; 0: an equal share of its node."},
+    {"root_quota", BPS_OPT_INT, 0, offsetof(struct bps_conf_affinity, root_quota), "0", "0..8192",
+     "The same for the last worker of a host; 0: as quota."},
+    {"sysfs", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, sysfs), "/sys", NULL,
+     "Directory in which the machine is described; another one serves to see what would be done on another "
+     "machine."},
+    {0},
+};
+
+static const struct bps_option log_table[] = {
+    {"level", BPS_OPT_CHOICE, 0, offsetof(struct bps_conf_log, level), "warn", "error|warn|info|debug|trace",
+     "The least important messages that are written."},
+    {"hide_time", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_log, hide_time), "false", NULL,
+     "Leaves the time out of messages."},
+    {0},
+};
+
+const struct bps_section bps_sections[] = {
+    {"cluster", "Who is in the job and how its members meet.", cluster_table,
+     offsetof(struct bps_conf, cluster)},
+    {"worker", "How workers cut, order and send tensors.", worker_table, offsetof(struct bps_conf, worker)},
+    {"server", "How servers sum.", server_table, offsetof(struct bps_conf, server)},
+    {"affinity", "Which cores and which memory threads use.", affinity_table,
+     offsetof(struct bps_conf, affinity)},
+    {"log", "What is written to standard error.", log_table, offsetof(struct bps_conf, log)},
+    {0},
+};
+
+const struct bps_instance_map bps_instance_maps[] = {
+    {"transports", "Ways to the other members: plugins of kind transport.", BPS_KIND_TRANSPORT,
+     {{"net", "tcp"}, {"local", "ipc"}}},
+    {"reducers", "The arithmetic of sums: plugins of kind reducer.", BPS_KIND_REDUCER, {{"sum", "cpu"}}},
+    {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR, {{0}}},
+    {"frameworks", "Options of framework bindings.", BPS_KIND_FRAMEWORK, {{0}}},
+    {0},
+};

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* set.c - settings "key=value" from the command line and from what `byteps run` hands to its processes. */
+#include <string.h>
+
+#include "conf/layer.h"
+
+#define PARTS_MAX 8 /* names in a dotted key; more than any key has, and a bound for the depth of the tree */
+
+static bool is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+
+/* "name.name.name" */
+static bool is_key(const char *key)
+{
+    for (int parts = 1; parts <= PARTS_MAX; parts++) {
+        if (!is_letter(*key)) {
+            return false;
+        }
+        while (is_letter(*key) || (*key >= '0' && *key <= '9') || *key == '_' || *key == '-') {
+            key++;
+        }
+        if (*key == '\0') {
+            return true;
+        }
+        if (*key++ != '.') {
+            return false;
+        }
+    }
+    return false;
+}
+
+/* Removes blanks at both ends, in place. */
+static char *trim(char *text)
+{
+    text += strspn(text, " \t\r\n");
+    size_t n = strlen(text);
+    while (n > 0 && strchr(" \t\r\n", text[n - 1]) != NULL) {
+        text[--n] = '\0';
+    }
+    return text;
+}
+
+/* "[::1]:9000" is an address, although a list begins like that. */
+static bool is_address(const char *value)
+{
+    return *value == '[' && strstr(value, "]:") != NULL;
+}
+
+static bps_status out_of_memory(struct bps_report *report)
+{
+    BPS_REPORT(report, "out of memory");
+    return BPS_ERR_NOMEM;
+}
+
+bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, const char *setting,
+                         const char *origin, struct bps_report *report)
+{
+    char *key = bps_arena_copy(arena, setting);
+    if (key == NULL) {
+        return out_of_memory(report);
+    }
+    char *value = strchr(key, '=');
+    if (value != NULL) {
+        *value++ = '\0';
+        value = trim(value);
+    }
+    key = trim(key);
+    if (value == NULL || !is_key(key)) {
+        BPS_REPORT(report, "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"",
+                   origin, bps_shown(setting).text);
+        return BPS_ERR_CONF;
+    }
+    struct bps_conf_node *node = NULL;
+    if (*value != '\0' && strchr("([{\"", *value) != NULL && !is_address(value)) {
+        bps_status status = bps_layer_value(arena, value, origin, &node, report);
+        if (status != BPS_OK) {
+            return status;
+        }
+    } else {
+        node = bps_tree_node(arena, BPS_CONF_SCALAR, NULL, value, origin);
+    }
+    return node != NULL && bps_tree_put(arena, root, key, node) ? BPS_OK : out_of_memory(report);
+}
+
+bps_status bps_layer_set_lines(struct bps_arena *arena, struct bps_conf_node *root, const char *lines,
+                               const char *origin, struct bps_report *report)
+{
+    char *rest = bps_arena_copy(arena, lines);
+    if (rest == NULL) {
+        return out_of_memory(report);
+    }
+    bps_status status = BPS_OK;
+    for (char *line; status == BPS_OK && (line = strsep(&rest, "\n")) != NULL;) {
+        if (line[strspn(line, " \t\r")] != '\0') {
+            status = bps_layer_set(arena, root, line, origin, report);
+        }
+    }
+    return status;
+}

@@ -1,0 +1,218 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* together.c - what values demand of each other, and the defaults that depend on other values. */
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/cpus.h"
+#include "conf/option.h"
+#include "conf/validate.h"
+#include "conf/value.h"
+
+#define GRAIN   64u /* bytes: partitions and slices begin at multiples of it */
+#define JOB_MAX 63u
+
+/* Notes a problem of the value at a path: "ORIGIN: PATH = VALUE: why". */
+__attribute__((format(printf, 3, 4)))
+static void problem_at(struct bps_check *check, const char *path, const char *format, ...)
+{
+    const struct bps_conf_node *node = bps_conf_find(check->conf, path);
+    char why[500];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(why, sizeof why, format, args);
+    va_end(args);
+    if (node == NULL) {
+        bps_check_problem(check, "default", "%s: %s", path, why);
+    } else {
+        bps_check_problem(check, node->origin, "%s: %s", bps_node_subject(path, "", node).text, why);
+    }
+}
+
+static bool is_default(const struct bps_check *check, const char *path)
+{
+    const struct bps_conf_node *node = bps_conf_find(check->conf, path);
+    return node == NULL || strcmp(node->origin, "default") == 0;
+}
+
+/* Puts a derived default into the tree, so that the tree and the structs agree. */
+static void put_default(struct bps_check *check, const char *path, const char *value)
+{
+    struct bps_arena *arena = &check->conf->arena;
+    char *text = bps_arena_copy(arena, value);
+    struct bps_conf_node *node =
+        text == NULL ? NULL : bps_tree_node(arena, BPS_CONF_SCALAR, NULL, text, "default");
+    if (node == NULL || !bps_tree_put(arena, check->conf->root, path, node)) {
+        check->status = BPS_ERR_NOMEM;
+        BPS_REPORT(check->report, "out of memory");
+    }
+}
+
+/* ---- sizes ---- */
+
+static void check_grain(struct bps_check *check, const char *path, uint64_t bytes)
+{
+    if (bytes % GRAIN != 0) {
+        problem_at(check, path, "not a multiple of %u bytes; the nearest are %" PRIu64 " and %" PRIu64, GRAIN,
+                   bytes / GRAIN * GRAIN, (bytes / GRAIN + 1) * GRAIN);
+    }
+}
+
+static void check_sizes(struct bps_check *check)
+{
+    struct bps_conf_worker *worker = &check->conf->worker;
+    char partition[32];
+    bps_format_size(worker->partition, partition, sizeof partition);
+    check_grain(check, "worker.partition", worker->partition);
+    if (worker->slice > worker->partition && is_default(check, "worker.slice")) {
+        worker->slice = worker->partition;
+        put_default(check, "worker.slice", partition);
+        return;
+    }
+    check_grain(check, "worker.slice", worker->slice);
+    if (worker->slice > worker->partition) {
+        problem_at(check, "worker.slice", "larger than worker.partition, which is %s; expected %u..%s",
+                   partition, GRAIN, partition);
+    }
+}
+
+/* ---- members ---- */
+
+static void check_ranks(struct bps_check *check)
+{
+    const struct bps_conf_cluster *cluster = &check->conf->cluster;
+    bool server = cluster->role == BPS_ROLE_SERVER;
+    int64_t members = server ? cluster->servers : cluster->workers;
+    if (cluster->role != BPS_ROLE_SCHEDULER && cluster->rank >= members) {
+        problem_at(check, "cluster.rank",
+                   "out of range; expected -1..%" PRId64 ", because cluster.%s = %" PRId64, members - 1,
+                   server ? "servers" : "workers", members);
+    }
+    if (cluster->local_size == 0) {
+        problem_at(check, "cluster.local_size", "out of range; expected -1 or 1..32768");
+    }
+    if (cluster->local_size > 0 && cluster->local_rank >= cluster->local_size) {
+        problem_at(check, "cluster.local_rank",
+                   "out of range; expected -1..%" PRId64 ", because cluster.local_size = %" PRId64,
+                   cluster->local_size - 1, cluster->local_size);
+    }
+}
+
+/* Somebody must sum. */
+static void check_colocated(struct bps_check *check)
+{
+    const struct bps_conf_cluster *cluster = &check->conf->cluster;
+    bool alone = cluster->workers == 1 && cluster->scheduler[0] == '\0';
+    if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone && !check->request->incomplete) {
+        problem_at(check, "cluster.colocated",
+                   "there would be no server at all, because cluster.servers = 0; expected auto, first, hosts or all");
+    }
+}
+
+static void check_job(struct bps_check *check)
+{
+    const char *job = check->conf->cluster.job;
+    size_t n = strspn(job, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
+    if (n == 0 || n > JOB_MAX || job[n] != '\0') {
+        problem_at(check, "cluster.job", "not a word; expected 1..%u letters, digits, '.', '_' or '-'",
+                   JOB_MAX);
+    }
+}
+
+/* ---- the scheduler's address ---- */
+
+/* "HOST:PORT" or "[HOST]:PORT". Only the scheduler itself may leave the choice of the port to the system. */
+static const char *address_fault(const char *address, bool any_port)
+{
+    const char *colon = strrchr(address, ':');
+    int64_t port;
+    if (colon == NULL || colon == address || strpbrk(address, " \t/") != NULL) {
+        return "not an address";
+    }
+    if (address[0] == '[' ? colon[-1] != ']' : memchr(address, ':', (size_t)(colon - address)) != NULL) {
+        return "not an address, as an IPv6 host stands in brackets";
+    }
+    if (strspn(colon + 1, "0123456789") != strlen(colon + 1) || bps_parse_int(colon + 1, &port) != BPS_OK ||
+        port > 65535 || (port == 0 && !any_port)) {
+        return "not a port";
+    }
+    return NULL;
+}
+
+static void check_scheduler(struct bps_check *check)
+{
+    struct bps_conf_cluster *cluster = &check->conf->cluster;
+    bool alone = cluster->role == BPS_ROLE_WORKER && cluster->workers == 1 && cluster->servers == 0;
+    if (cluster->scheduler[0] != '\0') {
+        const char *fault = address_fault(cluster->scheduler, cluster->role == BPS_ROLE_SCHEDULER);
+        if (fault != NULL) {
+            problem_at(check, "cluster.scheduler",
+                       "%s; expected HOST:PORT, such as \"10.0.0.1:9000\" or \"[fd00::1]:9000\"", fault);
+        }
+        return;
+    }
+    if (alone || check->request->incomplete) {
+        return;
+    }
+    const char *path = cluster->role != BPS_ROLE_WORKER ? "cluster.role"
+                     : cluster->workers > 1 ? "cluster.workers" : "cluster.servers";
+    problem_at(check, path,
+               "the scheduler is not known; start the job with byteps run, or set cluster.scheduler = "
+               "\"HOST:PORT\"");
+}
+
+/* ---- cores ---- */
+
+/* Only the notation: which cores there are is known where they are used. */
+static void check_lists(struct bps_check *check, const char *path, const char *text, bool several)
+{
+    struct bps_cpus cpus;
+    struct bps_report why = {""};
+    unsigned n = bps_cpus_lists(text);
+    if (n > 1 && !several) {
+        problem_at(check, path, "several lists; expected one, such as \"0-3,8\"");
+        return;
+    }
+    for (unsigned i = 0; i < n; i++) {
+        if (bps_cpus_list(text, i, &cpus, &why) != BPS_OK) {
+            problem_at(check, path, "%.400s", why.text);
+            return;
+        }
+    }
+}
+
+static void check_cores(struct bps_check *check)
+{
+    const struct bps_conf_affinity *affinity = &check->conf->affinity;
+    check_lists(check, "affinity.cores", affinity->cores, true);
+    check_lists(check, "affinity.server_cores", affinity->server_cores, true);
+    check_lists(check, "affinity.avoid", affinity->avoid, false);
+}
+
+/* A scheduler without an address chooses one on this machine. */
+static bps_status default_address(struct bps_check *check)
+{
+    struct bps_conf_cluster *cluster = &check->conf->cluster;
+    if (cluster->role != BPS_ROLE_SCHEDULER || cluster->scheduler[0] != '\0') {
+        return BPS_OK;
+    }
+    static const char address[] = "127.0.0.1:0";
+    const struct bps_option *row = bps_option_find(bps_sections[0].table, "scheduler");
+    put_default(check, "cluster.scheduler", address);
+    return bps_option_parse(row, address, cluster, check->report);
+}
+
+void bps_check_together(struct bps_check *check)
+{
+    typedef void (*check_fn)(struct bps_check *check);
+    static const check_fn checks[] = {check_sizes, check_ranks,     check_colocated,
+                                      check_job,   check_scheduler, check_cores};
+    bps_status status = default_address(check);
+    if (status != BPS_OK) {
+        check->status = status;
+    }
+    for (size_t i = 0; i < sizeof checks / sizeof *checks && !bps_check_is_over(check); i++) {
+        checks[i](check);
+    }
+}

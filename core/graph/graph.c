@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* graph.c - building and checking the chain of stages. */
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+
+#define ALL_TYPES ((1u << BPS_DTYPES) - 1)
+#define ALL_OPS   ((1u << BPS_OPS) - 1)
+
+static const char *const builtin_names[] = {
+    [BPS_NODE_LOCAL_REDUCE] = "local_reduce",
+    [BPS_NODE_PUSH_PULL] = "push_pull",
+    [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",
+};
+
+/* Built-in stages carry host memory as it is; reducers can sum nothing else. */
+static const struct bps_stage_attr builtin_attr = {
+    .ops = ALL_OPS,
+    .dtypes = ALL_TYPES,
+    .memory = BPS_MEMORY_HOST,
+    .executor = BPS_EXECUTOR_IO,
+    .writes = 1,
+    .takes = "plain",
+    .gives = "plain",
+};
+
+static const char *scalar(const struct bps_conf_node *group, const char *name)
+{
+    const struct bps_conf_node *node = bps_conf_member(group, name);
+    return node != NULL ? node->text : NULL;
+}
+
+enum bps_node_kind bps_node_kind_of(const char *stage)
+{
+    for (enum bps_node_kind kind = BPS_NODE_LOCAL_REDUCE; kind <= BPS_NODE_LOCAL_BROADCAST; kind++) {
+        if (strcmp(stage, builtin_names[kind]) == 0) {
+            return kind;
+        }
+    }
+    return BPS_NODE_PLUGIN;
+}
+
+static bps_status open_stage(struct bps_node *node, const struct bps_conf_node *entry, uint32_t index,
+                             struct bps_loop *loop, struct bps_report *report)
+{
+    char path[64];
+    snprintf(path, sizeof path, "worker.graph[%u]", index);
+    bps_status status =
+        bps_instance_open(BPS_KIND_STAGE, node->name, node->name, entry, path, loop, &node->instance, report);
+    if (status == BPS_OK) {
+        node->ops = node->instance->ops;
+        node->ops->query(node->instance->self, &node->attr);
+    }
+    return status;
+}
+
+/* A built-in stage has no options; what else stands in its group is a mistake. */
+static bps_status check_members(const struct bps_node *node, const struct bps_conf_node *entry,
+                                uint32_t index, struct bps_report *report)
+{
+    for (uint32_t i = 0; i < entry->count; i++) {
+        const char *name = entry->children[i]->name;
+        bool uses = node->kind != BPS_NODE_LOCAL_BROADCAST && strcmp(name, "use") == 0;
+        if (!uses && strcmp(name, "stage") != 0 && strcmp(name, "when") != 0) {
+            BPS_REPORT(report, "%s: worker.graph[%u].%.200s: stage %s does not take it; expected %s",
+                       entry->children[i]->origin, index, name, node->name,
+                       node->kind != BPS_NODE_LOCAL_BROADCAST ? "stage and use" : "stage");
+            return BPS_ERR_CONF;
+        }
+    }
+    return BPS_OK;
+}
+
+static bps_status build_node(struct bps_node *node, const struct bps_conf_node *entry, uint32_t index,
+                             struct bps_loop *loop, struct bps_report *report)
+{
+    struct bps_report reason = {""};
+    const char *stage = scalar(entry, "stage"), *when = scalar(entry, "when");
+    node->origin = entry->origin;
+    if (stage == NULL) {
+        BPS_REPORT(report, "%s: worker.graph[%u] has no stage; expected stage = \"push_pull\" or a plugin's name",
+                   entry->origin, index);
+        return BPS_ERR_CONF;
+    }
+    snprintf(node->name, sizeof node->name, "%s", stage);
+    if (when != NULL) {
+        snprintf(node->when, sizeof node->when, "%s", when);
+        if (strlen(when) >= sizeof node->when ||
+            bps_condition_parse(when, &node->condition, &reason) != BPS_OK) {
+            BPS_REPORT(report, "%s: stage %s: when = \"%s\": %s", entry->origin, stage, when,
+                       reason.text[0] != '\0' ? reason.text : "it is too long");
+            return BPS_ERR_CONF;
+        }
+    }
+    node->kind = bps_node_kind_of(stage);
+    if (node->kind == BPS_NODE_PLUGIN) {
+        return open_stage(node, entry, index, loop, report);
+    }
+    if (when != NULL) {
+        BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin, stage);
+        return BPS_ERR_CONF;
+    }
+    node->attr = builtin_attr;
+    return check_members(node, entry, index, report);
+}
+
+/* ---- checking ---- */
+
+static bps_status check_node(const struct bps_node *node, struct bps_report *report)
+{
+    const struct bps_stage_attr *a = &node->attr;
+    if ((a->memory & BPS_MEMORY_HOST) == 0) {
+        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it", node->origin,
+                   node->name);
+        return BPS_ERR_CONF;
+    }
+    if (a->takes == NULL || a->gives == NULL || (a->dtypes & ALL_TYPES) == 0 || (a->ops & ALL_OPS) == 0) {
+        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty", node->origin,
+                   node->name);
+        return BPS_ERR_PLUGIN;
+    }
+    if (strcmp(a->takes, a->gives) != 0 && (node->condition.clauses > 0 || a->writes == 0)) {
+        BPS_REPORT(report, "%s: stage %s turns '%s' into '%s' and so cannot have a condition", node->origin,
+                   node->name, a->takes, a->gives);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+static bps_status check_edge(const char *from, const char *gives, const char *to, const char *takes,
+                             const char *origin, struct bps_report *report)
+{
+    if (strcmp(gives, takes) != 0) {
+        BPS_REPORT(report, "%s: %s cannot follow %s: it takes '%s' data, but %s gives '%s'", origin, to, from, takes,
+                   from, gives);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+/* push_pull exactly once; local_reduce somewhere before and local_broadcast somewhere after it, or neither. */
+static bps_status check_builtins(struct bps_graph *graph, struct bps_report *report)
+{
+    uint32_t count[BPS_NODE_LOCAL_BROADCAST + 1] = {0};
+    const char *origin = "worker.graph";
+    enum bps_node_kind last = BPS_NODE_PLUGIN;
+    bool ordered = true;
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        origin = node->origin;
+        count[node->kind]++;
+        graph->push_pull = node->kind == BPS_NODE_PUSH_PULL ? i : graph->push_pull;
+        if (node->kind != BPS_NODE_PLUGIN) {
+            ordered = ordered && node->kind >= last;
+            last = node->kind;
+        }
+    }
+    if (count[BPS_NODE_PUSH_PULL] != 1) {
+        BPS_REPORT(report, "%s: worker.graph has %u stages push_pull; expected exactly one", origin,
+                   count[BPS_NODE_PUSH_PULL]);
+        return BPS_ERR_CONF;
+    }
+    uint32_t reduces = count[BPS_NODE_LOCAL_REDUCE], broadcasts = count[BPS_NODE_LOCAL_BROADCAST];
+    if (reduces > 1 || reduces != broadcasts || !ordered) {
+        BPS_REPORT(report,
+                   "%s: worker.graph has %u stages local_reduce and %u local_broadcast%s; expected none, or "
+                   "local_reduce once before push_pull and local_broadcast once after it",
+                   origin, reduces, broadcasts, ordered ? "" : ", in the wrong order");
+        return BPS_ERR_CONF;
+    }
+    graph->local = reduces == 1;
+    return BPS_OK;
+}
+
+static bps_status check_graph(struct bps_graph *graph, struct bps_report *report)
+{
+    const char *from = "the tensor", *gives = "plain", *origin = "worker.graph";
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        bps_status status = check_node(node, report);
+        if (status == BPS_OK) {
+            status = check_edge(from, gives, node->name, node->attr.takes, node->origin, report);
+        }
+        if (status != BPS_OK) {
+            return status;
+        }
+        from = node->name;
+        gives = node->attr.gives;
+        origin = node->origin;
+    }
+    bps_status status = check_builtins(graph, report);
+    return status != BPS_OK ? status : check_edge(from, gives, "the result", "plain", origin, report);
+}
+
+/* ---- life ---- */
+
+bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_graph **out,
+                         struct bps_report *report)
+{
+    const struct bps_conf_node *list = bps_conf_find(conf, "worker.graph");
+    uint32_t n = list != NULL && list->kind == BPS_CONF_LIST ? list->count : 0;
+    struct bps_graph *graph = calloc(1, sizeof *graph + n * sizeof graph->node[0]);
+    if (graph == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_status status = BPS_OK;
+    while (status == BPS_OK && graph->nodes < n) {
+        uint32_t i = graph->nodes++;
+        status = build_node(&graph->node[i], list->children[i], i, loop, report);
+    }
+    if (status == BPS_OK) {
+        status = check_graph(graph, report);
+    }
+    if (status != BPS_OK) {
+        bps_graph_free(graph);
+        return status;
+    }
+    *out = graph;
+    return BPS_OK;
+}
+
+void bps_graph_free(struct bps_graph *graph)
+{
+    if (graph == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        if (node->tasks > 0) {
+            bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks, node->bytes,
+                      node->failures);
+        }
+        bps_instance_close(node->instance);
+    }
+    free(graph);
+}
+
+bool bps_graph_has_plugins_between(const struct bps_graph *graph)
+{
+    bool between = false;
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        if (between && node->kind == BPS_NODE_PLUGIN) {
+            return true;
+        }
+        between = (between || node->kind == BPS_NODE_LOCAL_REDUCE) && node->kind != BPS_NODE_LOCAL_BROADCAST;
+    }
+    return false;
+}
+
+bool bps_graph_needs_threads(const struct bps_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        if (graph->node[i].attr.executor == BPS_EXECUTOR_CPU) {
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * graph.h - the stages that a partition of a tensor passes in a worker, built from worker.graph.
+ *
+ * The graph is a chain with one push_pull in it, and perhaps local_reduce before and local_broadcast after it:
+ * these sum among the workers of one host, of which only one, the leader of the partition, passes what lies
+ * between them. It is checked when it is built (neighbours must agree on memory, types and coding) and never
+ * changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
+ */
+#ifndef BPS_GRAPH_GRAPH_H
+#define BPS_GRAPH_GRAPH_H
+
+#include "graph/condition.h"
+#include "plugin/instance.h"
+
+enum bps_node_kind { BPS_NODE_PLUGIN, BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL, BPS_NODE_LOCAL_BROADCAST };
+
+struct bps_node {
+    char name[64];                /* of the stage: "push_pull", "clip" */
+    enum bps_node_kind kind;
+    const char *origin;           /* where the configuration lists it */
+    struct bps_instance *instance; /* NULL: built in */
+    const struct bps_stage_ops *ops;
+    struct bps_stage_attr attr;
+    struct bps_condition condition;
+    char when[256];               /* the condition as written; "" for always */
+    uint64_t tasks, bytes, failures; /* counted on the worker's core thread */
+};
+
+struct bps_graph {
+    uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
+    bool local; /* it has local_reduce and local_broadcast */
+    struct bps_node node[];
+};
+
+/* What the name of a stage means. */
+enum bps_node_kind bps_node_kind_of(const char *stage);
+
+/* Builds the graph and opens its stages on the loop. */
+bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_graph **out,
+                         struct bps_report *report);
+void bps_graph_free(struct bps_graph *graph);
+/* True if a plugin works on what lies between local_reduce and local_broadcast. */
+bool bps_graph_has_plugins_between(const struct bps_graph *graph);
+/* True if some stage runs on the pool of threads. */
+bool bps_graph_needs_threads(const struct bps_graph *graph);
+
+/* The stages that one tensor passes, in order, and their state for it. */
+struct bps_path {
+    uint32_t length;
+    struct bps_path_step {
+        struct bps_node *node;
+        void *state;
+    } *step;
+    char *name; /* of the tensor; owned */
+};
+
+/* The index of the step of this kind; path->length: there is none. */
+uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind);
+
+/* Decides the path of a tensor and binds its stages. A tensor that is broadcast passes only the built-in ones. */
+bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
+                        struct bps_path *out, struct bps_report *report);
+void bps_path_fini(struct bps_path *path);
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* path.c - which stages one tensor passes. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "graph/graph.h"
+
+/* BPS_OK: the tensor passes this stage. BPS_AGAIN: it goes around it. */
+static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast, void **state,
+                         struct bps_report *report)
+{
+    struct bps_report reason = {""};
+    if (node->instance == NULL) {
+        return BPS_OK;
+    }
+    if (broadcast || (node->attr.ops & BPS_OP_BIT(tensor->op)) == 0 ||
+        !bps_condition_holds(&node->condition, tensor)) {
+        return BPS_AGAIN;
+    }
+    if ((node->attr.dtypes & BPS_DTYPE_BIT(tensor->dtype)) == 0) {
+        BPS_REPORT(report, "stage %s cannot take %s; give it a condition, such as when = \"dtype == float32\"",
+                   node->name, bps_dtype_name(tensor->dtype));
+        return BPS_ERR_UNSUPPORTED;
+    }
+    bps_status status = node->ops->bind(node->instance->self, tensor, state, &reason);
+    if (status < 0) {
+        BPS_REPORT(report, "stage %s: %s", node->name,
+                   reason.text[0] != '\0' ? reason.text : bps_strerror(status));
+    }
+    return status;
+}
+
+bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
+                        struct bps_path *out, struct bps_report *report)
+{
+    struct bps_path path = {0, calloc(graph->nodes, sizeof *path.step), strdup(tensor->name)};
+    bps_status status = path.step == NULL || path.name == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    struct bps_tensor_info info = *tensor;
+    info.name = path.name;
+    for (uint32_t i = 0; status >= 0 && i < graph->nodes; i++) {
+        void *state = NULL;
+        status = passes(&graph->node[i], &info, broadcast, &state, report);
+        if (status == BPS_OK) {
+            path.step[path.length++] = (struct bps_path_step){&graph->node[i], state};
+        }
+    }
+    if (status < 0) {
+        bps_path_fini(&path);
+        return status;
+    }
+    *out = path;
+    return BPS_OK;
+}
+
+uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind)
+{
+    uint32_t i = 0;
+    while (i < path->length && path->step[i].node->kind != kind) {
+        i++;
+    }
+    return i;
+}
+
+void bps_path_fini(struct bps_path *path)
+{
+    for (uint32_t i = 0; i < path->length; i++) {
+        const struct bps_path_step *step = &path->step[i];
+        if (step->node->instance != NULL) {
+            step->node->ops->unbind(step->node->instance->self, step->state);
+        }
+    }
+    free(path->step);
+    free(path->name);
+    *path = (struct bps_path){0, NULL, NULL};
+}

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * byteps.h - the interface for applications and framework bindings.
+ *
+ * A process that calls bps_init() becomes a worker of a job. It declares tensors by name, pushes them to the
+ * summation servers and pulls the results back. All workers of a job push the same tensors; each round of a
+ * tensor yields the same result on every worker.
+ *
+ * Threads: every function may be called from any thread, unless its comment says otherwise.
+ * Errors: functions return a bps_status; where they take a `struct bps_report *`, they write one line of text
+ * that says what is wrong and what to do. The report may be NULL. Output parameters are set only on success.
+ * Fork: a child made by fork() finds the library stopped (BPS_ERR_STATE); its parent is not disturbed.
+ */
+#ifndef BYTEPS_BYTEPS_H
+#define BYTEPS_BYTEPS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define BPS_API __attribute__((visibility("default")))
+
+/* ---- status ------------------------------------------------------------------------------------------- */
+
+/* 0 is success, positive values mean "not finished", negative values are errors. */
+typedef int bps_status;
+
+#define BPS_OK                0
+#define BPS_INPROGRESS        1 /* the operation goes on; its completion will be reported */
+#define BPS_AGAIN             2 /* nothing to do or no room now; ask again later */
+#define BPS_ERR_INVALID     (-1) /* an argument or value is not allowed */
+#define BPS_ERR_CONF        (-2) /* the configuration is wrong */
+#define BPS_ERR_PLUGIN      (-3) /* a plugin was refused */
+#define BPS_ERR_NOMEM       (-4) /* out of memory */
+#define BPS_ERR_IO          (-5) /* a system call failed */
+#define BPS_ERR_TIMEOUT     (-6) /* a deadline has passed */
+#define BPS_ERR_LOST        (-7) /* a member of the job was lost */
+#define BPS_ERR_MISMATCH    (-8) /* the workers disagree about a tensor */
+#define BPS_ERR_BUSY        (-9) /* this tensor name is already in flight here */
+#define BPS_ERR_STATE       (-10) /* not initialised, already shut down, or in a forked child */
+#define BPS_ERR_UNSUPPORTED (-11) /* this build, plugin or data type cannot do it */
+#define BPS_ERR_PROTOCOL    (-12) /* a peer sent bytes that the protocol does not allow */
+#define BPS_ERR_REFUSED     (-13) /* the job refused this process */
+#define BPS_ERR_FAILED      (-14) /* a stage failed on some worker */
+
+/* Returns a static English phrase for a status, without the details that a report carries. */
+BPS_API const char *bps_strerror(bps_status status);
+
+/* One line of explanation, owned by the caller. Always terminated; too long text is cut. */
+struct bps_report {
+    char text[1024];
+};
+
+/* ---- data types and operations ------------------------------------------------------------------------ */
+
+/* Element types. The numbers are part of the wire format. */
+#define BPS_FLOAT32  0u
+#define BPS_FLOAT64  1u
+#define BPS_FLOAT16  2u
+#define BPS_UINT8    3u
+#define BPS_INT32    4u
+#define BPS_INT8     5u
+#define BPS_INT64    6u
+#define BPS_BFLOAT16 7u
+#define BPS_INT16    8u
+#define BPS_BOOL     9u /* one byte, 0 or 1 */
+#define BPS_DTYPES   10u
+
+/*
+ * Reductions over the workers. float16 and bfloat16 are accumulated in float32 and rounded once. Integer sums
+ * wrap. The average of integers is rounded towards minus infinity. For bool, sum and max are "or", product and
+ * min are "and", and there is no average. min and max yield NaN where any worker has NaN.
+ */
+#define BPS_SUM     0u
+#define BPS_AVERAGE 1u
+#define BPS_MIN     2u
+#define BPS_MAX     3u
+#define BPS_PRODUCT 4u
+#define BPS_OPS     5u
+
+/* Bytes of one element, 0 for an unknown type. */
+BPS_API size_t bps_dtype_size(uint32_t dtype);
+/* "float32" and so on; "?" for an unknown type. */
+BPS_API const char *bps_dtype_name(uint32_t dtype);
+/* "sum" and so on; "?" for an unknown operation. */
+BPS_API const char *bps_op_name(uint32_t op);
+
+/* ---- life of a job ------------------------------------------------------------------------------------ */
+
+struct bps_init_options {
+    size_t size;            /* sizeof(struct bps_init_options) */
+    const char *conf;       /* configuration file; NULL: $BYTEPS_CONF or none */
+    const char *const *set; /* nset strings "key=value", stronger than every file and variable */
+    size_t nset;
+};
+
+/*
+ * Joins the job that the configuration describes (byteps.conf(5)) and waits until all members are there.
+ * Without any configuration it makes a job of this one process. Calling it again in a running job does nothing.
+ * `options` may be NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who is
+ * missing), BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
+ */
+BPS_API bps_status bps_init(const struct bps_init_options *options, struct bps_report *report);
+
+/*
+ * Finishes the operations in flight, leaves the job and frees everything, declared names too. bps_init() may
+ * follow. Operations that the other workers do not join within 5 s fail, and with them the job, so that nobody
+ * waits for a worker that is gone. Returns BPS_ERR_STATE if there is no job; returns the loss (and still frees
+ * everything) if the job had failed. A worker that hosts a server waits for the other workers to leave.
+ */
+BPS_API bps_status bps_shutdown(struct bps_report *report);
+
+/* Like bps_shutdown(), but remembers the declared tensors, so that the next bps_init() declares them again. */
+BPS_API bps_status bps_suspend(struct bps_report *report);
+
+/* Each returns a number >= 0, or BPS_ERR_STATE outside a job. */
+BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
+BPS_API int bps_size(void);       /* number of workers */
+BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
+BPS_API int bps_local_size(void);
+
+/*
+ * Writes the text of a configuration value ("worker.partition") into buf[n], cut if it is too long.
+ * BPS_ERR_INVALID: no such key.
+ */
+BPS_API bps_status bps_conf(const char *key, char *buf, size_t n);
+
+/* "0.1.0" */
+BPS_API const char *bps_version(void);
+
+/* ---- tensors ------------------------------------------------------------------------------------------ */
+
+/* A declared tensor of this process; 0 is never a tensor. Valid until bps_shutdown(). */
+typedef uint32_t bps_tensor;
+
+struct bps_declaration {
+    size_t size;      /* sizeof(struct bps_declaration) */
+    const char *name; /* unique in the job; at most 1023 bytes; copied */
+    uint64_t count;   /* elements; ignored while dtype is BPS_DTYPES */
+    uint32_t dtype;   /* BPS_DTYPES: not known yet, the first push_pull tells */
+};
+
+/*
+ * Declares n tensors at once, in a few round trips however many they are. Declaring a name again returns the
+ * same tensor. out[n] receives the tensors; it may be NULL. It need not be called: the first push_pull of a
+ * name declares it. A size or type that differs from what this process declared before is BPS_ERR_MISMATCH.
+ */
+BPS_API bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
+                               struct bps_report *report);
+
+/* An operation in flight. The value is unique within the job and ends with it; 0 is never a handle. */
+typedef uint64_t bps_handle;
+
+/*
+ * Called exactly once when an operation ends, on a thread of the library or within the call that started it.
+ * It must not block and must not call into Python. `text` explains an error and lives until the call returns.
+ */
+typedef void (*bps_done_fn)(void *arg, bps_status status, const char *text);
+
+/* push_pull: result = postscale * (op over all workers of prescale * in). */
+struct bps_push_pull {
+    size_t size;       /* sizeof(struct bps_push_pull) */
+    bps_tensor tensor; /* from bps_declare(), or 0: use `name` */
+    const char *name;  /* NULL with tensor 0: unnamed; the n-th unnamed call meets the n-th on the other workers */
+    const void *in;    /* count elements, any alignment; not changed before the operation has ended */
+    void *out;         /* count elements; may be equal to in, must not overlap it otherwise */
+    uint64_t count;    /* elements; 0 is allowed */
+    uint32_t dtype;
+    uint32_t op;
+    int32_t priority;  /* larger is more urgent; tensors of equal priority go in the order of their start */
+    double prescale;   /* 1 for none; floating point types only. May differ between the workers */
+    double postscale;  /* 1 for none; floating point types only. Must be equal on all workers */
+    bps_done_fn done;  /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
+    void *arg;
+};
+
+/*
+ * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a
+ * named tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until bps_wait()
+ * has returned its result, or until `done` has been called. BPS_ERR_MISMATCH, BPS_ERR_LOST and the like
+ * end the operation, with the same text on every worker that took part.
+ */
+BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
+                                       struct bps_report *report);
+
+/*
+ * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing else is
+ * in flight on this worker, the calling thread does the work of the library's own one, and no thread has to wake
+ * another. `done` must be NULL. BPS_INPROGRESS: the time is over, the operation goes on, and *out is its handle
+ * for bps_wait().
+ */
+BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
+                                 struct bps_report *report);
+
+/*
+ * Copies the bytes of worker `root` to all workers, exactly: NaN payloads, -0.0, integers, bool. On the root
+ * `in` is sent and, if different, copied to `out`; elsewhere only `out` is used. Op and scales are ignored.
+ */
+BPS_API bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
+                                       struct bps_report *report);
+
+/*
+ * Returns BPS_INPROGRESS while the operation runs, else its final status. Does not end the life of the handle.
+ * A handle that was waited for is BPS_OK.
+ */
+BPS_API bps_status bps_poll(bps_handle handle);
+
+#define BPS_FOREVER UINT64_MAX
+
+/*
+ * Sleeps until the operation has ended, at most timeout_ns nanoseconds (BPS_FOREVER: until it ends; the job's
+ * own time-outs end it when a member is lost). BPS_INPROGRESS: the time is over, the operation goes on.
+ * Otherwise returns the operation's status with its text and frees the handle.
+ */
+BPS_API bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *report);
+
+/* Returns when all workers have called it. Barriers are matched in order, like unnamed tensors. */
+BPS_API bps_status bps_barrier(struct bps_report *report);
+BPS_API bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report);
+
+/* ---- shared memory ------------------------------------------------------------------------------------ */
+
+/*
+ * Tensors may lie anywhere. Workers of one host sum them fastest where they lie in memory that all of these can
+ * map: then one pass reads all contributions and writes all results, and nothing is copied. Any part of such
+ * memory may be a tensor.
+ *
+ * bps_alloc() returns zeroed memory of that kind, aligned to a page, which the caller owns until bps_free();
+ * NULL: there is none. Each call takes a descriptor, so allocate in large pieces. It may be called at any time,
+ * before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there the parent
+ * sees.
+ */
+BPS_API void *bps_alloc(size_t bytes);
+/* Frees what bps_alloc() returned; no operation in flight may use it. NULL is allowed. */
+BPS_API void bps_free(void *memory);
+
+/* A shared mapping of the application's own: address, bytes and offset are multiples of the page size. */
+struct bps_memory {
+    size_t size;     /* sizeof(struct bps_memory) */
+    void *address;
+    uint64_t bytes;
+    int fd;          /* a memfd with F_SEAL_SHRINK; duplicated */
+    uint64_t offset; /* of the mapping in the file */
+};
+
+/*
+ * Makes a mapping as good as memory of bps_alloc(). It must stay in its place until bps_unregister(), which no
+ * operation in flight may outlive. BPS_ERR_INVALID: it cannot be shared safely; the report says why. These four
+ * functions are thread-safe, but not to be called from `done`.
+ */
+BPS_API bps_status bps_register(const struct bps_memory *memory, struct bps_report *report);
+BPS_API bps_status bps_unregister(void *address, struct bps_report *report);
+
+/* ---- framework bindings ------------------------------------------------------------------------------- */
+
+#define BPS_BINDING_ABI 1u
+
+/* What a framework binding tells about itself, so that `byteps info` and the log can name it. Static memory. */
+struct bps_binding {
+    size_t size;           /* sizeof(struct bps_binding) */
+    uint32_t abi;          /* BPS_BINDING_ABI */
+    const char *name;      /* "python" */
+    const char *version;   /* of the binding */
+    const char *framework; /* "CPython 3.11.7" */
+};
+
+/* Refuses (BPS_ERR_PLUGIN) a record of another ABI. A binding calls it once when it is loaded. */
+BPS_API bps_status bps_binding_register(const struct bps_binding *binding, struct bps_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

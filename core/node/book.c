@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* book.c - the membership of a job to bytes and back, and the proof of belonging to it. */
+#include "node/book.h"
+
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/link.h"
+
+void bps_book_write(const struct bps_book *book, struct bps_writer *w)
+{
+    bps_put_u32(w, book->epoch);
+    bps_put_bytes(w, book->token, sizeof book->token);
+    bps_put_u32(w, book->workers);
+    bps_put_u32(w, book->members);
+    for (uint32_t i = 0; i < book->members; i++) {
+        const struct bps_book_member *m = &book->member[i];
+        bps_put_u32(w, m->role);
+        bps_put_u32(w, m->rank);
+        bps_put_u32(w, m->local_rank);
+        bps_put_u32(w, m->local_size);
+        bps_put_u32(w, m->pid);
+        bps_put_u32(w, m->group);
+        bps_put_string(w, m->host);
+        bps_put_string(w, m->local);
+    }
+    bps_put_u32(w, book->shards);
+    for (uint32_t i = 0; i < book->shards; i++) {
+        bps_put_u32(w, book->shard[i].member);
+        bps_put_u32(w, book->shard[i].weight);
+        bps_put_string(w, book->shard[i].address);
+    }
+}
+
+static bps_status read_members(struct bps_reader *r, struct bps_book *out)
+{
+    out->workers = bps_get_u32(r);
+    out->members = bps_get_u32(r);
+    if (r->bad || out->members > BPS_MEMBERS_LIMIT || out->workers == 0 || out->workers > out->members) {
+        return BPS_ERR_PROTOCOL;
+    }
+    out->member = calloc(out->members, sizeof *out->member);
+    if (out->member == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < out->members && !r->bad; i++) {
+        struct bps_book_member *m = &out->member[i];
+        m->role = bps_get_u32(r);
+        m->rank = bps_get_u32(r);
+        m->local_rank = bps_get_u32(r);
+        m->local_size = bps_get_u32(r);
+        m->pid = bps_get_u32(r);
+        m->group = bps_get_u32(r);
+        bps_get_string(r, m->host, sizeof m->host);
+        bps_get_string(r, m->local, sizeof m->local);
+        bool worker = i < out->workers;
+        bool grouped = worker ? m->group <= i && out->member[m->group].group == m->group : m->group == m->rank;
+        if (!grouped || m->role != (worker ? BPS_ROLE_WORKER : BPS_ROLE_SERVER) ||
+            m->rank != (worker ? i : i - out->workers)) {
+            return BPS_ERR_PROTOCOL;
+        }
+    }
+    return r->bad ? BPS_ERR_PROTOCOL : BPS_OK;
+}
+
+static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
+{
+    out->shards = bps_get_u32(r);
+    if (r->bad || out->shards == 0 || out->shards > BPS_SHARDS_LIMIT) {
+        return BPS_ERR_PROTOCOL;
+    }
+    out->shard = calloc(out->shards, sizeof *out->shard);
+    if (out->shard == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < out->shards; i++) {
+        struct bps_book_shard *shard = &out->shard[i];
+        shard->member = bps_get_u32(r);
+        shard->weight = bps_get_u32(r);
+        bps_get_string(r, shard->address, sizeof shard->address);
+        if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member)) {
+            return BPS_ERR_PROTOCOL;
+        }
+    }
+    return r->bad || !bps_book_weigh(out) ? BPS_ERR_PROTOCOL : BPS_OK;
+}
+
+bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
+{
+    memset(out, 0, sizeof *out);
+    out->epoch = bps_get_u32(r);
+    bps_get_bytes(r, out->token, sizeof out->token);
+    bps_status status = read_members(r, out);
+    if (status == BPS_OK) {
+        status = read_shards(r, out);
+    }
+    if (status == BPS_OK && !bps_reader_done(r)) {
+        status = BPS_ERR_PROTOCOL;
+    }
+    if (status != BPS_OK) {
+        bps_book_fini(out);
+    }
+    return status;
+}
+
+bool bps_book_weigh(struct bps_book *book)
+{
+    uint64_t until = 0;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        until += book->shard[i].weight;
+        book->shard[i].until = until;
+    }
+    return until > 0 && until <= UINT32_MAX;
+}
+
+void bps_book_fini(struct bps_book *book)
+{
+    free(book->member);
+    free(book->shard);
+    memset(book, 0, sizeof *book);
+}
+
+bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out)
+{
+    struct bps_writer w;
+    struct bps_reader r;
+    bps_writer_init(&w);
+    bps_book_write(book, &w);
+    bps_reader_init(&r, w.data, w.size);
+    bps_status status = w.failed ? BPS_ERR_NOMEM : bps_book_read(&r, out);
+    bps_writer_fini(&w);
+    return status;
+}
+
+bps_status bps_book_proof(const struct bps_book *book, const uint8_t *nonce, uint32_t rank, uint32_t lane,
+                          uint8_t out[BPS_PROOF_BYTES])
+{
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_bytes(&w, nonce, BPS_NONCE_BYTES);
+    bps_put_u32(&w, book->epoch);
+    bps_put_u32(&w, rank);
+    bps_put_u32(&w, lane);
+    unsigned n = BPS_PROOF_BYTES;
+    const void *done = w.failed ? NULL
+                                : HMAC(EVP_sha256(), book->token, sizeof book->token, w.data, w.size, out, &n);
+    bps_writer_fini(&w);
+    return done == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+uint32_t *bps_book_groups(const struct bps_book *book)
+{
+    uint32_t *group = calloc(book->workers, sizeof *group);
+    for (uint32_t rank = 0; group != NULL && rank < book->workers; rank++) {
+        group[rank] = book->member[rank].group;
+    }
+    return group;
+}
+
+uint32_t bps_book_group_size(const struct bps_book *book, uint32_t rank)
+{
+    uint32_t size = 0;
+    for (uint32_t i = 0; i < book->workers; i++) {
+        size += book->member[i].group == book->member[rank].group;
+    }
+    return size;
+}
+
+void bps_member_text(const struct bps_book_member *member, char *text, size_t n)
+{
+    snprintf(text, n, "%s %u (host %s, pid %u)", member->role == BPS_ROLE_WORKER ? "worker" : "server",
+             member->rank, member->host, member->pid);
+}

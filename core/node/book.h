@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * book.h - who is in the job: what the scheduler tells every member once all are there.
+ */
+#ifndef BPS_NODE_BOOK_H
+#define BPS_NODE_BOOK_H
+
+#include "conf/conf.h"
+#include "wire/message.h"
+
+#define BPS_TOKEN_BYTES   16u
+#define BPS_MEMBERS_LIMIT 65536u
+#define BPS_SHARDS_LIMIT  16384u
+#define BPS_NO_SHARD      UINT16_MAX
+
+struct bps_book_member {
+    uint32_t role; /* BPS_ROLE_WORKER or BPS_ROLE_SERVER */
+    uint32_t rank; /* among the members of its role */
+    uint32_t local_rank, local_size;
+    uint32_t pid;
+    uint32_t group;  /* the lowest rank among the workers that sum together before they push; its own: it is alone */
+    char host[64];
+    char local[128]; /* where other workers of its host can dial it; "": nowhere */
+};
+
+struct bps_book_shard {
+    uint32_t member; /* index of the server, or of the worker that hosts it */
+    uint32_t weight; /* how much it gets, relative to the others */
+    uint64_t until;  /* weights of the shards up to and with this one */
+    char address[128]; /* to dial */
+};
+
+struct bps_book {
+    uint32_t epoch; /* generation of the membership, from 1 */
+    uint8_t token[BPS_TOKEN_BYTES]; /* proves to a shard that its peer is in this job */
+    uint32_t workers, members, shards;
+    struct bps_book_member *member; /* workers first, by rank */
+    struct bps_book_shard *shard;   /* by member; one at least has a weight */
+};
+
+void bps_book_write(const struct bps_book *book, struct bps_writer *w);
+/* BPS_ERR_PROTOCOL or BPS_ERR_NOMEM; the caller frees the contents with bps_book_fini. */
+bps_status bps_book_read(struct bps_reader *r, struct bps_book *out);
+void bps_book_fini(struct bps_book *book);
+bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out);
+
+/* The HMAC by which a worker proves to a shard that it knows the token: over nonce, epoch, rank and lane. */
+#define BPS_PROOF_BYTES 32u
+bps_status bps_book_proof(const struct bps_book *book, const uint8_t *nonce, uint32_t rank, uint32_t lane,
+                          uint8_t out[BPS_PROOF_BYTES]);
+
+/* Fills in `until`. False if the weights make no sense: none, or more than 32 bits of them. */
+bool bps_book_weigh(struct bps_book *book);
+
+/* The group of each worker, for a summation engine; freed by the caller. NULL: no memory. */
+uint32_t *bps_book_groups(const struct bps_book *book);
+/* How many workers sum together with this one before they push, itself included. */
+uint32_t bps_book_group_size(const struct bps_book *book, uint32_t rank);
+
+/* "worker 1 (host a, pid 17)" */
+void bps_member_text(const struct bps_book_member *member, char *text, size_t n);
+
+#endif

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hosting.c - which members serve, and what share of the bytes each of them gets. */
+#include <stdlib.h>
+
+#include "node/roster.h"
+#include "node/share.h"
+
+static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
+{
+    return a->join.host_id == b->join.host_id;
+}
+
+/* The first seat of this role on its host. */
+static bool is_first(const struct bps_roster *roster, const struct bps_seat *seat)
+{
+    const struct bps_seat *other;
+    TAILQ_FOREACH(other, &roster->seats, entry) {
+        if (other->join.role == seat->join.role && other->rank < seat->rank && same_host(other, seat)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool has_neighbour(const struct bps_roster *roster, const struct bps_seat *seat, uint32_t role)
+{
+    const struct bps_seat *other;
+    TAILQ_FOREACH(other, &roster->seats, entry) {
+        if (other->join.role == role && same_host(other, seat)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* cluster.colocated, "auto" resolved for the hosts that the members are on. */
+static uint32_t policy(const struct bps_roster *roster)
+{
+    uint32_t hosts = 0, others = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        if (seat->join.role == BPS_ROLE_WORKER) {
+            hosts += is_first(roster, seat);
+        } else {
+            others += is_first(roster, seat) && !has_neighbour(roster, seat, BPS_ROLE_WORKER);
+        }
+    }
+    return bps_share_colocated(roster->colocated, hosts, others, roster->servers);
+}
+
+void bps_roster_host(struct bps_roster *roster)
+{
+    uint32_t colocated = policy(roster);
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        bool worker = seat->join.role == BPS_ROLE_WORKER;
+        seat->serves = !worker || colocated == BPS_COLOCATED_ALL ||
+                       (colocated == BPS_COLOCATED_FIRST && seat->rank == 0) ||
+                       (colocated == BPS_COLOCATED_HOSTS && is_first(roster, seat) &&
+                        !has_neighbour(roster, seat, BPS_ROLE_SERVER));
+    }
+}
+
+/* ---- shares ---- */
+
+struct hosts {
+    uint32_t count;
+    struct bps_share *share;
+    const struct bps_seat **first; /* some seat on each */
+    uint32_t *servers;             /* on each */
+};
+
+static uint32_t host_of(const struct hosts *hosts, const struct bps_seat *seat)
+{
+    uint32_t i = 0;
+    while (i < hosts->count && !same_host(hosts->first[i], seat)) {
+        i++;
+    }
+    return i;
+}
+
+static void add_seat(struct hosts *hosts, const struct bps_seat *seat, const struct bps_book *book)
+{
+    uint32_t i = host_of(hosts, seat);
+    if (i == hosts->count) {
+        hosts->first[hosts->count++] = seat;
+    }
+    struct bps_share *share = &hosts->share[i];
+    double bandwidth = seat->join.bandwidth / 1000.0;
+    /* Of those who sum together before they push, the first one counts. */
+    share->senders += seat->join.role == BPS_ROLE_WORKER && book->member[seat->rank].group == seat->rank;
+    share->serves = share->serves || seat->serves;
+    share->bandwidth = share->bandwidth > bandwidth ? share->bandwidth : bandwidth;
+    hosts->servers[i] += seat->serves;
+}
+
+static void weigh(const struct hosts *hosts, const struct bps_seat *seat, struct bps_book_shard *shard)
+{
+    uint32_t i = host_of(hosts, seat);
+    double share = hosts->share[i].share / hosts->servers[i];
+    for (uint32_t s = 0; s < seat->shards; s++) {
+        shard[s].weight = bps_share_weight(share, seat->shards);
+    }
+}
+
+bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book)
+{
+    struct hosts hosts = {
+        .share = calloc(book->members, sizeof *hosts.share),
+        .first = calloc(book->members, sizeof *hosts.first),
+        .servers = calloc(book->members, sizeof *hosts.servers),
+    };
+    bps_status status = BPS_ERR_NOMEM;
+    if (hosts.share != NULL && hosts.first != NULL && hosts.servers != NULL) {
+        const struct bps_seat *seat;
+        TAILQ_FOREACH(seat, &roster->seats, entry) {
+            add_seat(&hosts, seat, book);
+        }
+        bps_share_set(hosts.share, hosts.count);
+        for (uint32_t i = 0; i < book->shards; i += seat->shards) {
+            seat = bps_roster_seat(roster, book->shard[i].member);
+            weigh(&hosts, seat, &book->shard[i]);
+        }
+        status = bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
+    }
+    free(hosts.share);
+    free(hosts.first);
+    free(hosts.servers);
+    return status;
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * member.c - joining and belonging. The scheduler may start later than its members, so that a refused connection
+ * is tried again until the rendezvous time is over.
+ */
+#include "node/member.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOG          "member"
+#define REMIND_EVERY (5 * BPS_S)
+#define RETRY_AFTER  (100 * BPS_MS)
+
+struct bps_member {
+    const struct bps_conf *conf;
+    struct bps_loop *loop;
+    struct bps_instance *net;
+    const struct bps_member_events *events;
+    void *owner;
+    struct bps_link link;
+    struct bps_join join;
+    struct bps_book book;
+    struct bps_timer *ticker, *retry;
+    uint64_t since, reminded, last_tick;
+    bool welcomed, joined, ended;
+    char waiting[512]; /* what it waits for, for the time-out */
+};
+
+static const struct bps_conf_cluster *cluster(const struct bps_member *m)
+{
+    return bps_conf_cluster(m->conf);
+}
+
+static void lose(struct bps_member *m, bps_status status, const char *text)
+{
+    if (!m->ended) {
+        m->ended = true;
+        bps_link_drop(&m->link);
+        m->events->lost(m->owner, status, text);
+    }
+}
+
+/* ---- messages of the scheduler ---- */
+
+static bps_status on_assign(struct bps_member *m, struct bps_reader *payload)
+{
+    struct bps_report report = {""};
+    struct bps_writer endpoints;
+    char host[64] = "";
+    uint32_t rank = bps_get_u32(payload);
+    bps_get_u32(payload); /* local rank and size come again in the book */
+    bps_get_u32(payload);
+    bool serve = bps_get_u8(payload) != 0;
+    if (!bps_reader_done(payload)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    ((const struct bps_transport_ops *)m->net->ops)->local_host(m->link.channel, host, sizeof host);
+    bps_writer_init(&endpoints);
+    bps_status status = m->events->assigned(m->owner, rank, serve, host, &endpoints, &report);
+    if (status != BPS_OK) {
+        /* The scheduler tells everybody, and so us. */
+        bps_member_leave(m, report.text[0] != '\0' ? report.text : bps_strerror(status));
+    } else if (serve) {
+        bps_link_send_message(&m->link, BPS_FRAME_ENDPOINTS, &endpoints);
+    }
+    bps_writer_fini(&endpoints);
+    return BPS_OK;
+}
+
+static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
+{
+    bps_book_fini(&m->book);
+    bps_status status = bps_book_read(payload, &m->book);
+    if (status == BPS_OK) {
+        m->joined = true;
+        m->events->joined(m->owner, &m->book);
+    }
+    return status;
+}
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    struct bps_member *m = owner;
+    char text[BPS_TEXT_LIMIT + 1];
+    (void)link;
+    switch (header->type) {
+    case BPS_FRAME_ASSIGN:
+        return on_assign(m, payload);
+    case BPS_FRAME_BOOK:
+        return on_book(m, payload);
+    case BPS_FRAME_DECLARED:
+        return m->events->declared(m->owner, payload);
+    case BPS_FRAME_WAITING:
+        bps_get_text(payload, m->waiting, sizeof m->waiting);
+        bps_info(LOG, "%s", m->waiting);
+        return BPS_OK;
+    case BPS_FRAME_LOST:
+        bps_get_text(payload, text, sizeof text);
+        lose(m, bps_wire_status(header->root), text);
+        return BPS_OK;
+    case BPS_FRAME_LEFT:
+    case BPS_FRAME_END:
+        if (!m->ended) {
+            m->ended = true;
+            m->events->ended(m->owner);
+        }
+        return BPS_OK;
+    default:
+        return BPS_ERR_PROTOCOL;
+    }
+}
+
+/* ---- the link to the scheduler ---- */
+
+static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+{
+    struct bps_member *m = owner;
+    (void)link;
+    (void)nonce;
+    bps_put_u8(hello, BPS_HELLO_JOIN);
+    bps_join_write(&m->join, hello);
+}
+
+static void welcome(void *owner, struct bps_link *link)
+{
+    struct bps_member *m = owner;
+    m->welcomed = true;
+    snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
+    bps_debug(LOG, "joined the scheduler at %s", link->peer);
+}
+
+static void dial(void *arg);
+
+static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    struct bps_member *m = owner;
+    char why[1200];
+    (void)link;
+    if (m->ended) {
+        return;
+    }
+    if (status == BPS_ERR_REFUSED) {
+        snprintf(why, sizeof why, "refused by the scheduler at %s: %s", cluster(m)->scheduler, text);
+        lose(m, status, why);
+    } else if (m->welcomed) {
+        snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
+        lose(m, BPS_ERR_LOST, why);
+    } else {
+        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
+        m->retry = bps_loop_timer(m->loop, RETRY_AFTER, 0, dial, m);
+        if (m->retry == NULL) {
+            lose(m, BPS_ERR_NOMEM, "no memory to try again");
+        }
+    }
+}
+
+static const struct bps_link_handler handler = {
+    .introduce = introduce,
+    .welcome = welcome,
+    .message = on_message,
+    .closed = on_closed,
+};
+
+static void dial(void *arg)
+{
+    struct bps_member *m = arg;
+    struct bps_report report = {""};
+    m->retry = NULL;
+    bps_status status =
+        bps_link_dial(&m->link, &handler, m, m->net->ops, m->net->self, cluster(m)->scheduler, 0, &report);
+    if (status != BPS_OK) {
+        lose(m, status, report.text);
+    }
+}
+
+/* ---- time ---- */
+
+static void on_tick(void *arg)
+{
+    struct bps_member *m = arg;
+    uint64_t now = bps_now(), timeout = cluster(m)->peer_timeout;
+    char why[700];
+    bool slept = now - m->last_tick > timeout / 2; /* we were stopped ourselves */
+    m->last_tick = now;
+    if (m->ended) {
+        return;
+    }
+    if (slept) {
+        m->link.last_received = now;
+    }
+    bps_link_keep_alive(&m->link, now, timeout / 4);
+    if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + 2 * BPS_S) {
+        snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
+                 (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);
+        lose(m, BPS_ERR_TIMEOUT, why);
+    } else if (!m->joined && m->link.state != BPS_LINK_OPEN && now - m->reminded > REMIND_EVERY) {
+        m->reminded = now;
+        bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
+    } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
+        snprintf(why, sizeof why, "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
+                 cluster(m)->scheduler, (double)timeout / 1e9);
+        lose(m, BPS_ERR_LOST, why);
+    }
+}
+
+/* ---- life ---- */
+
+bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
+                          const char *local, const struct bps_member_events *events, void *owner, struct bps_member **out,
+                          struct bps_report *report)
+{
+    const struct bps_conf_cluster *c = bps_conf_cluster(conf);
+    struct bps_member *m = calloc(1, sizeof *m);
+    if (m == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    m->conf = conf;
+    m->loop = loop;
+    m->net = transport;
+    m->events = events;
+    m->owner = owner;
+    m->join = (struct bps_join){.role = c->role,
+                                .rank = (int32_t)c->rank,
+                                .local_rank = (int32_t)c->local_rank,
+                                .local_size = (int32_t)c->local_size,
+                                .pid = (uint32_t)getpid(),
+                                .bandwidth = (uint32_t)lround(bps_conf_server(conf)->bandwidth * 1000)};
+    snprintf(m->join.job, sizeof m->join.job, "%s", c->job);
+    snprintf(m->join.local, sizeof m->join.local, "%s", local);
+    bps_join_host(&m->join);
+    m->join.agreement = bps_conf_agreement(conf);
+    m->since = m->reminded = m->last_tick = bps_now();
+    snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s", c->scheduler);
+    uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
+    m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
+    bps_status status = m->join.agreement == NULL || m->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    if (status == BPS_OK) {
+        status = bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
+    }
+    if (status != BPS_OK) {
+        bps_member_free(m);
+        return status;
+    }
+    *out = m;
+    return BPS_OK;
+}
+
+void bps_member_free(struct bps_member *m)
+{
+    if (m == NULL) {
+        return;
+    }
+    bps_link_drop(&m->link);
+    if (m->ticker != NULL) {
+        bps_loop_cancel(m->loop, m->ticker);
+    }
+    if (m->retry != NULL) {
+        bps_loop_cancel(m->loop, m->retry);
+    }
+    bps_book_fini(&m->book);
+    free(m->join.agreement);
+    free(m);
+}
+
+bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request)
+{
+    return bps_link_send_message(&member->link, BPS_FRAME_DECLARE, request);
+}
+
+void bps_member_leave(struct bps_member *member, const char *why)
+{
+    bps_link_send_text(&member->link, BPS_FRAME_LEAVE, why != NULL ? why : "");
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * member.h - a process's side of the membership: joins the scheduler's job, stays alive, leaves.
+ *
+ * Driven by one loop's thread; callbacks run there.
+ */
+#ifndef BPS_NODE_MEMBER_H
+#define BPS_NODE_MEMBER_H
+
+#include "base/loop.h"
+#include "node/book.h"
+#include "node/roster.h"
+#include "plugin/instance.h"
+
+struct bps_member_events {
+    /*
+     * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses: the count
+     * as u32, then strings.
+     */
+    bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
+                           struct bps_report *report);
+    /* The job is complete. The book belongs to the member and lives until it is freed or joined comes again. */
+    void (*joined)(void *owner, const struct bps_book *book);
+    /* The scheduler's answer to bps_member_declare(), in order. */
+    bps_status (*declared)(void *owner, struct bps_reader *reply);
+    /* The job has failed, or this process was refused; once. */
+    void (*lost)(void *owner, bps_status status, const char *text);
+    /* A worker may go; or the job is over for a server. */
+    void (*ended)(void *owner);
+};
+
+struct bps_member;
+
+/* Begins to join. `transport` is an open instance on the loop; `local`: where workers of this host can dial us, or "". */
+bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
+                          const char *local, const struct bps_member_events *events, void *owner, struct bps_member **out,
+                          struct bps_report *report);
+void bps_member_free(struct bps_member *member);
+/* Sends a DECLARE message; declared follows. */
+bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request);
+/* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
+void bps_member_leave(struct bps_member *member, const char *why);
+
+#endif

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* roster.c - seats of a job: who may take one, which rank it gets, and who is still missing. */
+#include "node/roster.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_RANK UINT32_MAX
+
+void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t servers, uint32_t colocated)
+{
+    roster->workers = workers;
+    roster->servers = servers;
+    roster->colocated = colocated;
+    TAILQ_INIT(&roster->seats);
+}
+
+void bps_roster_fini(struct bps_roster *roster)
+{
+    while (!TAILQ_EMPTY(&roster->seats)) {
+        struct bps_seat *seat = TAILQ_FIRST(&roster->seats);
+        bps_link_drop(&seat->guest->link);
+        bps_roster_remove(roster, seat);
+    }
+}
+
+static uint32_t wanted(const struct bps_roster *roster, uint32_t role)
+{
+    return role == BPS_ROLE_WORKER ? roster->workers : roster->servers;
+}
+
+static const char *role_name(uint32_t role)
+{
+    return role == BPS_ROLE_WORKER ? "worker" : "server";
+}
+
+uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role)
+{
+    uint32_t n = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        n += seat->join.role == role && !seat->early;
+    }
+    return n;
+}
+
+bool bps_roster_complete(const struct bps_roster *roster)
+{
+    return bps_roster_count(roster, BPS_ROLE_WORKER) == roster->workers &&
+           bps_roster_count(roster, BPS_ROLE_SERVER) == roster->servers;
+}
+
+void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
+{
+    const struct bps_join *join = &seat->join;
+    if (seat->rank == NO_RANK) {
+        snprintf(text, n, "%s (host %s, pid %u)", role_name(join->role), join->host, join->pid);
+    } else {
+        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host, join->pid);
+    }
+}
+
+/* Seats that a newcomer of this role cannot have. */
+static uint32_t taken(const struct bps_roster *roster, uint32_t role)
+{
+    uint32_t n = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        n += seat->join.role == role && !seat->left;
+    }
+    return n;
+}
+
+/* The seat that wants or has this rank. */
+static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, uint32_t rank)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        if (seat->join.role == role && seat->rank == rank && !seat->left) {
+            return seat;
+        }
+    }
+    return NULL;
+}
+
+static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join,
+                             struct bps_report *report)
+{
+    uint32_t limit = wanted(roster, join->role);
+    char text[128];
+    if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
+        BPS_REPORT(report, "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
+                   role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
+        return BPS_ERR_REFUSED;
+    }
+    const struct bps_seat *other =
+        join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    if (other != NULL) {
+        bps_seat_text(other, text, sizeof text);
+        BPS_REPORT(report, "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank", join->rank,
+                   text, join->host, join->pid);
+        return BPS_ERR_REFUSED;
+    }
+    if (taken(roster, join->role) >= limit) {
+        BPS_REPORT(report, "job '%s' already has its %u %ss; is an old process still running?", join->job, limit,
+                   role_name(join->role));
+        return BPS_ERR_REFUSED;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
+                          struct bps_report *report)
+{
+    bps_status status = check_seat(roster, join, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct bps_seat *seat = calloc(1, sizeof *seat);
+    if (seat == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    seat->guest = guest;
+    seat->join = *join;
+    seat->rank = join->rank >= 0 ? (uint32_t)join->rank : NO_RANK;
+    seat->early = early;
+    guest->user = seat;
+    TAILQ_INSERT_TAIL(&roster->seats, seat, entry);
+    return BPS_OK;
+}
+
+void bps_roster_renew(struct bps_roster *roster)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        seat->early = false;
+        seat->shards = 0;
+        free(seat->endpoint);
+        seat->endpoint = NULL;
+    }
+}
+
+void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat)
+{
+    TAILQ_REMOVE(&roster->seats, seat, entry);
+    bps_guest_free(seat->guest);
+    free(seat->join.agreement);
+    free(seat->endpoint);
+    free(seat);
+}
+
+/* Ranks for those who wanted none: host by host in the order in which hosts came, so that neighbours are near. */
+static void assign_ranks(struct bps_roster *roster, uint32_t role)
+{
+    uint32_t next = 0;
+    struct bps_seat *first, *seat;
+    TAILQ_FOREACH(first, &roster->seats, entry) {
+        TAILQ_FOREACH(seat, &roster->seats, entry) {
+            bool mine = seat->join.role == role && seat->rank == NO_RANK &&
+                        seat->join.host_id == first->join.host_id;
+            if (!mine) {
+                continue;
+            }
+            while (holder(roster, role, next) != NULL) {
+                next++;
+            }
+            seat->rank = next;
+        }
+    }
+}
+
+static void assign_local(struct bps_roster *roster, struct bps_seat *seat)
+{
+    uint32_t before = 0, all = 0;
+    const struct bps_seat *other;
+    TAILQ_FOREACH(other, &roster->seats, entry) {
+        if (other->join.role == seat->join.role && other->join.host_id == seat->join.host_id) {
+            all++;
+            before += other->rank < seat->rank;
+        }
+    }
+    seat->local_rank = seat->join.local_rank >= 0 ? (uint32_t)seat->join.local_rank : before;
+    seat->local_size = seat->join.local_size > 0 ? (uint32_t)seat->join.local_size : all;
+}
+
+void bps_roster_assign(struct bps_roster *roster)
+{
+    struct bps_seat *seat;
+    assign_ranks(roster, BPS_ROLE_WORKER);
+    assign_ranks(roster, BPS_ROLE_SERVER);
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        assign_local(roster, seat);
+    }
+    bps_roster_host(roster);
+}
+
+bool bps_roster_serving(const struct bps_roster *roster)
+{
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        if (seat->serves && seat->endpoint == NULL) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The lowest rank of the workers on this seat's host, if all of them can be dialled there; else its own. */
+static uint32_t group_of(const struct bps_roster *roster, const struct bps_seat *seat)
+{
+    uint32_t lowest = seat->rank;
+    const struct bps_seat *other;
+    if (seat->join.role != BPS_ROLE_WORKER) {
+        return lowest;
+    }
+    TAILQ_FOREACH(other, &roster->seats, entry) {
+        if (other->join.role != BPS_ROLE_WORKER || other->join.host_id != seat->join.host_id) {
+            continue;
+        }
+        if (other->join.local[0] == '\0') {
+            return seat->rank;
+        }
+        lowest = other->rank < lowest ? other->rank : lowest;
+    }
+    return lowest;
+}
+
+static void book_member(const struct bps_roster *roster, const struct bps_seat *seat, struct bps_book_member *out)
+{
+    *out = (struct bps_book_member){.role = seat->join.role,
+                                    .rank = seat->rank,
+                                    .local_rank = seat->local_rank,
+                                    .local_size = seat->local_size,
+                                    .pid = seat->join.pid,
+                                    .group = group_of(roster, seat)};
+    memcpy(out->host, seat->join.host, sizeof out->host);
+    memcpy(out->local, seat->join.local, sizeof out->local);
+}
+
+const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member)
+{
+    return member < roster->workers ? holder(roster, BPS_ROLE_WORKER, member)
+                                    : holder(roster, BPS_ROLE_SERVER, member - roster->workers);
+}
+
+/* Shards by member, and those of one in its own order. */
+static bps_status book_shards(const struct bps_roster *roster, struct bps_book *out)
+{
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        out->shards += seat->shards;
+    }
+    if (out->shards > BPS_SHARDS_LIMIT) {
+        return BPS_ERR_INVALID;
+    }
+    out->shard = calloc(out->shards, sizeof *out->shard);
+    if (out->shard == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    uint32_t n = 0;
+    for (uint32_t member = 0; member < out->members; member++) {
+        seat = bps_roster_seat(roster, member);
+        for (uint32_t i = 0; i < seat->shards; i++, n++) {
+            out->shard[n].member = member;
+            memcpy(out->shard[n].address, seat->endpoint[i], sizeof out->shard[n].address);
+        }
+    }
+    return bps_roster_weigh(roster, out);
+}
+
+bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out)
+{
+    memset(out, 0, sizeof *out);
+    out->workers = roster->workers;
+    out->members = roster->workers + roster->servers;
+    out->member = calloc(out->members, sizeof *out->member);
+    if (out->member == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        uint32_t first = seat->join.role == BPS_ROLE_WORKER ? 0 : roster->workers;
+        book_member(roster, seat, &out->member[first + seat->rank]);
+    }
+    bps_status status = book_shards(roster, out);
+    if (status != BPS_OK) {
+        bps_book_fini(out);
+    }
+    return status;
+}
+
+/* Appends "2 of 4 workers (ranks 1, 3)"; ranks only where every present member has chosen its own. */
+static size_t missing_role(const struct bps_roster *roster, uint32_t role, char *text, size_t n)
+{
+    uint32_t limit = wanted(roster, role), count = bps_roster_count(roster, role);
+    if (count >= limit) {
+        return 0;
+    }
+    size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - count, limit, role_name(role));
+    bool chosen = count > 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        chosen = chosen && (seat->join.role != role || seat->rank != NO_RANK);
+    }
+    const char *before = limit - count > 1 ? " (ranks " : " (rank ";
+    bool open = false;
+    for (uint32_t rank = 0; chosen && rank < limit && at + 16 < n; rank++) {
+        if (holder(roster, role, rank) == NULL) {
+            at += (size_t)snprintf(text + at, n - at, "%s%u", open ? ", " : before, rank);
+            open = true;
+        }
+    }
+    if (open && at + 2 < n) {
+        at += (size_t)snprintf(text + at, n - at, ")");
+    }
+    return at;
+}
+
+void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n)
+{
+    char workers[256] = "", servers[256] = "";
+    size_t a = missing_role(roster, BPS_ROLE_WORKER, workers, sizeof workers);
+    size_t b = missing_role(roster, BPS_ROLE_SERVER, servers, sizeof servers);
+    snprintf(text, n, "%s%s%s", workers, a > 0 && b > 0 ? " and " : "", servers);
+}

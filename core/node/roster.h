@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * roster.h - the scheduler's list of members while and after they gather: seats, ranks, who is missing.
+ */
+#ifndef BPS_NODE_ROSTER_H
+#define BPS_NODE_ROSTER_H
+
+#include "node/book.h"
+#include "wire/lobby.h"
+
+/* What a member says of itself when it joins. */
+struct bps_join {
+    uint32_t role;
+    int32_t rank, local_rank, local_size; /* wanted; -1: any */
+    uint64_t host_id;                     /* equal on the same host */
+    uint32_t pid;
+    uint32_t bandwidth; /* server.bandwidth in thousandths */
+    char host[64];
+    char job[128];
+    char local[128]; /* where other workers of its host can dial it; "": nowhere */
+    char *agreement; /* values that must be equal on all members; owned */
+};
+
+void bps_join_write(const struct bps_join *join, struct bps_writer *w);
+/* BPS_ERR_PROTOCOL; on success the caller frees the agreement. */
+bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
+/* Host name and a number that is equal for processes on the same host. */
+void bps_join_host(struct bps_join *join);
+
+/* A member that has joined. */
+struct bps_seat {
+    TAILQ_ENTRY(bps_seat) entry;
+    struct bps_guest *guest;
+    struct bps_join join;
+    uint32_t rank, local_rank, local_size;
+    bool serves; /* runs shards */
+    bool left;   /* a worker that has left in order, but not yet hung up */
+    bool early;  /* a worker of the next generation, while this one still runs */
+    uint32_t shards;
+    char (*endpoint)[128]; /* shards addresses; NULL until it has told them */
+};
+
+struct bps_roster {
+    uint32_t workers, servers; /* wanted */
+    uint32_t colocated;        /* BPS_COLOCATED_*: which workers host servers, too */
+    TAILQ_HEAD(bps_seats, bps_seat) seats;
+};
+
+void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t servers, uint32_t colocated);
+void bps_roster_fini(struct bps_roster *roster);
+
+/*
+ * Takes over the guest and the join. `early`: for the next generation, in the place of a worker that has left this
+ * one. BPS_ERR_REFUSED with the reason if there is no seat for it.
+ */
+bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
+                          struct bps_report *report);
+/* The next generation begins: those who came early are in it. */
+void bps_roster_renew(struct bps_roster *roster);
+void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat);
+/* Members of this generation. */
+uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role);
+bool bps_roster_complete(const struct bps_roster *roster);
+/* Gives every seat its rank and local rank, and says who serves. */
+void bps_roster_assign(struct bps_roster *roster);
+/* True if every seat that serves has told its endpoints. */
+bool bps_roster_serving(const struct bps_roster *roster);
+/* The seats as a book, without token. BPS_ERR_INVALID: too many shards. */
+bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out);
+/* The seat of a member of the book. */
+const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member);
+/* "1 of 2 workers (rank 1), 1 of 1 servers" */
+void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n);
+/* "worker 1 (host a, pid 17)" */
+void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
+
+/* ---- hosting.c ---- */
+/* Says who serves; ranks are known. */
+void bps_roster_host(struct bps_roster *roster);
+/* Gives the shards of a book their weights. */
+bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book);
+
+#endif

@@ -1,0 +1,500 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * scheduler.c - one generation after the other: gather, assign, publish the book, watch, end.
+ *
+ *   GATHERING  members join; every 5 s it says who is missing
+ *   SERVING    ranks are known; servers open their shards and tell where
+ *   RUNNING    everybody has the book; tensors are declared, losses are announced
+ *   ENDING     members have been told; waits until they have hung up
+ */
+#include "node/scheduler.h"
+
+#include <openssl/rand.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "node/agreement.h"
+#include "node/declared.h"
+#include "node/roster.h"
+#include "plugin/instance.h"
+#include "node/transport.h"
+
+#define LOG         "scheduler"
+#define REMIND_EVERY (5 * BPS_S)
+#define END_LIMIT    (3 * BPS_S) /* for members to hang up */
+
+enum phase { GATHERING, SERVING, RUNNING, ENDING };
+
+struct bps_scheduler {
+    const struct bps_conf *conf;
+    struct bps_loop *loop;
+    struct bps_instance *net;
+    const struct bps_transport_ops *transport;
+    struct bps_lobby lobby;
+    struct bps_roster roster;
+    struct bps_declared declared;
+    struct bps_timer *ticker;
+    char *agreement;
+    char host[64];
+    enum phase phase;
+    uint32_t epoch;
+    uint64_t since;       /* when gathering, or ending, began */
+    uint64_t reminded;    /* when the missing were last named */
+    uint64_t last_tick;
+    bps_status verdict;   /* of the job */
+    void (*finished)(void *arg, bps_status status);
+    void *arg;
+};
+
+static const struct bps_conf_cluster *cluster(const struct bps_scheduler *s)
+{
+    return bps_conf_cluster(s->conf);
+}
+
+/* ---- the end ---- */
+
+static void finish_if_alone(void *arg)
+{
+    struct bps_scheduler *s = arg;
+    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats)) {
+        void (*finished)(void *, bps_status) = s->finished;
+        s->finished = NULL;
+        finished(s->arg, s->verdict);
+    }
+}
+
+static void end_job(struct bps_scheduler *s, bps_status status, const char *text)
+{
+    struct bps_seat *seat;
+    if (s->phase == ENDING) {
+        return;
+    }
+    s->phase = ENDING;
+    s->verdict = status;
+    s->since = bps_now();
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        struct bps_link *link = &seat->guest->link;
+        if (status == BPS_OK) {
+            bps_link_send_message(link, BPS_FRAME_END, NULL);
+        } else {
+            const struct bps_header header = {.type = BPS_FRAME_LOST, .root = (uint32_t)-status};
+            bps_link_send(link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+        }
+        bps_link_finish(link);
+    }
+    bps_loop_defer(s->loop, finish_if_alone, s);
+}
+
+static void fail_job(struct bps_scheduler *s, bps_status status, const char *text)
+{
+    if (s->phase != ENDING) {
+        bps_error(LOG, "job '%s' has failed: %s", cluster(s)->job, text);
+        end_job(s, status, text);
+    }
+}
+
+void bps_scheduler_end(struct bps_scheduler *s, const char *why)
+{
+    if (why != NULL) {
+        fail_job(s, BPS_ERR_LOST, why);
+    } else {
+        end_job(s, BPS_OK, NULL);
+    }
+}
+
+/* ---- gathering and publishing ---- */
+
+static void gather(struct bps_scheduler *s)
+{
+    s->phase = GATHERING;
+    s->since = s->reminded = bps_now();
+}
+
+static void assign_if_complete(struct bps_scheduler *s)
+{
+    struct bps_seat *seat;
+    if (s->phase != GATHERING || !bps_roster_complete(&s->roster)) {
+        return;
+    }
+    bps_roster_assign(&s->roster);
+    s->phase = SERVING;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        struct bps_writer w;
+        bps_writer_init(&w);
+        bps_put_u32(&w, seat->rank);
+        bps_put_u32(&w, seat->local_rank);
+        bps_put_u32(&w, seat->local_size);
+        bps_put_u8(&w, seat->serves);
+        bps_link_send_message(&seat->guest->link, BPS_FRAME_ASSIGN, &w);
+        bps_writer_fini(&w);
+    }
+}
+
+static void log_shares(const struct bps_book *book)
+{
+    char who[128];
+    for (uint32_t i = 0, next; i < book->shards; i = next) {
+        uint32_t member = book->shard[i].member;
+        uint64_t weight = 0;
+        for (next = i; next < book->shards && book->shard[next].member == member; next++) {
+            weight += book->shard[next].weight;
+        }
+        bps_member_text(&book->member[member], who, sizeof who);
+        bps_info(LOG, "%s sums %.1f %% of the bytes in %u shards", who,
+                 100.0 * (double)weight / (double)book->shard[book->shards - 1].until, next - i);
+    }
+}
+
+static bps_status publish(struct bps_scheduler *s)
+{
+    struct bps_book book;
+    struct bps_writer w;
+    char text[128];
+    bps_writer_init(&w);
+    bps_status status = bps_roster_book(&s->roster, &book);
+    if (status == BPS_ERR_INVALID) {
+        snprintf(text, sizeof text, "the servers have too many shards together, at most %u are possible; lower "
+                 "server.shards", BPS_SHARDS_LIMIT);
+        fail_job(s, status, text);
+        return BPS_OK;
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    book.epoch = ++s->epoch;
+    bps_declared_fini(&s->declared);
+    status = bps_declared_init(&s->declared, &book, bps_conf_worker(s->conf)->partition);
+    if (status == BPS_OK && RAND_bytes(book.token, sizeof book.token) != 1) {
+        status = BPS_ERR_IO;
+    }
+    if (status == BPS_OK) {
+        bps_book_write(&book, &w);
+        struct bps_seat *seat;
+        TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
+        }
+        s->phase = RUNNING;
+        bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
+                 s->roster.workers, s->roster.servers, book.shards, book.epoch);
+        log_shares(&book);
+    }
+    bps_writer_fini(&w);
+    bps_book_fini(&book);
+    return status;
+}
+
+/* ---- what members say ---- */
+
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+{
+    struct bps_guest *guest = owner;
+    struct bps_scheduler *s = guest->host;
+    struct bps_join join;
+    bool early = s->phase != GATHERING; /* for the next generation, if there will be one */
+    if (bps_get_u8(hello) != BPS_HELLO_JOIN || bps_join_read(hello, &join) != BPS_OK) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = BPS_OK;
+    if (strcmp(join.job, cluster(s)->job) != 0) {
+        BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
+                   cluster(s)->job, join.host, join.pid, join.job);
+        status = BPS_ERR_REFUSED;
+    } else if (s->phase == ENDING || (early && !cluster(s)->stay)) {
+        BPS_REPORT(report, "job '%s' %s", join.job, early && s->phase != ENDING ? "is already complete" : "is over");
+        status = BPS_ERR_REFUSED;
+    } else {
+        status = bps_agreement_compare(s->agreement, s->host, join.agreement, join.host, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_roster_add(&s->roster, guest, &join, early, report);
+    }
+    if (status != BPS_OK) {
+        /* At the end of a short job latecomers are nothing special. */
+        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s", link->peer,
+                join.host, join.pid, report->text[0] != '\0' ? report->text : bps_strerror(status));
+        free(join.agreement);
+        return status;
+    }
+    bps_lobby_admit(guest);
+    bps_link_welcome(link);
+    if (!early && s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
+        gather(s); /* the clock of a further generation starts with its first worker */
+    }
+    assign_if_complete(s);
+    return BPS_OK;
+}
+
+static bps_status on_endpoints(struct bps_scheduler *s, struct bps_seat *seat, struct bps_reader *payload)
+{
+    uint32_t n = bps_get_u32(payload);
+    if (s->phase != SERVING || !seat->serves || seat->endpoint != NULL || n == 0 || n > BPS_SHARDS_LIMIT) {
+        return BPS_ERR_PROTOCOL;
+    }
+    seat->endpoint = calloc(n, sizeof *seat->endpoint);
+    if (seat->endpoint == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    seat->shards = n;
+    for (uint32_t i = 0; i < n; i++) {
+        bps_get_string(payload, seat->endpoint[i], sizeof seat->endpoint[i]);
+    }
+    if (!bps_reader_done(payload)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    return bps_roster_serving(&s->roster) ? publish(s) : BPS_OK;
+}
+
+static bps_status on_declare(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_link *link,
+                             struct bps_reader *payload)
+{
+    struct bps_writer w;
+    if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_writer_init(&w);
+    bps_status status = bps_declared_answer(&s->declared, seat->rank, payload, &w);
+    if (status == BPS_OK) {
+        status = bps_link_send_message(link, BPS_FRAME_DECLARED, &w);
+    }
+    bps_writer_fini(&w);
+    return status;
+}
+
+/* All workers have left: the job is over, or a next generation may come. */
+static void on_all_left(struct bps_scheduler *s)
+{
+    if (!cluster(s)->stay) {
+        end_job(s, BPS_OK, NULL);
+        return;
+    }
+    bps_roster_renew(&s->roster);
+    gather(s);
+    assign_if_complete(s);
+}
+
+/* Workers of this generation that have not left. */
+static uint32_t staying(const struct bps_scheduler *s)
+{
+    uint32_t n = 0;
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        n += seat->join.role == BPS_ROLE_WORKER && !seat->left && !seat->early;
+    }
+    return n;
+}
+
+static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, struct bps_reader *payload)
+{
+    struct bps_seat *seat;
+    char why[400], who[128], text[540];
+    bps_get_text(payload, why, sizeof why);
+    if (why[0] != '\0') {
+        bps_seat_text(leaver, who, sizeof who);
+        snprintf(text, sizeof text, "%s gave up: %s", who, why);
+        fail_job(s, BPS_ERR_LOST, text);
+        return BPS_OK;
+    }
+    if (s->phase != RUNNING || leaver->join.role != BPS_ROLE_WORKER || leaver->left) {
+        return BPS_ERR_PROTOCOL;
+    }
+    leaver->left = true;
+    bool last = staying(s) == 0;
+    /* Workers that host shards go last: the others may still need them. */
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->left && (seat == leaver || last) && (!seat->serves || last)) {
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_LEFT, NULL);
+        }
+    }
+    return BPS_OK;
+}
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    struct bps_guest *guest = owner;
+    struct bps_scheduler *s = guest->host;
+    if (s->phase == ENDING) {
+        return BPS_OK;
+    }
+    switch (header->type) {
+    case BPS_FRAME_ENDPOINTS:
+        return on_endpoints(s, guest->user, payload);
+    case BPS_FRAME_DECLARE:
+        return on_declare(s, guest->user, link, payload);
+    case BPS_FRAME_LEAVE:
+        return on_leave(s, guest->user, payload);
+    default:
+        return BPS_ERR_PROTOCOL;
+    }
+}
+
+static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    struct bps_guest *guest = owner;
+    struct bps_scheduler *s = guest->host;
+    struct bps_seat *seat = guest->user;
+    (void)status;
+    if (seat == NULL) {
+        bps_debug(LOG, "%s: %s", link->peer, text);
+        bps_guest_free(guest);
+        return;
+    }
+    char who[128], why[400];
+    bps_seat_text(seat, who, sizeof who);
+    snprintf(why, sizeof why, "%s was lost: %s", who, text);
+    /* Others may still need the shards of a worker that has left. */
+    bool needed = s->phase == RUNNING && seat->serves && staying(s) > 0;
+    bool orderly = (seat->left && !needed) || seat->early || s->phase == ENDING;
+    bool gathering = s->phase == GATHERING;
+    bps_roster_remove(&s->roster, seat);
+    if (s->phase == ENDING) {
+        bps_loop_defer(s->loop, finish_if_alone, s);
+    } else if (gathering && !orderly) {
+        bool alone = bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0; /* servers that end between generations */
+        BPS_LOG(alone ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "%s; still waiting for the job to gather", why);
+    } else if (!orderly) {
+        fail_job(s, BPS_ERR_LOST, why);
+    } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
+        on_all_left(s);
+    }
+}
+
+static const struct bps_link_handler handler = {.hello = on_hello, .message = on_message, .closed = on_closed};
+
+/* ---- time ---- */
+
+static void remind(struct bps_scheduler *s, uint64_t now)
+{
+    char missing[512], text[640];
+    uint64_t limit = cluster(s)->rendezvous_timeout;
+    if (s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
+        return; /* nobody has asked for a next generation */
+    }
+    if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
+        bps_roster_missing(&s->roster, missing, sizeof missing);
+        if (now - s->since >= limit) {
+            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
+                     missing);
+            fail_job(s, BPS_ERR_TIMEOUT, text);
+            return;
+        }
+        s->reminded = now;
+        snprintf(text, sizeof text, "waiting for %s (%.0f of %.0f s)", missing, (double)(now - s->since) / 1e9,
+                 (double)limit / 1e9);
+        bps_warn(LOG, "%s", text);
+        struct bps_seat *seat;
+        TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+            bps_link_send_text(&seat->guest->link, BPS_FRAME_WAITING, text);
+        }
+    }
+}
+
+/* The first member that has been silent for too long. */
+static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        uint64_t heard = seat->guest->link.last_received;
+        if (now > heard && now - heard > cluster(s)->peer_timeout) {
+            return seat;
+        }
+    }
+    return NULL;
+}
+
+static void check_alive(struct bps_scheduler *s, uint64_t now)
+{
+    struct bps_seat *seat;
+    bool slept = now - s->last_tick > cluster(s)->peer_timeout / 2; /* we were stopped ourselves */
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (slept) {
+            seat->guest->link.last_received = now;
+        }
+        bps_link_keep_alive(&seat->guest->link, now, cluster(s)->peer_timeout / 4);
+    }
+    seat = silent_seat(s, now);
+    if (seat != NULL) {
+        char who[128], why[400];
+        bps_seat_text(seat, who, sizeof who);
+        snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
+                 (double)cluster(s)->peer_timeout / 1e9);
+        fail_job(s, BPS_ERR_LOST, why);
+    }
+}
+
+static void on_tick(void *arg)
+{
+    struct bps_scheduler *s = arg;
+    uint64_t now = bps_now();
+    bps_lobby_sweep(&s->lobby, now);
+    if (s->phase == GATHERING) {
+        remind(s, now);
+    }
+    if (s->phase != ENDING) {
+        check_alive(s, now);
+    } else if (now > s->since && now - s->since > END_LIMIT) { /* it may have begun in this very call */
+        bps_roster_fini(&s->roster);
+        finish_if_alone(s);
+    }
+    s->last_tick = now;
+}
+
+/* ---- life ---- */
+
+bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
+                             void (*finished)(void *arg, bps_status status), void *arg, char *address, size_t n,
+                             struct bps_scheduler **out, struct bps_report *report)
+{
+    const struct bps_conf_cluster *c = bps_conf_cluster(conf);
+    struct bps_scheduler *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    s->conf = conf;
+    s->loop = loop;
+    s->finished = finished;
+    s->arg = arg;
+    bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
+    bps_lobby_init(&s->lobby, &handler, NULL, s);
+    struct bps_join self = {0};
+    bps_join_host(&self);
+    memcpy(s->host, self.host, sizeof s->host);
+    s->agreement = bps_conf_agreement(conf);
+    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
+    if (status == BPS_OK) {
+        s->transport = s->net->ops;
+        s->lobby.transport = s->net->ops;
+        status = s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
+    }
+    if (status == BPS_OK) {
+        uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
+        s->ticker = bps_loop_timer(loop, period, period, on_tick, s);
+        status = s->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status != BPS_OK) {
+        bps_scheduler_free(s);
+        return status;
+    }
+    s->last_tick = bps_now();
+    gather(s);
+    *out = s;
+    return BPS_OK;
+}
+
+void bps_scheduler_free(struct bps_scheduler *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    if (s->ticker != NULL) {
+        bps_loop_cancel(s->loop, s->ticker);
+    }
+    bps_lobby_fini(&s->lobby);
+    bps_roster_fini(&s->roster);
+    bps_declared_fini(&s->declared);
+    bps_instance_close(s->net);
+    free(s->agreement);
+    free(s);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * host.c - the services of the core for one instance of a plugin.
+ */
+#include "plugin/host.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+struct counter {
+    STAILQ_ENTRY(counter) next;
+    uint64_t value;
+    char *name;
+    char *help;
+};
+
+struct host {
+    struct bps_host table; /* first: the plugin passes its address back */
+    struct bps_loop *loop;
+    STAILQ_HEAD(, counter) counters;
+    uint64_t spill; /* takes the counts of a counter for which there was no memory */
+    char instance[];
+};
+
+static struct host *host_of(const struct bps_host *table)
+{
+    return (struct host *)table;
+}
+
+/* ---- log, time, memory -------------------------------------------------------------------------------- */
+
+static void host_log(const struct bps_host *table, uint32_t level, const char *format, ...)
+{
+    char line[1024];
+    va_list args;
+
+    if (level > bps_log_level()) {
+        return;
+    }
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    bps_log_write(level, table->instance, "%s", line);
+}
+
+static uint64_t host_now(void)
+{
+    return bps_now();
+}
+
+static void *host_alloc(const struct bps_host *table, size_t bytes, size_t align)
+{
+    void *memory;
+
+    (void)table;
+    return posix_memalign(&memory, align, bytes ? bytes : 1) == 0 ? memory : NULL;
+}
+
+static void host_release(const struct bps_host *table, void *memory)
+{
+    (void)table;
+    free(memory);
+}
+
+/* ---- event loop --------------------------------------------------------------------------------------- */
+
+static struct bps_watch *host_watch(const struct bps_host *table, int fd, bps_watch_fn fn, void *arg)
+{
+    struct bps_loop *loop = host_of(table)->loop;
+    return loop ? bps_loop_watch(loop, fd, fn, arg) : NULL;
+}
+
+static void host_unwatch(const struct bps_host *table, struct bps_watch *watch)
+{
+    bps_loop_unwatch(host_of(table)->loop, watch);
+}
+
+static struct bps_timer *host_timer(const struct bps_host *table, uint64_t delay_ns, uint64_t period_ns,
+                                    bps_call_fn fn, void *arg)
+{
+    struct bps_loop *loop = host_of(table)->loop;
+    return loop ? bps_loop_timer(loop, delay_ns, period_ns, fn, arg) : NULL;
+}
+
+static void host_cancel(const struct bps_host *table, struct bps_timer *timer)
+{
+    bps_loop_cancel(host_of(table)->loop, timer);
+}
+
+static void host_defer(const struct bps_host *table, bps_call_fn fn, void *arg)
+{
+    struct bps_loop *loop = host_of(table)->loop;
+
+    if (loop) {
+        bps_loop_defer_for(loop, table, fn, arg);
+    } else {
+        bps_error(table->instance, "the plugin defers a call, but this instance has no event loop");
+    }
+}
+
+static struct bps_poller *host_poller(const struct bps_host *table, bool (*poll)(void *arg),
+                                      bool (*arm)(void *arg), void *arg)
+{
+    struct bps_loop *loop = host_of(table)->loop;
+
+    return loop ? bps_loop_poller(loop, poll, arm, arg) : NULL;
+}
+
+static void host_unpoll(const struct bps_host *table, struct bps_poller *poller)
+{
+    if (poller) {
+        bps_loop_unpoll(host_of(table)->loop, poller);
+    }
+}
+
+/* ---- counters ----------------------------------------------------------------------------------------- */
+
+static void free_counter(struct counter *counter)
+{
+    free(counter->name);
+    free(counter->help);
+    free(counter);
+}
+
+static uint64_t *host_counter(const struct bps_host *table, const char *name, const char *help)
+{
+    struct host *host = host_of(table);
+    struct counter *counter;
+
+    STAILQ_FOREACH (counter, &host->counters, next) {
+        if (strcmp(counter->name, name) == 0) {
+            return &counter->value;
+        }
+    }
+    counter = calloc(1, sizeof *counter);
+    if (!counter) {
+        return &host->spill;
+    }
+    counter->name = strdup(name);
+    counter->help = strdup(help ? help : "");
+    if (!counter->name || !counter->help) {
+        free_counter(counter);
+        return &host->spill;
+    }
+    STAILQ_INSERT_TAIL(&host->counters, counter, next);
+    return &counter->value;
+}
+
+void bps_host_counters(const struct bps_host *table,
+                       void (*fn)(void *arg, const char *name, const char *help, uint64_t value), void *arg)
+{
+    const struct counter *counter;
+
+    STAILQ_FOREACH (counter, &host_of(table)->counters, next) {
+        fn(arg, counter->name, counter->help, counter->value);
+    }
+}
+
+/* ---- life --------------------------------------------------------------------------------------------- */
+
+struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
+{
+    size_t bytes = strlen(instance) + 1;
+    struct host *host = calloc(1, sizeof *host + bytes);
+
+    if (!host) {
+        return NULL;
+    }
+    memcpy(host->instance, instance, bytes);
+    host->loop = loop;
+    STAILQ_INIT(&host->counters);
+    host->table = (struct bps_host){
+        .size = sizeof host->table,
+        .instance = host->instance,
+        .log = host_log,
+        .now = host_now,
+        .alloc = host_alloc,
+        .release = host_release,
+        .watch = host_watch,
+        .unwatch = host_unwatch,
+        .timer = host_timer,
+        .cancel = host_cancel,
+        .defer = host_defer,
+        .poller = host_poller,
+        .unpoll = host_unpoll,
+        .counter = host_counter,
+    };
+    return &host->table;
+}
+
+void bps_host_free(struct bps_host *table)
+{
+    if (!table) {
+        return;
+    }
+    struct host *host = host_of(table);
+    struct counter *counter;
+
+    if (host->loop) {
+        bps_loop_forget(host->loop, table);
+    }
+    while ((counter = STAILQ_FIRST(&host->counters)) != NULL) {
+        STAILQ_REMOVE_HEAD(&host->counters, next);
+        free_counter(counter);
+    }
+    free(host);
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * instance.c - opens a plugin with the options of one group of the configuration.
+ */
+#include "plugin/instance.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "conf/option.h"
+#include "plugin/host.h"
+#include "plugin/kinds.h"
+#include "plugin/refuse.h"
+
+/* Members of a group that are the core's own, not options of the plugin. */
+static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
+static const struct bps_option no_options[] = {{0}};
+
+/* Which plugin the group names, and "ORIGIN: PATH" for errors about it. */
+static bps_status find_plugin(const struct bps_conf_node *group, const char *path, const char **plugin,
+                              char *used_by, size_t n, struct bps_report *report)
+{
+    const struct bps_conf_node *member = group ? bps_conf_member(group, "plugin") : NULL;
+    const struct bps_conf_node *origin = member ? member : group;
+
+    if (origin && origin->origin) {
+        snprintf(used_by, n, "%s: %s", origin->origin, path);
+    } else {
+        snprintf(used_by, n, "%s", path);
+    }
+    if (*plugin) {
+        return BPS_OK;
+    }
+    if (!member || member->kind != BPS_CONF_SCALAR) {
+        BPS_REPORT(report, "%s: no plugin is named; add plugin = \"NAME\"", used_by);
+        return BPS_ERR_CONF;
+    }
+    *plugin = member->text;
+    return BPS_OK;
+}
+
+static bps_status fill_options(struct bps_instance *instance, const struct bps_conf_node *group,
+                               const char *path, struct bps_report *report)
+{
+    const struct bps_plugin *plugin = instance->loaded->plugin;
+    const struct bps_option *table = plugin->options ? plugin->options : no_options;
+    bps_status status;
+    void *options = calloc(1, plugin->options_size + 1);
+
+    if (!options) {
+        BPS_REPORT(report, "%s: out of memory", path);
+        return BPS_ERR_NOMEM;
+    }
+    status = bps_conf_options(group, path, core_members, table, options, report);
+    if (status != BPS_OK) {
+        free(options);
+        return status;
+    }
+    instance->options = options;
+    return BPS_OK;
+}
+
+static struct bps_ops_common common_ops(const struct bps_instance *instance)
+{
+    struct bps_ops_common common;
+
+    memcpy(&common, instance->ops, sizeof common);
+    return common;
+}
+
+static bps_status open_plugin(struct bps_instance *instance, const char *path, struct bps_report *report)
+{
+    struct bps_report why = {""};
+    char where[256];
+    bps_status status = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
+
+    if (status == BPS_OK) {
+        return BPS_OK;
+    }
+    status = status < 0 ? status : BPS_ERR_PLUGIN;
+    snprintf(where, sizeof where, "%s: %s", path, instance->loaded->plugin->name);
+    bps_report_at(report, where, why.text[0] ? why.text : bps_strerror(status));
+    return status;
+}
+
+static void release_options(struct bps_instance *instance)
+{
+    const struct bps_option *table = instance->loaded->plugin->options;
+
+    if (instance->options && table) {
+        bps_options_release(table, instance->options);
+    }
+    free(instance->options);
+}
+
+/* From the loaded plugin to the opened instance. */
+static bps_status start(struct bps_instance *instance, const struct bps_conf_node *group, const char *path,
+                        struct bps_loop *loop, struct bps_report *report)
+{
+    bps_status status = fill_options(instance, group, path, report);
+
+    if (status != BPS_OK) {
+        return status;
+    }
+    instance->host = bps_host_new(path, loop);
+    if (!instance->host) {
+        BPS_REPORT(report, "%s: out of memory", path);
+        status = BPS_ERR_NOMEM;
+        goto fail_options;
+    }
+    status = open_plugin(instance, path, report);
+    if (status != BPS_OK) {
+        goto fail_host;
+    }
+    return BPS_OK;
+
+fail_host:
+    bps_host_free(instance->host);
+fail_options:
+    release_options(instance);
+    return status;
+}
+
+bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name,
+                             const struct bps_conf_node *group, const char *path, struct bps_loop *loop,
+                             struct bps_instance **out, struct bps_report *report)
+{
+    char used_by[512];
+    struct bps_instance *instance;
+    bps_status status = find_plugin(group, path, &plugin, used_by, sizeof used_by, report);
+
+    if (status != BPS_OK) {
+        return status;
+    }
+    instance = calloc(1, sizeof *instance);
+    if (!instance) {
+        BPS_REPORT(report, "%s: out of memory", path);
+        return BPS_ERR_NOMEM;
+    }
+    snprintf(instance->name, sizeof instance->name, "%s", name);
+    status = bps_plugin_open(kind, plugin, used_by, &instance->loaded, report);
+    if (status == BPS_OK) {
+        instance->ops = instance->loaded->ops;
+        status = start(instance, group, path, loop, report);
+    }
+    if (status != BPS_OK) {
+        free(instance);
+        return status;
+    }
+    *out = instance;
+    return BPS_OK;
+}
+
+void bps_instance_close(struct bps_instance *instance)
+{
+    if (!instance) {
+        return;
+    }
+    common_ops(instance).close(instance->self);
+    bps_host_free(instance->host);
+    release_options(instance);
+    free(instance);
+}
+
+void bps_instance_counters(const struct bps_instance *instance,
+                           void (*fn)(void *arg, const char *name, const char *help, uint64_t value),
+                           void *arg)
+{
+    bps_host_counters(instance->host, fn, arg);
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * instance.h - an opened plugin with its options and its host services, bound to one event loop.
+ */
+#ifndef BPS_PLUGIN_INSTANCE_H
+#define BPS_PLUGIN_INSTANCE_H
+
+#include "base/loop.h"
+#include "plugin/registry.h"
+
+struct bps_instance {
+    const struct bps_loaded *loaded;
+    const void *ops;      /* = loaded->ops */
+    void *self;           /* what open returned */
+    struct bps_host *host;
+    void *options;        /* filled option struct */
+    char name[64];        /* of the instance in the configuration: "net" */
+};
+
+/*
+ * Opens the plugin that `group` (such as transports.net) names by its member "plugin", or `plugin` if that is
+ * not NULL, with the group's options, on `loop` (may be NULL for plugins that do not use it).
+ */
+bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name,
+                             const struct bps_conf_node *group, const char *path, struct bps_loop *loop,
+                             struct bps_instance **out, struct bps_report *report);
+void bps_instance_close(struct bps_instance *instance);
+
+/* The instance's counters, in the order of their first use. On the loop's thread, or when that has ended. */
+void bps_instance_counters(const struct bps_instance *instance,
+                           void (*fn)(void *arg, const char *name, const char *help, uint64_t value),
+                           void *arg);
+
+#endif

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kinds.c - the kinds of plugins, as tables: one row per operation, and a stub where it is optional.
+ */
+#include "plugin/kinds.h"
+
+#include <string.h>
+
+#include "plugin/refuse.h"
+#include "plugin/registry.h"
+
+/* ---- stubs of the optional operations ------------------------------------------------------------------ */
+
+static void no_description(void *instance, char *text, size_t n)
+{
+    (void)instance;
+    if (n > 0) {
+        text[0] = '\0';
+    }
+}
+
+static bps_status no_bind(void *instance, const struct bps_tensor_info *tensor, void **state_out,
+                          struct bps_report *report)
+{
+    (void)instance;
+    (void)tensor;
+    (void)state_out;
+    (void)report;
+    return BPS_OK;
+}
+
+static void no_unbind(void *instance, void *state)
+{
+    (void)instance;
+    (void)state;
+}
+
+static bps_status no_attach(void *instance, const struct bps_region *region, struct bps_report *report)
+{
+    (void)instance;
+    (void)region;
+    (void)report;
+    return BPS_OK;
+}
+
+static void no_detach(void *instance, const struct bps_region *region)
+{
+    (void)instance;
+    (void)region;
+}
+
+static bps_status no_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
+                               uint32_t bytes)
+{
+    (void)channel;
+    (void)loan;
+    (void)offset;
+    (void)to;
+    (void)bytes;
+    return BPS_ERR_UNSUPPORTED;
+}
+
+static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                                uint32_t bytes)
+{
+    (void)channel;
+    (void)loan;
+    (void)offset;
+    (void)from;
+    (void)bytes;
+    return BPS_ERR_UNSUPPORTED;
+}
+
+static const struct bps_transport_ops transport_stubs = {
+    .describe = no_description,
+    .loan_read = no_loan_read,
+    .loan_write = no_loan_write,
+    .attach = no_attach,
+    .detach = no_detach,
+};
+static const struct bps_reducer_ops reducer_stubs = {.describe = no_description};
+static const struct bps_stage_ops stage_stubs = {
+    .bind = no_bind,
+    .unbind = no_unbind,
+    .describe = no_description,
+};
+
+/* ---- tables ------------------------------------------------------------------------------------------- */
+
+struct op {
+    const char *name; /* NULL ends a table */
+    size_t offset;    /* of the function pointer in the operations */
+};
+
+#define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field)}
+
+static const struct op transport_ops[] = {
+    OP(transport, open),
+    OP(transport, close),
+    OP(transport, query),
+    OP(transport, listen),
+    OP(transport, dial),
+    OP(transport, kick),
+    OP(transport, finish),
+    OP(transport, drop),
+    OP(transport, local_host),
+    OP(transport, describe),
+    OP(transport, loan_read),
+    OP(transport, loan_write),
+    OP(transport, attach),
+    OP(transport, detach),
+    {NULL, 0},
+};
+
+static const struct op reducer_ops[] = {
+    OP(reducer, open), OP(reducer, close), OP(reducer, kernels), OP(reducer, describe), {NULL, 0},
+};
+
+static const struct op stage_ops[] = {
+    OP(stage, open),   OP(stage, close), OP(stage, query),    OP(stage, bind),
+    OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
+};
+
+struct kind {
+    uint32_t kind;
+    const char *name;
+    size_t size; /* of the operations; 0: the core runs no code of this kind */
+    const struct op *ops;
+    const void *stubs;
+};
+
+static const struct kind kinds[] = {
+    {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs},
+    {BPS_KIND_REDUCER, "reducer", sizeof(struct bps_reducer_ops), reducer_ops, &reducer_stubs},
+    {BPS_KIND_COMPRESSOR, "compressor", 0, NULL, NULL},
+    {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL},
+    {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs},
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+#define SAME_PLACE(kind, field)                                                                              \
+    _Static_assert(offsetof(struct bps_##kind##_ops, field) == offsetof(struct bps_ops_common, field),       \
+                   "the operations of all kinds begin alike")
+SAME_PLACE(transport, open);
+SAME_PLACE(transport, close);
+SAME_PLACE(reducer, open);
+SAME_PLACE(reducer, close);
+SAME_PLACE(stage, open);
+SAME_PLACE(stage, close);
+
+static const struct kind *find_kind(uint32_t kind)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (kinds[i].kind == kind) {
+            return &kinds[i];
+        }
+    }
+    return NULL;
+}
+
+const char *bps_kind_name(uint32_t kind)
+{
+    const struct kind *row = find_kind(kind);
+    return row ? row->name : "?";
+}
+
+uint32_t bps_kind_from_name(const char *name)
+{
+    for (size_t i = 0; i < KINDS; i++) {
+        if (strcmp(kinds[i].name, name) == 0) {
+            return kinds[i].kind;
+        }
+    }
+    return 0;
+}
+
+bool bps_kind_opens(uint32_t kind)
+{
+    const struct kind *row = find_kind(kind);
+    return row && row->size > 0;
+}
+
+/* ---- completion ---------------------------------------------------------------------------------------- */
+
+typedef void (*any_fn)(void);
+
+static any_fn get_op(const void *ops, size_t offset)
+{
+    any_fn fn;
+    memcpy(&fn, (const char *)ops + offset, sizeof fn);
+    return fn;
+}
+
+bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, struct bps_report *report)
+{
+    const struct kind *row = find_kind(kind);
+    union bps_ops copy = {0};
+    size_t size;
+
+    if (!row || row->size == 0) {
+        return bps_refuse(report, "kind %u has no operations", kind);
+    }
+    if (!ops) {
+        return bps_refuse(report, "ops is NULL, expected a struct bps_%s_ops; set it in struct bps_plugin",
+                          row->name);
+    }
+    memcpy(&size, ops, sizeof size);
+    if (size < row->size) {
+        return bps_refuse(report,
+                          "ops.size is %zu, expected %zu or more; set it to sizeof(struct bps_%s_ops)", size,
+                          row->size, row->name);
+    }
+    memcpy(&copy, ops, row->size);
+    copy.common.size = row->size;
+    for (const struct op *op = row->ops; op->name; op++) {
+        any_fn stub = get_op(row->stubs, op->offset);
+        if (get_op(&copy, op->offset)) {
+            continue;
+        }
+        if (!stub) {
+            return bps_refuse(report, "operation %s is missing; set it in struct bps_%s_ops", op->name,
+                              row->name);
+        }
+        memcpy((char *)&copy + op->offset, &stub, sizeof stub);
+    }
+    *out = copy;
+    return BPS_OK;
+}

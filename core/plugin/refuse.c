@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* refuse.c - the one way to say no: a line of text and BPS_ERR_PLUGIN, and where it happened in front. */
+#include "plugin/refuse.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+bps_status bps_refuse(struct bps_report *report, const char *format, ...)
+{
+    va_list args;
+
+    if (report) {
+        va_start(args, format);
+        vsnprintf(report->text, sizeof report->text, format, args);
+        va_end(args);
+    }
+    return BPS_ERR_PLUGIN;
+}
+
+void bps_report_at(struct bps_report *report, const char *where, const char *text)
+{
+    static const char cut[] = "...";
+    size_t length = strlen(where);
+    size_t room = sizeof report->text - sizeof ": ";
+    size_t reason = strlen(text);
+
+    if (!report) {
+        return;
+    }
+    room -= reason < room / 2 ? reason : room / 2;
+    if (length <= room) {
+        snprintf(report->text, sizeof report->text, "%s: %s", where, text);
+    } else {
+        where += length - room + strlen(cut);
+        snprintf(report->text, sizeof report->text, "%s%s: %s", cut, where, text);
+    }
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * search.c - where plugins lie: directories, file names, and who may have written them.
+ */
+#include "plugin/search.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "plugin/refuse.h"
+#include "plugin/registry.h"
+
+const char *bps_plugin_dir(void)
+{
+    return PLUGINDIR;
+}
+
+bool bps_plugin_name_valid(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+    return name[n] == '\0' && n > 0 && n <= BPS_PLUGIN_NAME_MAX && name[0] >= 'a' && name[0] <= 'z';
+}
+
+/* ---- directories -------------------------------------------------------------------------------------- */
+
+/* Empty and repeated entries are left out. */
+static bool add_dir(struct bps_dirs *dirs, const char *dir, size_t n)
+{
+    while (n > 1 && dir[n - 1] == '/') {
+        n--;
+    }
+    for (size_t i = 0; i < dirs->count; i++) {
+        if (strncmp(dirs->items[i], dir, n) == 0 && dirs->items[i][n] == '\0') {
+            return true;
+        }
+    }
+    if (n == 0) {
+        return true;
+    }
+    char **items = realloc(dirs->items, (dirs->count + 1) * sizeof *items);
+    if (!items) {
+        return false;
+    }
+    dirs->items = items;
+    items[dirs->count] = strndup(dir, n);
+    if (!items[dirs->count]) {
+        return false;
+    }
+    dirs->count++;
+    return true;
+}
+
+bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report)
+{
+    /* A program that runs with more rights than its caller does not let the caller choose its code. */
+    const char *path = secure_getenv("BYTEPS_PLUGIN_PATH");
+    struct bps_dirs dirs = {0};
+    bool ok = true;
+
+    while (ok && path && *path) {
+        size_t n = strcspn(path, ":");
+        ok = add_dir(&dirs, path, n);
+        path += n + (path[n] == ':');
+    }
+    if (!ok || !add_dir(&dirs, bps_plugin_dir(), strlen(bps_plugin_dir()))) {
+        bps_dirs_release(&dirs);
+        BPS_REPORT(report, "out of memory while looking for plugins");
+        return BPS_ERR_NOMEM;
+    }
+    *out = dirs;
+    return BPS_OK;
+}
+
+void bps_dirs_release(struct bps_dirs *dirs)
+{
+    for (size_t i = 0; i < dirs->count; i++) {
+        free(dirs->items[i]);
+    }
+    free(dirs->items);
+    *dirs = (struct bps_dirs){0};
+}
+
+/* ---- trust -------------------------------------------------------------------------------------------- */
+
+bool bps_process_privileged(void)
+{
+    return geteuid() == 0 || getauxval(AT_SECURE) != 0;
+}
+
+/* The directory where the file really lies: a link to it may lie elsewhere. */
+static bps_status trust_directory(const char *path, struct bps_report *report)
+{
+    char real[PATH_MAX];
+    struct stat st;
+
+    if (!realpath(path, real) || stat(dirname(real), &st) != 0) {
+        BPS_REPORT(report, "its directory cannot be read: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX)) {
+        return bps_refuse(
+            report,
+            "its directory can be written by everyone (mode %04o), and this process is privileged; "
+            "chmod o-w %.800s",
+            (unsigned)st.st_mode & 07777, real);
+    }
+    return BPS_OK;
+}
+
+bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) != 0) {
+        BPS_REPORT(report, "cannot be read: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    if (st.st_mode & S_IWOTH) {
+        return bps_refuse(
+            report, "can be written by everyone (mode %04o), and this process is privileged; chmod o-w %s",
+            (unsigned)st.st_mode & 07777, path);
+    }
+    return trust_directory(path, report);
+}

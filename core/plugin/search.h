@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * search.h - where plugins lie: directories, file names, and who may have written them. [any thread]
+ */
+#ifndef BPS_PLUGIN_SEARCH_H
+#define BPS_PLUGIN_SEARCH_H
+
+#include <byteps/plugin.h>
+
+#define BPS_PLUGIN_NAME_MAX 31u
+
+/* [a-z][a-z0-9_]*, at most BPS_PLUGIN_NAME_MAX characters. */
+bool bps_plugin_name_valid(const char *name);
+
+/* The directories in the order of the search: those of $BYTEPS_PLUGIN_PATH, then PLUGINDIR. */
+struct bps_dirs {
+    size_t count;
+    char **items;
+};
+bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report);
+void bps_dirs_release(struct bps_dirs *dirs);
+
+/* True if code that somebody else could have written must not run in this process. */
+bool bps_process_privileged(void);
+
+/*
+ * Refuses an opened file that everybody could have written, by its own mode or that of its directory. For
+ * privileged processes. Any owner will do: root in a container often works on a user's files.
+ */
+bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report);
+
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run.c - a process whose only role is server: joins, serves generation after generation, ends with the job. */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "node/member.h"
+#include "node/transport.h"
+#include "server/server.h"
+
+#define LOG "server"
+
+struct process {
+    const struct bps_conf *conf;
+    struct bps_loop *loop;
+    struct bps_server *server;
+    bps_status verdict;
+};
+
+static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const char *host,
+                              struct bps_writer *endpoints, struct bps_report *report)
+{
+    struct process *p = owner;
+    char identity[32];
+    bps_status status = BPS_OK;
+    (void)serves;
+    snprintf(identity, sizeof identity, "server/%u", rank);
+    bps_log_set_identity(identity);
+    if (p->server == NULL) {
+        status = bps_server_new(p->conf, host, &p->server, report);
+    }
+    if (status == BPS_OK) {
+        bps_server_endpoints(p->server, endpoints);
+    }
+    return status;
+}
+
+static void finish(struct process *p, bps_status verdict)
+{
+    p->verdict = verdict;
+    bps_loop_stop(p->loop);
+}
+
+static void on_joined(void *owner, const struct bps_book *book)
+{
+    struct process *p = owner;
+    bps_status status = bps_server_serve(p->server, book);
+    if (status != BPS_OK) {
+        bps_error(LOG, "cannot serve: %s", bps_strerror(status));
+        finish(p, status);
+        return;
+    }
+    bps_info(LOG, "serving %u workers, epoch %u, %u shards here", book->workers, book->epoch,
+             bps_server_shards(p->server));
+}
+
+static bps_status on_declared(void *owner, struct bps_reader *reply)
+{
+    (void)owner;
+    (void)reply;
+    return BPS_ERR_PROTOCOL; /* a server declares nothing */
+}
+
+static void on_lost(void *owner, bps_status status, const char *text)
+{
+    bps_error(LOG, "%s", text);
+    finish(owner, status);
+}
+
+static void on_ended(void *owner)
+{
+    finish(owner, BPS_OK);
+}
+
+static const struct bps_member_events events = {
+    .assigned = on_assigned,
+    .joined = on_joined,
+    .declared = on_declared,
+    .lost = on_lost,
+    .ended = on_ended,
+};
+
+static void on_stop(void *arg, uint32_t ready)
+{
+    (void)ready;
+    finish(arg, BPS_OK);
+}
+
+bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report)
+{
+    struct process p = {.conf = conf, .loop = bps_loop_new()};
+    struct bps_instance *net = NULL;
+    struct bps_member *member = NULL;
+    struct bps_watch *watch = NULL;
+    bps_status status = p.loop == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, p.loop, &net, report);
+    if (status == BPS_OK && stop >= 0) {
+        watch = bps_loop_watch(p.loop, stop, on_stop, &p);
+        status = watch == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status == BPS_OK) {
+        status = bps_member_new(conf, p.loop, net, "", &events, &p, &member, report);
+    }
+    if (status == BPS_OK) {
+        bps_loop_run(p.loop);
+        status = p.verdict;
+    }
+    bps_member_free(member);
+    if (watch != NULL) {
+        bps_loop_unwatch(p.loop, watch);
+    }
+    bps_server_free(p.server);
+    bps_instance_close(net);
+    bps_loop_free(p.loop);
+    return status;
+}

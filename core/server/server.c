@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.c - the shards of one process. */
+#include "server/server.h"
+
+#include <stdlib.h>
+
+#include "server/shard.h"
+
+#define AUTO_SHARDS_LIMIT 8
+
+struct bps_server {
+    struct bps_pinning pinning;
+    uint32_t shards;
+    struct bps_shard *shard[];
+};
+
+uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning)
+{
+    int64_t wanted = bps_conf_server(conf)->shards;
+    if (wanted > 0) {
+        return (uint32_t)wanted;
+    }
+    /*
+     * The kernel's part of the work runs beside the shards, so that half the cores are enough. But with two shards a
+     * worker has two connections, and while one waits for room the other one is busy: measured, even two cores gain.
+     */
+    unsigned cores = bps_cpus_count(&pinning->allowed);
+    unsigned n = cores / 2 < 2 ? cores : cores / 2;
+    return n < 1 ? 1 : n > AUTO_SHARDS_LIMIT ? AUTO_SHARDS_LIMIT : n;
+}
+
+static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf, const char *host, uint32_t count,
+                            struct bps_report *report)
+{
+    struct bps_pin pin;
+    bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
+    if (status == BPS_OK) {
+        status = bps_shard_new(conf, host, &server->pinning, &pin, &server->shard[server->shards], report);
+    }
+    server->shards += status == BPS_OK;
+    return status;
+}
+
+bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct bps_server **out,
+                          struct bps_report *report)
+{
+    struct bps_pinning pinning;
+    bps_status status = bps_pinning_init(&pinning, conf, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    uint32_t n = bps_server_count_shards(conf, &pinning);
+    struct bps_server *server = calloc(1, sizeof *server + n * sizeof server->shard[0]);
+    if (server == NULL) {
+        bps_pinning_fini(&pinning);
+        return BPS_ERR_NOMEM;
+    }
+    server->pinning = pinning;
+    bps_pinning_address(&server->pinning, host);
+    while (server->shards < n && status == BPS_OK) {
+        status = add_shard(server, conf, host, n, report);
+    }
+    if (status != BPS_OK) {
+        bps_server_free(server);
+        return status;
+    }
+    *out = server;
+    return BPS_OK;
+}
+
+void bps_server_free(struct bps_server *server)
+{
+    if (server != NULL) {
+        for (uint32_t i = 0; i < server->shards; i++) {
+            bps_shard_free(server->shard[i]);
+        }
+        bps_pinning_fini(&server->pinning);
+        free(server);
+    }
+}
+
+void bps_server_endpoints(const struct bps_server *server, struct bps_writer *endpoints)
+{
+    bps_put_u32(endpoints, server->shards);
+    for (uint32_t i = 0; i < server->shards; i++) {
+        bps_put_string(endpoints, bps_shard_address(server->shard[i]));
+    }
+}
+
+bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book)
+{
+    for (uint32_t i = 0; i < server->shards; i++) {
+        bps_status status = bps_shard_serve(server->shard[i], book);
+        if (status != BPS_OK) {
+            return status;
+        }
+    }
+    return BPS_OK;
+}
+
+uint32_t bps_server_shards(const struct bps_server *server)
+{
+    return server->shards;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * server.h - a summation server: shards, each one thread with its own event loop, connections and keys.
+ *
+ * It runs in a process of its own (`byteps server`) or inside a worker's.
+ */
+#ifndef BPS_SERVER_SERVER_H
+#define BPS_SERVER_SERVER_H
+
+#include "node/book.h"
+#include "node/pinning.h"
+
+struct bps_server;
+
+/* Starts the shards; they listen at `host` (the transport may know better) and wait for bps_server_serve(). */
+bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct bps_server **out,
+                          struct bps_report *report);
+/* Stops the shards at once and frees everything. */
+void bps_server_free(struct bps_server *server);
+/* Writes the shards' addresses: the count as u32, then strings. */
+void bps_server_endpoints(const struct bps_server *server, struct bps_writer *endpoints);
+/* A generation of the job begins: forget all keys, let in the workers of this book (copied). */
+bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book);
+uint32_t bps_server_shards(const struct bps_server *server);
+/* How many shards a server on this machine has. */
+uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning);
+
+/*
+ * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed (already logged).
+ * `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
+ */
+bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report);
+
+#endif

@@ -1,0 +1,470 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * shard.c - a thread with its own loop, transport, connections and summation engine. Nothing is shared with other
+ * shards; other threads only post to its loop.
+ */
+#include "server/shard.h"
+
+#include <openssl/crypto.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/heap.h"
+#include "base/log.h"
+#include "graph/use.h"
+#include "node/transport.h"
+#include "sum/sum.h"
+#include "wire/lobby.h"
+
+#define LOG         "shard"
+#define LANES_LIMIT 64u
+
+/* A worker. */
+struct peer {
+    struct lane *lane[LANES_LIMIT];
+    uint32_t lanes; /* highest lane in use + 1 */
+    struct bps_heap results;
+};
+
+/* One channel of a worker; the `user` of its guest. */
+struct lane {
+    struct bps_sink sink;
+    struct bps_sum_cursor cursor;
+    struct bps_guest *guest;
+    struct peer *peer; /* NULL: said hello for a generation that has not begun here */
+    uint32_t rank, number, epoch;
+    uint8_t proof[BPS_PROOF_BYTES];
+};
+
+struct bps_shard {
+    const struct bps_conf *conf;
+    pthread_t thread;
+    bool running;
+    struct bps_loop *loop;
+    struct bps_instance *net, *reducer;
+    struct bps_lobby lobby;
+    struct bps_timer *ticker;
+    struct bps_book book;
+    struct bps_sum *sum;
+    struct peer *peers;
+    uint64_t sequence;
+    char address[128];
+    const struct bps_pinning *pinning;
+    struct bps_pin pin;
+};
+
+/* ---- results ---- */
+
+static void kick_peer(struct peer *peer)
+{
+    for (uint32_t i = 0; i < peer->lanes; i++) {
+        if (peer->lane[i] != NULL) {
+            bps_link_kick(&peer->lane[i]->guest->link);
+        }
+    }
+}
+
+static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    struct bps_shard *shard = owner;
+    struct peer *peer = &shard->peers[rank];
+    struct bps_header header;
+    bps_header_decode(slice->header, &header);
+    if (!bps_heap_push(&peer->results, header.priority, shard->sequence++, slice)) {
+        bps_error(LOG, "out of memory for the results of worker %u", rank);
+        return;
+    }
+    kick_peer(peer);
+}
+
+static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+{
+    struct bps_shard *shard = owner;
+    struct peer *peer = &shard->peers[rank];
+    for (uint32_t i = 0; i < peer->lanes; i++) {
+        if (peer->lane[i] != NULL) {
+            bps_link_send(&peer->lane[i]->guest->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+            return;
+        }
+    }
+}
+
+static const struct bps_sum_events sum_events = {.result = on_result, .notice = on_notice};
+
+static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *out)
+{
+    struct lane *lane = ((struct bps_guest *)owner)->user;
+    struct bps_sum_slice *slice = bps_heap_pop(&lane->peer->results);
+    (void)link;
+    if (slice == NULL) {
+        return BPS_AGAIN;
+    }
+    if (bps_sum_wants_data(slice, lane->rank)) {
+        *out = (struct bps_frame){
+            .header = slice->header,
+            .payload = slice->payload,
+            .bytes = slice->bytes,
+            .cookie = slice,
+        };
+    } else {
+        *out = (struct bps_frame){.header = slice->empty_header, .cookie = slice};
+    }
+    return BPS_OK;
+}
+
+static void on_sent(void *owner, struct bps_link *link, void *cookie)
+{
+    (void)owner;
+    (void)link;
+    bps_sum_delivered(cookie);
+}
+
+/* ---- contributions ---- */
+
+static void *lane_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    return bps_sum_place(&((struct lane *)sink)->cursor, offset, bytes);
+}
+
+static uint32_t lane_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    return bps_sum_take(&((struct lane *)sink)->cursor, offset, data, bytes);
+}
+
+static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header,
+                           struct bps_sink **sink)
+{
+    struct bps_guest *guest = owner;
+    struct bps_shard *shard = guest->host;
+    struct lane *lane = guest->user;
+    (void)link;
+    if (header->type != BPS_FRAME_PUSH || header->epoch != shard->book.epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = bps_sum_push(shard->sum, lane->rank, header, &lane->cursor);
+    *sink = &lane->sink;
+    return status;
+}
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    struct bps_guest *guest = owner;
+    struct bps_shard *shard = guest->host;
+    struct lane *lane = guest->user;
+    char text[BPS_TEXT_LIMIT + 1];
+    (void)link;
+    if (header->epoch != shard->book.epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (header->type == BPS_FRAME_LEAVE) {
+        bps_sum_leave(shard->sum, lane->rank);
+        return BPS_OK;
+    }
+    if (header->type != BPS_FRAME_POISON) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_get_text(payload, text, sizeof text);
+    return bps_sum_poison(shard->sum, lane->rank, header, text);
+}
+
+/* ---- who may come in ---- */
+
+/* BPS_OK if the lane belongs to this generation and proves it. */
+static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_report *report)
+{
+    uint8_t proof[BPS_PROOF_BYTES];
+    if (lane->rank >= shard->book.workers || lane->epoch != shard->book.epoch) {
+        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank, lane->epoch,
+                   shard->book.workers, shard->book.epoch);
+        return BPS_ERR_REFUSED;
+    }
+    bps_status status = bps_book_proof(&shard->book, lane->guest->link.nonce, lane->rank, lane->number, proof);
+    if (status == BPS_OK && CRYPTO_memcmp(proof, lane->proof, sizeof proof) != 0) {
+        BPS_REPORT(report, "worker %u could not prove that it belongs to this job", lane->rank);
+        status = BPS_ERR_REFUSED;
+    } else if (status == BPS_OK && shard->peers[lane->rank].lane[lane->number] != NULL) {
+        BPS_REPORT(report, "worker %u is already connected", lane->rank);
+        status = BPS_ERR_REFUSED;
+    }
+    return status;
+}
+
+static void admit(struct bps_shard *shard, struct lane *lane)
+{
+    struct peer *peer = &shard->peers[lane->rank];
+    lane->peer = peer;
+    peer->lane[lane->number] = lane;
+    if (peer->lanes <= lane->number) {
+        peer->lanes = lane->number + 1;
+    }
+    bps_lobby_admit(lane->guest);
+    bps_link_welcome(&lane->guest->link);
+    bps_link_kick(&lane->guest->link);
+}
+
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+{
+    struct bps_guest *guest = owner;
+    struct bps_shard *shard = guest->host;
+    (void)link;
+    if (guest->user != NULL) {
+        return BPS_ERR_PROTOCOL; /* it said hello before and has to wait */
+    }
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (lane == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    uint8_t purpose = bps_get_u8(hello);
+    lane->sink = (struct bps_sink){.place = lane_place, .take = lane_take};
+    lane->guest = guest;
+    lane->rank = bps_get_u32(hello);
+    lane->number = bps_get_u32(hello);
+    lane->epoch = bps_get_u32(hello);
+    bps_get_bytes(hello, lane->proof, sizeof lane->proof);
+    if (purpose != BPS_HELLO_DATA || !bps_reader_done(hello) || lane->number >= LANES_LIMIT) {
+        free(lane);
+        return BPS_ERR_PROTOCOL;
+    }
+    guest->user = lane;
+    if (lane->epoch > shard->book.epoch) {
+        return BPS_OK; /* it heard of the new generation before us; judged when that begins */
+    }
+    bps_status status = judge(shard, lane, report);
+    if (status == BPS_OK) {
+        admit(shard, lane);
+    }
+    return status;
+}
+
+static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    struct bps_guest *guest = owner;
+    struct lane *lane = guest->user;
+    (void)status;
+    if (lane != NULL) {
+        bps_sum_abandon(&lane->cursor);
+        if (lane->peer != NULL) {
+            bps_debug(LOG, "worker %u: %s", lane->rank, text);
+            lane->peer->lane[lane->number] = NULL;
+        }
+        free(lane);
+    } else {
+        bps_debug(LOG, "%s: %s", link->peer, text);
+    }
+    bps_guest_free(guest);
+}
+
+static const struct bps_link_handler handler = {
+    .hello = on_hello,
+    .message = on_message,
+    .slice = on_slice,
+    .next = on_next,
+    .sent = on_sent,
+    .closed = on_closed,
+};
+
+/* ---- generations ---- */
+
+static void drop_lane(struct lane *lane)
+{
+    struct bps_guest *guest = lane->guest;
+    bps_link_drop(&guest->link);
+    lane->cursor.round = NULL; /* its engine goes, too */
+    free(lane);
+    bps_guest_free(guest);
+}
+
+static void end_generation(struct bps_shard *shard)
+{
+    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+        struct peer *peer = &shard->peers[r];
+        for (uint32_t i = 0; i < peer->lanes; i++) {
+            if (peer->lane[i] != NULL) {
+                drop_lane(peer->lane[i]);
+            }
+        }
+        bps_heap_fini(&peer->results);
+    }
+    free(shard->peers);
+    shard->peers = NULL;
+    bps_sum_free(shard->sum);
+    shard->sum = NULL;
+    bps_book_fini(&shard->book);
+}
+
+static bps_status begin_generation(struct bps_shard *shard, const struct bps_book *book)
+{
+    uint32_t *group = bps_book_groups(book);
+    const struct bps_sum_config config = {
+        .workers = book->workers,
+        .epoch = book->epoch,
+        .group = group,
+        .partition = bps_conf_worker(shard->conf)->partition,
+        .slice = bps_conf_worker(shard->conf)->slice,
+        .only = BPS_SUM_ALL,
+        .rank_order = bps_conf_server(shard->conf)->order == BPS_ORDER_RANK,
+        .reducer = shard->reducer,
+        .events = &sum_events,
+        .owner = shard,
+    };
+    end_generation(shard);
+    shard->peers = calloc(book->workers, sizeof *shard->peers);
+    bps_status status = shard->peers == NULL || group == NULL ? BPS_ERR_NOMEM : bps_sum_new(&config, &shard->sum);
+    free(group);
+    if (status == BPS_OK) {
+        status = bps_book_copy(book, &shard->book);
+    }
+    return status;
+}
+
+/* Judges those who said hello before the generation began here. */
+static void judge_waiting(struct bps_shard *shard)
+{
+    struct bps_guest *guest, *next;
+    for (guest = TAILQ_FIRST(&shard->lobby.guests); guest != NULL; guest = next) {
+        struct lane *lane = guest->user;
+        next = TAILQ_NEXT(guest, entry);
+        if (lane == NULL) {
+            continue;
+        }
+        if (judge(shard, lane, NULL) == BPS_OK) {
+            admit(shard, lane);
+        } else {
+            drop_lane(lane);
+        }
+    }
+}
+
+struct serve_call {
+    struct bps_post post;
+    struct bps_shard *shard;
+    const struct bps_book *book;
+    bps_status status;
+    sem_t done;
+};
+
+static void serve(struct bps_post *post)
+{
+    struct serve_call *call = (struct serve_call *)post;
+    call->status = begin_generation(call->shard, call->book);
+    if (call->status == BPS_OK) {
+        judge_waiting(call->shard);
+    }
+    sem_post(&call->done);
+}
+
+bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book)
+{
+    struct serve_call call = {.post = {.fn = serve}, .shard = shard, .book = book};
+    sem_init(&call.done, 0, 0);
+    bps_loop_post(shard->loop, &call.post);
+    while (sem_wait(&call.done) != 0) {
+    }
+    sem_destroy(&call.done);
+    return call.status;
+}
+
+/* ---- life ---- */
+
+static void on_tick(void *arg)
+{
+    struct bps_shard *shard = arg;
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(shard->conf);
+    uint64_t now = bps_now();
+    bps_lobby_sweep(&shard->lobby, now);
+    if (shard->sum != NULL) {
+        bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct bps_shard *shard = arg;
+    bps_pinning_apply(shard->pinning, &shard->pin, "shard");
+    bps_loop_run(shard->loop);
+    return NULL;
+}
+
+/* Starts the thread with all signals blocked: they belong to the process's own threads. */
+static bps_status start_thread(struct bps_shard *shard, struct bps_report *report)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&shard->thread, NULL, run, shard);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error != 0) {
+        BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
+        return BPS_ERR_IO;
+    }
+    pthread_setname_np(shard->thread, "bps-shard");
+    shard->running = true;
+    return BPS_OK;
+}
+
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, const struct bps_pinning *pinning,
+                         const struct bps_pin *pin, struct bps_shard **out, struct bps_report *report)
+{
+    char address[80];
+    struct bps_shard *shard = calloc(1, sizeof *shard);
+    if (shard == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    shard->conf = conf;
+    shard->pinning = pinning;
+    shard->pin = *pin;
+    bps_lobby_init(&shard->lobby, &handler, NULL, shard);
+    shard->loop = bps_loop_new();
+    bps_status status = shard->loop == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, shard->loop, &shard->net, report);
+    if (status == BPS_OK) {
+        bps_loop_spin(shard->loop, BPS_LOOP_SPIN);
+        status = bps_reducer_open(conf, shard->loop, &shard->reducer, report);
+    }
+    if (status == BPS_OK) {
+        const struct bps_transport_ops *transport = shard->net->ops;
+        shard->lobby.transport = transport;
+        snprintf(address, sizeof address, "%s:0", host);
+        status = transport->listen(shard->net->self, address, bps_lobby_accept, &shard->lobby, shard->address,
+                                   sizeof shard->address, report);
+    }
+    if (status == BPS_OK) {
+        shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
+        status = shard->ticker == NULL ? BPS_ERR_NOMEM : start_thread(shard, report);
+    }
+    if (status != BPS_OK) {
+        bps_shard_free(shard);
+        return status;
+    }
+    *out = shard;
+    return BPS_OK;
+}
+
+void bps_shard_free(struct bps_shard *shard)
+{
+    if (shard == NULL) {
+        return;
+    }
+    if (shard->running) {
+        bps_loop_stop(shard->loop);
+        pthread_join(shard->thread, NULL);
+    }
+    end_generation(shard);
+    bps_lobby_fini(&shard->lobby);
+    if (shard->ticker != NULL) {
+        bps_loop_cancel(shard->loop, shard->ticker);
+    }
+    bps_instance_close(shard->reducer);
+    bps_instance_close(shard->net);
+    bps_loop_free(shard->loop);
+    free(shard);
+}
+
+const char *bps_shard_address(const struct bps_shard *shard)
+{
+    return shard->address;
+}

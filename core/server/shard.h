@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shard.h - one thread of a server. */
+#ifndef BPS_SERVER_SHARD_H
+#define BPS_SERVER_SHARD_H
+
+#include "node/book.h"
+#include "node/pinning.h"
+
+struct bps_shard;
+
+/* Starts a thread on the cores of `pin` that listens at `host`, any port. `pinning` outlives the shard. */
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, const struct bps_pinning *pinning,
+                         const struct bps_pin *pin, struct bps_shard **out, struct bps_report *report);
+/* Ends the thread and frees the shard. */
+void bps_shard_free(struct bps_shard *shard);
+/* The address to dial. */
+const char *bps_shard_address(const struct bps_shard *shard);
+/* Drops the last generation's peers and keys and lets in those of `book`. Returns when it is done. */
+bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book);
+
+#endif

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* deliver.c - slices that all have contributed to: the result, and who gets it. */
+#include "sum/round.h"
+
+/*
+ * Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile.
+ */
+#define CHUNK (256u << 10)
+
+/* The last touch of a sum that was made as the bytes came. */
+static void finish_sum(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
+    slice->payload = slice->block;
+    if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
+        (divisor != 1 || !bps_is_plain(round, round->spec.postscale))) {
+        round->kernels.finish(slice->block, slice->block, slice->bytes / bps_element(round),
+                              round->spec.postscale, divisor);
+    }
+}
+
+static void prepare_headers(struct bps_sum_slice *slice)
+{
+    const struct bps_round *round = slice->round;
+    struct bps_header header = {.type = BPS_FRAME_RESULT,
+                                .dtype = round->spec.dtype,
+                                .op = round->spec.op,
+                                .epoch = round->sum->config.epoch,
+                                .tensor = (uint32_t)(round->key->id >> 32),
+                                .bytes = round->spec.bytes,
+                                .partition = (uint32_t)round->key->id,
+                                .round = round->number,
+                                .offset = slice->index * (uint32_t)round->sum->config.slice,
+                                .root = round->spec.root,
+                                .priority = round->priority,
+                                .length = slice->bytes};
+    bps_header_encode(&header, slice->header);
+    header.length = 0;
+    header.flags = BPS_FLAG_EMPTY;
+    bps_header_encode(&header, slice->empty_header);
+}
+
+/* Passes the result to all who spoke, except one. */
+static void deliver(struct bps_sum_slice *slice, uint32_t except)
+{
+    struct bps_round *round = slice->round;
+    const struct bps_sum *sum = round->sum;
+    slice->undelivered = 1; /* ours, so that the slice stays until we are done */
+    round->deliveries++;
+    for (uint32_t i = 0; i < sum->members; i++) {
+        uint32_t rank = sum->member[i];
+        if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank) && rank != except) {
+            slice->undelivered++;
+            round->deliveries++;
+            sum->config.events->result(sum->config.owner, rank, slice);
+        }
+    }
+    bps_sum_delivered(slice);
+}
+
+void bps_slice_complete(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    const struct bps_sum_config *config = &round->sum->config;
+    round->complete++;
+    if (round->part == NULL) {
+        finish_sum(slice);
+    } else if (bps_parts_sum(slice) != BPS_OK) {
+        return;
+    }
+    prepare_headers(slice);
+    if (bps_is_partial(round->sum)) {
+        round->handed_on = true;
+        config->events->summed(config->owner, slice);
+    } else {
+        deliver(slice, BPS_SUM_ALL);
+    }
+}
+
+void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
+{
+    struct bps_round *round = slice->round;
+    uint32_t leader = round->sum->config.leader;
+    bps_status status = BPS_OK;
+    bps_round_hold(round);
+    slice->payload = data;
+    for (uint32_t at = 0, bytes; at < slice->bytes && status == BPS_OK; at += bytes) {
+        bytes = slice->bytes - at < CHUNK ? slice->bytes - at : CHUNK;
+        status = bps_loans_write(slice, leader, at, bytes, (const char *)data + at);
+    }
+    if (status == BPS_OK) {
+        deliver(slice, leader);
+    }
+    bps_round_release(round);
+}
+
+bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    const struct bps_round *round = slice->round;
+    return round->spec.op != BPS_WIRE_BROADCAST ||
+           !bps_stands_for(round->sum, rank, bps_bit(round->grouped_bits, rank), round->spec.root);
+}
+
+void bps_sum_delivered(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    round->deliveries--;
+    if (--slice->undelivered == 0) {
+        if (slice->block != NULL) {
+            bps_pool_put(&round->sum->pool, slice->block, bps_slice_room(slice));
+            slice->block = NULL;
+        }
+        round->unfinished--;
+        bps_round_settle(round);
+    }
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* group.c - groups of ranks: who contributes here, and for whom a frame speaks. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sum/round.h"
+
+/* Links the ranks of each group in a ring, in their order. */
+static void make_rings(struct bps_sum *sum)
+{
+    const uint32_t *group = sum->config.group;
+    uint32_t *next = sum->slot; /* by lowest rank of the group; borrowed */
+    for (uint32_t i = 0; i < sum->config.workers; i++) {
+        next[i] = i;
+    }
+    for (uint32_t i = sum->config.workers; i-- > 0;) {
+        sum->mate[i] = next[group[i]];
+        next[group[i]] = i;
+    }
+}
+
+static void list_members(struct bps_sum *sum)
+{
+    for (uint32_t i = 0; i < sum->config.workers; i++) {
+        if (bps_is_member(sum, i)) {
+            sum->slot[i] = sum->members;
+            sum->member[sum->members++] = i;
+        }
+    }
+}
+
+bps_status bps_groups_init(struct bps_sum *sum)
+{
+    const uint32_t *given = sum->config.group;
+    size_t n = sum->config.workers;
+    uint32_t *array = calloc(4 * n, sizeof *array);
+    sum->config.group = array;
+    if (array == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        array[i] = given != NULL ? given[i] : i;
+        if (array[i] > i || array[array[i]] != array[i]) {
+            return BPS_ERR_INVALID;
+        }
+    }
+    sum->member = array + n;
+    sum->mate = array + 2 * n;
+    sum->slot = array + 3 * n;
+    make_rings(sum);
+    list_members(sum);
+    return sum->members > 0 ? BPS_OK : BPS_ERR_INVALID;
+}
+
+void bps_groups_fini(struct bps_sum *sum)
+{
+    free((void *)(uintptr_t)sum->config.group); /* the other arrays follow it */
+}
+
+bool bps_is_member(const struct bps_sum *sum, uint32_t rank)
+{
+    return !bps_aggregates(sum) || sum->config.group[rank] == sum->config.only;
+}
+
+bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, uint8_t flags)
+{
+    return (flags & BPS_FLAG_GROUP) != 0 && sum->mate[rank] != rank;
+}
+
+bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who)
+{
+    const uint32_t *group = sum->config.group;
+    return who == rank || (grouped && who < sum->config.workers && group[who] == group[rank]);
+}
+
+/* Whether this rank takes part already. One that has left is only counted, until somebody speaks for it. */
+static bool is_taken(const struct bps_round *round, uint32_t rank)
+{
+    return bps_bit(round->joined_bits, rank) &&
+           (bps_bit(round->spoke_bits, rank) || !bps_is_absent(round->sum, rank));
+}
+
+bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped)
+{
+    const uint32_t *mate = round->sum->mate;
+    uint32_t i = rank;
+    do {
+        if (is_taken(round, i)) {
+            return BPS_ERR_PROTOCOL;
+        }
+        i = grouped ? mate[i] : rank;
+    } while (i != rank);
+    do {
+        round->joined += !bps_bit(round->joined_bits, i);
+        bps_set_bit(round->joined_bits, i);
+        i = grouped ? mate[i] : rank;
+    } while (i != rank);
+    bps_set_bit(round->spoke_bits, rank);
+    if (grouped) {
+        bps_set_bit(round->grouped_bits, rank);
+    }
+    return BPS_OK;
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * loan.c - memory that contributors have lent: read, written, returned. Mapped, or reached by way of its
+ * owner's link.
+ */
+#include <string.h>
+
+#include "sum/round.h"
+
+struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    const struct bps_round *round = slice->round;
+    return round->part != NULL ? bps_parts(slice)[round->sum->slot[rank]].loan : NULL;
+}
+
+static void fail_lost(struct bps_round *round, uint32_t rank)
+{
+    char text[80];
+    snprintf(text, sizeof text, "worker %u was lost: its memory is out of reach", rank);
+    bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+}
+
+const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
+                          char *scratch)
+{
+    const struct bps_sum_config *config = &slice->round->sum->config;
+    struct bps_loan *loan = bps_sum_loan(slice, rank);
+    if (loan->data != NULL) {
+        return (const char *)loan->data + offset;
+    }
+    if (config->events->loan_read(config->owner, rank, loan, offset, scratch, bytes) != BPS_OK) {
+        fail_lost(slice->round, rank);
+        return NULL;
+    }
+    return scratch;
+}
+
+bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
+                          const char *data)
+{
+    const struct bps_sum_config *config = &slice->round->sum->config;
+    struct bps_loan *loan = bps_sum_loan(slice, rank);
+    if (loan == NULL) {
+        return BPS_OK; /* it gets the payload */
+    }
+    if (loan->answer != NULL) {
+        char *to = (char *)loan->answer + offset;
+        if (to != data) {
+            memcpy(to, data, bytes);
+        }
+        return BPS_OK;
+    }
+    if (config->events->loan_write(config->owner, rank, loan, offset, data, bytes) != BPS_OK) {
+        fail_lost(slice->round, rank);
+        return BPS_ERR_LOST;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_t offset, uint32_t bytes,
+                           const char *data)
+{
+    const struct bps_sum *sum = slice->round->sum;
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; i < sum->members && status == BPS_OK; i++) {
+        uint32_t rank = sum->member[i];
+        if (rank != except && bps_sum_wants_data(slice, rank)) {
+            status = bps_loan_write(slice, rank, offset, bytes, data);
+        }
+    }
+    return status;
+}
+
+void bps_loans_release(struct bps_round *round)
+{
+    const struct bps_sum *sum = round->sum;
+    for (uint32_t s = 0; bps_aggregates(sum) && round->part != NULL && s < round->slices; s++) {
+        for (uint32_t i = 0; i < sum->members; i++) {
+            struct bps_part *part = &bps_parts(&round->slice[s])[i];
+            struct bps_loan *loan = part->loan;
+            part->loan = NULL;
+            if (loan != NULL) {
+                sum->config.events->released(sum->config.owner, sum->member[i], loan);
+            }
+        }
+    }
+}

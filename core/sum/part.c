@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * part.c - contributions that were kept apart: one pass over all of them, in the order of their ranks.
+ *
+ * With loans the pass goes in chunks: each is summed, and the sum copied to everybody's answer while it is in
+ * the cache. So every byte is read from memory once and written once for each answer, which is the least
+ * there can be.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sum/round.h"
+
+/*
+ * Where all is mapped: half of a first-level cache would do, but this many pages in a row please the
+ * prefetchers.
+ */
+#define CHUNK_MAPPED (32u << 10)
+/*
+ * Where a system call copies: large enough to make up for the call, and all copies together still in the
+ * second level.
+ */
+#define CHUNK_COPIED (256u << 10)
+
+/* The sources are in the engine's arrays: origin is their slot. */
+struct pass {
+    struct bps_sum_slice *slice;
+    uint32_t sources;
+    uint32_t unmapped; /* of the sources */
+    uint32_t chunk;
+    const double *weights;
+    char *direct; /* where the sum can be made in place; NULL: only in the scratch memory */
+};
+
+static struct bps_loan *loan_in(const struct pass *pass, uint32_t slot)
+{
+    return bps_parts(pass->slice)[slot].loan;
+}
+
+/* Who contributes data: the root of a broadcast, or everybody. */
+static void list_sources(struct pass *pass)
+{
+    struct bps_round *round = pass->slice->round;
+    struct bps_sum *sum = round->sum;
+    for (uint32_t i = 0; i < sum->members; i++) {
+        const struct bps_part *part = &bps_parts(pass->slice)[i];
+        bool root = round->spec.op != BPS_WIRE_BROADCAST || sum->member[i] == round->spec.root;
+        if (!root || (part->block == NULL && part->loan == NULL)) {
+            continue;
+        }
+        pass->unmapped += part->loan != NULL && part->loan->data == NULL;
+        sum->origin[pass->sources] = i;
+        sum->weight[pass->sources++] = round->scale[i];
+        if (round->scale[i] != 1.0) {
+            pass->weights = sum->weight;
+        }
+    }
+}
+
+/* Whether somebody is to get the sum, and has lent no memory for it. */
+static bool needs_block(const struct pass *pass)
+{
+    const struct bps_sum *sum = pass->slice->round->sum;
+    if (bps_is_partial(sum)) {
+        const struct bps_loan *loan = loan_in(pass, sum->slot[sum->config.leader]);
+        return loan == NULL || loan->answer == NULL;
+    }
+    for (uint32_t i = 0; i < sum->members; i++) {
+        if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, sum->member[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* The block of the first source will do: the sum may be made in place of a source. */
+static bps_status take_block(struct pass *pass)
+{
+    struct bps_sum_slice *slice = pass->slice;
+    struct bps_sum *sum = slice->round->sum;
+    slice->block = bps_parts(slice)[sum->origin[0]].block;
+    if (slice->block == NULL) {
+        slice->block = bps_pool_get(&sum->pool, bps_slice_room(slice));
+    }
+    return slice->block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+/* Finds a place for the sum to be made in at once: somebody's answer, or the block. */
+static void choose_direct(struct pass *pass)
+{
+    const struct bps_sum *sum = pass->slice->round->sum;
+    pass->direct = pass->slice->block;
+    for (uint32_t i = 0; i < sum->members; i++) {
+        const struct bps_loan *loan = loan_in(pass, i);
+        bool wants = !bps_is_partial(sum) || sum->member[i] == sum->config.leader;
+        if (wants && loan != NULL && loan->answer != NULL) {
+            pass->direct = loan->answer;
+            return;
+        }
+    }
+}
+
+/* How much at once, and the memory for it. */
+static bps_status choose_chunk(struct pass *pass)
+{
+    struct bps_sum *sum = pass->slice->round->sum;
+    bool lent = false, mapped = true;
+    for (uint32_t i = 0; i < sum->members; i++) {
+        const struct bps_loan *loan = loan_in(pass, i);
+        lent = lent || loan != NULL;
+        mapped = mapped && (loan == NULL || (loan->data != NULL && loan->answer != NULL));
+    }
+    pass->chunk = mapped ? CHUNK_MAPPED : CHUNK_COPIED;
+    if (pass->unmapped > 1) {
+        uint32_t share = CHUNK_COPIED / pass->unmapped / CHUNK_MAPPED * CHUNK_MAPPED;
+        pass->chunk = share > CHUNK_MAPPED ? share : CHUNK_MAPPED;
+    }
+    if (!lent) {
+        pass->chunk = pass->slice->bytes; /* nothing to be copied while it is warm */
+    }
+    bool apart = pass->direct == NULL && pass->slice->round->spec.op != BPS_WIRE_BROADCAST;
+    size_t bytes = (size_t)(pass->unmapped + apart) * pass->chunk;
+    if (bytes > sum->scratch_bytes) {
+        free(sum->scratch);
+        sum->scratch = aligned_alloc(4096, bytes);
+        sum->scratch_bytes = sum->scratch != NULL ? bytes : 0;
+    }
+    return sum->scratch != NULL || bytes == 0 ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+/* Where the sources have these bytes. *scratch: memory behind what was copied. */
+static bps_status fetch(struct pass *pass, uint32_t offset, uint32_t bytes, char **scratch)
+{
+    struct bps_sum *sum = pass->slice->round->sum;
+    *scratch = sum->scratch;
+    for (uint32_t i = 0; i < pass->sources; i++) {
+        const char *block = bps_parts(pass->slice)[sum->origin[i]].block;
+        const char *data = block != NULL ? block + offset : NULL;
+        if (data == NULL) {
+            data = bps_loan_data(pass->slice, sum->member[sum->origin[i]], offset, bytes, *scratch);
+        }
+        if (data == NULL) {
+            return BPS_ERR_LOST;
+        }
+        if (data == *scratch) {
+            *scratch += pass->chunk;
+        }
+        sum->source[i] = data;
+    }
+    return BPS_OK;
+}
+
+/* Copies the sum to all who get it here. */
+static bps_status spread(struct pass *pass, uint32_t offset, uint32_t bytes, const char *data)
+{
+    struct bps_sum_slice *slice = pass->slice;
+    const struct bps_sum *sum = slice->round->sum;
+    char *block = slice->block;
+    if (block != NULL && block + offset != data) {
+        memcpy(block + offset, data, bytes);
+    }
+    if (bps_is_partial(sum)) {
+        return bps_loan_write(slice, sum->config.leader, offset, bytes, data);
+    }
+    return bps_loans_write(slice, BPS_SUM_ALL, offset, bytes, data);
+}
+
+static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
+{
+    struct bps_round *round = pass->slice->round;
+    struct bps_sum *sum = round->sum;
+    bool partial = bps_is_partial(sum);
+    char *scratch;
+    bps_status status = fetch(pass, offset, bytes, &scratch);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (round->spec.op == BPS_WIRE_BROADCAST) {
+        return spread(pass, offset, bytes, sum->source[0]);
+    }
+    uint64_t divisor = round->spec.op == BPS_AVERAGE && !partial ? sum->config.workers : 1;
+    char *to = pass->direct != NULL ? pass->direct + offset : scratch;
+    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / bps_element(round),
+                          partial ? 1.0 : round->spec.postscale, divisor);
+    return spread(pass, offset, bytes, to);
+}
+
+static bps_status prepare(struct pass *pass)
+{
+    bps_status status = needs_block(pass) ? take_block(pass) : BPS_OK;
+    if (status == BPS_OK) {
+        choose_direct(pass);
+        status = choose_chunk(pass);
+    }
+    if (status != BPS_OK) {
+        bps_round_fail_nomem(pass->slice->round);
+    }
+    return status;
+}
+
+/* What to send to those who have no answer of theirs in a loan; a partial sum is for the leader only. */
+static const void *payload_of(const struct bps_sum_slice *slice)
+{
+    const struct bps_sum *sum = slice->round->sum;
+    if (slice->block != NULL || !bps_is_partial(sum)) {
+        return slice->block;
+    }
+    return bps_sum_loan(slice, sum->config.leader)->answer;
+}
+
+bps_status bps_parts_sum(struct bps_sum_slice *slice)
+{
+    struct pass pass = {.slice = slice};
+    list_sources(&pass);
+    if (pass.sources == 0) {
+        return BPS_OK; /* the root of the broadcast is in another group */
+    }
+    bps_status status = prepare(&pass);
+    for (uint32_t at = 0, bytes; at < slice->bytes && status == BPS_OK; at += bytes) {
+        bytes = slice->bytes - at < pass.chunk ? slice->bytes - at : pass.chunk;
+        status = sum_chunk(&pass, at, bytes);
+    }
+    if (status == BPS_OK) {
+        slice->payload = payload_of(slice);
+        bps_parts_free(slice);
+    }
+    return status;
+}
+
+void bps_parts_free(struct bps_sum_slice *slice)
+{
+    struct bps_sum *sum = slice->round->sum;
+    for (uint32_t i = 0; slice->round->part != NULL && i < sum->members; i++) {
+        struct bps_part *part = &bps_parts(slice)[i];
+        if (part->block != NULL && part->block != slice->block) {
+            bps_pool_put(&sum->pool, part->block, slice->bytes);
+        }
+        part->block = NULL;
+    }
+}

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pool.c - free lists of blocks, cut from large chunks. */
+#include "sum/pool.h"
+
+#include <string.h>
+#include <sys/mman.h>
+
+#define CHUNK_BYTES (4u << 20)
+
+struct bps_pool_block {
+    struct bps_pool_block *next;
+};
+
+/* At the front of each chunk; the blocks begin a page after it. */
+struct bps_pool_chunk {
+    struct bps_pool_chunk *next;
+    size_t bytes;
+};
+#define CHUNK_HEAD 4096u
+
+void bps_pool_init(struct bps_pool *pool)
+{
+    memset(pool, 0, sizeof *pool);
+}
+
+void bps_pool_fini(struct bps_pool *pool)
+{
+    while (pool->chunks != NULL) {
+        struct bps_pool_chunk *chunk = pool->chunks;
+        pool->chunks = chunk->next;
+        munmap(chunk, chunk->bytes);
+    }
+    memset(pool, 0, sizeof *pool);
+}
+
+static unsigned class_of(size_t bytes)
+{
+    unsigned c = 0;
+    while (((size_t)1 << (BPS_POOL_SMALLEST + c)) < bytes) {
+        c++;
+    }
+    return c;
+}
+
+/* Maps a chunk and cuts it into blocks of one class. */
+static void refill(struct bps_pool *pool, unsigned c)
+{
+    size_t block = (size_t)1 << (BPS_POOL_SMALLEST + c);
+    size_t bytes = block < CHUNK_BYTES ? CHUNK_BYTES : block;
+    char *memory = mmap(NULL, bytes + CHUNK_HEAD, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) {
+        return;
+    }
+    madvise(memory, bytes + CHUNK_HEAD, MADV_HUGEPAGE); /* only an optimisation */
+    struct bps_pool_chunk *chunk = (struct bps_pool_chunk *)memory;
+    chunk->bytes = bytes + CHUNK_HEAD;
+    chunk->next = pool->chunks;
+    pool->chunks = chunk;
+    pool->bytes += chunk->bytes;
+    for (size_t at = bytes; at >= block; at -= block) {
+        bps_pool_put(pool, memory + CHUNK_HEAD + at - block, block);
+    }
+}
+
+void *bps_pool_get(struct bps_pool *pool, size_t bytes)
+{
+    unsigned c = class_of(bytes);
+    if (c >= BPS_POOL_CLASSES) {
+        return NULL;
+    }
+    if (pool->free[c] == NULL) {
+        refill(pool, c);
+    }
+    struct bps_pool_block *block = pool->free[c];
+    if (block != NULL) {
+        pool->free[c] = block->next;
+    }
+    return block;
+}
+
+void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
+{
+    unsigned c = class_of(bytes);
+    struct bps_pool_block *block = memory;
+    block->next = pool->free[c];
+    pool->free[c] = block;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pool.h - blocks of memory for slices, in classes of powers of two.
+ *
+ * A block lives from the first byte of a slice until its result has been sent to all workers. The block freed
+ * last is used first, so that in the steady state all sums happen in the few blocks that are warm in the
+ * cache, whatever the size of the model. Not thread-safe: each shard has its own.
+ */
+#ifndef BPS_SUM_POOL_H
+#define BPS_SUM_POOL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define BPS_POOL_SMALLEST 8u /* 2^8 bytes */
+#define BPS_POOL_CLASSES  24u
+
+struct bps_pool {
+    struct bps_pool_block *free[BPS_POOL_CLASSES];
+    struct bps_pool_chunk *chunks;
+    uint64_t bytes; /* taken from the system */
+};
+
+void bps_pool_init(struct bps_pool *pool);
+/* Frees all memory; blocks that are still out are gone. */
+void bps_pool_fini(struct bps_pool *pool);
+/* A block of at least `bytes`, aligned to 64 bytes; NULL: no memory. */
+void *bps_pool_get(struct bps_pool *pool, size_t bytes);
+/* Returns a block; `bytes` as it was asked for. */
+void bps_pool_put(struct bps_pool *pool, void *block, size_t bytes);
+
+#endif

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* round.c - keys and their rounds: how they are found, their memory, their end. */
+#include "sum/round.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+
+/* How far a worker can be ahead of another one: they part only by rounds that have failed. */
+#define ROUNDS_AHEAD 65536u
+
+static bps_status find_kernels(const struct bps_sum *sum, const struct bps_spec *spec,
+                               struct bps_kernels *out)
+{
+    if (spec->op == BPS_WIRE_BROADCAST) {
+        *out = (struct bps_kernels){.accumulator = spec->dtype}; /* only moves bytes */
+        return BPS_OK;
+    }
+    if (spec->op == BPS_AVERAGE && spec->dtype == BPS_BOOL) {
+        return BPS_ERR_UNSUPPORTED;
+    }
+    uint32_t op = spec->op == BPS_AVERAGE ? BPS_SUM : spec->op;
+    return sum->reducer->kernels(sum->config.reducer->self, op, spec->dtype, out);
+}
+
+/* Whether contributions are kept apart until all are there. */
+static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header)
+{
+    bool ordered = sum->config.rank_order && header->op != BPS_WIRE_BROADCAST;
+    return header->bytes > 0 && (bps_aggregates(sum) || ordered);
+}
+
+/* Carves the arrays that follow the struct out of one zeroed block. */
+static struct bps_round *allocate(struct bps_sum *sum, const struct bps_header *header, uint32_t slices)
+{
+    size_t n = sum->members, words = sum->words;
+    size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
+    size_t bits = (3 + 2 * (size_t)slices) * words * sizeof(uint64_t);
+    size_t parts = keeps_parts(sum, header) ? n * sizeof(double) + slices * n * sizeof(struct bps_part) : 0;
+    struct bps_round *round = bps_pool_get(&sum->pool, head + bits + parts);
+    if (round == NULL) {
+        return NULL;
+    }
+    memset(round, 0, head + bits + parts);
+    round->memory = head + bits + parts;
+    round->joined_bits = (uint64_t *)((char *)round + head);
+    round->spoke_bits = round->joined_bits + words;
+    round->grouped_bits = round->spoke_bits + words;
+    round->begun_bits = round->grouped_bits + words;
+    round->arrived_bits = round->begun_bits + slices * words;
+    if (parts > 0) {
+        round->scale = (double *)((char *)round + head + bits);
+        round->part = (struct bps_part *)(round->scale + n);
+    }
+    return round;
+}
+
+static void insert(struct bps_key *key, struct bps_round *round)
+{
+    struct bps_round **link = &key->rounds;
+    while (*link != NULL && (*link)->number > round->number) {
+        link = &(*link)->next;
+    }
+    round->next = *link;
+    *link = round;
+}
+
+/* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
+static void check_possible(struct bps_round *round)
+{
+    const struct bps_sum *sum = round->sum;
+    const struct bps_spec *spec = &round->spec;
+    char text[160];
+    if (find_kernels(sum, spec, &round->kernels) != BPS_OK) {
+        snprintf(text, sizeof text, "%s's reducer '%s' has no %s of %s", sum->here, sum->config.reducer->name,
+                 bps_op_name(spec->op), bps_dtype_name(spec->dtype));
+        bps_round_fail(round, BPS_ERR_UNSUPPORTED, text, BPS_SUM_ALL);
+    } else if (spec->op == BPS_WIRE_BROADCAST && spec->root >= sum->config.workers) {
+        snprintf(text, sizeof text, "root %u is not a worker of this job (0..%u)", spec->root,
+                 sum->config.workers - 1);
+        bps_round_fail(round, BPS_ERR_INVALID, text, BPS_SUM_ALL);
+    }
+    bps_round_join_left(round);
+}
+
+/*
+ * Opens a round. Several may be open: a fast worker begins the next one while the last is still delivered to
+ * a slow one, and rounds that have failed wait for workers that have not come to them yet, while the others
+ * go on.
+ */
+static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_header *header)
+{
+    const struct bps_sum_config *config = &sum->config;
+    uint32_t bytes = bps_partition_bytes(header->bytes, config->partition, header->partition);
+    uint32_t slices = bps_partitions(bytes, config->slice);
+    struct bps_round *round = allocate(sum, header, slices);
+    if (round == NULL) {
+        return NULL;
+    }
+    round->sum = sum;
+    round->key = key;
+    round->number = header->round;
+    round->spec = bps_spec_of(header);
+    round->priority = header->priority;
+    round->slices = round->unfinished = slices;
+    round->bytes = bytes;
+    round->max_bytes = header->bytes;
+    round->begun = round->reminded = bps_now();
+    for (uint32_t i = 0; i < slices; i++) {
+        round->slice[i].round = round;
+        round->slice[i].index = i;
+        round->slice[i].bytes = bps_partition_bytes(bytes, config->slice, i);
+    }
+    insert(key, round);
+    check_possible(round);
+    return round;
+}
+
+static struct bps_key *find_key(struct bps_sum *sum, const struct bps_header *header)
+{
+    uint64_t id = (uint64_t)header->tensor << 32 | header->partition;
+    struct bps_key *key;
+    HASH_FIND(hh, sum->keys, &id, sizeof id, key);
+    if (key == NULL) {
+        key = bps_pool_get(&sum->pool, sizeof *key);
+        if (key == NULL) {
+            return NULL;
+        }
+        memset(key, 0, sizeof *key);
+        key->id = id;
+        HASH_ADD(hh, sum->keys, id, sizeof id, key);
+        if (key->hh.tbl == NULL) {
+            bps_pool_put(&sum->pool, key, sizeof *key);
+            return NULL;
+        }
+    }
+    return key;
+}
+
+bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out)
+{
+    struct bps_key *key = find_key(sum, header);
+    *out = NULL;
+    if (key == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    struct bps_round *round = key->rounds;
+    while (round != NULL && round->number > header->round) {
+        round = round->next;
+    }
+    if (round == NULL || round->number != header->round) {
+        if (header->round < key->done) {
+            return BPS_OK;
+        }
+        if (header->round - key->done > ROUNDS_AHEAD) {
+            return BPS_ERR_PROTOCOL;
+        }
+        round = open_round(sum, key, header);
+    }
+    *out = round;
+    return round == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+/* ---- the end ---- */
+
+/* Returns the blocks of a round that has failed. */
+static void release_blocks(struct bps_round *round)
+{
+    for (uint32_t i = 0; i < round->slices; i++) {
+        struct bps_sum_slice *slice = &round->slice[i];
+        bps_parts_free(slice);
+        if (slice->block != NULL) {
+            bps_pool_put(&round->sum->pool, slice->block, bps_slice_room(slice));
+            slice->block = NULL;
+        }
+    }
+}
+
+static void free_round(struct bps_round *round)
+{
+    struct bps_key *key = round->key;
+    struct bps_round **link = &key->rounds;
+    release_blocks(round);
+    while (*link != round) {
+        link = &(*link)->next;
+    }
+    *link = round->next;
+    if (key->done <= round->number) {
+        key->done = round->number + 1;
+    }
+    free(round->failure);
+    free(round->odd);
+    bps_pool_put(&round->sum->pool, round, round->memory);
+}
+
+void bps_round_settle(struct bps_round *round)
+{
+    struct bps_sum *sum = round->sum;
+    struct bps_key *key = round->key;
+    if (round->holds > 0 || round->deliveries > 0 || (round->failure == NULL && round->unfinished > 0)) {
+        return;
+    }
+    if (sum->walking > 0) {
+        sum->unsettled = true;
+        return;
+    }
+    if (round->joined < sum->members) {
+        release_blocks(round); /* it has failed: those who come now only hear of it */
+        return;
+    }
+    /* Late slices of a failed round must still find its key; all others of unnamed tensors are forgotten. */
+    bool forget = round->failure == NULL && (uint32_t)(key->id >> 32) >= BPS_ID_UNNAMED;
+    free_round(round);
+    if (forget) {
+        HASH_DEL(sum->keys, key);
+        bps_pool_put(&sum->pool, key, sizeof *key);
+    }
+}
+
+static void settle(struct bps_round *round, const void *arg)
+{
+    (void)arg;
+    bps_round_settle(round);
+}
+
+static void each_round(struct bps_sum *sum, bps_round_fn fn, const void *arg)
+{
+    struct bps_key *key, *next;
+    HASH_ITER(hh, sum->keys, key, next) {
+        for (struct bps_round *round = key->rounds, *then; round != NULL; round = then) {
+            then = round->next;
+            fn(round, arg);
+        }
+    }
+}
+
+void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg)
+{
+    sum->walking++;
+    each_round(sum, fn, arg);
+    if (--sum->walking == 0 && sum->unsettled) {
+        sum->unsettled = false;
+        each_round(sum, settle, NULL);
+    }
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* round.h - the engine's own view of keys and rounds; for the files of this folder only. */
+#ifndef BPS_SUM_ROUND_H
+#define BPS_SUM_ROUND_H
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#include "sum/sum.h"
+
+/* More bytes than any memory has, so that what is computed from them cannot overflow. */
+#define BPS_TENSOR_LIMIT (1ull << 46)
+
+/* What all contributions to a round must agree on. */
+struct bps_spec {
+    uint64_t bytes; /* of the tensor */
+    uint32_t root;
+    uint8_t dtype, op;
+    double postscale;
+};
+
+struct bps_key {
+    uint64_t id; /* tensor << 32 | partition */
+    struct bps_round *rounds; /* that are open, the latest first; see bps_round_new() */
+    uint32_t done;            /* rounds below this number are over, unless they are open */
+    UT_hash_handle hh;
+};
+
+/* A contribution that differs from the first one. */
+struct bps_odd {
+    uint32_t rank;
+    struct bps_spec spec;
+};
+
+/* A contribution to a slice that is kept apart: bytes in a block, or a loan, or nothing yet. */
+struct bps_part {
+    void *block;
+    struct bps_loan *loan;
+};
+
+struct bps_round {
+    struct bps_round *next; /* of the key */
+    struct bps_sum *sum;
+    struct bps_key *key;
+    uint32_t number;
+    struct bps_spec spec;
+    int32_t priority;
+    struct bps_kernels kernels;
+    uint32_t slices, unfinished; /* slices not yet delivered to all */
+    uint32_t complete;           /* slices that all have contributed to */
+    uint32_t bytes;              /* of the partition */
+    uint32_t joined;             /* workers that are part of it, or have left */
+    uint32_t holds;              /* cursors that point here, functions that are at work on it */
+    uint32_t deliveries;         /* of slices, that are under way */
+    uint64_t begun, reminded;    /* ns */
+    size_t memory;               /* of this struct and what follows it */
+    bool pending;                /* partial: it has failed, and the words for it are awaited; this counts as a hold */
+    bool handed_on;              /* partial: the network has the sum, or knows of the failure */
+    bps_status verdict;          /* BPS_OK, or how it failed */
+    char *failure;               /* why it failed; NULL: it has not */
+    uint64_t max_bytes;          /* the largest tensor among the contributions */
+    uint32_t odds;
+    struct bps_odd *odd;
+    /* Sets of ranks. */
+    uint64_t *joined_bits;  /* those that frames stood for, and those that have left */
+    uint64_t *spoke_bits;   /* those that sent the frames: they get the answers */
+    uint64_t *grouped_bits; /* those of them that spoke for their group */
+    uint64_t *begun_bits;   /* by slice: those whose frame has come */
+    uint64_t *arrived_bits; /* by slice: those whose contribution is complete */
+    /* Contributions that are kept apart, else NULL. */
+    double *scale;         /* prescale, by slot */
+    struct bps_part *part; /* by slice, then by slot */
+    struct bps_sum_slice slice[];
+};
+
+struct bps_sum {
+    struct bps_sum_config config;
+    const struct bps_reducer_ops *reducer;
+    struct bps_pool pool;
+    struct bps_key *keys;
+    uint32_t words;   /* of a set of ranks */
+    uint32_t walking; /* functions that walk over all rounds: none may vanish */
+    bool unsettled;   /* a round was to be settled meanwhile */
+    uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
+    char here[32];                   /* whose process this is, for messages */
+
+    /* See group.c. */
+    uint32_t members; /* ranks that contribute */
+    uint32_t *member; /* they, in order */
+    uint32_t *mate;   /* of each rank: the next one of its group, in a ring */
+    uint32_t *slot;   /* of each member: the index of its part; a group's is that of its lowest rank */
+
+    /* See part.c: one entry for each part of a slice, and the place for copies of chunks. */
+    const void **source;
+    double *weight;
+    uint32_t *origin;
+    char *scratch;
+    size_t scratch_bytes;
+};
+
+static inline bool bps_bit(const uint64_t *bits, uint32_t i)
+{
+    return (bits[i / 64] >> (i % 64) & 1) != 0;
+}
+
+static inline void bps_set_bit(uint64_t *bits, uint32_t i)
+{
+    bits[i / 64] |= 1ull << (i % 64);
+}
+
+static inline uint64_t *bps_begun(const struct bps_round *round, uint32_t slice)
+{
+    return round->begun_bits + (size_t)slice * round->sum->words;
+}
+
+static inline uint64_t *bps_arrived(const struct bps_round *round, uint32_t slice)
+{
+    return round->arrived_bits + (size_t)slice * round->sum->words;
+}
+
+static inline struct bps_part *bps_parts(const struct bps_sum_slice *slice)
+{
+    return slice->round->part + (size_t)slice->index * slice->round->sum->members;
+}
+
+static inline struct bps_spec bps_spec_of(const struct bps_header *h)
+{
+    return (struct bps_spec){h->bytes, h->root, h->dtype, h->op, h->postscale};
+}
+
+static inline size_t bps_element(const struct bps_round *round)
+{
+    return bps_dtype_size(round->spec.dtype);
+}
+
+/* Whether bytes on the wire, scaled like this, are bytes of the accumulator. */
+static inline bool bps_is_plain(const struct bps_round *round, double scale)
+{
+    return round->spec.op == BPS_WIRE_BROADCAST ||
+           (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
+}
+
+/* Those who hear of nothing any more. */
+static inline bool bps_is_absent(const struct bps_sum *sum, uint32_t rank)
+{
+    return bps_bit(sum->left_bits, rank) || bps_bit(sum->gone_bits, rank);
+}
+
+static inline bool bps_aggregates(const struct bps_sum *sum)
+{
+    return sum->config.only != BPS_SUM_ALL;
+}
+
+static inline bool bps_is_partial(const struct bps_sum *sum)
+{
+    return bps_aggregates(sum) && sum->config.partial;
+}
+
+/* ---- round.c ---- */
+/*
+ * The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over, the frame is to be
+ * ignored.
+ */
+bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out);
+/*
+ * Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer
+ * needs.
+ */
+void bps_round_settle(struct bps_round *round);
+/* A round that is held stays, whatever others do. */
+static inline void bps_round_hold(struct bps_round *round)
+{
+    round->holds++;
+}
+static inline void bps_round_release(struct bps_round *round)
+{
+    round->holds--;
+    bps_round_settle(round);
+}
+/* Calls fn for each open round. */
+typedef void (*bps_round_fn)(struct bps_round *round, const void *arg);
+void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg);
+
+/* ---- group.c ---- */
+bps_status bps_groups_init(struct bps_sum *sum);
+void bps_groups_fini(struct bps_sum *sum);
+bool bps_is_member(const struct bps_sum *sum, uint32_t rank);
+/* Whether a frame of this worker with these flags stands for more than itself. */
+bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, uint8_t flags);
+/* Whether it stands for `who`. */
+bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who);
+/*
+ * The first frame of a worker in a round: those that it stands for join. BPS_ERR_PROTOCOL: one of them is
+ * there already.
+ */
+bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped);
+
+/* ---- slice.c ---- */
+/* Bytes of the block for this slice. */
+size_t bps_slice_room(const struct bps_sum_slice *slice);
+/* The contribution to the slice that this worker spoke for is complete. */
+void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped);
+
+/* ---- deliver.c ---- */
+/* All have contributed. */
+void bps_slice_complete(struct bps_sum_slice *slice);
+
+/* ---- part.c ---- */
+/* Sums the contributions to a slice that were kept apart. An error has failed the round. */
+bps_status bps_parts_sum(struct bps_sum_slice *slice);
+/* Returns the blocks of parts, except one that has become the slice's. */
+void bps_parts_free(struct bps_sum_slice *slice);
+
+/* ---- loan.c ---- */
+/* Bytes of a loan: in place, or copied to `scratch`. NULL: its owner is lost, and so the round has failed. */
+const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
+                          char *scratch);
+/*
+ * Writes bytes of the result to this worker's answer, unless they are there. An error has failed the round.
+ */
+bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
+                          const char *data);
+/* The same for all who need them, except one (BPS_SUM_ALL: none). */
+bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_t offset, uint32_t bytes,
+                           const char *data);
+/* Gives the loans of a round that has failed back. */
+void bps_loans_release(struct bps_round *round);
+
+/* ---- failure.c ---- */
+/* Fails the round and tells all who spoke, except `quiet`, which knows already (BPS_SUM_ALL: none). */
+void bps_round_fail(struct bps_round *round, bps_status status, const char *text, uint32_t quiet);
+/* The same for want of memory. */
+void bps_round_fail_nomem(struct bps_round *round);
+void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text);
+/* Workers that have left count as joined; a round that needs one has failed from the start. */
+void bps_round_join_left(struct bps_round *round);
+
+/* ---- verdict.c ---- */
+bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b);
+/* "worker 2 pushed 50 float32 (sum), workers 0 and 1 pushed 100 float32 (sum)" */
+void bps_verdict_mismatch(const struct bps_round *round, char *text, size_t n);
+/* "worker 1", "workers 0, 2 and 3", "workers 0, 1, 2, 3, 4, 5, 6, 7 and 24 more" */
+void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room);
+/* The workers whose contribution is not complete, as such a text. */
+void bps_verdict_missing(const struct bps_round *round, char *text, size_t n);
+
+#endif

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sum.c - the engine, and who may contribute what and when. */
+#include "sum/sum.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "sum/round.h"
+
+static bps_status init(struct bps_sum *sum)
+{
+    struct bps_sum_config *config = &sum->config;
+    bps_status status = bps_groups_init(sum);
+    if (status != BPS_OK) {
+        return status;
+    }
+    sum->words = (config->workers + 63) / 64;
+    sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
+    sum->source = calloc(sum->members, sizeof *sum->source);
+    sum->weight = calloc(sum->members, sizeof *sum->weight);
+    sum->origin = calloc(sum->members, sizeof *sum->origin);
+    if (sum->left_bits == NULL || sum->source == NULL || sum->weight == NULL || sum->origin == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    sum->gone_bits = sum->left_bits + sum->words;
+    snprintf(sum->here, sizeof sum->here, "the server");
+    if (bps_aggregates(sum)) {
+        config->slice = config->partition;
+        snprintf(sum->here, sizeof sum->here, "worker %u", config->leader);
+    }
+    return BPS_OK;
+}
+
+bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out)
+{
+    struct bps_sum *sum = calloc(1, sizeof *sum);
+    if (sum == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    sum->config = *config;
+    sum->reducer = config->reducer->ops;
+    bps_pool_init(&sum->pool);
+    bps_status status = init(sum);
+    if (status != BPS_OK) {
+        bps_sum_free(sum);
+        return status;
+    }
+    *out = sum;
+    return BPS_OK;
+}
+
+void bps_sum_free(struct bps_sum *sum)
+{
+    struct bps_key *key, *next;
+    if (sum == NULL) {
+        return;
+    }
+    HASH_ITER(hh, sum->keys, key, next) {
+        for (struct bps_round *round = key->rounds; round != NULL; round = round->next) {
+            free(round->failure);
+            free(round->odd);
+        }
+    }
+    HASH_CLEAR(hh, sum->keys);
+    bps_pool_fini(&sum->pool);
+    bps_groups_fini(sum);
+    free(sum->left_bits);
+    free(sum->source);
+    free(sum->weight);
+    free(sum->origin);
+    free(sum->scratch);
+    free(sum);
+}
+
+/* ---- joining a round ---- */
+
+static bool same_spec(const struct bps_spec *a, const struct bps_header *header)
+{
+    const struct bps_spec b = bps_spec_of(header);
+    return bps_spec_equal(a, &b);
+}
+
+/* Notes for the verdict what this rank, or each of its group, has pushed. */
+static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
+                           const struct bps_header *header)
+{
+    uint32_t i = rank;
+    do {
+        struct bps_odd *odd = realloc(round->odd, (round->odds + 1) * sizeof *odd);
+        if (odd == NULL) {
+            return BPS_ERR_NOMEM;
+        }
+        round->odd = odd;
+        odd[round->odds++] = (struct bps_odd){i, bps_spec_of(header)};
+        i = grouped ? round->sum->mate[i] : rank;
+    } while (i != rank);
+    if (header->bytes > round->max_bytes) {
+        round->max_bytes = header->bytes;
+    }
+    return BPS_OK;
+}
+
+/* The first frame of a worker in a round. */
+static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_header *header)
+{
+    bps_status status = bps_round_speak(round, rank, grouped);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (round->failure != NULL && round->pending) {
+        return BPS_OK; /* told with all others */
+    }
+    if (round->failure != NULL) {
+        bps_round_tell(round, rank, BPS_FRAME_FAILED, round->failure);
+        return BPS_OK;
+    }
+    status = same_spec(&round->spec, header) ? BPS_OK : note_odd(round, rank, grouped, header);
+    if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
+        char text[BPS_TEXT_LIMIT];
+        bps_verdict_mismatch(round, text, sizeof text);
+        bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
+    }
+    return status;
+}
+
+/* ---- a PUSH ---- */
+
+/* Whether the frame has the size of what it stands for. */
+static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_header *h)
+{
+    uint32_t bytes = bps_partition_bytes(h->bytes, sum->config.partition, h->partition);
+    if ((h->flags & BPS_FLAG_EMPTY) != 0) {
+        bool lends = bps_aggregates(sum) && h->length == bytes;
+        return receiver && h->offset == 0 && (h->length == 0 || lends);
+    }
+    uint32_t slice = (uint32_t)(h->offset / sum->config.slice);
+    return !receiver && h->offset % sum->config.slice == 0 && (h->offset < bytes || h->offset == 0) &&
+           h->length == bps_partition_bytes(bytes, sum->config.slice, slice);
+}
+
+/* What holds for every PUSH of a worker that works, whatever the others do. */
+static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const struct bps_header *h)
+{
+    size_t size = bps_dtype_size(h->dtype);
+    if (size == 0 || h->op >= BPS_WIRE_OPS || h->bytes > BPS_TENSOR_LIMIT || h->bytes % size != 0 ||
+        h->partition >= bps_partitions(h->bytes, sum->config.partition) ||
+        (h->tensor >= BPS_ID_UNNAMED && h->round != 0) || h->tensor == 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (!(h->prescale - h->prescale == 0.0) || !(h->postscale - h->postscale == 0.0)) {
+        return BPS_ERR_PROTOCOL; /* not finite */
+    }
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (h->flags & BPS_FLAG_GROUP) != 0)) {
+        return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one */
+    }
+    bool root = bps_stands_for(sum, rank, bps_is_grouped(sum, rank, h->flags), h->root);
+    return fits(sum, h->op == BPS_WIRE_BROADCAST && !root, h) ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
+/* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
+static void push_empty(struct bps_round *round, uint32_t rank, bool grouped)
+{
+    bps_round_hold(round);
+    for (uint32_t i = 0; i < round->slices; i++) {
+        bps_slice_arrived(&round->slice[i], rank, grouped);
+    }
+    bps_round_release(round);
+}
+
+/* The frame is one of a round that goes well. */
+static bps_status begin(struct bps_round *round, const struct bps_header *header,
+                        struct bps_sum_cursor *cursor)
+{
+    uint32_t rank = cursor->rank;
+    cursor->slice = (uint32_t)(header->offset / round->sum->config.slice);
+    if (!same_spec(&round->spec, header) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
+        bps_bit(bps_begun(round, cursor->slice), rank)) {
+        return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
+    }
+    bps_set_bit(bps_begun(round, cursor->slice), rank);
+    if (round->scale != NULL) {
+        round->scale[cursor->slot] = header->prescale;
+    }
+    if (header->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
+        push_empty(round, rank, cursor->grouped);
+        return BPS_OK;
+    }
+    cursor->round = round;
+    bps_round_hold(round);
+    return BPS_OK;
+}
+
+bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                        struct bps_sum_cursor *cursor)
+{
+    struct bps_round *round = NULL;
+    *cursor = (struct bps_sum_cursor){
+        .sum = sum, .rank = rank, .bytes = header->length, .scale = header->prescale};
+    bps_status status = check_push(sum, rank, header);
+    if (status == BPS_OK) {
+        status = bps_round_find(sum, header, &round);
+    }
+    if (status != BPS_OK || round == NULL) {
+        return status;
+    }
+    cursor->grouped = bps_is_grouped(sum, rank, header->flags);
+    cursor->hollow = (header->flags & BPS_FLAG_EMPTY) != 0;
+    cursor->slot = sum->slot[cursor->grouped ? sum->config.group[rank] : rank];
+    if (!bps_bit(round->spoke_bits, rank)) {
+        bps_round_hold(round);
+        status = join(round, rank, cursor->grouped, header);
+        round->holds--;
+    }
+    if (status != BPS_OK || round->failure != NULL || round->odds > 0) {
+        bps_round_settle(round); /* its bytes no longer matter */
+        return status;
+    }
+    return begin(round, header, cursor);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * sum.h - the summation engine: contributions in, results and failures out. It knows no network.
+ *
+ * A key is a partition of a tensor, a round one push_pull of it. Contributions that disagree fail the round:
+ * every worker gets the same text, which names the odd one out. One thread drives an engine. There are two
+ * kinds:
+ *
+ * A shard's engine takes contributions slice by slice, in any order over the workers. Of a slice, the bytes
+ * that come first land in a block as they are, those of the others are added as they come; when the last
+ * contribution is complete, so is the result. A frame with BPS_FLAG_GROUP stands for all ranks of its
+ * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
+ * flight: a block for each slice (with order = "rank": one for each contribution).
+ *
+ * An aggregator's engine (config.only) sums the contributions of one group of ranks. It keeps them apart,
+ * mostly as loans of their owners' memory, until the last is there; then it reads all of them in one pass and
+ * writes the sum to where their owners want it. Partitions are not cut into slices there. If there are other
+ * groups, the sum is `partial`: it goes to the leader of the group, who pushes it to a shard and distributes
+ * the result.
+ */
+#ifndef BPS_SUM_SUM_H
+#define BPS_SUM_SUM_H
+
+#include "plugin/instance.h"
+#include "sum/pool.h"
+#include "wire/link.h"
+
+struct bps_round;
+
+/* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
+struct bps_sum_slice {
+    struct bps_round *round;
+    uint8_t header[BPS_HEADER_BYTES];       /* of the RESULT frame */
+    uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
+    const void *payload;                    /* the result; NULL: it is empty, or nobody needs it from here */
+    void *block;                            /* the engine's: the accumulator, then the result */
+    uint32_t index, bytes;                  /* bytes of the payload */
+    uint32_t landed;                        /* bytes from the front that someone's contribution has reached */
+    uint32_t arrived;                       /* ranks whose contributions are complete */
+    uint32_t undelivered;
+};
+
+/* From these calls the engine may be called again, except from loan_read and loan_write, but not be freed. */
+struct bps_sum_events {
+    /* A slice is finished: deliver it to this worker and then call bps_sum_delivered(). */
+    void (*result)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
+    /* This round of a partition has failed for this worker (FAILED), or waits (STALLED): header and text. */
+    void (*notice)(void *owner, uint32_t rank, const struct bps_header *header, const char *text);
+
+    /*
+     * The others are for aggregators. Copy from or to a loan that is not mapped; an error means that its
+     * owner is lost.
+     */
+    bps_status (*loan_read)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
+                            uint32_t bytes);
+    bps_status (*loan_write)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
+                             const void *from, uint32_t bytes);
+    /* A round has failed: the engine is done with this loan of it, return it. Follows the notice. */
+    void (*released)(void *owner, uint32_t rank, struct bps_loan *loan);
+    /*
+     * A partial sum is in the leader's answer, which slice->payload points to (NULL: there is none, because
+     * it is empty or the root of the broadcast is in another group). Push it for the group; then comes
+     * bps_sum_distribute, or bps_sum_fail, after which the slice is gone.
+     */
+    void (*summed)(void *owner, struct bps_sum_slice *slice);
+    /*
+     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this FAILED header.
+     * True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same time; until
+     * then nobody is told, and loans are kept. False: the notices with these words follow.
+     */
+    bool (*failed)(void *owner, const struct bps_header *header, const char *text);
+};
+
+#define BPS_SUM_ALL UINT32_MAX
+
+struct bps_sum_config {
+    uint32_t workers, epoch;
+    uint64_t partition, slice;  /* bytes; an aggregator does not cut partitions */
+    const uint32_t *group;      /* of each worker: the lowest rank of its group; NULL: all alone; copied */
+    uint32_t only;              /* aggregator: the one group that contributes; else BPS_SUM_ALL */
+    uint32_t leader;            /* with `only`: rank of this process */
+    bool partial;               /* with `only`: neither average nor postscale; the sum goes to the leader */
+    bool rank_order;            /* sum in the order of ranks, not of arrival; an aggregator always does */
+    struct bps_instance *reducer;
+    const struct bps_sum_events *events;
+    void *owner;
+};
+
+struct bps_sum;
+
+/* BPS_ERR_NOMEM, or BPS_ERR_INVALID for groups that are none. */
+bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out);
+/* Loans that are still held are forgotten. */
+void bps_sum_free(struct bps_sum *sum);
+
+/* Where a slice of a contribution goes; lives with its sender's link. */
+struct bps_sum_cursor {
+    struct bps_sum *sum;
+    struct bps_round *round; /* NULL: the bytes are discarded */
+    uint32_t slice, rank, slot, bytes;
+    bool grouped; /* it stands for all of the rank's group */
+    bool hollow;  /* a receiver's contribution to a broadcast: the bytes mean nothing */
+    double scale;
+};
+
+/*
+ * A PUSH has arrived. Empty contributions are complete at once; for others the cursor takes header->length
+ * bytes through place and take. BPS_ERR_PROTOCOL: no worker that works sends this.
+ *
+ * In an aggregator a receiver of a broadcast (BPS_FLAG_EMPTY) may bring a loan for the answer, too: its frame
+ * has a length of 0 or of the whole partition, and is complete only with bps_sum_lend or the last byte; where
+ * the length is 0 and there is no loan, say bps_sum_take(cursor, 0, NULL, 0).
+ */
+bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                        struct bps_sum_cursor *cursor);
+void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes);
+uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
+/*
+ * Instead of place and take: the contribution is complete with this. BPS_AGAIN: the engine wants the bytes
+ * (it may be that it only discards them). BPS_ERR_PROTOCOL: the loan is not of the partition's size.
+ */
+bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan);
+/* The sender's link has ended within a slice. */
+void bps_sum_abandon(struct bps_sum_cursor *cursor);
+
+/* ---- results ---- */
+
+/* Whether this worker needs the payload: not if it spoke for the root of a broadcast. */
+bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank);
+/*
+ * The loan whose answer has this worker's result already: return it with slice->empty_header. NULL: it has
+ * lent nothing.
+ */
+struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank);
+/* A slice was delivered to one worker. */
+void bps_sum_delivered(struct bps_sum_slice *slice);
+/*
+ * After `summed`: `data` is the result (NULL only if it is empty). It is written to the loans of all but the
+ * leader, and result() is called for them. It stays valid until it was delivered to all of them.
+ */
+void bps_sum_distribute(struct bps_sum_slice *slice, const void *data);
+
+/* ---- what ends a round otherwise ---- */
+
+/* A POISON has arrived: the round fails for everybody with this text, or has failed with an earlier one. */
+bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                          const char *text);
+/*
+ * A partial sum has failed in the network, as this FAILED header says: everybody in the round is told, now or
+ * when it comes to it. BPS_ERR_PROTOCOL: there can be no such round.
+ */
+bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_header *header, bps_status status,
+                        const char *text);
+/* A worker has left: rounds that need it fail. */
+void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
+/*
+ * A worker's link is lost: its loans are touched no more, rounds that are not complete fail, and it hears of
+ * nothing.
+ */
+void bps_sum_gone(struct bps_sum *sum, uint32_t rank);
+/*
+ * Reminds of rounds older than `warn` ns (0: never) every so often; fails those older than `fail` ns (0:
+ * never).
+ */
+void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail);
+
+#endif

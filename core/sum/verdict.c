@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verdict.c - the words for contributions that disagree or are missing. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sum/round.h"
+
+#define RANKS_SHOWN 8u
+
+void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room)
+{
+    uint32_t count = 0, shown = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        count += bps_bit(bits, i);
+    }
+    int at = snprintf(text, room, count == 1 ? "worker" : "workers");
+    for (uint32_t i = 0; i < n && shown < RANKS_SHOWN; i++) {
+        if (bps_bit(bits, i)) {
+            const char *before = shown == 0 ? " " : shown + 1 == count ? " and " : ", ";
+            at += snprintf(text + at, room - (size_t)at, "%s%u", before, i);
+            shown++;
+        }
+    }
+    if (shown < count) {
+        snprintf(text + at, room - (size_t)at, " and %u more", count - shown);
+    }
+    if (count == 0) {
+        text[0] = '\0';
+    }
+}
+
+static void spec_text(const struct bps_spec *spec, char *text, size_t n)
+{
+    uint64_t count = spec->bytes / bps_dtype_size(spec->dtype);
+    int at = snprintf(text, n, "%" PRIu64 " %s (", count, bps_dtype_name(spec->dtype));
+    if (spec->op == BPS_WIRE_BROADCAST) {
+        at += snprintf(text + at, n - (size_t)at, "broadcast from root %u", spec->root);
+    } else {
+        at += snprintf(text + at, n - (size_t)at, "%s", bps_op_name(spec->op));
+    }
+    if (spec->postscale != 1.0) {
+        at += snprintf(text + at, n - (size_t)at, ", postscale %g", spec->postscale);
+    }
+    snprintf(text + at, n - (size_t)at, ")");
+}
+
+bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
+{
+    return a->bytes == b->bytes && a->root == b->root && a->dtype == b->dtype && a->op == b->op &&
+           a->postscale == b->postscale;
+}
+
+/* One kind of contribution and who made it. */
+struct camp {
+    struct bps_spec spec;
+    uint32_t count, lowest;
+    uint64_t *bits;
+};
+
+/* The fewest first; among equals the later rank, since the first one is more often right. */
+static int by_rarity(const void *a, const void *b)
+{
+    const struct camp *x = a, *y = b;
+    if (x->count != y->count) {
+        return x->count < y->count ? -1 : 1;
+    }
+    return x->lowest > y->lowest ? -1 : 1;
+}
+
+static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_t *bits, uint32_t rank,
+                        const struct bps_spec *spec)
+{
+    uint32_t i = 0;
+    while (i < *n && !bps_spec_equal(&camps[i].spec, spec)) {
+        i++;
+    }
+    if (i == *n) {
+        camps[i] = (struct camp){.spec = *spec, .lowest = rank, .bits = bits + (size_t)i * words};
+        (*n)++;
+    }
+    camps[i].count++;
+    camps[i].lowest = rank < camps[i].lowest ? rank : camps[i].lowest;
+    bps_set_bit(camps[i].bits, rank);
+}
+
+static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t rank)
+{
+    for (uint32_t i = 0; i < round->odds; i++) {
+        if (round->odd[i].rank == rank) {
+            return &round->odd[i].spec;
+        }
+    }
+    return &round->spec;
+}
+
+void bps_verdict_mismatch(const struct bps_round *round, char *text, size_t n)
+{
+    const struct bps_sum *sum = round->sum;
+    uint32_t words = sum->words, count = 0;
+    struct camp *camps = calloc(round->odds + 1, sizeof *camps);
+    uint64_t *bits = calloc((size_t)(round->odds + 1) * words, sizeof *bits);
+    if (camps == NULL || bits == NULL) {
+        snprintf(text, n, "the workers disagree about it");
+    } else {
+        for (uint32_t i = 0; i < sum->members; i++) {
+            add_to_camp(camps, &count, words, bits, sum->member[i], spec_of(round, sum->member[i]));
+        }
+        qsort(camps, count, sizeof *camps, by_rarity);
+        size_t at = 0;
+        for (uint32_t i = 0; i < count && at + 1 < n; i++) {
+            char who[160], what[160];
+            bps_verdict_ranks(camps[i].bits, sum->config.workers, who, sizeof who);
+            spec_text(&camps[i].spec, what, sizeof what);
+            int more = snprintf(text + at, n - at, "%s%s pushed %s", i > 0 ? ", " : "", who, what);
+            at += (size_t)more;
+        }
+    }
+    free(camps);
+    free(bits);
+}
+
+void bps_verdict_missing(const struct bps_round *round, char *text, size_t n)
+{
+    const struct bps_sum *sum = round->sum;
+    uint64_t *missing = calloc(sum->words, sizeof *missing);
+    text[0] = '\0';
+    for (uint32_t i = 0; missing != NULL && i < sum->members; i++) {
+        for (uint32_t s = 0; s < round->slices; s++) {
+            if (!bps_bit(bps_arrived(round, s), sum->member[i])) {
+                bps_set_bit(missing, sum->member[i]);
+                break;
+            }
+        }
+    }
+    if (missing != NULL) {
+        bps_verdict_ranks(missing, sum->config.workers, text, n);
+    }
+    free(missing);
+}

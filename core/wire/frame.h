@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * frame.h - the fixed header in front of everything that travels between members of a job.
+ *
+ * docs/wire.md describes the layout and every message.
+ */
+#ifndef BPS_WIRE_FRAME_H
+#define BPS_WIRE_FRAME_H
+
+#include <byteps/plugin.h>
+
+#define BPS_WIRE_VERSION 1u
+
+/* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
+enum bps_frame_type {
+    /* handshake of every channel */
+    BPS_FRAME_CHALLENGE = 1, /* acceptor to dialler: version, nonce */
+    BPS_FRAME_HELLO,         /* dialler to acceptor: who I am */
+    BPS_FRAME_WELCOME,       /* acceptor to dialler: come in */
+    BPS_FRAME_REFUSE,        /* acceptor to dialler: why not */
+    BPS_FRAME_PING,          /* sign of life */
+    BPS_FRAME_LEAVE,         /* a worker ends in order */
+    /* member and scheduler */
+    BPS_FRAME_ASSIGN,    /* to a member: your rank; serve? */
+    BPS_FRAME_ENDPOINTS, /* to the scheduler: my shards listen here */
+    BPS_FRAME_BOOK,      /* to a member: everybody, all shards, the job's token */
+    BPS_FRAME_DECLARE,   /* to the scheduler: names and sizes */
+    BPS_FRAME_DECLARED,  /* to a member: ids and placement */
+    BPS_FRAME_WAITING,   /* to a member: who is missing */
+    BPS_FRAME_LEFT,      /* to a worker: you may go */
+    BPS_FRAME_LOST,      /* to a member: the job has failed, and why */
+    BPS_FRAME_END,       /* to a server: the job is over */
+    /* worker and server */
+    BPS_FRAME_PUSH = 32, /* a slice of a contribution */
+    BPS_FRAME_RESULT,    /* a slice of a result */
+    BPS_FRAME_POISON,    /* this worker cannot contribute to this round of a partition: text */
+    BPS_FRAME_FAILED,    /* this round of a partition has failed: text */
+    BPS_FRAME_STALLED,   /* this round of a partition waits for: text */
+    /* worker and worker of one host, besides those */
+    BPS_FRAME_RETURNED, /* gives a loan of a failed round back */
+};
+
+/* On the wire a broadcast is one more operation. */
+#define BPS_WIRE_BROADCAST BPS_OPS
+#define BPS_WIRE_OPS       (BPS_OPS + 1u)
+
+/* PUSH: stands for the whole partition and has no payload (a receiver of a broadcast). */
+#define BPS_FLAG_EMPTY 1u
+/* POISON: the sender wants FAILED as well, since another worker's reason may have come first. */
+#define BPS_FLAG_ANSWER 1u
+/* PUSH, POISON: stands for all ranks of the sender's group, who are on one host and whose sum it carries. */
+#define BPS_FLAG_GROUP 2u
+
+#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP)
+
+/*
+ * Tensor ids: named ones count from 1 and are handed out by the scheduler; unnamed ones and barriers carry their
+ * number in the order of calls, so they need no declaration.
+ */
+#define BPS_ID_UNNAMED 0x80000000u
+#define BPS_ID_BARRIER 0xc0000000u
+#define BPS_ID_NUMBER  0x3fffffffu
+
+struct bps_header {
+    uint32_t length; /* of the payload, bytes */
+    uint8_t type, flags, dtype, op;
+    uint32_t epoch;
+    uint32_t tensor;
+    uint64_t bytes;     /* of the whole tensor; FAILED: the largest of all contributions */
+    uint32_t partition; /* index */
+    uint32_t round;
+    uint32_t offset; /* of the slice in the partition, bytes */
+    uint32_t root;
+    double prescale, postscale;
+    int32_t priority;
+};
+
+void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);
+/* BPS_ERR_PROTOCOL: not a header of this version. Checks only what holds for every type. */
+bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out);
+
+/* Frames that tell of an error carry its status, without the sign, in `root`. */
+static inline bps_status bps_wire_status(uint32_t root)
+{
+    return root >= 1 && root <= 14 ? -(bps_status)root : BPS_ERR_FAILED;
+}
+
+/* ---- how a tensor is cut; the same on every member ---- */
+
+/* Number of partitions: at least 1, so that empty tensors meet too. */
+static inline uint32_t bps_partitions(uint64_t bytes, uint64_t partition)
+{
+    uint64_t n = (bytes + partition - 1) / partition;
+    return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+/* Bytes of partition `index`. */
+static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, uint32_t index)
+{
+    uint64_t first = (uint64_t)index * partition;
+    uint64_t rest = first < bytes ? bytes - first : 0;
+    return (uint32_t)(rest < partition ? rest : partition);
+}
+
+#endif

@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* link.c - channels between members: sending, receiving whole messages, ending. The handshake is in handshake.c. */
+#include "wire/link.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/container.h"
+#include "base/log.h"
+#include "wire/handshake.h"
+
+struct bps_parcel {
+    STAILQ_ENTRY(bps_parcel) entry;
+    uint8_t header[BPS_HEADER_BYTES];
+    uint32_t bytes;
+    uint8_t payload[];
+};
+
+/* Cookies of parcels have the lowest bit set, so that they are told from the owner's cookies. */
+static void *parcel_cookie(struct bps_parcel *parcel)
+{
+    return (void *)((uintptr_t)parcel | 1);
+}
+
+static void free_parcels(struct bps_parcels *parcels)
+{
+    while (!STAILQ_EMPTY(parcels)) {
+        struct bps_parcel *parcel = STAILQ_FIRST(parcels);
+        STAILQ_REMOVE_HEAD(parcels, entry);
+        free(parcel);
+    }
+}
+
+/* Forgets the channel and what was queued for it. */
+static void link_reset(struct bps_link *link)
+{
+    link->channel = NULL;
+    link->state = BPS_LINK_IDLE;
+    free_parcels(&link->queue);
+    free_parcels(&link->writing);
+    free(link->payload);
+    link->payload = NULL;
+}
+
+/* Ends the link because of what the peer sent. */
+static void link_fail(struct bps_link *link, bps_status status, const char *text)
+{
+    if (link->channel != NULL) {
+        bps_link_drop(link);
+        link->handler->closed(link->owner, link, status, text);
+    }
+}
+
+/* ---- receiving ---- */
+
+static bps_status deliver(struct bps_link *link)
+{
+    struct bps_header header = link->header;
+    uint8_t *payload = link->payload;
+    link->payload = NULL;
+    struct bps_reader reader;
+    bps_reader_init(&reader, payload, header.length);
+    bps_status status = BPS_OK;
+    if (link->state != BPS_LINK_OPEN) {
+        status = bps_handshake(link, &header, &reader);
+    } else if (header.type != BPS_FRAME_PING) {
+        status = link->handler->message(link->owner, link, &header, &reader);
+    }
+    free(payload);
+    return status;
+}
+
+static void *message_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    struct bps_link *link = bps_container(sink, struct bps_link, sink);
+    *bytes = link->header.length - offset;
+    return link->payload + offset;
+}
+
+static uint32_t message_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_link *link = bps_container(sink, struct bps_link, sink);
+    if (data != link->payload + offset) {
+        memcpy(link->payload + offset, data, bytes);
+    }
+    if (offset + bytes == link->header.length) {
+        struct bps_channel *channel = link->channel;
+        bps_status status = deliver(link);
+        if (status != BPS_OK && link->channel == channel) {
+            link_fail(link, status, "it sent a message that the protocol does not allow");
+        }
+    }
+    return bytes;
+}
+
+static bool is_slice(const struct bps_header *header)
+{
+    return header->type == BPS_FRAME_PUSH || header->type == BPS_FRAME_RESULT;
+}
+
+static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **sink)
+{
+    struct bps_link *link = user;
+    struct bps_header header;
+    link->last_received = bps_now();
+    if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (is_slice(&header)) {
+        if (link->state != BPS_LINK_OPEN || link->handler->slice == NULL) {
+            return BPS_ERR_PROTOCOL;
+        }
+        return link->handler->slice(link->owner, link, &header, sink);
+    }
+    uint32_t limit = link->state == BPS_LINK_OPEN ? BPS_MESSAGE_LIMIT : BPS_HANDSHAKE_LIMIT;
+    if (header.length > limit) {
+        return BPS_ERR_PROTOCOL;
+    }
+    link->header = header;
+    if (header.length == 0) {
+        return deliver(link);
+    }
+    link->payload = malloc(header.length);
+    if (link->payload == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    link->sink = (struct bps_sink){.place = message_place, .take = message_take};
+    *sink = &link->sink;
+    return BPS_OK;
+}
+
+/* ---- sending ---- */
+
+static bps_status on_next(void *user, struct bps_frame *out)
+{
+    struct bps_link *link = user;
+    struct bps_parcel *parcel = STAILQ_FIRST(&link->queue);
+    if (parcel != NULL) {
+        STAILQ_REMOVE_HEAD(&link->queue, entry);
+        STAILQ_INSERT_TAIL(&link->writing, parcel, entry);
+        *out = (struct bps_frame){
+            .header = parcel->header,
+            .payload = parcel->payload,
+            .bytes = parcel->bytes,
+            .cookie = parcel_cookie(parcel),
+        };
+        return BPS_OK;
+    }
+    if (link->state != BPS_LINK_OPEN || link->handler->next == NULL) {
+        return BPS_AGAIN;
+    }
+    return link->handler->next(link->owner, link, out);
+}
+
+static void on_sent(void *user, void *cookie)
+{
+    struct bps_link *link = user;
+    link->last_sent = bps_now();
+    if (((uintptr_t)cookie & 1) == 0) {
+        link->handler->sent(link->owner, link, cookie);
+        return;
+    }
+    struct bps_parcel *parcel = (struct bps_parcel *)((uintptr_t)cookie & ~(uintptr_t)1);
+    STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
+    free(parcel);
+}
+
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes)
+{
+    if (link->channel == NULL || bytes > BPS_MESSAGE_LIMIT) {
+        return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
+    }
+    struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
+    if (parcel == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    struct bps_header full = *header;
+    full.length = (uint32_t)bytes;
+    bps_header_encode(&full, parcel->header);
+    parcel->bytes = (uint32_t)bytes;
+    if (bytes > 0) {
+        memcpy(parcel->payload, payload, bytes);
+    }
+    STAILQ_INSERT_TAIL(&link->queue, parcel, entry);
+    link->transport->kick(link->channel);
+    return BPS_OK;
+}
+
+bps_status bps_link_send_message(struct bps_link *link, uint8_t type, const struct bps_writer *payload)
+{
+    const struct bps_header header = {.type = type};
+    if (payload == NULL) {
+        return bps_link_send(link, &header, NULL, 0);
+    }
+    return payload->failed ? BPS_ERR_NOMEM : bps_link_send(link, &header, payload->data, payload->size);
+}
+
+bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *text)
+{
+    const struct bps_header header = {.type = type};
+    return bps_link_send(link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+}
+
+void bps_link_kick(struct bps_link *link)
+{
+    if (link->channel != NULL) {
+        link->transport->kick(link->channel);
+    }
+}
+
+void bps_link_keep_alive(struct bps_link *link, uint64_t now, uint64_t quiet)
+{
+    if (link->state == BPS_LINK_OPEN && now - link->last_sent > quiet) {
+        bps_link_send_message(link, BPS_FRAME_PING, NULL);
+        link->last_sent = now;
+    }
+}
+
+/* ---- beginning and end ---- */
+
+static void on_connected(void *user)
+{
+    struct bps_link *link = user;
+    link->last_received = bps_now();
+}
+
+static void on_closed(void *user, bps_status status, const char *text)
+{
+    struct bps_link *link = user;
+    link_reset(link);
+    link->handler->closed(link->owner, link, status,
+                          status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow" : text);
+}
+
+static const struct bps_channel_events link_events = {
+    .connected = on_connected,
+    .header = on_header,
+    .next = on_next,
+    .sent = on_sent,
+    .closed = on_closed,
+};
+
+static void link_init(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
+                      const struct bps_transport_ops *transport, const char *peer)
+{
+    memset(link, 0, sizeof *link);
+    link->handler = handler;
+    link->owner = owner;
+    link->transport = transport;
+    STAILQ_INIT(&link->queue);
+    STAILQ_INIT(&link->writing);
+    link->last_sent = link->last_received = bps_now();
+    snprintf(link->peer, sizeof link->peer, "%s", peer);
+}
+
+bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
+                         const struct bps_transport_ops *transport, void *instance, const char *address,
+                         uint32_t lane, struct bps_report *report)
+{
+    link_init(link, handler, owner, transport, address);
+    link->state = BPS_LINK_DIALLING;
+    bps_status status = transport->dial(instance, address, lane, &link_events, link, &link->channel, report);
+    if (status != BPS_OK) {
+        link_reset(link);
+    }
+    return status;
+}
+
+const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
+                                                 void *owner, const struct bps_transport_ops *transport,
+                                                 struct bps_channel *channel, const char *peer, void **user)
+{
+    link_init(link, handler, owner, transport, peer);
+    link->channel = channel;
+    link->state = BPS_LINK_ACCEPTED;
+    if (bps_challenge(link) != BPS_OK) {
+        link_reset(link);
+        return NULL;
+    }
+    *user = link;
+    return &link_events;
+}
+
+void bps_link_finish(struct bps_link *link)
+{
+    if (link->channel != NULL) {
+        link->transport->finish(link->channel);
+    }
+}
+
+void bps_link_drop(struct bps_link *link)
+{
+    struct bps_channel *channel = link->channel;
+    if (channel != NULL) {
+        link_reset(link);
+        link->transport->drop(channel);
+    }
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * link.h - a channel to another member of the job: handshake, whole messages, and the way for slices.
+ *
+ * The acceptor speaks first (CHALLENGE with a fresh nonce), the dialler introduces itself (HELLO with that nonce),
+ * the acceptor lets it in (WELCOME) or says why not (REFUSE). Until then only small messages are read, so that
+ * foreign bytes can neither take memory nor reach the job; a recorded conversation fails at the nonce.
+ *
+ * A link is embedded in its owner and driven by one loop's thread. Handlers may drop any link at any time.
+ */
+#ifndef BPS_WIRE_LINK_H
+#define BPS_WIRE_LINK_H
+
+#include <sys/queue.h>
+
+#include "wire/frame.h"
+#include "wire/message.h"
+
+#define BPS_NONCE_BYTES     16u
+#define BPS_MESSAGE_LIMIT   (16u << 20) /* of a message between members */
+#define BPS_HANDSHAKE_LIMIT (64u << 10) /* of a message before the peer is known */
+#define BPS_TEXT_LIMIT      1000u       /* of an explanation on the wire */
+
+/* What a HELLO is for; its first byte. */
+#define BPS_HELLO_JOIN 1u /* a member to the scheduler */
+#define BPS_HELLO_DATA 2u /* a worker to a shard */
+#define BPS_HELLO_LOCAL 3u /* a worker to another one of its host */
+
+struct bps_link;
+
+struct bps_link_handler {
+    /* Dialler: the acceptor's nonce is there; write the rest of the HELLO. */
+    void (*introduce)(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello);
+    /* Dialler: the acceptor lets us in. */
+    void (*welcome)(void *owner, struct bps_link *link);
+    /* Acceptor: judge the HELLO: bps_link_welcome(), or an error that refuses the peer with the report's text. */
+    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report);
+    /* A message has arrived. An error closes the link. */
+    bps_status (*message)(void *owner, struct bps_link *link, const struct bps_header *header,
+                          struct bps_reader *payload);
+    /* A slice arrives; where to? An error closes the link. NULL: no slices on such links. */
+    bps_status (*slice)(void *owner, struct bps_link *link, const struct bps_header *header,
+                        struct bps_sink **sink);
+    /* Which slice next? As in struct bps_channel_events. NULL: no slices. */
+    bps_status (*next)(void *owner, struct bps_link *link, struct bps_frame *out);
+    void (*sent)(void *owner, struct bps_link *link, void *cookie);
+    /* The link has ended and may be freed; not called after bps_link_drop. */
+    void (*closed)(void *owner, struct bps_link *link, bps_status status, const char *text);
+};
+
+struct bps_parcel; /* a message on its way out */
+STAILQ_HEAD(bps_parcels, bps_parcel);
+
+enum bps_link_state { BPS_LINK_IDLE, BPS_LINK_DIALLING, BPS_LINK_ACCEPTED, BPS_LINK_OPEN, BPS_LINK_REFUSED };
+
+struct bps_link {
+    const struct bps_link_handler *handler;
+    void *owner;
+    const struct bps_transport_ops *transport;
+    struct bps_channel *channel; /* NULL: closed */
+    enum bps_link_state state;
+    uint8_t nonce[BPS_NONCE_BYTES];
+    char peer[128];
+
+    struct bps_parcels queue, writing;
+
+    struct bps_sink sink; /* collects a message */
+    struct bps_header header;
+    uint8_t *payload;
+
+    uint64_t last_sent, last_received; /* ns */
+};
+
+/* Starts to connect. closed or welcome follows. */
+bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
+                         const struct bps_transport_ops *transport, void *instance, const char *address,
+                         uint32_t lane, struct bps_report *report);
+/* Takes over an accepted channel and challenges the peer. Returns what bps_accept_fn has to return. */
+const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
+                                                 void *owner, const struct bps_transport_ops *transport,
+                                                 struct bps_channel *channel, const char *peer, void **user);
+
+/* Acceptor, within `hello`: lets the peer in. Messages may follow at once. */
+void bps_link_welcome(struct bps_link *link);
+
+/* Queues a message: `header` names its type and what else it is about; the payload is copied. */
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes);
+/* A message with no other header fields than its type. */
+bps_status bps_link_send_message(struct bps_link *link, uint8_t type, const struct bps_writer *payload);
+bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *text);
+
+/* There are slices for `next`. */
+void bps_link_kick(struct bps_link *link);
+/* Sends what is queued, then closes; closed follows. */
+void bps_link_finish(struct bps_link *link);
+/* Ends the link at once. */
+void bps_link_drop(struct bps_link *link);
+
+/* Sends a PING if nothing was sent for `quiet` ns. */
+void bps_link_keep_alive(struct bps_link *link, uint64_t now, uint64_t quiet);
+
+#endif

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lobby.c - accepted links before they are known. */
+#include "wire/lobby.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+
+void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *handler,
+                    const struct bps_transport_ops *transport, void *host)
+{
+    lobby->handler = handler;
+    lobby->transport = transport;
+    lobby->host = host;
+    lobby->count = 0;
+    TAILQ_INIT(&lobby->guests);
+}
+
+static void leave(struct bps_guest *guest)
+{
+    if (guest->lobby != NULL) {
+        TAILQ_REMOVE(&guest->lobby->guests, guest, entry);
+        guest->lobby->count--;
+        guest->lobby = NULL;
+    }
+}
+
+/* The owner hears of it as of any other end, and frees the guest with what it has of its own for it. */
+static void evict(struct bps_guest *guest, const char *text)
+{
+    bps_link_drop(&guest->link);
+    guest->link.handler->closed(guest, &guest->link, BPS_ERR_REFUSED, text);
+}
+
+void bps_lobby_fini(struct bps_lobby *lobby)
+{
+    while (!TAILQ_EMPTY(&lobby->guests)) {
+        evict(TAILQ_FIRST(&lobby->guests), "the end");
+    }
+}
+
+const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer,
+                                                  void **user)
+{
+    struct bps_lobby *lobby = arg;
+    if (lobby->count >= BPS_LOBBY_ROOM) {
+        evict(TAILQ_FIRST(&lobby->guests), "it made room for others");
+    }
+    struct bps_guest *guest = calloc(1, sizeof *guest);
+    if (guest == NULL) {
+        return NULL;
+    }
+    const struct bps_channel_events *events =
+        bps_link_accept(&guest->link, lobby->handler, guest, lobby->transport, channel, peer, user);
+    if (events == NULL) {
+        free(guest);
+        return NULL;
+    }
+    guest->lobby = lobby;
+    guest->host = lobby->host;
+    guest->since = bps_now();
+    TAILQ_INSERT_TAIL(&lobby->guests, guest, entry);
+    lobby->count++;
+    return events;
+}
+
+void bps_lobby_admit(struct bps_guest *guest)
+{
+    leave(guest);
+}
+
+void bps_guest_free(struct bps_guest *guest)
+{
+    leave(guest);
+    free(guest);
+}
+
+void bps_lobby_sweep(struct bps_lobby *lobby, uint64_t now)
+{
+    struct bps_guest *guest = TAILQ_FIRST(&lobby->guests);
+    while (guest != NULL && now - guest->since > BPS_LOBBY_SECONDS * BPS_S) {
+        evict(guest, "it took too long for the handshake");
+        guest = TAILQ_FIRST(&lobby->guests);
+    }
+}

@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * api.c - the functions of byteps.h: one job per process, found by every thread, stopped in forked children.
+ *
+ * Each call counts itself among the users of the job, so that shutdown can wait until the last one has gone.
+ */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "worker/memory.h"
+#include "worker/worker.h"
+
+/* Guards beginning and ending a job, and what is remembered while it is suspended. */
+static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
+static struct bps_conf *conf;
+static struct memory {
+    char **name;
+    struct bps_declaration *declaration;
+    size_t count;
+} suspended;
+
+static struct bps_worker *_Atomic current;
+static _Atomic uint32_t users;
+static _Atomic bool alive; /* there is a job, or it begins, or ends */
+static _Atomic bool forked;
+
+static bps_status no_job(struct bps_report *report)
+{
+    BPS_REPORT(report, "%s", atomic_load(&forked)
+                                 ? "this is a forked child of a byteps process; only its parent is in the job"
+                                 : "BytePS has not been initialized; call init first");
+    return BPS_ERR_STATE;
+}
+
+/* The job, counted as used until release(); NULL and a report if there is none. */
+static struct bps_worker *acquire(struct bps_report *report)
+{
+    atomic_fetch_add(&users, 1);
+    struct bps_worker *worker = atomic_load(&current);
+    if (worker == NULL || atomic_load_explicit(&forked, memory_order_relaxed)) {
+        atomic_fetch_sub(&users, 1);
+        no_job(report);
+        return NULL;
+    }
+    return worker;
+}
+
+static void release(void)
+{
+    atomic_fetch_sub(&users, 1);
+}
+
+/* ---- fork ---- */
+
+static void in_child(void)
+{
+    bool job = atomic_load(&alive);
+    bps_memory_in_child(job);
+    if (job) {
+        atomic_store(&forked, true);
+        bps_loops_close_after_fork();
+    } else {
+        /* Threads that were about to find out that there is no job, or to begin one, are not here. */
+        atomic_store(&users, 0);
+        pthread_mutex_init(&life, NULL);
+    }
+}
+
+/* Before any thread can begin a job: a fork that is under way does not call what is registered meanwhile. */
+__attribute__((constructor)) static void watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, in_child);
+}
+
+/* ---- life ---- */
+
+static void forget(void)
+{
+    for (size_t i = 0; i < suspended.count; i++) {
+        free(suspended.name[i]);
+    }
+    free(suspended.name);
+    free(suspended.declaration);
+    suspended = (struct memory){NULL, NULL, 0};
+}
+
+/* Keeps the names and sizes of the worker's tensors in the order of their declaration. */
+static bps_status remember(struct bps_worker *worker)
+{
+    uint32_t n = atomic_load(&worker->table.count);
+    forget();
+    suspended.name = calloc(n, sizeof *suspended.name);
+    suspended.declaration = calloc(n, sizeof *suspended.declaration);
+    if (suspended.name == NULL || suspended.declaration == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (bps_tensor slot = 1; slot < n; slot++) {
+        const struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
+        char *name = tensor->unnamed ? NULL : strdup(tensor->name);
+        if (name != NULL) {
+            size_t size = bps_dtype_size(tensor->dtype);
+            suspended.name[suspended.count] = name;
+            suspended.declaration[suspended.count++] = (struct bps_declaration){
+                .size = sizeof(struct bps_declaration),
+                .name = name,
+                .dtype = tensor->dtype,
+                .count = size > 0 ? tensor->bytes / size : 0,
+            };
+        }
+    }
+    return BPS_OK;
+}
+
+static bps_status load_conf(const struct bps_init_options *options, struct bps_report *report)
+{
+    const struct bps_init_options none = {.size = sizeof none};
+    const struct bps_init_options *o = options != NULL ? options : &none;
+    if (o->size < sizeof *o) {
+        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
+                   sizeof *o);
+        return BPS_ERR_INVALID;
+    }
+    bps_status status = bps_conf_load(o->conf, o->set, o->nset, &conf, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    bps_log_set_level(bps_conf_log(conf)->level + 1);
+    bps_log_hide_time(bps_conf_log(conf)->hide_time);
+    if (bps_conf_cluster(conf)->role != BPS_ROLE_WORKER) {
+        BPS_REPORT(report, "cluster.role is not worker; start servers by `byteps server` and schedulers by "
+                           "`byteps scheduler`");
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+/* Frees a worker that has left (NULL: there is none) and the configuration. */
+static void finish(struct bps_worker *worker)
+{
+    if (worker != NULL) {
+        bps_worker_free(worker);
+    }
+    bps_conf_free(conf);
+    conf = NULL;
+    atomic_store(&alive, false);
+}
+
+bps_status bps_init(const struct bps_init_options *options, struct bps_report *report)
+{
+    struct bps_worker *worker = NULL;
+    bps_status status = BPS_OK;
+    if (atomic_load(&forked)) {
+        return no_job(report);
+    }
+    pthread_mutex_lock(&life);
+    if (atomic_load(&current) == NULL) {
+        atomic_store(&alive, true);
+        status = load_conf(options, report);
+        if (status == BPS_OK) {
+            status = bps_worker_new(conf, &worker, report);
+        }
+        if (status == BPS_OK) {
+            status = bps_worker_declare(worker, suspended.declaration, suspended.count, NULL, report);
+        }
+        if (status == BPS_OK) {
+            atomic_store(&current, worker);
+        } else {
+            finish(worker);
+        }
+    }
+    pthread_mutex_unlock(&life);
+    return status;
+}
+
+/* Ends the job; the operations in flight end before this, so that nobody sleeps in it any more. */
+static bps_status end_job(bool keep_names, struct bps_report *report)
+{
+    if (atomic_load(&forked)) {
+        return no_job(report);
+    }
+    pthread_mutex_lock(&life);
+    struct bps_worker *worker = atomic_load(&current);
+    if (worker == NULL) {
+        pthread_mutex_unlock(&life);
+        return no_job(report);
+    }
+    bps_status status = bps_worker_leave(worker, report);
+    atomic_store(&current, NULL);
+    while (atomic_load(&users) > 0) {
+        usleep(100); /* a call that began before is about to return */
+    }
+    if (keep_names) {
+        bps_status kept = remember(worker);
+        status = status == BPS_OK ? kept : status;
+    } else {
+        forget();
+    }
+    finish(worker);
+    bps_log_set_identity("");
+    pthread_mutex_unlock(&life);
+    return status;
+}
+
+bps_status bps_shutdown(struct bps_report *report)
+{
+    return end_job(false, report);
+}
+
+bps_status bps_suspend(struct bps_report *report)
+{
+    return end_job(true, report);
+}
+
+/* ---- who am I ---- */
+
+/* All of these are fixed while a job exists. */
+static int number(size_t offset)
+{
+    struct bps_worker *worker = acquire(NULL);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    uint32_t value = *(const uint32_t *)((const char *)worker + offset);
+    release();
+    return (int)value;
+}
+
+int bps_rank(void)
+{
+    return number(offsetof(struct bps_worker, rank));
+}
+
+int bps_size(void)
+{
+    return number(offsetof(struct bps_worker, size));
+}
+
+int bps_local_rank(void)
+{
+    return number(offsetof(struct bps_worker, local_rank));
+}
+
+int bps_local_size(void)
+{
+    return number(offsetof(struct bps_worker, local_size));
+}
+
+bps_status bps_conf(const char *key, char *buf, size_t n)
+{
+    struct bps_worker *worker = acquire(NULL);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    const struct bps_conf_node *node = key != NULL ? bps_conf_find(worker->conf, key) : NULL;
+    if (node != NULL && node->text != NULL && n > 0) {
+        snprintf(buf, n, "%s", node->text);
+    }
+    release();
+    return node != NULL && node->text != NULL && n > 0 ? BPS_OK : BPS_ERR_INVALID;
+}
+
+/* ---- tensors ---- */
+
+bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
+                       struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_worker_declare(worker, declarations, n, out, report);
+    release();
+    return status;
+}
+
+static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
+                        bps_handle *out, struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
+    release();
+    return status;
+}
+
+/* Before anything else of it is read. */
+static bool is_whole(const struct bps_push_pull *request, struct bps_report *report)
+{
+    size_t got = request != NULL ? request->size : 0;
+    if (got < sizeof *request) {
+        BPS_REPORT(report, "the request's size is %zu, expected %zu; was it built for another version?", got,
+                   sizeof *request);
+    }
+    return got >= sizeof *request;
+}
+
+/* A broadcast has its own function. */
+static uint32_t plain_op(const struct bps_push_pull *request)
+{
+    return request->op < BPS_OPS ? request->op : BPS_WIRE_OPS;
+}
+
+bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report)
+{
+    if (!is_whole(request, report)) {
+        return BPS_ERR_INVALID;
+    }
+    return start(request, plain_op(request), 0, false, out, report);
+}
+
+static bps_status run(const struct bps_push_pull *request, uint32_t op, bool barrier, uint64_t timeout_ns,
+                      bps_handle *out, struct bps_report *report)
+{
+    bps_handle spare;
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status =
+        bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
+    release();
+    return status;
+}
+
+bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
+                         struct bps_report *report)
+{
+    if (!is_whole(request, report)) {
+        return BPS_ERR_INVALID;
+    }
+    if (request->done != NULL || (out == NULL && timeout_ns != BPS_FOREVER)) {
+        BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
+        return BPS_ERR_INVALID;
+    }
+    return run(request, plain_op(request), false, timeout_ns, out, report);
+}
+
+bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
+                               struct bps_report *report)
+{
+    if (!is_whole(request, report)) {
+        return BPS_ERR_INVALID;
+    }
+    struct bps_push_pull plain = *request;
+    plain.prescale = plain.postscale = 1.0;
+    return start(&plain, BPS_WIRE_BROADCAST, root, false, out, report);
+}
+
+/* A push_pull of nothing: it ends when all workers have started it. */
+static struct bps_push_pull nothing(bps_done_fn done, void *arg)
+{
+    return (struct bps_push_pull){
+        .size = sizeof(struct bps_push_pull),
+        .dtype = BPS_UINT8,
+        .op = BPS_SUM,
+        .prescale = 1.0,
+        .postscale = 1.0,
+        .done = done,
+        .arg = arg,
+    };
+}
+
+bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
+{
+    const struct bps_push_pull request = nothing(done, arg);
+    return start(&request, BPS_SUM, 0, true, out, report);
+}
+
+bps_status bps_barrier(struct bps_report *report)
+{
+    const struct bps_push_pull request = nothing(NULL, NULL);
+    return run(&request, BPS_SUM, true, BPS_FOREVER, NULL, report);
+}
+
+bps_status bps_poll(bps_handle handle)
+{
+    struct bps_worker *worker = acquire(NULL);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_operation_poll(worker, handle);
+    release();
+    return status;
+}
+
+bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_operation_wait(worker, handle, timeout_ns, report);
+    release();
+    return status;
+}
+
+/* ---- bindings ---- */
+
+bps_status bps_binding_register(const struct bps_binding *binding, struct bps_report *report)
+{
+    if (binding == NULL || binding->size < sizeof *binding || binding->abi != BPS_BINDING_ABI) {
+        BPS_REPORT(report, "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; install "
+                           "binding and library from the same version",
+                   binding != NULL ? binding->name : "?", binding != NULL ? binding->abi : 0, bps_version(),
+                   BPS_BINDING_ABI);
+        return BPS_ERR_PLUGIN;
+    }
+    bps_debug("binding", "%s %s for %s", binding->name, binding->version, binding->framework);
+    return BPS_OK;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local.c - the group of workers on one host: opening, forming, leaving. */
+#include "worker/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "node/transport.h"
+#include "worker/memory.h"
+
+#define LOG "local"
+
+/* ---- opening ---- */
+
+static void on_tick(void *arg)
+{
+    struct bps_local *local = arg;
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(local->worker->conf);
+    uint64_t now = bps_now();
+    bps_lobby_sweep(&local->lobby, now);
+    if (local->sum != NULL && !local->dropped) {
+        bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
+    }
+}
+
+static bps_status open_parts(struct bps_local *local, struct bps_report *report)
+{
+    struct bps_worker *worker = local->worker;
+    bps_status status = bps_transport_open_local(worker->conf, worker->loop, &local->transport, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    const struct bps_transport_ops *transport = local->transport->ops;
+    local->lobby.transport = transport;
+    status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
+                               sizeof local->address, report);
+    if (status == BPS_OK) {
+        status = bps_memory_join(worker->loop, local->transport, report);
+    }
+    if (status == BPS_OK) {
+        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
+    }
+    return status == BPS_OK && local->ticker == NULL ? BPS_ERR_NOMEM : status;
+}
+
+bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report)
+{
+    uint32_t hierarchy = bps_conf_worker(worker->conf)->hierarchy;
+    struct bps_report reason = {""};
+    *out = NULL;
+    if (hierarchy == BPS_HIERARCHY_OFF || !worker->graph->local || bps_conf_cluster(worker->conf)->workers == 1) {
+        return BPS_OK;
+    }
+    struct bps_local *local = calloc(1, sizeof *local);
+    if (local == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    local->worker = worker;
+    STAILQ_INIT(&local->unsent);
+    bps_lobby_init(&local->lobby, &bps_local_guests, NULL, local);
+    bps_status status = open_parts(local, &reason);
+    if (status == BPS_OK) {
+        *out = local;
+        return BPS_OK;
+    }
+    bps_local_free(local);
+    if (hierarchy == BPS_HIERARCHY_ON) {
+        BPS_REPORT(report, "worker.hierarchy = on, but the workers of a host cannot sum among themselves: %s",
+                   reason.text);
+        return status;
+    }
+    if (status == BPS_ERR_CONF) { /* somebody has written it, and wants to know */
+        BPS_REPORT(report, "%s", reason.text);
+        return status;
+    }
+    bps_warn(LOG, "workers of this host do not sum among themselves first: %s", reason.text);
+    return BPS_OK;
+}
+
+const char *bps_local_address(const struct bps_local *local)
+{
+    return local != NULL ? local->address : "";
+}
+
+/* ---- forming the group ---- */
+
+static bps_status find_members(struct bps_local *local)
+{
+    const struct bps_worker *worker = local->worker;
+    const struct bps_book *book = worker->book;
+    uint32_t group = book->member[worker->rank].group;
+    local->size = bps_book_group_size(book, worker->rank);
+    local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
+    local->peer = calloc(local->size, sizeof *local->peer);
+    if (local->peer == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t rank = 0, place = 0; rank < book->workers; rank++) {
+        if (book->member[rank].group == group) {
+            struct bps_local_peer *peer = &local->peer[place];
+            peer->local = local;
+            peer->rank = rank;
+            STAILQ_INIT(&peer->returns);
+            if (rank == worker->rank) {
+                local->place = place;
+            }
+            place++;
+        }
+    }
+    return BPS_OK;
+}
+
+/* Those of higher rank dial those of lower rank. */
+static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
+{
+    for (uint32_t place = 0; place < local->place; place++) {
+        struct bps_local_peer *peer = &local->peer[place];
+        peer->link = &peer->dialled;
+        bps_status status =
+            bps_link_dial(&peer->dialled, &bps_local_hosts, peer, local->transport->ops, local->transport->self,
+                          local->worker->book->member[peer->rank].local, 0, report);
+        if (status != BPS_OK) {
+            peer->link = NULL;
+            return status;
+        }
+    }
+    return BPS_OK;
+}
+
+bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
+{
+    if (local == NULL || bps_book_group_size(local->worker->book, local->worker->rank) == 1) {
+        return BPS_OK;
+    }
+    bps_status status = find_members(local);
+    if (status == BPS_OK) {
+        status = bps_local_lead(local, report);
+    }
+    if (status == BPS_OK) {
+        status = dial_lower(local, report);
+    }
+    if (status == BPS_OK) {
+        bps_local_admit_waiting(local);
+        bps_info(LOG, "%u workers of this host sum among themselves through '%s'%s", local->size,
+                 local->transport->name, local->final ? "; nothing crosses the network" : "");
+    }
+    return status;
+}
+
+uint32_t bps_local_links(const struct bps_local *local)
+{
+    return bps_local_is_grouped(local) ? local->size - 1 : 0;
+}
+
+bool bps_local_is_grouped(const struct bps_local *local)
+{
+    return local != NULL && local->sum != NULL;
+}
+
+bool bps_local_is_final(const struct bps_local *local)
+{
+    return bps_local_is_grouped(local) && local->final;
+}
+
+/* ---- the end ---- */
+
+void bps_local_leave(struct bps_local *local)
+{
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE};
+    if (bps_local_is_grouped(local) && !local->dropped) {
+        bps_sum_leave(local->sum, local->worker->rank); /* rounds that others have begun with us */
+    }
+    for (uint32_t place = 0; bps_local_is_grouped(local) && place < local->size; place++) {
+        struct bps_local_peer *peer = &local->peer[place];
+        if (peer->link != NULL) {
+            bps_link_send(peer->link, &header, NULL, 0);
+            bps_link_finish(peer->link);
+        }
+    }
+}
+
+static void drop_peer(struct bps_local_peer *peer)
+{
+    if (peer->link != NULL) {
+        bps_link_drop(peer->link);
+        peer->link = NULL;
+    }
+    if (peer->guest != NULL) {
+        free(peer->guest->user);
+        bps_guest_free(peer->guest);
+        peer->guest = NULL;
+    }
+    while (!STAILQ_EMPTY(&peer->returns)) {
+        struct bps_return *back = STAILQ_FIRST(&peer->returns);
+        STAILQ_REMOVE_HEAD(&peer->returns, entry);
+        free(back);
+    }
+    bps_heap_fini(&peer->pushes);
+    bps_heap_fini(&peer->results);
+}
+
+void bps_local_drop(struct bps_local *local)
+{
+    if (!bps_local_is_grouped(local)) {
+        return;
+    }
+    for (uint32_t place = 0; place < local->size; place++) {
+        drop_peer(&local->peer[place]);
+    }
+    local->dropped = true; /* the engine goes later: this may be one of its events */
+}
+
+void bps_local_free(struct bps_local *local)
+{
+    if (local == NULL) {
+        return;
+    }
+    bps_memory_part(local->worker->loop);
+    bps_local_drop(local);
+    while (!STAILQ_EMPTY(&local->unsent)) {
+        struct bps_unsent *unsent = STAILQ_FIRST(&local->unsent);
+        STAILQ_REMOVE_HEAD(&local->unsent, entry);
+        free(unsent->text);
+        free(unsent);
+    }
+    bps_sum_free(local->sum);
+    free(local->peer);
+    bps_lobby_fini(&local->lobby);
+    if (local->ticker != NULL) {
+        bps_loop_cancel(local->worker->loop, local->ticker);
+    }
+    bps_instance_close(local->transport);
+    free(local);
+}

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local.h - a worker and the other workers of its host: the stages local_reduce and local_broadcast.
+ *
+ * Workers of one host form a group. Each partition has a leader in it, who takes the contributions of the others,
+ * sums them with an engine of its own (sum/sum.h), and alone speaks with the shard; or, if there is no other
+ * group, is done. The transport between them lends memory where it can, so that a sum reads and writes the
+ * tensors where they lie.
+ *
+ * [core] Everything here belongs to the worker's loop, except opening.
+ */
+#ifndef BPS_WORKER_LOCAL_H
+#define BPS_WORKER_LOCAL_H
+
+#include "sum/sum.h"
+#include "wire/lobby.h"
+#include "worker/worker.h"
+
+/*
+ * Opens the transport between the workers of a host and listens, if the configuration wants a hierarchy. *out
+ * stays NULL where it does not, or where `auto` finds no way; the log says why.
+ */
+bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report);
+void bps_local_free(struct bps_local *local);
+/* Where others can dial; "": nowhere. NULL is allowed, as in all that follows up to bps_local_drop(). */
+const char *bps_local_address(const struct bps_local *local);
+/* The book is there: forms the group. BPS_OK as well if this worker is alone in it. */
+bps_status bps_local_connect(struct bps_local *local, struct bps_report *report);
+/* True if there are others in the group. */
+bool bps_local_is_grouped(const struct bps_local *local);
+/*
+ * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum float16
+ * and bfloat16, whose sums are to be rounded once, and might overflow on the way to an average; nor unnamed tensors,
+ * whose type is not agreed upon beforehand. Each worker pushes these itself.
+ */
+bool bps_local_takes(const struct bps_tensor_entry *tensor);
+/* How many links to others it will have; with all of them open the worker has joined. */
+uint32_t bps_local_links(const struct bps_local *local);
+/* True if the group is the whole job, so that nothing needs the network. */
+bool bps_local_is_final(const struct bps_local *local);
+/* Says goodbye to the others of the group. */
+void bps_local_leave(struct bps_local *local);
+/* Ends all links at once: from here on nothing of the operations' memory is used. */
+void bps_local_drop(struct bps_local *local);
+
+/* The stage local_reduce. The task goes on, from here or later, where its part in the exchange is over. */
+void bps_local_reduce(struct bps_task *task);
+/* The stage local_broadcast, for the leader: gives the result to the others. True: the task goes on at once. */
+bool bps_local_broadcast(struct bps_task *task);
+/* This worker cannot contribute to a partition; as bps_remote_poison(). */
+void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
+                      const char *text);
+/* The network has failed a round that this worker leads, as the FAILED header says. */
+bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text);
+/* Takes a task from the queue for its leader. False: it is not in it. */
+bool bps_local_unqueue(struct bps_task *task);
+/* A tensor has its id and placement now: what the shards have to know of it is sent. */
+void bps_local_declared(struct bps_local *local);
+
+/* ---- for the files of this part ---- */
+
+/* A loan of a round that has failed, on its way back. */
+struct bps_return {
+    STAILQ_ENTRY(bps_return) entry;
+    struct bps_loan *loan;
+    uint8_t header[BPS_HEADER_BYTES];
+};
+STAILQ_HEAD(bps_return_list, bps_return);
+
+/* A failure that the shards are not told yet, because this worker has not declared the tensor. */
+struct bps_unsent {
+    STAILQ_ENTRY(bps_unsent) entry;
+    struct bps_header header;
+    char *text;
+};
+STAILQ_HEAD(bps_unsent_list, bps_unsent);
+
+/* Another worker of the group. */
+struct bps_local_peer {
+    struct bps_local *local;
+    uint32_t rank;
+    struct bps_link *link;  /* NULL: none yet, or none any more */
+    struct bps_link dialled; /* to those of lower rank */
+    struct bps_guest *guest; /* of those of higher rank */
+    bool left;
+    struct bps_heap pushes;  /* tasks that it leads */
+    struct bps_heap results; /* slices for it */
+    struct bps_return_list returns;
+    struct bps_sink contribution; /* of it, that arrives */
+    struct bps_sum_cursor cursor;
+    struct bps_sink result; /* that it sends */
+    struct bps_task *task;
+};
+
+struct bps_local {
+    struct bps_worker *worker;
+    struct bps_instance *transport;
+    struct bps_lobby lobby;
+    char address[128];
+    struct bps_timer *ticker;
+    uint32_t size, place;        /* of the group; of this worker in it */
+    bool final, dropped;
+    struct bps_local_peer *peer; /* by place; the one at our own place is not used */
+    struct bps_sum *sum;         /* NULL: no group */
+    struct bps_sum_cursor cursor; /* of our own contributions */
+    struct bps_unsent_list unsent;
+};
+
+/* ---- local_link.c ---- */
+extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
+/* Judges those who said hello before the book was there. */
+void bps_local_admit_waiting(struct bps_local *local);
+struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank);
+void bps_local_kick(struct bps_local_peer *peer);
+
+/* ---- local_lead.c: what a leader does ---- */
+bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);
+bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
+                                  struct bps_sink **sink);
+/* Our own contribution to a partition that we lead. */
+void bps_local_contribute(struct bps_task *task, const struct bps_header *header);
+/* The next result or loan for this peer. BPS_AGAIN: there is none. */
+bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out);
+/* False: the cookie is not of such a frame. */
+bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
+
+/* ---- local_stage.c: the stages, and what those do who do not lead ---- */
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
+void bps_local_sent(struct bps_local_peer *peer, void *cookie);
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
+                             struct bps_reader *payload);
+/* A peer has left, and its link has ended: what it led of ours cannot end otherwise. */
+void bps_local_left(struct bps_local_peer *peer);
+/* The task has its result: it goes on behind local_broadcast. */
+void bps_local_finish(struct bps_task *task);
+
+#endif

@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local_stage.c - the stage local_reduce, and the way of a worker that does not lead: it lends its contribution to the
+ * leader of the partition and waits for the result, wherever that comes from.
+ */
+#include <string.h>
+
+#include "worker/local.h"
+
+/* ---- what is summed here, and who leads ---- */
+
+bool bps_local_takes(const struct bps_tensor_entry *tensor)
+{
+    const struct bps_local *local = tensor->worker->local;
+    bool narrow = tensor->job_dtype == BPS_FLOAT16 || tensor->job_dtype == BPS_BFLOAT16;
+    return bps_local_is_grouped(local) && (local->final || (!tensor->unnamed && !narrow));
+}
+
+static struct bps_local_peer *leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    struct bps_local *local = tensor->worker->local;
+    uint64_t place = tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->lead[partition];
+    return &local->peer[place];
+}
+
+static bool is_self(const struct bps_local_peer *peer)
+{
+    return peer->rank == peer->local->worker->rank;
+}
+
+/* ---- leaders that have left ---- */
+
+static void fail_left(struct bps_task *task, uint32_t rank)
+{
+    char text[80];
+    snprintf(text, sizeof text, "worker %u has left the job", rank);
+    bps_operation_error(&task->tensor->operation, BPS_ERR_LOST, text);
+    task->held = 0;
+    bps_task_end(task);
+}
+
+/* The first task that waits for this leader. */
+static struct bps_task *find_waiting(const struct bps_local_peer *leader)
+{
+    const struct bps_worker *worker = leader->local->worker;
+    struct bps_operation *operation;
+    TAILQ_FOREACH(operation, &worker->operations, entry) {
+        struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+        bool taken = operation->begun && bps_local_takes(tensor);
+        for (uint32_t i = 0; taken && i < tensor->tasks; i++) {
+            struct bps_task *task = &tensor->task[i];
+            if ((task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED) &&
+                leader_of(tensor, i) == leader) {
+                return task;
+            }
+        }
+    }
+    return NULL;
+}
+
+void bps_local_left(struct bps_local_peer *peer)
+{
+    struct bps_task *task;
+    bps_heap_fini(&peer->pushes);
+    while ((task = find_waiting(peer)) != NULL) {
+        fail_left(task, peer->rank);
+    }
+}
+
+/* ---- contributing ---- */
+
+void bps_local_reduce(struct bps_task *task)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    struct bps_local_peer *leader = leader_of(task->tensor, task->partition);
+    const struct bps_operation *operation = &task->tensor->operation;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
+    struct bps_header header;
+    bps_push_header(task, 0, task->bytes, receiver ? BPS_FLAG_EMPTY : 0, &header);
+    if (is_self(leader)) {
+        bps_local_contribute(task, &header);
+        return;
+    }
+    if (leader->link == NULL && worker->local->dropped) {
+        task->state = BPS_TASK_AWAITED; /* it ends with the job */
+        return;
+    }
+    if (leader->link == NULL) {
+        fail_left(task, leader->rank);
+        return;
+    }
+    bps_header_encode(&header, task->header[0]);
+    task->state = BPS_TASK_QUEUED;
+    if (!bps_heap_push(&leader->pushes, operation->request.priority, worker->sequence++, task)) {
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    bps_local_kick(leader);
+}
+
+bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
+{
+    bps_status status = bps_local_next_result(peer, out); /* others wait for it */
+    if (status != BPS_AGAIN) {
+        return status;
+    }
+    struct bps_task *task = bps_heap_pop(&peer->pushes);
+    if (task == NULL) {
+        return BPS_AGAIN;
+    }
+    task->state = BPS_TASK_AWAITED;
+    task->held++;
+    *out = (struct bps_frame){
+        .header = task->header[0],
+        .payload = task->src,
+        .bytes = task->bytes,
+        .cookie = task,
+        .answer = task->bytes > 0 ? task->dst : NULL,
+    };
+    return BPS_OK;
+}
+
+bool bps_local_unqueue(struct bps_task *task)
+{
+    return bps_local_takes(task->tensor) && bps_heap_remove(&leader_of(task->tensor, task->partition)->pushes, task);
+}
+
+/* The exchange is over when the result is there and the transport has let go of the contribution. */
+static void check(struct bps_task *task)
+{
+    if (task->held > 0) {
+        return;
+    }
+    if (task->failed) {
+        bps_task_end(task);
+    } else if (task->received > 0) {
+        bps_local_finish(task);
+    }
+}
+
+void bps_local_sent(struct bps_local_peer *peer, void *cookie)
+{
+    if (!bps_local_result_sent(peer, cookie)) {
+        struct bps_task *task = cookie;
+        task->held--;
+        check(task);
+    }
+}
+
+/* ---- the result ---- */
+
+static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    const struct bps_local_peer *peer = bps_container(sink, struct bps_local_peer, result);
+    *bytes = peer->task->bytes - offset;
+    return peer->task->dst + offset;
+}
+
+static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_task *task = bps_container(sink, struct bps_local_peer, result)->task;
+    char *place = task->dst + offset;
+    if (data != place) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == task->bytes) {
+        task->held--;
+        task->received = 1;
+        check(task);
+    }
+    return bytes;
+}
+
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
+{
+    struct bps_worker *worker = peer->local->worker;
+    struct bps_task *task = bps_task_find(worker, header);
+    if (task == NULL && bps_task_is_late(worker, header)) {
+        bps_sink_discard(&peer->result);
+        *sink = &peer->result;
+        return BPS_OK;
+    }
+    if (task == NULL || task->state != BPS_TASK_AWAITED || task->received > 0 || header->offset != 0 ||
+        leader_of(task->tensor, task->partition) != peer ||
+        (header->length != 0 && header->length != task->bytes)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (header->length == 0) { /* empty, or in its place already */
+        task->received = 1;
+        check(task);
+        return BPS_OK;
+    }
+    task->held++;
+    peer->task = task;
+    peer->result = (struct bps_sink){.place = result_place, .take = result_take};
+    *sink = &peer->result;
+    return BPS_OK;
+}
+
+void bps_local_finish(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_operation *operation = &tensor->operation;
+    bool root = operation->op == BPS_WIRE_BROADCAST && operation->root == tensor->worker->rank;
+    if (root && task->src != task->dst && task->bytes > 0) {
+        memcpy(task->dst, task->src, task->bytes);
+    }
+    task->src = task->dst;
+    task->state = BPS_TASK_DONE;
+    task->step = bps_path_find(&tensor->path, BPS_NODE_LOCAL_BROADCAST) + 1;
+    bps_task_advance(task);
+}
+
+/* ---- messages ---- */
+
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    struct bps_local *local = peer->local;
+    char text[BPS_TEXT_LIMIT + 1];
+    switch (header->type) {
+    case BPS_FRAME_LEAVE:
+        peer->left = true;
+        if (!local->dropped) {
+            bps_sum_leave(local->sum, peer->rank);
+        }
+        return BPS_OK;
+    case BPS_FRAME_RETURNED:
+        return BPS_OK; /* the loan was all */
+    case BPS_FRAME_POISON:
+        bps_get_text(payload, text, sizeof text);
+        if (header->epoch != local->worker->book->epoch) {
+            return BPS_ERR_PROTOCOL;
+        }
+        return local->dropped ? BPS_OK : bps_sum_poison(local->sum, peer->rank, header, text);
+    case BPS_FRAME_FAILED:
+    case BPS_FRAME_STALLED:
+        bps_get_text(payload, text, sizeof text);
+        return bps_receive_notice(local->worker, header, text);
+    default:
+        return BPS_ERR_PROTOCOL;
+    }
+}
+
+void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
+                      const char *text)
+{
+    struct bps_local_peer *leader = leader_of(tensor, partition);
+    if (is_self(leader)) {
+        bps_sum_poison(leader->local->sum, leader->rank, header, text);
+    } else if (leader->link != NULL) {
+        bps_link_send(leader->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
+}

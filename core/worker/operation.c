@@ -1,0 +1,389 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * operation.c - one push_pull from the caller's view: start, poll, wait; and its end.
+ *
+ * A tensor has room for one operation. The state word is taken by whoever starts it and given back by whoever
+ * reads the result, so that starting and waiting need neither a lock nor memory.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "node/declared.h"
+#include "worker/worker.h"
+
+static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    return syscall(SYS_futex, word, op | FUTEX_PRIVATE_FLAG, value, timeout, NULL, 0);
+}
+
+/* ---- start ---- */
+
+/* The number of a use, which differs from all that this process has had for a long time, and from 0. */
+static uint32_t new_use(void)
+{
+    const uint32_t numbers = UINT32_MAX / BPS_OP_USE;
+    static _Atomic uint64_t uses;
+    return (uint32_t)(atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % numbers + 1) * BPS_OP_USE;
+}
+
+static bool is_float(uint32_t dtype)
+{
+    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 || dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
+}
+
+static bps_status check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
+                                struct bps_report *report)
+{
+    bps_status status = bps_tensor_check(worker, r->dtype, r->count, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (op >= BPS_WIRE_OPS) {
+        BPS_REPORT(report, "%u is not an operation", r->op);
+        return BPS_ERR_INVALID;
+    }
+    if (r->count > 0 && (r->out == NULL || (r->in == NULL && op != BPS_WIRE_BROADCAST))) {
+        BPS_REPORT(report, "in or out is NULL");
+        return BPS_ERR_INVALID;
+    }
+    bool scaled = (r->prescale != 1.0 || r->postscale != 1.0) && op != BPS_WIRE_BROADCAST;
+    if (scaled && (!is_float(r->dtype) || !isfinite(r->prescale) || !isfinite(r->postscale))) {
+        BPS_REPORT(report, "the scale factors %g and %g cannot be used: %s %s", r->prescale, r->postscale,
+                   bps_dtype_name(r->dtype), is_float(r->dtype) ? "needs finite ones" : "cannot be scaled");
+        return BPS_ERR_INVALID;
+    }
+    if (op == BPS_AVERAGE && r->dtype == BPS_BOOL) {
+        BPS_REPORT(report, "bool has no average; use sum (or), product (and), min or max");
+        return BPS_ERR_UNSUPPORTED;
+    }
+    return BPS_OK;
+}
+
+static bps_status find_tensor(struct bps_worker *worker, const struct bps_push_pull *r, bool barrier,
+                              struct bps_tensor_entry **out, struct bps_report *report)
+{
+    if (r->tensor != 0) {
+        *out = bps_tensor_at(worker, r->tensor);
+        if (*out == NULL || (*out)->unnamed) {
+            BPS_REPORT(report, "%u is not a declared tensor", r->tensor);
+            return BPS_ERR_INVALID;
+        }
+        return BPS_OK;
+    }
+    if (r->name != NULL && (r->name[0] == '\0' || strlen(r->name) > BPS_NAME_LIMIT)) {
+        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    *out = r->name != NULL ? bps_tensor_named(worker, r->name) : bps_tensor_unnamed(worker, barrier);
+    return *out == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+static void arrive(struct bps_post *post)
+{
+    struct bps_operation *operation = (struct bps_operation *)post;
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    operation->active = true;
+    if (tensor->unnamed) {
+        HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
+    }
+    TAILQ_INSERT_TAIL(&worker->operations, operation, entry);
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(operation, worker->failure, worker->failure_text);
+        bps_operation_end(operation);
+    } else if (worker->phase >= BPS_WORKER_DRAINING) {
+        bps_operation_error(operation, BPS_ERR_STATE, "the worker is shutting down");
+        bps_operation_end(operation);
+    } else if (tensor->id != 0) {
+        bps_tasks_begin(operation);
+    } else {
+        bps_declare_later(tensor);
+    }
+}
+
+/* Fills in the operation of the request's tensor, ready to be posted. */
+static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
+                          bool barrier, struct bps_operation **out, struct bps_report *report)
+{
+    struct bps_tensor_entry *tensor;
+    bps_status status = check_request(worker, request, op, report);
+    if (status == BPS_OK && atomic_load(&worker->closing)) {
+        BPS_REPORT(report, "the worker is shutting down");
+        status = BPS_ERR_STATE;
+    }
+    if (status == BPS_OK) {
+        status = find_tensor(worker, request, barrier, &tensor, report);
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct bps_operation *operation = &tensor->operation;
+    uint32_t use = new_use(), before = atomic_load(&operation->state);
+    if ((before & BPS_OP_PHASE) != BPS_OP_FREE ||
+        !atomic_compare_exchange_strong(&operation->state, &before, use | BPS_OP_RUNNING)) {
+        BPS_REPORT(report, "tensor '%s' is already in flight on this worker; wait for it, or use another name",
+                   tensor->name);
+        return BPS_ERR_BUSY;
+    }
+    operation->use = use;
+    operation->request = *request;
+    operation->op = op;
+    operation->root = root;
+    operation->bytes = request->count * bps_dtype_size(request->dtype);
+    operation->status = BPS_OK;
+    operation->begun = false;
+    operation->blamed = UINT32_MAX;
+    operation->post.fn = arrive;
+    if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {
+        /* Only the first size counts; another one is found out, and told to all, when the operation begins. */
+        bps_tensor_size(tensor, request->dtype, operation->bytes, NULL);
+    }
+    *out = operation;
+    return BPS_OK;
+}
+
+/* Of an operation that is prepared; once it is posted it may be over, and its memory another one's. */
+static bps_handle handle_of(const struct bps_operation *operation)
+{
+    return (bps_handle)operation->use << 32 | bps_container(operation, struct bps_tensor_entry, operation)->slot;
+}
+
+bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                               uint32_t root, bool barrier, bps_handle *out, struct bps_report *report)
+{
+    struct bps_operation *operation;
+    bps_status status = prepare(worker, request, op, root, barrier, &operation, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    bps_handle handle = handle_of(operation);
+    atomic_fetch_add(&worker->in_flight, 1);
+    bps_loop_post(worker->loop, &operation->post);
+    if (out != NULL) {
+        *out = handle;
+    }
+    return BPS_OK;
+}
+
+/* ---- end ---- */
+
+void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    char line[sizeof((struct bps_report *)NULL)->text];
+    if (operation->status != BPS_OK) {
+        return;
+    }
+    operation->status = status;
+    if (status == BPS_ERR_LOST && tensor->worker->failure != BPS_OK) {
+        snprintf(line, sizeof line, "%s; tensor '%s' was in flight", text, tensor->name);
+    } else {
+        snprintf(line, sizeof line, "tensor '%s': %s", tensor->name, text);
+    }
+    free(operation->text);
+    operation->text = strdup(line);
+}
+
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text)
+{
+    if (partition < operation->blamed) {
+        operation->status = BPS_OK;
+        operation->blamed = partition;
+    }
+    bps_operation_error(operation, status, text);
+}
+
+void bps_operation_end(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    if (operation->active) {
+        operation->active = false;
+        TAILQ_REMOVE(&worker->operations, operation, entry);
+    }
+    atomic_fetch_sub(&worker->in_flight, 1);
+    if (tensor->unnamed) {
+        HASH_DELETE(by_id, worker->ids, tensor);
+    } else if (operation->begun) {
+        tensor->round++;
+    }
+    if (operation->request.done == NULL) {
+        uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_DONE);
+        if ((before & BPS_OP_WAITED) != 0) {
+            futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
+        }
+    } else {
+        bps_done_fn done = operation->request.done;
+        void *arg = operation->request.arg;
+        bps_status status = operation->status;
+        char *text = operation->text;
+        operation->text = NULL;
+        uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_FREE);
+        bps_tensor_release(tensor);
+        if ((before & BPS_OP_WAITED) != 0) {
+            futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
+        }
+        done(arg, status, text != NULL ? text : bps_strerror(status));
+        free(text);
+    }
+    bps_worker_check_drained(worker);
+}
+
+/* ---- poll and wait ---- */
+
+static uint32_t use_of(bps_handle handle)
+{
+    return (uint32_t)(handle >> 32);
+}
+
+/* The operation that a handle stands for; NULL if it is no handle of ours. */
+static struct bps_operation *find(struct bps_worker *worker, bps_handle handle)
+{
+    struct bps_tensor_entry *tensor = bps_tensor_at(worker, (bps_tensor)handle);
+    uint32_t use = use_of(handle);
+    return tensor != NULL && use != 0 && use % BPS_OP_USE == 0 ? &tensor->operation : NULL;
+}
+
+/* The phase of the use that the handle stands for; BPS_OP_FREE if that is over. */
+static uint32_t phase_of(struct bps_operation *operation, bps_handle handle, uint32_t *state)
+{
+    *state = atomic_load(&operation->state);
+    return *state / BPS_OP_USE == use_of(handle) / BPS_OP_USE ? *state & BPS_OP_PHASE : BPS_OP_FREE;
+}
+
+bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
+{
+    struct bps_operation *operation = find(worker, handle);
+    uint32_t state;
+    if (operation == NULL) {
+        return BPS_ERR_INVALID;
+    }
+    uint32_t phase = phase_of(operation, handle, &state);
+    bps_status status = operation->status;
+    if (phase == BPS_OP_DONE && atomic_load(&operation->state) == state) { /* else the status may be another one's */
+        return status;
+    }
+    return phase == BPS_OP_RUNNING ? BPS_INPROGRESS : BPS_OK;
+}
+
+/* Reads the result and gives the tensor back. */
+static bps_status take(struct bps_operation *operation, struct bps_report *report)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bps_status status = operation->status;
+    if (status != BPS_OK) {
+        BPS_REPORT(report, "%s", operation->text != NULL ? operation->text : bps_strerror(status));
+    }
+    free(operation->text);
+    operation->text = NULL;
+    atomic_store(&operation->state, operation->use | BPS_OP_FREE);
+    bps_tensor_release(tensor);
+    return status;
+}
+
+/* Sleeps while the state word is `state`. False: the deadline has passed. */
+static bool sleep_on(struct bps_operation *operation, uint32_t state, uint64_t deadline)
+{
+    struct timespec t, *timeout = NULL;
+    if (deadline != BPS_FOREVER) {
+        uint64_t now = bps_now();
+        if (now >= deadline) {
+            return false;
+        }
+        t.tv_sec = (time_t)((deadline - now) / BPS_S);
+        t.tv_nsec = (long)((deadline - now) % BPS_S);
+        timeout = &t;
+    }
+    if ((state & BPS_OP_WAITED) != 0 ||
+        atomic_compare_exchange_strong(&operation->state, &state, state | BPS_OP_WAITED)) {
+        futex(&operation->state, FUTEX_WAIT, state | BPS_OP_WAITED, timeout);
+    }
+    return true;
+}
+
+static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t deadline,
+                             struct bps_report *report)
+{
+    struct bps_operation *operation = find(worker, handle);
+    if (operation == NULL) {
+        BPS_REPORT(report, "%#lx is not a handle of this process", handle);
+        return BPS_ERR_INVALID;
+    }
+    for (;;) {
+        uint32_t state, phase = phase_of(operation, handle, &state);
+        if (phase == BPS_OP_DONE &&
+            atomic_compare_exchange_strong(&operation->state, &state, use_of(handle) | BPS_OP_TAKEN)) {
+            return take(operation, report);
+        }
+        if (phase == BPS_OP_FREE || phase == BPS_OP_TAKEN) {
+            return BPS_OK;
+        }
+        if (phase == BPS_OP_RUNNING && !sleep_on(operation, state, deadline)) {
+            return BPS_INPROGRESS;
+        }
+    }
+}
+
+static uint64_t deadline_after(uint64_t ns)
+{
+    uint64_t now = bps_now();
+    return ns > BPS_FOREVER - now ? BPS_FOREVER : now + ns;
+}
+
+bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
+                              struct bps_report *report)
+{
+    return wait_until(worker, handle, deadline_after(timeout_ns), report);
+}
+
+/* ---- start and wait in one ---- */
+
+struct run {
+    struct bps_worker *worker;
+    struct bps_operation *operation;
+    bps_handle handle;
+};
+
+static bool is_done(void *arg)
+{
+    const struct run *run = arg;
+    uint32_t state;
+    return phase_of(run->operation, run->handle, &state) != BPS_OP_RUNNING;
+}
+
+static bool is_busy(void *arg)
+{
+    return atomic_load(&((const struct run *)arg)->worker->in_flight) > 0;
+}
+
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                             uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
+                             struct bps_report *report)
+{
+    struct run run = {.worker = worker};
+    uint64_t deadline = deadline_after(timeout_ns);
+    bps_status status = prepare(worker, request, op, root, barrier, &run.operation, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    run.handle = handle_of(run.operation);
+    if (atomic_fetch_add(&worker->in_flight, 1) == 0) {
+        const struct bps_loop_wish wish = {.done = is_done, .busy = is_busy, .arg = &run};
+        bps_loop_post_quietly(worker->loop, &run.operation->post);
+        bps_loop_drive(worker->loop, &wish, deadline);
+    } else {
+        bps_loop_post(worker->loop, &run.operation->post);
+    }
+    status = wait_until(worker, run.handle, deadline, report);
+    if (status == BPS_INPROGRESS) {
+        *out = run.handle;
+    }
+    return status;
+}

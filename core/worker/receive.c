@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* receive.c - results straight into the caller's memory, and the words of the servers. */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "worker/local.h"
+
+#define LOG        "worker"
+#define WARN_EVERY (10 * BPS_S)
+
+/* The tensor that a header is about; NULL: this worker has none of that id. */
+static struct bps_tensor_entry *find_tensor(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_tensor_entry *tensor = NULL;
+    if (header->tensor >= BPS_ID_UNNAMED) {
+        HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+    } else if (header->tensor < worker->named_room) {
+        tensor = worker->named[header->tensor];
+    }
+    return tensor;
+}
+
+struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
+                 header->partition < tensor->tasks && header->round == (tensor->unnamed ? 0 : tensor->round);
+    struct bps_task *task = found ? &tensor->task[header->partition] : NULL;
+    bool open = task != NULL && (task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED);
+    return open && !task->failed ? task : NULL;
+}
+
+/* ---- results ---- */
+
+static void slice_received(struct bps_task *task, uint32_t index)
+{
+    task->got[index / 64] |= 1ull << (index % 64);
+    task->received++;
+    bps_remote_check(task);
+}
+
+static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    const struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    *bytes = lane->length - offset;
+    return lane->task->dst + lane->offset + offset;
+}
+
+static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    char *place = lane->task->dst + lane->offset + offset;
+    if (data != place) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == lane->length) {
+        lane->task->held--;
+        slice_received(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
+    }
+    return bytes;
+}
+
+static void *discard_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    (void)sink;
+    (void)offset;
+    (void)bytes;
+    return NULL;
+}
+
+static uint32_t discard_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    (void)sink;
+    (void)offset;
+    (void)data;
+    return bytes;
+}
+
+void bps_sink_discard(struct bps_sink *sink)
+{
+    *sink = (struct bps_sink){.place = discard_place, .take = discard_take};
+}
+
+bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header)
+{
+    if (header->tensor >= BPS_ID_UNNAMED) {
+        return true;
+    }
+    const struct bps_tensor_entry *tensor = header->tensor < worker->named_room ? worker->named[header->tensor] : NULL;
+    return tensor != NULL && header->round <= tensor->round;
+}
+
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink)
+{
+    struct bps_worker *worker = lane->remote->worker;
+    struct bps_task *task = bps_task_find(worker, header);
+    if (header->type != BPS_FRAME_RESULT || header->epoch != worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (task == NULL && bps_task_is_late(worker, header)) {
+        bps_sink_discard(&lane->sink);
+        *sink = &lane->sink;
+        return BPS_OK;
+    }
+    if (task == NULL || header->offset % worker->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    const struct bps_operation *operation = &task->tensor->operation;
+    bool broadcast = operation->op == BPS_WIRE_BROADCAST;
+    bool root = broadcast && bps_tensor_speaks_for(task->tensor, operation->root);
+    uint32_t index = (uint32_t)(header->offset / worker->slice);
+    uint32_t expected = root ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
+    bool answers = broadcast && !root ? task->state == BPS_TASK_AWAITED : index < task->sent;
+    if (header->length != expected || !answers || (task->got[index / 64] >> (index % 64) & 1) != 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (expected == 0) {
+        slice_received(task, index);
+        return BPS_OK;
+    }
+    task->held++;
+    lane->task = task;
+    lane->offset = header->offset;
+    lane->length = expected;
+    lane->sink = (struct bps_sink){.place = result_place, .take = result_take};
+    *sink = &lane->sink;
+    return BPS_OK;
+}
+
+/* ---- messages ---- */
+
+/* Another worker pushed a larger tensor here: its further partitions must fail, too. */
+static void poison_rest(struct bps_tensor_entry *tensor, const struct bps_header *header, const char *text)
+{
+    uint32_t n = bps_partitions(header->bytes, tensor->worker->partition);
+    if (header->partition == 0 && tensor->unnamed) {
+        for (uint32_t i = tensor->tasks; i < n; i++) {
+            bps_remote_poison(tensor, i, header->bytes, bps_wire_status(header->root), text, false);
+        }
+    }
+}
+
+/* Wherever the task waits to be sent, it does not any more. */
+static void unqueue(struct bps_task *task)
+{
+    if (task->state == BPS_TASK_QUEUED && !bps_local_unqueue(task)) {
+        bps_remote_unqueue(task);
+    }
+}
+
+static bps_status on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    struct bps_task *task = bps_task_find(worker, header);
+    if (task == NULL) {
+        return bps_task_is_late(worker, header) ? BPS_OK : BPS_ERR_PROTOCOL;
+    }
+    poison_rest(task->tensor, header, text);
+    bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
+    unqueue(task);
+    task->failed = true;
+    bps_remote_check(task);
+    return BPS_OK;
+}
+
+static bps_status on_stalled(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    const struct bps_task *task = bps_task_find(worker, header);
+    uint64_t now = bps_now();
+    if (task != NULL && now - worker->warned > WARN_EVERY) {
+        worker->warned = now;
+        bps_warn(LOG, "tensor '%s' %s", task->tensor->name, text);
+    }
+    return BPS_OK;
+}
+
+bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    if (header->epoch != worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);
+}
+
+bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+                               struct bps_reader *payload)
+{
+    struct bps_worker *worker = lane->remote->worker;
+    char text[BPS_TEXT_LIMIT + 1];
+    if (header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_get_text(payload, text, sizeof text);
+    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    bool led = tensor != NULL && bps_local_takes(tensor);
+    bps_status status = bps_receive_notice(worker, header, text); /* the tensor may be another one then */
+    if (status == BPS_OK && header->type == BPS_FRAME_FAILED && led) {
+        status = bps_local_fail(worker->local, header, text);
+    }
+    return status;
+}

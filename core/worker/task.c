@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * task.c - partitions on their way through the stages.
+ *
+ * A task runs along its tensor's path until a stage is not done at once: the network, or the pool of threads. What
+ * comes back from there calls bps_task_advance() again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "worker/local.h"
+
+static struct bps_operation *operation_of(struct bps_task *task)
+{
+    return &task->tensor->operation;
+}
+
+void bps_task_end(struct bps_task *task)
+{
+    struct bps_operation *operation = operation_of(task);
+    task->state = BPS_TASK_DONE;
+    if (--operation->left == 0) {
+        bps_operation_end(operation);
+    }
+}
+
+/* ---- stages ---- */
+
+bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_path_step *step = &tensor->path.step[task->step];
+    const struct bps_node *node = step->node;
+    uint32_t size = (uint32_t)bps_dtype_size(tensor->path_dtype);
+    const struct bps_stage_task view = {
+        .partition = task->partition,
+        .round = tensor->round,
+        .first = (uint64_t)task->partition * (tensor->worker->partition / size),
+        .count = task->bytes / size,
+        .src = task->src,
+        .dst = node->attr.writes != 0 ? task->dst : NULL,
+    };
+    bps_status status = node->ops->run(node->instance->self, step->state, &view, report);
+    if (status == BPS_OK && node->attr.writes != 0) {
+        task->src = task->dst;
+    }
+    return status;
+}
+
+/* True if the task has passed the stage of this kind, which its path has. */
+static bool has_passed(const struct bps_task *task, enum bps_node_kind kind)
+{
+    return bps_path_find(&task->tensor->path, kind) < task->step;
+}
+
+/* The others of the group wait for a result that does not come. */
+static void fail_group(struct bps_task *task, bps_status status, const char *line)
+{
+    struct bps_header header;
+    bps_push_header(task, 0, 0, 0, &header);
+    header.type = BPS_FRAME_FAILED;
+    header.root = (uint32_t)-status;
+    task->failed = true; /* it has heard already */
+    bps_local_fail(task->tensor->worker->local, &header, line);
+}
+
+/* A stage has failed: before the network that is everybody's failure, after it only ours and of those we lead. */
+static void stage_failed(struct bps_task *task, bps_status status, const char *text)
+{
+    struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_worker *worker = tensor->worker;
+    struct bps_node *node = tensor->path.step[task->step].node;
+    bool grouped = bps_local_takes(tensor);
+    char line[BPS_TEXT_LIMIT];
+    node->failures++;
+    snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
+    if (!has_passed(task, BPS_NODE_PUSH_PULL) && !bps_worker_alone(worker)) {
+        task->state = BPS_TASK_AWAITED; /* of all workers' reasons, the shard tells everybody the same */
+        if (grouped && has_passed(task, BPS_NODE_LOCAL_REDUCE)) {
+            bps_remote_poison_group(task, status, line);
+        } else {
+            bps_remote_poison(tensor, task->partition, tensor->operation.bytes, status, line, true);
+        }
+        return;
+    }
+    bps_operation_error(&tensor->operation, status, line);
+    if (grouped && !has_passed(task, BPS_NODE_LOCAL_BROADCAST)) {
+        fail_group(task, status, line);
+    }
+    bps_task_end(task);
+}
+
+/* Back from the pool. */
+static void on_pooled(struct bps_post *post)
+{
+    struct bps_task *task = bps_container(post, struct bps_task, post);
+    const struct bps_worker *worker = task->tensor->worker;
+    char *text = task->stage_text;
+    task->stage_text = NULL;
+    task->state = BPS_TASK_DONE;
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(operation_of(task), worker->failure, worker->failure_text);
+        bps_task_end(task);
+    } else if (task->stage_status != BPS_OK) {
+        stage_failed(task, task->stage_status, text != NULL ? text : bps_strerror(task->stage_status));
+    } else {
+        task->step++;
+        bps_task_advance(task);
+    }
+    free(text);
+}
+
+/* The sum in a job of one worker: the scales alone. */
+static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
+{
+    const struct bps_operation *operation = operation_of(task);
+    const struct bps_worker *worker = task->tensor->worker;
+    const struct bps_reducer_ops *reducer = worker->reducer->ops;
+    struct bps_kernels kernels;
+    if (operation->op == BPS_WIRE_BROADCAST) {
+        if (operation->root != 0) {
+            BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->root);
+            return BPS_ERR_INVALID;
+        }
+        if (task->src != task->dst && task->bytes > 0) {
+            memcpy(task->dst, task->src, task->bytes);
+        }
+        return BPS_OK;
+    }
+    uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
+    uint32_t dtype = operation->request.dtype;
+    bps_status status = reducer->kernels(worker->reducer->self, op, dtype, &kernels);
+    if (status != BPS_OK) {
+        BPS_REPORT(report, "the reducer '%s' has no %s of %s", worker->reducer->name, bps_op_name(op),
+                   bps_dtype_name(dtype));
+        return status;
+    }
+    const void *src = task->src;
+    double scale = operation->request.prescale;
+    kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, task->bytes / bps_dtype_size(dtype),
+                   operation->request.postscale, 1);
+    return BPS_OK;
+}
+
+/* push_pull: hands the task to its shard, or sums here. True: the task goes on at once. */
+static bool cross(struct bps_task *task)
+{
+    struct bps_report report = {""};
+    if (!bps_worker_alone(task->tensor->worker)) {
+        bps_remote_push(task);
+        return false;
+    }
+    bps_status status = sum_alone(task, &report);
+    if (status != BPS_OK) {
+        bps_operation_error(operation_of(task), status, report.text);
+        bps_task_end(task);
+        return false;
+    }
+    task->src = task->dst;
+    return true;
+}
+
+static bool run_plugin(struct bps_task *task, const struct bps_node *node)
+{
+    struct bps_report report = {""};
+    if (node->attr.executor == BPS_EXECUTOR_CPU) {
+        task->state = BPS_TASK_POOLED;
+        task->post.fn = on_pooled;
+        bps_stage_pool_run(task->tensor->worker->pool, task);
+        return false;
+    }
+    bps_status status = bps_stage_run(task, &report);
+    if (status != BPS_OK) {
+        stage_failed(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+    }
+    return status == BPS_OK;
+}
+
+/* Runs one stage. True: the task goes on at once; else it may be over already. */
+static bool run_stage(struct bps_task *task, const struct bps_node *node)
+{
+    switch (node->kind) {
+    case BPS_NODE_LOCAL_REDUCE:
+        if (!bps_local_takes(task->tensor)) {
+            return true;
+        }
+        bps_local_reduce(task);
+        return false;
+    case BPS_NODE_PUSH_PULL:
+        return cross(task);
+    case BPS_NODE_LOCAL_BROADCAST:
+        return !bps_local_takes(task->tensor) || bps_local_broadcast(task);
+    default:
+        return run_plugin(task, node);
+    }
+}
+
+void bps_task_advance(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    while (task->step < tensor->path.length) {
+        struct bps_node *node = tensor->path.step[task->step].node;
+        node->tasks++;
+        node->bytes += task->bytes;
+        if (!run_stage(task, node)) {
+            return;
+        }
+        task->step++;
+    }
+    bps_task_end(task);
+}
+
+/* ---- beginning ---- */
+
+static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
+{
+    const struct bps_operation *operation = &tensor->operation;
+    if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype && !tensor->unnamed &&
+        tensor->path_bytes == operation->bytes) {
+        return BPS_OK;
+    }
+    if (tensor->path_op != BPS_WIRE_OPS) {
+        bps_path_fini(&tensor->path);
+        tensor->path_op = BPS_WIRE_OPS;
+    }
+    bool bare = operation->op == BPS_WIRE_BROADCAST || tensor->id >= BPS_ID_BARRIER;
+    const struct bps_tensor_info info = {
+        .name = tensor->name,
+        .dtype = operation->request.dtype,
+        .op = operation->op,
+        .count = operation->request.count,
+        .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
+    };
+    bps_status status = bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
+    if (status == BPS_OK) {
+        tensor->path_op = operation->op;
+        tensor->path_dtype = operation->request.dtype;
+    }
+    return status;
+}
+
+/* Ends an operation that cannot begin here, for everybody: `bytes` tells which partitions the others have. */
+static void refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_worker *worker = tensor->worker;
+    uint32_t n = bps_partitions(bytes, worker->partition);
+    for (uint32_t i = 0; i < n && !bps_worker_alone(worker); i++) {
+        bps_remote_poison(tensor, i, bytes, status, text, false);
+    }
+    bps_operation_error(operation, status, text);
+    bps_operation_end(operation);
+}
+
+/*
+ * Another worker has declared another size. The shard decides whose words all workers get, as several may find this
+ * out at the same time; one task waits for the verdict on the first partition, which every tensor has.
+ */
+static void disagree(struct bps_operation *operation, const char *text)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    uint32_t n = bps_partitions(tensor->job_bytes, tensor->worker->partition);
+    if (bps_worker_alone(tensor->worker) || bps_tensor_tasks(tensor, 0) != BPS_OK) {
+        refuse(operation, tensor->job_bytes, BPS_ERR_MISMATCH, text);
+        return;
+    }
+    operation->left = 1;
+    struct bps_task *task = &tensor->task[0];
+    task->state = BPS_TASK_AWAITED;
+    task->sent = task->received = task->held = 0;
+    task->failed = false;
+    /* The first one last: if this worker leads it, the verdict comes at once and ends the operation. */
+    for (uint32_t i = n; i-- > 0;) {
+        bps_remote_poison(tensor, i, tensor->job_bytes, BPS_ERR_MISMATCH, text, i == 0);
+    }
+}
+
+static void start_tasks(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_push_pull *r = &operation->request;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
+    uint32_t n = tensor->tasks;
+    operation->left = n;
+    for (uint32_t i = 0; i < n; i++) {
+        struct bps_task *task = &tensor->task[i];
+        size_t at = (size_t)i * worker->partition;
+        task->dst = r->out != NULL ? (char *)r->out + at : NULL;
+        task->src = receiver || r->in == NULL ? task->dst : (const char *)r->in + at;
+        task->step = task->sent = task->received = task->held = 0;
+        task->failed = false;
+        memset(task->got, 0, (bps_partitions(task->bytes, worker->slice) + 63) / 64 * sizeof *task->got);
+    }
+    /* The last task that ends may end the operation, and its tensor may be used again: nothing after the loop. */
+    for (uint32_t i = 0; i < n; i++) {
+        bps_task_advance(&tensor->task[i]);
+    }
+}
+
+void bps_tasks_begin(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    struct bps_report report = {""};
+    uint32_t dtype = operation->request.dtype;
+    char text[320];
+    operation->begun = true;
+    if (!tensor->unnamed && (tensor->job_dtype != dtype || tensor->job_bytes != operation->bytes)) {
+        snprintf(text, sizeof text, "worker %u pushed %lu %s, but it was declared with %lu %s", worker->rank,
+                 operation->bytes / bps_dtype_size(dtype), bps_dtype_name(dtype),
+                 tensor->job_bytes / bps_dtype_size(tensor->job_dtype), bps_dtype_name(tensor->job_dtype));
+        disagree(operation, text);
+        return;
+    }
+    bps_status status = find_path(tensor, &report);
+    if (status == BPS_OK) {
+        status = bps_tensor_tasks(tensor, operation->bytes);
+    }
+    if (status != BPS_OK) {
+        snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,
+                 report.text[0] != '\0' ? report.text : bps_strerror(status));
+        refuse(operation, operation->bytes, status, text);
+        return;
+    }
+    start_tasks(operation);
+}

@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor.c - the table of this process's tensors: by name, by slot, and the unnamed ones, used again and again. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "node/declared.h"
+#include "worker/worker.h"
+
+bps_status bps_table_init(struct bps_tensor_table *table)
+{
+    memset(table, 0, sizeof *table);
+    TAILQ_INIT(&table->unnamed);
+    atomic_store(&table->count, 1); /* slot 0 is no tensor */
+    return pthread_mutex_init(&table->lock, NULL) == 0 ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+static void tensor_free(struct bps_tensor_entry *tensor)
+{
+    bps_tensor_strip(tensor);
+    free(tensor->operation.text);
+    free(tensor->name);
+    free(tensor);
+}
+
+void bps_table_fini(struct bps_tensor_table *table)
+{
+    uint32_t count = atomic_load(&table->count);
+    HASH_CLEAR(by_name, table->names);
+    for (uint32_t slot = 1; slot < count; slot++) {
+        tensor_free(table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS]);
+    }
+    for (uint32_t i = 0; i < BPS_CHUNKS_LIMIT; i++) {
+        free(table->chunk[i]);
+    }
+    pthread_mutex_destroy(&table->lock);
+}
+
+/* Adds a tensor to the table; the lock is held. */
+static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_table *table = &worker->table;
+    uint32_t slot = atomic_load_explicit(&table->count, memory_order_relaxed);
+    struct bps_tensor_entry **chunk;
+    if (slot / BPS_CHUNK_SLOTS >= BPS_CHUNKS_LIMIT) {
+        return NULL;
+    }
+    chunk = table->chunk[slot / BPS_CHUNK_SLOTS];
+    if (chunk == NULL) {
+        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] = calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
+    }
+    struct bps_tensor_entry *tensor = chunk != NULL ? calloc(1, sizeof *tensor) : NULL;
+    if (tensor == NULL) {
+        return NULL;
+    }
+    tensor->worker = worker;
+    tensor->slot = slot;
+    tensor->dtype = BPS_DTYPES;
+    tensor->path_op = BPS_WIRE_OPS;
+    tensor->name = strdup(name);
+    if (tensor->name == NULL) {
+        free(tensor);
+        return NULL;
+    }
+    chunk[slot % BPS_CHUNK_SLOTS] = tensor;
+    atomic_store_explicit(&table->count, slot + 1, memory_order_release); /* publishes the slot */
+    return tensor;
+}
+
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_table *table = &worker->table;
+    struct bps_tensor_entry *tensor;
+    pthread_mutex_lock(&table->lock);
+    HASH_FIND(by_name, table->names, name, strlen(name), tensor);
+    if (tensor == NULL) {
+        tensor = add(worker, name);
+        if (tensor != NULL) {
+            HASH_ADD_KEYPTR(by_name, table->names, tensor->name, strlen(tensor->name), tensor);
+        }
+    }
+    pthread_mutex_unlock(&table->lock);
+    return tensor;
+}
+
+struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier)
+{
+    struct bps_tensor_table *table = &worker->table;
+    char name[32];
+    pthread_mutex_lock(&table->lock);
+    struct bps_tensor_entry *tensor = TAILQ_FIRST(&table->unnamed);
+    if (tensor != NULL) {
+        TAILQ_REMOVE(&table->unnamed, tensor, entry);
+    } else {
+        tensor = add(worker, "");
+    }
+    uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
+    snprintf(name, sizeof name, "%s.%u", barrier ? "barrier" : "unnamed", number);
+    char *own = tensor != NULL ? strdup(name) : NULL;
+    if (own != NULL) {
+        free(tensor->name);
+        tensor->name = own;
+        tensor->unnamed = true;
+        tensor->id = (barrier ? BPS_ID_BARRIER : BPS_ID_UNNAMED) | (number & BPS_ID_NUMBER);
+        *(barrier ? &table->barrier_count : &table->unnamed_count) = number + 1;
+    } else if (tensor != NULL) {
+        TAILQ_INSERT_HEAD(&table->unnamed, tensor, entry);
+    }
+    pthread_mutex_unlock(&table->lock);
+    return own != NULL ? tensor : NULL;
+}
+
+void bps_tensor_release(struct bps_tensor_entry *tensor)
+{
+    struct bps_tensor_table *table = &tensor->worker->table;
+    if (tensor->unnamed) {
+        pthread_mutex_lock(&table->lock);
+        TAILQ_INSERT_HEAD(&table->unnamed, tensor, entry);
+        pthread_mutex_unlock(&table->lock);
+    }
+}
+
+struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot)
+{
+    struct bps_tensor_table *table = &worker->table;
+    if (slot == 0 || slot >= atomic_load_explicit(&table->count, memory_order_acquire)) {
+        return NULL;
+    }
+    return table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS];
+}
+
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count,
+                            struct bps_report *report)
+{
+    size_t size = bps_dtype_size(dtype);
+    if (size == 0) {
+        BPS_REPORT(report, "%u is not a data type", dtype);
+        return BPS_ERR_INVALID;
+    }
+    if (count > BPS_TENSOR_LIMIT / size ||
+        bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
+        BPS_REPORT(report, "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise worker.partition",
+                   count, bps_dtype_name(dtype), BPS_PARTITIONS_LIMIT, (uint64_t)BPS_TENSOR_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_tensor_size(struct bps_tensor_entry *tensor, uint32_t dtype, uint64_t bytes,
+                           struct bps_report *report)
+{
+    struct bps_tensor_table *table = &tensor->worker->table;
+    bps_status status = BPS_OK;
+    pthread_mutex_lock(&table->lock);
+    if (!atomic_load_explicit(&tensor->sized, memory_order_relaxed)) {
+        tensor->dtype = dtype;
+        tensor->bytes = bytes;
+        atomic_store_explicit(&tensor->sized, true, memory_order_release);
+    } else if (tensor->dtype != dtype || tensor->bytes != bytes) {
+        BPS_REPORT(report, "tensor '%s' was declared with %lu %s, not %lu %s", tensor->name,
+                   tensor->bytes / bps_dtype_size(tensor->dtype), bps_dtype_name(tensor->dtype),
+                   bytes / bps_dtype_size(dtype), bps_dtype_name(dtype));
+        status = BPS_ERR_MISMATCH;
+    }
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+static void free_tasks(struct bps_tensor_entry *tensor)
+{
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        free(tensor->task[i].got);
+        free(tensor->task[i].header);
+        free(tensor->task[i].stage_text);
+    }
+    free(tensor->task);
+    tensor->task = NULL;
+    tensor->tasks = 0;
+}
+
+void bps_tensor_strip(struct bps_tensor_entry *tensor)
+{
+    free_tasks(tensor);
+    free(tensor->shard);
+    free(tensor->lead);
+    tensor->shard = tensor->lead = NULL;
+    if (tensor->path_op != BPS_WIRE_OPS) {
+        bps_path_fini(&tensor->path);
+        tensor->path_op = BPS_WIRE_OPS;
+    }
+}
+
+static bps_status new_task(struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t index)
+{
+    const struct bps_worker *worker = tensor->worker;
+    struct bps_task *task = &tensor->task[index];
+    task->tensor = tensor;
+    task->partition = index;
+    task->bytes = bps_partition_bytes(bytes, worker->partition, index);
+    uint32_t slices = bps_partitions(task->bytes, worker->slice);
+    task->got = calloc((slices + 63) / 64, sizeof *task->got);
+    task->header = calloc(slices, sizeof *task->header);
+    return task->got == NULL || task->header == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
+{
+    const struct bps_worker *worker = tensor->worker;
+    uint32_t n = bps_partitions(bytes, worker->partition);
+    if (tensor->tasks == n && tensor->path_bytes == bytes) {
+        return BPS_OK;
+    }
+    free_tasks(tensor);
+    tensor->task = calloc(n, sizeof *tensor->task);
+    if (tensor->task == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    tensor->tasks = n;
+    tensor->path_bytes = bytes;
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
+        status = new_task(tensor, bytes, i);
+    }
+    if (status != BPS_OK) {
+        free_tasks(tensor);
+    }
+    return status;
+}

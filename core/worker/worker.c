@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* worker.c - the life of a worker: joining, failing, leaving, and the core thread. */
+#include "worker/worker.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "graph/use.h"
+#include "node/transport.h"
+#include "worker/local.h"
+#include "worker/memory.h"
+
+#define LOG "worker"
+
+/* How long a worker that leaves waits for its operations; then it gives up, so that the others do not wait. */
+#define DRAIN_LIMIT (5 * BPS_S)
+
+/* ---- failing ---- */
+
+static void abort_operation(struct bps_worker *worker, struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bps_operation_error(operation, worker->failure, worker->failure_text);
+    if (!operation->begun) {
+        bps_operation_end(operation);
+        return;
+    }
+    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
+        enum bps_task_state state = tensor->task[i].state;
+        if (state == BPS_TASK_QUEUED || state == BPS_TASK_AWAITED) {
+            tensor->task[i].held = 0;
+            bps_task_end(&tensor->task[i]);
+        }
+    }
+}
+
+static void end(struct bps_worker *worker)
+{
+    worker->phase = BPS_WORKER_ENDED;
+    sem_post(&worker->ended);
+}
+
+void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text)
+{
+    struct bps_operation *operation, *next;
+    if (worker->failure != BPS_OK || worker->phase == BPS_WORKER_ENDED) {
+        return;
+    }
+    worker->failure = status;
+    worker->failure_text = strdup(text);
+    if (worker->failure_text == NULL) {
+        worker->failure_text = calloc(1, 1);
+    }
+    if (worker->phase != BPS_WORKER_JOINING) {
+        bps_error(LOG, "%s", text);
+    }
+    if (worker->book != NULL && worker->member != NULL) {
+        bps_member_leave(worker->member, text); /* the others must not wait for us, even if the process lives on */
+    }
+    bps_remotes_drop(worker); /* from here on nothing of the operations' memory is used */
+    bps_local_drop(worker->local);
+    for (operation = TAILQ_FIRST(&worker->operations); operation != NULL; operation = next) {
+        next = TAILQ_NEXT(operation, entry);
+        abort_operation(worker, operation);
+    }
+    if (worker->phase == BPS_WORKER_JOINING) {
+        worker->join_status = status;
+        sem_post(&worker->joined);
+    } else if (worker->phase == BPS_WORKER_LEAVING) {
+        end(worker);
+    }
+    bps_worker_check_drained(worker);
+}
+
+/* ---- its place on the machine ---- */
+
+/* Once it is known how many workers share the host. */
+static bps_status choose_cores(struct bps_worker *worker, struct bps_report *report)
+{
+    return bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, report);
+}
+
+/* On the core thread. */
+static void bind_threads(struct bps_worker *worker)
+{
+    bps_pinning_apply(&worker->pinning, &worker->pin, "worker");
+    if (worker->pin.bound && worker->pool != NULL) {
+        bps_stage_pool_bind(worker->pool, &worker->pin.affinity.cpus);
+    }
+}
+
+/* The scheduler knows more about a loss than the end of a connection tells, but it must not be waited for long. */
+#define VERDICT_LIMIT BPS_S
+
+static void on_no_verdict(void *arg)
+{
+    struct bps_worker *worker = arg;
+    worker->grace = NULL;
+    bps_worker_fail(worker, BPS_ERR_LOST, worker->suspicion);
+}
+
+void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text)
+{
+    if (worker->suspicion[0] != '\0' || worker->failure != BPS_OK) {
+        return;
+    }
+    snprintf(worker->suspicion, sizeof worker->suspicion, "%s", text);
+    if (status != BPS_ERR_REFUSED) {
+        worker->grace = bps_loop_timer(worker->loop, VERDICT_LIMIT, 0, on_no_verdict, worker);
+    }
+    if (worker->grace == NULL) {
+        bps_worker_fail(worker, status == BPS_ERR_REFUSED ? status : BPS_ERR_LOST, worker->suspicion);
+    }
+}
+
+/* ---- links ---- */
+
+static void check_joined(struct bps_worker *worker)
+{
+    if (worker->dialled && worker->open_links == worker->links && worker->phase == BPS_WORKER_JOINING) {
+        worker->phase = BPS_WORKER_RUNNING;
+        sem_post(&worker->joined);
+    }
+}
+
+void bps_worker_link_opened(struct bps_worker *worker)
+{
+    worker->open_links++;
+    check_joined(worker);
+}
+
+void bps_worker_link_closed(struct bps_worker *worker)
+{
+    worker->open_links -= worker->open_links > 0;
+    if (worker->phase == BPS_WORKER_LEAVING && worker->open_links == 0) {
+        bps_member_leave(worker->member, NULL);
+    }
+}
+
+bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
+{
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_book_member *member = worker->book->member;
+    return rank == worker->rank || (bps_local_takes(tensor) && rank < worker->size &&
+                                    member[rank].group == member[worker->rank].group);
+}
+
+/* ---- membership ---- */
+
+static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char *host,
+                              struct bps_writer *endpoints, struct bps_report *report)
+{
+    struct bps_worker *worker = owner;
+    char identity[32];
+    bps_status status = BPS_OK;
+    worker->rank = rank;
+    bps_pinning_address(&worker->pinning, host);
+    snprintf(identity, sizeof identity, "worker/%u", rank);
+    bps_log_set_identity(identity);
+    if (serve) {
+        status = bps_server_new(worker->conf, host, &worker->server, report);
+        if (status == BPS_OK) {
+            bps_server_endpoints(worker->server, endpoints);
+        }
+    }
+    return status;
+}
+
+static void on_joined(void *owner, const struct bps_book *book)
+{
+    struct bps_worker *worker = owner;
+    struct bps_report report = {""};
+    if (worker->book != NULL || worker->rank >= book->workers) {
+        bps_worker_fail(worker, BPS_ERR_PROTOCOL, "the scheduler changed the membership of a running job");
+        return;
+    }
+    worker->book = book;
+    worker->size = book->workers;
+    worker->local_rank = book->member[worker->rank].local_rank;
+    worker->local_size = book->member[worker->rank].local_size;
+    bps_status status = choose_cores(worker, &report);
+    if (status == BPS_OK) {
+        bind_threads(worker);
+    }
+    if (status == BPS_OK && worker->server != NULL) {
+        status = bps_server_serve(worker->server, book);
+    }
+    if (status == BPS_OK) {
+        status = bps_local_connect(worker->local, &report);
+    }
+    if (status == BPS_OK && !bps_local_is_final(worker->local)) {
+        status = bps_remotes_connect(worker, &report);
+    }
+    worker->links = bps_local_links(worker->local) + bps_remotes_links(worker);
+    worker->dialled = true;
+    check_joined(worker);
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+    }
+}
+
+static bps_status on_declared(void *owner, struct bps_reader *reply)
+{
+    return bps_declare_reply(owner, reply);
+}
+
+static void on_lost(void *owner, bps_status status, const char *text)
+{
+    bps_worker_fail(owner, status, text);
+}
+
+static void on_ended(void *owner)
+{
+    struct bps_worker *worker = owner;
+    if (worker->phase == BPS_WORKER_LEAVING) {
+        end(worker);
+    } else {
+        bps_worker_fail(worker, BPS_ERR_LOST, "the scheduler ended the job");
+    }
+}
+
+static const struct bps_member_events member_events = {
+    .assigned = on_assigned,
+    .joined = on_joined,
+    .declared = on_declared,
+    .lost = on_lost,
+    .ended = on_ended,
+};
+
+/* ---- leaving ---- */
+
+void bps_worker_check_drained(struct bps_worker *worker)
+{
+    if (worker->phase != BPS_WORKER_DRAINING || !TAILQ_EMPTY(&worker->operations)) {
+        return;
+    }
+    if (worker->drain != NULL) {
+        bps_loop_cancel(worker->loop, worker->drain);
+        worker->drain = NULL;
+    }
+    if (worker->failure != BPS_OK || bps_worker_alone(worker)) {
+        end(worker);
+    } else {
+        worker->phase = BPS_WORKER_LEAVING;
+        if (worker->open_links == 0) {
+            bps_member_leave(worker->member, NULL);
+        }
+        bps_local_leave(worker->local); /* first: the shards may have to hear of rounds that fail now */
+        bps_remotes_leave(worker);
+    }
+}
+
+/* Operations that the others have not joined would keep everybody waiting: the job ends instead. */
+static void on_drain_limit(void *arg)
+{
+    struct bps_worker *worker = arg;
+    const struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
+    char text[300];
+    worker->drain = NULL;
+    snprintf(text, sizeof text, "it shut down while tensor '%.200s' was in flight",
+             bps_container(operation, struct bps_tensor_entry, operation)->name);
+    if (!bps_worker_alone(worker)) {
+        bps_member_leave(worker->member, text); /* the scheduler's answer fails this worker, too */
+    }
+}
+
+static void leave(struct bps_post *post)
+{
+    struct bps_worker *worker = bps_container(post, struct bps_worker, leave_post);
+    worker->phase = BPS_WORKER_DRAINING;
+    if (!TAILQ_EMPTY(&worker->operations)) {
+        worker->drain = bps_loop_timer(worker->loop, DRAIN_LIMIT, 0, on_drain_limit, worker);
+    }
+    bps_worker_check_drained(worker);
+}
+
+/* ---- life ---- */
+
+static void *run(void *arg)
+{
+    struct bps_worker *worker = arg;
+    if (bps_worker_alone(worker)) {
+        bind_threads(worker);
+    }
+    bps_loop_run(worker->loop);
+    return NULL;
+}
+
+static bps_status start_thread(struct bps_worker *worker, struct bps_report *report)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals belong to the application's threads */
+    int error = pthread_create(&worker->thread, NULL, run, worker);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error != 0) {
+        BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
+        return BPS_ERR_IO;
+    }
+    pthread_setname_np(worker->thread, "bps-worker");
+    worker->running = true;
+    return BPS_OK;
+}
+
+static void wait_for(sem_t *semaphore)
+{
+    while (sem_wait(semaphore) != 0 && errno == EINTR) {
+    }
+}
+
+void bps_worker_free(struct bps_worker *worker)
+{
+    bps_memory_part(worker->loop);
+    if (worker->running) {
+        bps_loop_stop(worker->loop);
+        pthread_join(worker->thread, NULL);
+    }
+    if (worker->loop != NULL) {
+        bps_remotes_drop(worker);
+        bps_local_free(worker->local);
+        bps_stage_pool_free(worker->pool);
+        bps_member_free(worker->member);
+        bps_server_free(worker->server);
+        if (worker->grace != NULL) {
+            bps_loop_cancel(worker->loop, worker->grace);
+        }
+        if (worker->drain != NULL) {
+            bps_loop_cancel(worker->loop, worker->drain);
+        }
+    }
+    bps_table_fini(&worker->table);
+    bps_graph_free(worker->graph);
+    bps_instance_close(worker->reducer);
+    bps_instance_close(worker->net);
+    bps_loop_free(worker->loop);
+    sem_destroy(&worker->joined);
+    sem_destroy(&worker->ended);
+    free(worker->remote);
+    free(worker->named);
+    free(worker->failure_text);
+    bps_pinning_fini(&worker->pinning);
+    free(worker);
+}
+
+/* A job of this process alone: no network, only the arithmetic of scales. */
+static bps_status open_alone(struct bps_worker *worker, struct bps_report *report)
+{
+    worker->size = worker->local_size = 1;
+    worker->phase = BPS_WORKER_RUNNING;
+    sem_post(&worker->joined);
+    bps_log_set_identity("worker/0");
+    bps_status status = choose_cores(worker, report);
+    if (status == BPS_OK) {
+        status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
+    }
+    return status;
+}
+
+static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
+{
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(worker->conf);
+    bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
+    if (status == BPS_OK) {
+        worker->loop = bps_loop_new();
+        status = worker->loop == NULL ? BPS_ERR_IO : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
+    }
+    if (status == BPS_OK) {
+        bps_loop_spin(worker->loop, BPS_LOOP_SPIN);
+    }
+    if (status == BPS_OK && bps_graph_needs_threads(worker->graph)) {
+        status = bps_stage_pool_new(worker, &worker->pool, report);
+    }
+    if (status == BPS_OK && cluster->scheduler[0] == '\0') {
+        status = open_alone(worker, report);
+    } else if (status == BPS_OK) {
+        status = bps_transport_open(worker->conf, worker->loop, &worker->net, report);
+        if (status == BPS_OK) {
+            status = bps_local_open(worker, &worker->local, report);
+        }
+        if (status == BPS_OK) {
+            status = bps_member_new(worker->conf, worker->loop, worker->net, bps_local_address(worker->local),
+                                    &member_events, worker, &worker->member, report);
+        }
+    }
+    return status == BPS_OK ? start_thread(worker, report) : status;
+}
+
+bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, struct bps_report *report)
+{
+    struct bps_worker *worker = calloc(1, sizeof *worker);
+    if (worker == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    worker->conf = conf;
+    worker->partition = bps_conf_worker(conf)->partition;
+    worker->slice = bps_conf_worker(conf)->slice;
+    TAILQ_INIT(&worker->undeclared);
+    TAILQ_INIT(&worker->asked);
+    TAILQ_INIT(&worker->operations);
+    worker->leave_post.fn = leave;
+    sem_init(&worker->joined, 0, 0);
+    sem_init(&worker->ended, 0, 0);
+    bps_status status = bps_table_init(&worker->table);
+    if (status == BPS_OK) {
+        status = open_parts(worker, report);
+    }
+    if (status == BPS_OK) {
+        wait_for(&worker->joined);
+        status = worker->join_status;
+        if (status != BPS_OK) {
+            BPS_REPORT(report, "%s", worker->failure_text);
+        }
+    }
+    if (status != BPS_OK) {
+        bps_worker_free(worker);
+        return status;
+    }
+    *out = worker;
+    return BPS_OK;
+}
+
+bps_status bps_worker_leave(struct bps_worker *worker, struct bps_report *report)
+{
+    atomic_store(&worker->closing, true);
+    bps_loop_post(worker->loop, &worker->leave_post);
+    wait_for(&worker->ended);
+    if (worker->failure != BPS_OK) {
+        BPS_REPORT(report, "%s", worker->failure_text);
+    }
+    return worker->failure;
+}

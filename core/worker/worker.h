@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * worker.h - a worker of a job: its core thread, its tensors and operations, its links to the shards.
+ *
+ * Application threads only fill in an operation, post it to the core thread and sleep until it is done; everything
+ * else happens on the core thread. Members are marked with who may touch them:
+ *   [core]  the core thread           [const] set before the thread starts or before the tensor is shared
+ *   [app]   whoever started the operation, until it is posted          [atomic] anybody
+ */
+#ifndef BPS_WORKER_WORKER_H
+#define BPS_WORKER_WORKER_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+
+#include "base/container.h"
+#include "base/heap.h"
+#include "graph/graph.h"
+#include "node/member.h"
+#include "node/pinning.h"
+#include "node/placement.h"
+#include "server/server.h"
+#include "wire/link.h"
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct bps_worker;
+struct bps_local;
+struct bps_sum_slice;
+struct bps_tensor_entry;
+
+/* ---- one partition of a tensor ---- */
+
+enum bps_task_state {
+    BPS_TASK_DONE,    /* nothing under way */
+    BPS_TASK_POOLED,  /* a stage works on it in the pool */
+    BPS_TASK_QUEUED,  /* waits to be sent, wholly or in part */
+    BPS_TASK_AWAITED, /* sent; results are coming */
+};
+
+struct bps_task {
+    struct bps_post post; /* back from the pool */
+    struct bps_tensor_entry *tensor;
+    TAILQ_ENTRY(bps_task) pool_entry;
+    enum bps_task_state state;
+    uint32_t partition, bytes;
+    uint32_t step;      /* of the path */
+    uint32_t sent;      /* slices handed to the transport */
+    uint32_t received;  /* slices of the result */
+    uint32_t held;      /* frames of it that the transport still reads, or is filling */
+    bool failed;        /* the round has failed; waits until nothing is held */
+    const char *src;    /* what is sent */
+    char *dst;          /* where the result goes */
+    bps_status stage_status; /* of the stage that ran in the pool */
+    char *stage_text;        /* of its error; owned */
+    uint64_t *got;      /* slices of the result, a bit each */
+    struct bps_loan loan;      /* of this worker to itself, where it leads */
+    struct bps_sum_slice *sum; /* of its group, while the network has it */
+    uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
+};
+
+/* ---- one push_pull, broadcast or barrier ---- */
+
+/*
+ * An operation's state word: a phase, a flag, and the number of the use, so that whoever holds the handle of an earlier
+ * use can neither wait for nor take the result of a later one. The number is the upper half of the handle.
+ */
+#define BPS_OP_FREE    0u
+#define BPS_OP_RUNNING 1u
+#define BPS_OP_DONE    2u
+#define BPS_OP_TAKEN   3u /* somebody is reading the result */
+#define BPS_OP_PHASE   3u
+#define BPS_OP_WAITED  4u /* somebody sleeps on the word */
+#define BPS_OP_USE     8u /* from this bit on */
+
+struct bps_operation {
+    struct bps_post post;
+    _Atomic uint32_t state;    /* [atomic] BPS_OP_*; a futex */
+    uint32_t use;              /* [app], then [core]: the number of the use, in its place in the word */
+    struct bps_push_pull request; /* [app], then [core] */
+    uint32_t op, root;         /* op: BPS_WIRE_* */
+    uint64_t bytes;
+    uint32_t left;             /* [core] tasks that are not done */
+    _Atomic bps_status status; /* [core], then [atomic] once done */
+    char *text;                /* of an error; owned */
+    uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
+    bool active, begun;        /* [core] on the list of running operations; its tasks exist */
+    TAILQ_ENTRY(bps_operation) entry;
+};
+
+/* ---- a tensor ---- */
+
+struct bps_tensor_entry {
+    struct bps_worker *worker;
+    bps_tensor slot;  /* [const] index in the table */
+    char *name;       /* [const]; unnamed ones have one for messages */
+    bool unnamed;
+    uint32_t dtype;   /* of the declaration; BPS_DTYPES while unknown */
+    uint64_t bytes;
+    _Atomic bool sized; /* dtype and bytes are known */
+    struct bps_post declare_post;
+    _Atomic bool declare_posted;
+
+    uint32_t id;         /* [core] on the wire; 0: not declared at the scheduler yet */
+    bool declaring;      /* [core] the scheduler has been asked, or will be */
+    uint32_t job_dtype;  /* [core] as declared in the job; may differ from ours */
+    uint64_t job_bytes;
+    uint32_t round;
+    uint32_t partitions; /* of the job's declaration */
+    uint16_t *shard;     /* of each partition */
+    uint16_t *lead;      /* place of its leader in our group */
+    uint32_t tasks;
+    struct bps_task *task;
+    uint32_t path_op;    /* what the path was made for; BPS_WIRE_OPS: none yet */
+    uint32_t path_dtype;
+    uint64_t path_bytes;
+    struct bps_path path;
+
+    struct bps_operation operation;
+    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] free list of unnamed */
+    UT_hash_handle by_name, by_id;
+};
+
+TAILQ_HEAD(bps_tensor_list, bps_tensor_entry);
+TAILQ_HEAD(bps_operation_list, bps_operation);
+
+/* ---- the table of tensors ---- */
+
+#define BPS_CHUNK_SLOTS  1024u
+#define BPS_CHUNKS_LIMIT 1024u
+
+struct bps_tensor_table {
+    pthread_mutex_t lock; /* guards everything here; reading a published slot needs none */
+    struct bps_tensor_entry **chunk[BPS_CHUNKS_LIMIT];
+    _Atomic uint32_t count; /* slots published; 0 is not used */
+    struct bps_tensor_entry *names;
+    struct bps_tensor_list unnamed; /* free */
+    uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
+};
+
+/* ---- a shard as a worker sees it ---- */
+
+#define BPS_LANES_LIMIT 16u
+
+struct bps_remote_lane {
+    struct bps_link link;
+    struct bps_remote *remote;
+    uint32_t number;
+    struct bps_sink sink;   /* a slice of a result that arrives */
+    struct bps_task *task;
+    uint32_t offset, length;
+};
+
+struct bps_remote {
+    struct bps_worker *worker;
+    uint32_t index;
+    uint32_t lanes;
+    struct bps_remote_lane lane[BPS_LANES_LIMIT];
+    struct bps_heap queue; /* tasks to send, the most urgent first */
+};
+
+struct bps_stage_pool;
+
+enum bps_worker_phase {
+    BPS_WORKER_JOINING,
+    BPS_WORKER_RUNNING,
+    BPS_WORKER_DRAINING, /* shutdown waits for the operations in flight */
+    BPS_WORKER_LEAVING,  /* tells shards and scheduler that it goes */
+    BPS_WORKER_ENDED,
+};
+
+struct bps_worker {
+    const struct bps_conf *conf;   /* [const] */
+    uint64_t partition, slice;     /* [const] bytes */
+    struct bps_loop *loop;         /* [const] */
+    pthread_t thread;
+    bool running;                  /* the thread */
+    struct bps_pinning pinning;
+    struct bps_pin pin;
+    struct bps_tensor_table table;
+    _Atomic bool closing;          /* no new operations */
+    _Atomic uint32_t in_flight;    /* operations that have not ended */
+
+    /* [core] from here on, while the thread runs */
+    enum bps_worker_phase phase;
+    struct bps_instance *net, *reducer;
+    struct bps_graph *graph;
+    struct bps_stage_pool *pool;
+    struct bps_member *member;
+    struct bps_server *server;     /* hosted here, or NULL */
+    const struct bps_book *book;
+    uint32_t rank, size, local_rank, local_size; /* [const] once joined */
+    uint32_t remotes;
+    struct bps_remote *remote;
+    struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
+    uint32_t links, open_links;    /* to shards and to workers of this host */
+    bool dialled;                  /* all links are begun, so that `links` counts */
+    struct bps_tensor_entry *ids;  /* unnamed tensors in flight, by id */
+    uint32_t named_room;           /* named tensors, by id */
+    struct bps_tensor_entry **named;
+    struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
+    struct bps_operation_list operations;
+    uint64_t sequence;
+    uint64_t warned;
+    struct bps_timer *grace;       /* waits for the scheduler's word on a loss */
+    struct bps_timer *drain;       /* bounds what shutdown waits for */
+    char suspicion[400];           /* what a lost link looked like from here */
+    bps_status failure;            /* BPS_OK: the job is fine */
+    char *failure_text;
+    bps_status join_status;        /* [const] once joined: the result of init */
+    sem_t joined, ended;           /* for the thread that called init or shutdown */
+    struct bps_post leave_post;
+};
+
+/* A job of this process alone has no scheduler, no server and no network. */
+static inline bool bps_worker_alone(const struct bps_worker *worker)
+{
+    return worker->member == NULL;
+}
+
+/* ---- worker.c ---- */
+bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, struct bps_report *report);
+/* Ends all operations and leaves the job. Returns the job's failure, if it had one. */
+bps_status bps_worker_leave(struct bps_worker *worker, struct bps_report *report);
+/* Frees a worker that has left. */
+void bps_worker_free(struct bps_worker *worker);
+/* [core] The job has failed: ends every operation with this text. */
+void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text);
+/*
+ * [core] A link has ended that should not have. The job fails with what the scheduler knows about it, or soon with this text.
+ */
+void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text);
+/* [core] A link to a shard or a worker of this host is open now, or has ended. */
+void bps_worker_link_opened(struct bps_worker *worker);
+void bps_worker_link_closed(struct bps_worker *worker);
+/* [core] True if what this worker pushes of a tensor to a shard stands for that rank as well. */
+bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank);
+/* [core] Goes on leaving if it has waited for its last operation. */
+void bps_worker_check_drained(struct bps_worker *worker);
+
+/* ---- tensor.c ---- */
+bps_status bps_table_init(struct bps_tensor_table *table);
+void bps_table_fini(struct bps_tensor_table *table);
+/* The tensor of this name, made if there is none. NULL: no memory. [app] */
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name);
+/* A tensor for one unnamed call or barrier, with its id. [app] */
+struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
+void bps_tensor_release(struct bps_tensor_entry *tensor);
+/* NULL: there is no such tensor. [app] */
+struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot);
+/* Refuses types that do not exist and sizes that cannot be. */
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count,
+                            struct bps_report *report);
+/* Fixes type and size, or compares them with what is known. */
+bps_status bps_tensor_size(struct bps_tensor_entry *tensor, uint32_t dtype, uint64_t bytes,
+                           struct bps_report *report);
+/* [core] Tasks for a tensor of so many bytes. */
+bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
+/* [core] Frees what belongs to the wire: placement, tasks, path. */
+void bps_tensor_strip(struct bps_tensor_entry *tensor);
+
+/* ---- operation.c ---- */
+bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                               uint32_t root, bool barrier, bps_handle *out, struct bps_report *report);
+/*
+ * Start and wait in one. If nothing else is in flight, the caller drives the worker's loop meanwhile. *out is written only
+ * with BPS_INPROGRESS.
+ */
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                             uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
+                             struct bps_report *report);
+bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
+bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
+                              struct bps_report *report);
+/* [core] The shard's word on a partition. The lowest partition counts, so that all workers say the same. */
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text);
+/* [core] Notes an error; the first one counts. */
+void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text);
+/* [core] It is over: wakes whoever waits. */
+void bps_operation_end(struct bps_operation *operation);
+
+/* ---- declare.c ---- */
+bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declaration *declarations, size_t n,
+                              bps_tensor *out, struct bps_report *report);
+/* [core] */
+void bps_declare_later(struct bps_tensor_entry *tensor);
+bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply);
+
+/* ---- task.c ---- */
+/* [core] Begins an operation whose tensor is declared. */
+void bps_tasks_begin(struct bps_operation *operation);
+/* [core] Runs the stages from task->step on, up to the next one that is not done at once. */
+void bps_task_advance(struct bps_task *task);
+/* [core] The task is over; with it perhaps the operation. */
+void bps_task_end(struct bps_task *task);
+
+/* ---- remote.c ---- */
+bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
+uint32_t bps_remotes_links(const struct bps_worker *worker);
+void bps_remotes_drop(struct bps_worker *worker);
+void bps_remotes_leave(struct bps_worker *worker);
+/* [core] The transport has let go of a frame, or a slice has come: is the exchange with the shard over? */
+void bps_remote_check(struct bps_task *task);
+/* [core] Queues a task for its shard, or takes it from there. */
+void bps_remote_push(struct bps_task *task);
+void bps_remote_unqueue(struct bps_task *task);
+/* [core] The header of a PUSH of these bytes of a task's partition. */
+void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
+                     struct bps_header *out);
+/* [core] Sends a POISON as it is to the shard of its tensor's partition. False: this worker has not declared the tensor. */
+bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* [core] The group of a task's leader cannot contribute to the partition; FAILED will follow. */
+void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text);
+/* [core] Tells who sums a partition that this worker cannot contribute; with `answer`, FAILED will follow. */
+void bps_remote_poison(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                       const char *text, bool answer);
+
+/* ---- receive.c ---- */
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+                               struct bps_reader *payload);
+/* FAILED or STALLED, from a shard or from the leader in our group. */
+bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* The task in flight that a header is about; NULL: there is none. */
+struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header);
+/* True if a result is for a task that has ended: its round has failed while some slices were on their way. */
+bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
+/* A sink whose bytes nobody wants. */
+void bps_sink_discard(struct bps_sink *sink);
+
+/* ---- stage_pool.c ---- */
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report);
+void bps_stage_pool_free(struct bps_stage_pool *pool);
+/* Binds its threads. */
+void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus);
+/* Runs the task's stage on some thread and posts the task back. */
+void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_task *task);
+/* Runs the stage of task->step on the calling thread. */
+bps_status bps_stage_run(struct bps_task *task, struct bps_report *report);
+
+#endif

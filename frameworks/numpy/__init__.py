@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BytePS for NumPy arrays, and for anything that offers its memory by ``__dlpack__``.
+
+    import numpy as np
+    import byteps.numpy as bps
+
+    bps.init()
+    mean = bps.push_pull(np.arange(4.0) * bps.rank(), name="x")
+
+Supported are float16, float32, float64, int8, int16, int32, int64, uint8 and bool. All workers call the
+same functions for the same tensors. A tensor is known by its name; unnamed ones meet in the order in which
+they are used. While an
+operation is in flight its memory belongs to the library: do not write or resize it.
+"""
+
+from byteps._basics import (
+    Average,
+    Handle,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+    barrier,
+    declare,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    poll,
+    rank,
+    resume,
+    shutdown,
+    size,
+    suspend,
+    synchronize,
+)
+
+from .ops import (
+    broadcast,
+    broadcast_async,
+    broadcast_inplace,
+    push_pull,
+    push_pull_async,
+    push_pull_async_inplace,
+    push_pull_inplace,
+)
+
+__all__ = [
+    "Average",
+    "Handle",
+    "Max",
+    "Min",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "barrier",
+    "broadcast",
+    "broadcast_async",
+    "broadcast_inplace",
+    "declare",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "push_pull_async_inplace",
+    "push_pull_inplace",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]

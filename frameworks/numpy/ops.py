@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of arrays."""
+
+import numpy as np
+
+from byteps._basics import Handle, check_root, choose_op, full_name
+from byteps._native import bps as _bps
+
+# Frameworks whose arrays never change, though the memory that they show seems writable.
+_IMMUTABLE = ("jax", "jaxlib", "tensorflow")
+
+# What NumPy gives away by DLPack, in this machine's byte order. Before NumPy 2, that was all but bool.
+_PLAIN = {np.dtype(name) for name in _bps.dtypes if name != "bfloat16"}
+if int(np.__version__.partition(".")[0]) < 2:
+    _PLAIN.remove(np.dtype(bool))
+
+
+def _memory(array):
+    """Return what the extension takes for a contiguous ndarray."""
+    dtype = array.dtype
+    if dtype in _PLAIN:
+        return array
+    if not dtype.isnative:
+        raise TypeError(
+            f"the array has foreign byte order ({dtype.str}); convert it with "
+            "array.astype(array.dtype.newbyteorder('='))"
+        )
+    if dtype.name not in _bps.dtypes:
+        raise TypeError(f"an array of type {dtype} is not supported; supported are {', '.join(_bps.dtypes)}")
+    return array.ctypes.data, array.size, _bps.dtypes[dtype.name], array
+
+
+def _into_new(array, begin):
+    """Start begin(memory, result) from an array into a new one; in place in a copy, if one has to be made."""
+    if isinstance(array, np.ndarray):
+        source = array
+    elif hasattr(array, "__dlpack__"):
+        source = np.from_dlpack(array)
+    else:
+        source = np.asarray(array)
+    if source.flags.c_contiguous and source.flags.writeable:
+        result = np.empty(source.shape, source.dtype)
+        return Handle(begin(_memory(source), _memory(result)), result)
+    result = np.array(source, order="C", subok=False)
+    return Handle(begin(_memory(result), None), result)
+
+
+def _in_place(array):
+    """Return what the extension takes, and a function that brings the result into the array, or None."""
+    if type(array).__module__.partition(".")[0] in _IMMUTABLE:
+        raise TypeError(f"a {type(array).__name__} cannot change; use the function that returns a new array")
+    if not isinstance(array, np.ndarray):
+        return array, None
+    if not array.flags.writeable:
+        raise ValueError("the array is read-only")
+    if array.flags.c_contiguous:
+        return _memory(array), None
+    copy = np.array(array, order="C", subok=False)
+
+    def finish(result):
+        result[...] = copy
+        return result
+
+    return _memory(copy), finish
+
+
+def push_pull_async(
+    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
+    op = choose_op(average, op)
+
+    def begin(source, target):
+        return _bps.push_pull(
+            source, target, full_name(name), op, priority, prescale_factor, postscale_factor
+        )
+
+    return _into_new(array, begin)
+
+
+def push_pull_async_inplace(
+    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
+
+    Do not touch the array before synchronize(handle) has returned.
+    """
+    op = choose_op(average, op)
+    memory, finish = _in_place(array)
+    native = _bps.push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return Handle(native, array, finish)
+
+
+def push_pull(array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Return the reduction of an array over all workers, as a new array. The argument is not changed.
+
+    Args:
+        array: an ndarray of any shape, anything with ``__dlpack__``, or a number. Shape and type must be
+            the same on all workers.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down.
+        name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
+            others.
+        priority: larger is more urgent.
+        op: Average, Sum, Min, Max or Product, instead of `average`.
+        prescale_factor, postscale_factor: multiply each contribution and the result; floating point types
+            only.
+
+    Raises:
+        TypeError, ValueError: the array cannot be sent (element type, byte order, device).
+        BusyError: this name is in flight already.
+        MismatchError: the workers disagree about shape, type or operation. All of them get it.
+        LostError, TimeoutError: a member of the job was lost, or does not answer.
+    """
+    return push_pull_async(array, average, name, priority, op, prescale_factor, postscale_factor).wait()
+
+
+def push_pull_inplace(
+    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
+    return push_pull_async_inplace(
+        array, average, name, priority, op, prescale_factor, postscale_factor
+    ).wait()
+
+
+def broadcast_async(array, root_rank=0, name=None, priority=0):
+    """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
+    root = check_root(root_rank)
+    return _into_new(
+        array, lambda source, target: _bps.broadcast(source, target, full_name(name), root, priority)
+    )
+
+
+def broadcast(array, root_rank=0, name=None, priority=0):
+    """Return the array of worker root_rank, bit by bit the same, as a new array on every worker.
+
+    Args:
+        array: of the same shape and type on all workers; its values count on the root only.
+        root_rank: the worker that sends.
+        name, priority: as for push_pull().
+    """
+    return broadcast_async(array, root_rank, name, priority).wait()
+
+
+def broadcast_inplace(array, root_rank=0, name=None, priority=0):
+    """Replace the array by that of worker root_rank, in place, and return it."""
+    root = check_root(root_rank)
+    memory, finish = _in_place(array)
+    return Handle(_bps.broadcast(memory, None, full_name(name), root, priority), array, finish).wait()

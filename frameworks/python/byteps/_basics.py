@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every framework's part offers alike: the life of a job, questions about it, handles."""
+
+import atexit
+import contextlib
+import enum
+import operator
+import os
+import sys
+
+from ._errors import InvalidError
+from ._native import bps as _bps
+
+
+class ReduceOp(enum.IntEnum):
+    """The reductions over the workers. Average is the default everywhere."""
+
+    Sum = _bps.SUM
+    Average = _bps.AVERAGE
+    Min = _bps.MIN
+    Max = _bps.MAX
+    Product = _bps.PRODUCT
+
+
+Average = ReduceOp.Average
+Sum = ReduceOp.Sum
+Min = ReduceOp.Min
+Max = ReduceOp.Max
+Product = ReduceOp.Product
+
+
+def choose_op(average, op):
+    """Return the ReduceOp that the two arguments of a call mean. Not both may be given."""
+    if op is None:
+        return Sum if average is not None and not average else Average
+    if average is not None:
+        raise ValueError("give either average= or op=, not both")
+    try:
+        return ReduceOp(op)
+    except ValueError:
+        allowed = ", ".join(one.name for one in ReduceOp)
+        raise ValueError(f"op={op!r} is not a reduction; expected one of {allowed}") from None
+
+
+def check_root(root_rank):
+    """Return root_rank as an int, if there is such a worker."""
+    root = operator.index(root_rank)
+    if not 0 <= root < size():
+        raise InvalidError(f"root_rank={root_rank} is not the rank of a worker; expected 0..{size() - 1}")
+    return root
+
+
+# ---- life of a job ---------------------------------------------------------------------------------------
+
+_last = {"conf": None, "settings": []}  # of init(), for resume()
+_broken_off = False  # a call was interrupted: a graceful end could wait for ever
+
+
+def _settings(values):
+    return [f"{key}={_text(value)}" for key, value in dict(values or {}).items()]
+
+
+def _text(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _blocking(call, *args):
+    global _broken_off
+    try:
+        return call(*args)
+    except KeyboardInterrupt:
+        _broken_off = True
+        raise
+
+
+def init(lazy=True, *, conf=None, set=None):
+    """Join the job and wait until all its members are there.
+
+    What the job is comes from the configuration: files, environment, and the arguments here. With ``byteps
+        run``
+    nothing needs to be given; without any configuration it is a job of this one process. A second call in a
+    running job does nothing. After shutdown() it may be called again.
+
+    Args:
+        lazy: accepted for compatibility; without effect.
+        conf: path of a configuration file.
+        set: a dict of single values, stronger than every file: ``{"worker.partition": "8 MiB"}``.
+
+    Raises:
+        ConfigurationError: the configuration is wrong or a plugin was refused.
+        TimeoutError: not all members came in time; the text says who is missing.
+        Error: the job refused this process, or the network failed.
+    """
+    del lazy
+    conf = None if conf is None else os.fspath(conf)
+    settings = _settings(set)
+    _blocking(_bps.init, conf, settings)
+    _last.update(conf=conf, settings=settings)
+
+
+def shutdown():
+    """Finish the operations in flight and leave the job. It is called at the exit of the program by itself.
+
+    Raises:
+        NotInitializedError: there is no job.
+        LostError: the job had lost a member before; it is left nevertheless.
+    """
+    _blocking(_bps.shutdown)
+
+
+def suspend():
+    """Leave the job like shutdown(), but remember the declared tensors for resume()."""
+    _blocking(_bps.suspend)
+
+
+def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
+    """Join again after suspend(), possibly with another number of workers and servers, and declare all
+    tensors again.
+
+    Args:
+        num_workers, num_servers, global_rank: replace what the configuration says; None: keep it.
+        context: accepted for compatibility; without effect.
+    """
+    del context
+    changes = {"cluster.workers": num_workers, "cluster.servers": num_servers, "cluster.rank": global_rank}
+    settings = _last["settings"] + _settings({k: v for k, v in changes.items() if v is not None})
+    _blocking(_bps.init, _last["conf"], settings)
+
+
+def _leave_at_exit():
+    """Leave the job at the end of the program, unless that would wait for what nobody completes any more.
+
+    If the program ends by an exception with operations in flight, the process just ends: the others then
+        hear at once
+    that it is lost.
+    """
+    failed = getattr(sys, "last_value", None) is not None
+    if not _bps.is_initialized() or _broken_off or (failed and _bps.in_flight()):
+        return
+    with contextlib.suppress(Exception, KeyboardInterrupt):  # the cause was reported where it happened
+        _bps.shutdown()
+
+
+atexit.register(_leave_at_exit)
+
+
+# ---- questions -------------------------------------------------------------------------------------------
+
+
+def is_initialized():
+    """Return whether this process is in a job."""
+    return _bps.is_initialized()
+
+
+def rank():
+    """Return this worker's number, 0..size()-1. Raises NotInitializedError outside a job."""
+    return _bps.rank()
+
+
+def size():
+    """Return the number of workers. Raises NotInitializedError outside a job."""
+    return _bps.size()
+
+
+def local_rank():
+    """Return this worker's number among those on the same host. Raises NotInitializedError outside a job."""
+    return _bps.local_rank()
+
+
+def local_size():
+    """Return the number of workers on this host. Raises NotInitializedError outside a job."""
+    return _bps.local_size()
+
+
+# ---- tensors ---------------------------------------------------------------------------------------------
+
+
+def full_name(name):
+    """Return the name that a tensor has in the job; None stays None, for an unnamed one."""
+    return None if name is None else f"byteps.{name}"
+
+
+def declare(name):
+    """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later."""
+    _bps.declare([full_name(name)])
+
+
+class Handle:
+    """An operation in flight, made by the functions whose names contain ``async``.
+
+    It keeps its tensors alive. If it is dropped before the operation has ended, the operation goes on and
+    its result is lost. Any thread may use it.
+
+    Attributes:
+        output: the tensor that receives the result. Do not touch it before synchronize().
+    """
+
+    __slots__ = ("_native", "_finish", "output")
+
+    def __init__(self, native, output, finish=None):
+        """Wrap a handle of the extension; finish(output) makes the result of what has arrived."""
+        self._native = native
+        self._finish = finish
+        self.output = output
+
+    def poll(self):
+        """Return whether the operation has ended, well or not."""
+        return self._native.poll()
+
+    def wait(self):
+        """Sleep until the operation has ended and return its result; raise if it failed."""
+        global _broken_off
+        try:
+            self._native.wait()
+        except KeyboardInterrupt:
+            _broken_off = True
+            raise
+        finish, self._finish = self._finish, None
+        if finish is not None:
+            self.output = finish(self.output)
+        return self.output
+
+
+def poll(handle):
+    """Return whether the operation of a handle has ended, well or not. Does not block."""
+    return handle.poll()
+
+
+def synchronize(handle):
+    """Sleep until the operation of a handle has ended and return its result.
+
+    Other Python threads run meanwhile, and Ctrl-C works. It may be called again for the same handle.
+
+    Raises:
+        MismatchError, LostError, Error: the operation failed; the text has the cause.
+    """
+    return handle.wait()
+
+
+def barrier():
+    """Return when all workers have called it. Barriers meet in the order in which they are called."""
+    Handle(_bps.barrier(), None).wait()

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The exceptions of the package. Each carries the library's text: what happened, where, and what to do."""
+
+
+class Error(RuntimeError):
+    """An operation or the job failed.
+
+    Attributes:
+        status: the number of the failure in byteps.h (BPS_ERR_...), 0 if it has none.
+    """
+
+    status = 0
+
+
+class NotInitializedError(Error, ValueError):
+    """There is no job in this process: before init(), after shutdown(), or in a forked child."""
+
+    status = -10
+
+
+class InvalidError(Error, ValueError):
+    """An argument or a value is not allowed."""
+
+    status = -1
+
+
+class ConfigurationError(Error):
+    """The configuration is wrong, or a plugin that it names was refused."""
+
+    status = -2
+
+
+class TimeoutError(Error, TimeoutError):
+    """A deadline has passed. The text says who or what was waited for."""
+
+    status = -6
+
+
+class LostError(Error):
+    """A member of the job was lost."""
+
+    status = -7
+
+
+class MismatchError(Error):
+    """The workers disagree about a tensor: its shape, type or operation, the root, or its name."""
+
+    status = -8
+
+
+class BusyError(Error):
+    """A tensor of this name is already in flight in this process."""
+
+    status = -9
+
+
+_CLASSES = {
+    kind.status: kind
+    for kind in (
+        InvalidError,
+        ConfigurationError,
+        TimeoutError,
+        LostError,
+        MismatchError,
+        BusyError,
+        NotInitializedError,
+    )
+}
+_CLASSES[-3] = ConfigurationError  # a plugin was refused
+
+
+def from_status(status, text):
+    """Return the exception for a status of the library."""
+    error = _CLASSES.get(status, Error)(text)
+    error.status = status
+    return error

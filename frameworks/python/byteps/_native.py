@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds and loads the extension: framework_python.so among the plugins."""
+
+import importlib.util
+import os
+import sys
+from importlib.machinery import ExtensionFileLoader
+
+from . import _config
+
+_FILE = "framework_python.so"
+
+
+def _directories():
+    for directory in os.environ.get("BYTEPS_PLUGIN_PATH", "").split(":"):
+        if directory:
+            yield directory
+    yield _config.PLUGIN_DIRECTORY
+
+
+def _find():
+    tried = []
+    for directory in _directories():
+        path = os.path.join(directory, _FILE)
+        if os.path.isfile(path):
+            return path
+        tried.append(directory)
+    raise ImportError(
+        f"{_FILE} not found in {', '.join(tried)}; install BytePS with its Python part, "
+        "or name the directory of its plugins in BYTEPS_PLUGIN_PATH",
+        name="_bps",
+    )
+
+
+def _load():
+    path = _find()
+    loader = ExtensionFileLoader("_bps", path)
+    spec = importlib.util.spec_from_file_location("_bps", path, loader=loader)
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    sys.modules["_bps"] = module
+    return module
+
+
+bps = sys.modules.get("_bps") or _load()

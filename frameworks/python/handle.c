@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handle.c - operations in flight as Python objects.
+ *
+ * A handle keeps its tensors alive while the library uses their memory. A handle that is dropped too early
+ * becomes an orphan: the operation goes on, its tensors stay alive, and later calls free it when it has
+ * ended. So a destructor never blocks, whatever the other workers do.
+ */
+#include "python.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct handle {
+    PyObject_HEAD
+    bps_handle id;
+    bool ended;
+    bool waiting;               /* a thread is in bps_wait() for it */
+    bps_status status;          /* once ended */
+    char *text;                 /* of an error, or NULL */
+    PyObject *keep[PYTHON_KEEP]; /* two tensors and the name */
+};
+
+struct orphan {
+    struct orphan *next;
+    bps_handle id;
+    PyObject *keep[PYTHON_KEEP];
+};
+
+static PyTypeObject *handle_type;
+static struct orphan *orphans;
+static size_t in_flight;
+
+size_t python_in_flight(void)
+{
+    return in_flight;
+}
+
+static void drop_all(PyObject *keep[PYTHON_KEEP])
+{
+    for (int i = 0; i < PYTHON_KEEP; i++)
+        Py_CLEAR(keep[i]);
+}
+
+/* ---- orphans ------------------------------------------------------------------------------------------- */
+
+/* Takes the references. Without memory they are never given back, which is better than memory in use. */
+static void orphan_add(bps_handle id, PyObject *keep[PYTHON_KEEP])
+{
+    struct orphan *orphan = malloc(sizeof(*orphan));
+
+    if (orphan != NULL) {
+        orphan->id = id;
+        memcpy(orphan->keep, keep, sizeof(orphan->keep));
+        orphan->next = orphans;
+        orphans = orphan;
+    }
+    memset(keep, 0, PYTHON_KEEP * sizeof(keep[0]));
+}
+
+void python_orphans_reap(void)
+{
+    struct orphan **at = &orphans;
+    struct orphan *over = NULL;
+
+    while (*at != NULL) {
+        struct orphan *orphan = *at;
+
+        if (bps_wait(orphan->id, 0, NULL) == BPS_INPROGRESS) {
+            at = &orphan->next;
+            continue;
+        }
+        *at = orphan->next;
+        orphan->next = over;
+        over = orphan;
+    }
+    while (over != NULL) { /* now, as a destructor may run any code and come back here */
+        struct orphan *orphan = over;
+
+        over = orphan->next;
+        in_flight--;
+        drop_all(orphan->keep);
+        free(orphan);
+    }
+}
+
+/* The id of a dropped operation of this name, 0 for none. */
+static bps_handle orphan_named(PyObject *name)
+{
+    for (const struct orphan *orphan = orphans; orphan != NULL; orphan = orphan->next) {
+        PyObject *its = orphan->keep[PYTHON_KEEP - 1];
+
+        if (name != NULL && its != NULL && PyUnicode_Compare(its, name) == 0)
+            return orphan->id;
+    }
+    return 0;
+}
+
+int python_orphans_wait(PyObject *name)
+{
+    bps_handle id;
+
+    while ((id = orphan_named(name)) != 0) {
+        struct timespec nap = {.tv_nsec = 1000000};
+
+        if (bps_poll(id) != BPS_INPROGRESS) {
+            python_orphans_reap();
+            continue;
+        }
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&nap, NULL);
+        Py_END_ALLOW_THREADS
+        if (PyErr_CheckSignals() != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------------- */
+
+PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP])
+{
+    struct handle *self = PyObject_GC_New(struct handle, handle_type);
+
+    in_flight++;
+    if (self == NULL) {
+        orphan_add(id, keep);
+        return NULL;
+    }
+    self->id = id;
+    self->ended = false;
+    self->waiting = false;
+    self->status = BPS_INPROGRESS;
+    self->text = NULL;
+    memcpy(self->keep, keep, sizeof(self->keep));
+    PyObject_GC_Track(self);
+    return (PyObject *)self;
+}
+
+/* Stores the outcome and gives the tensors back. */
+static void handle_end(struct handle *self, bps_status status, const char *text)
+{
+    self->ended = true;
+    self->status = status;
+    if (status < 0)
+        self->text = strdup(text);
+    in_flight--;
+    drop_all(self->keep);
+}
+
+/* Asks whether the operation has ended, without waiting. */
+static void handle_look(struct handle *self)
+{
+    struct bps_report report = {.text = ""};
+    bps_status status;
+
+    if (self->ended || self->waiting || bps_poll(self->id) == BPS_INPROGRESS)
+        return;
+    status = bps_wait(self->id, 0, &report);
+    if (status != BPS_INPROGRESS)
+        handle_end(self, status, report.text);
+}
+
+static int handle_traverse(struct handle *self, visitproc visit, void *arg)
+{
+    for (int i = 0; i < PYTHON_KEEP; i++)
+        Py_VISIT(self->keep[i]);
+    return 0;
+}
+
+/* The handle is not needed any more; its operation may still be. */
+static int handle_clear(struct handle *self)
+{
+    handle_look(self);
+    if (!self->ended) {
+        orphan_add(self->id, self->keep);
+        self->ended = true;
+    }
+    return 0;
+}
+
+static void handle_dealloc(struct handle *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+
+    PyObject_GC_UnTrack(self);
+    handle_clear(self);
+    free(self->text);
+    PyObject_GC_Del(self);
+    Py_DECREF((PyObject *)type);
+}
+
+/* ---- methods ------------------------------------------------------------------------------------------- */
+
+static PyObject *handle_poll(struct handle *self, PyObject *none)
+{
+    (void)none;
+    handle_look(self);
+    return PyBool_FromLong(self->ended);
+}
+
+/* Sleeps without the interpreter's lock until the operation has ended, at most one period. */
+static void handle_sleep(struct handle *self)
+{
+    struct bps_report report = {.text = ""};
+    struct timespec nap = {.tv_nsec = 1000000};
+    bps_status status;
+
+    if (self->waiting) { /* only one thread may fetch the outcome */
+        Py_BEGIN_ALLOW_THREADS
+        nanosleep(&nap, NULL);
+        Py_END_ALLOW_THREADS
+        return;
+    }
+    self->waiting = true;
+    Py_BEGIN_ALLOW_THREADS
+    status = bps_wait(self->id, PYTHON_SIGNAL_PERIOD_NS, &report);
+    Py_END_ALLOW_THREADS
+    self->waiting = false;
+    if (status != BPS_INPROGRESS)
+        handle_end(self, status, report.text);
+}
+
+static PyObject *handle_wait(struct handle *self, PyObject *none)
+{
+    (void)none;
+    while (!self->ended) {
+        handle_sleep(self);
+        if (!self->ended && PyErr_CheckSignals() != 0)
+            return NULL;
+    }
+    if (self->status < 0)
+        return python_raise(self->status, self->text != NULL ? self->text : "");
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"poll", (PyCFunction)handle_poll, METH_NOARGS, "poll() -> bool\n\nWhether the operation has ended."},
+    {"wait", (PyCFunction)handle_wait, METH_NOARGS,
+     "wait()\n\nSleeps until the operation has ended; raises its failure, as often as it is asked."},
+    {NULL, NULL, 0, NULL},
+};
+
+static PyType_Slot slots[] = {
+    {Py_tp_doc, "An operation in flight. It keeps its tensors alive."},
+    {Py_tp_dealloc, handle_dealloc},
+    {Py_tp_traverse, handle_traverse},
+    {Py_tp_clear, handle_clear},
+    {Py_tp_methods, methods},
+    {0, NULL},
+};
+
+static PyType_Spec spec = {
+    .name = "_bps.Handle",
+    .basicsize = sizeof(struct handle),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .slots = slots,
+};
+
+int python_handle_setup(PyObject *module)
+{
+    PyObject *type = PyType_FromSpec(&spec);
+
+    if (type == NULL)
+        return -1;
+    handle_type = (PyTypeObject *)type;
+    Py_INCREF(type); /* one for the module, one for handle_type */
+    if (PyModule_AddObject(module, "Handle", type) != 0) {
+        Py_DECREF(type);
+        return -1;
+    }
+    return 0;
+}

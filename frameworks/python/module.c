@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module.c - the functions of the extension module _bps. The package byteps is made of them. */
+#include "python.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <byteps/plugin.h>
+
+BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "python", PLUGIN_VERSION);
+
+/* ---- lists of strings ---------------------------------------------------------------------------------- */
+
+struct texts {
+    char *conf; /* or NULL */
+    size_t count;
+    char **items;
+};
+
+static void texts_free(void *arg)
+{
+    struct texts *texts = arg;
+
+    for (size_t i = 0; i < texts->count; i++)
+        free(texts->items[i]);
+    free(texts->items);
+    free(texts->conf);
+    free(texts);
+}
+
+/* A copy of the text of a str object; NULL with an exception. */
+static char *copy_text(PyObject *string)
+{
+    PyObject *bytes = PyUnicode_AsUTF8String(string);
+    char *text, *copy = NULL;
+
+    if (bytes == NULL)
+        return NULL;
+    if (PyBytes_AsStringAndSize(bytes, &text, NULL) == 0) { /* refuses NUL bytes */
+        copy = strdup(text);
+        if (copy == NULL)
+            PyErr_NoMemory();
+    }
+    Py_DECREF(bytes);
+    return copy;
+}
+
+static struct texts *texts_new(const char *conf, PyObject *sequence)
+{
+    Py_ssize_t count = PySequence_Size(sequence);
+    struct texts *texts;
+
+    if (count < 0)
+        return NULL;
+    texts = calloc(1, sizeof(*texts));
+    if (texts == NULL)
+        goto no_memory;
+    texts->items = calloc((size_t)count + 1, sizeof(texts->items[0]));
+    texts->conf = conf == NULL ? NULL : strdup(conf);
+    if (texts->items == NULL || (conf != NULL && texts->conf == NULL))
+        goto no_memory;
+    for (Py_ssize_t i = 0; i < count; i++) {
+        PyObject *item = PySequence_GetItem(sequence, i);
+
+        texts->items[i] = item == NULL ? NULL : copy_text(item);
+        Py_XDECREF(item);
+        if (texts->items[i] == NULL)
+            goto fail;
+        texts->count++;
+    }
+    return texts;
+
+no_memory:
+    PyErr_NoMemory();
+fail:
+    if (texts != NULL)
+        texts_free(texts);
+    return NULL;
+}
+
+/* ---- life of a job ------------------------------------------------------------------------------------- */
+
+static bps_status run_init(void *arg, struct bps_report *report)
+{
+    const struct texts *texts = arg;
+    struct bps_init_options options = {
+        .size = sizeof(options),
+        .conf = texts->conf,
+        .set = (const char *const *)texts->items,
+        .nset = texts->count,
+    };
+
+    return bps_init(&options, report);
+}
+
+static PyObject *call_init(PyObject *module, PyObject *args)
+{
+    const char *conf;
+    PyObject *set;
+    struct texts *texts;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "zO", &conf, &set))
+        return NULL;
+    texts = texts_new(conf, set);
+    return texts == NULL ? NULL : python_blocking_call(run_init, texts, texts_free);
+}
+
+static bps_status run_shutdown(void *arg, struct bps_report *report)
+{
+    (void)arg;
+    return bps_shutdown(report);
+}
+
+static bps_status run_suspend(void *arg, struct bps_report *report)
+{
+    (void)arg;
+    return bps_suspend(report);
+}
+
+static PyObject *leave(python_blocking_fn fn)
+{
+    PyObject *result = python_blocking_call(fn, NULL, NULL);
+    PyObject *type, *value, *traceback;
+
+    PyErr_Fetch(&type, &value, &traceback);
+    python_orphans_reap();
+    PyErr_Restore(type, value, traceback);
+    return result;
+}
+
+static PyObject *call_shutdown(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return leave(run_shutdown);
+}
+
+static PyObject *call_suspend(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return leave(run_suspend);
+}
+
+/* ---- questions ----------------------------------------------------------------------------------------- */
+
+static PyObject *number(int value)
+{
+    struct bps_report why = {""};
+
+    if (value >= 0)
+        return PyLong_FromLong(value);
+    /* These functions have no report; another one tells whether this is a forked child. */
+    bps_declare(NULL, 0, NULL, &why);
+    return python_raise(value, strstr(why.text, "forked") != NULL
+                                   ? why.text
+                                   : "BytePS has not been initialized; use bps.init().");
+}
+
+#define QUESTION(name)                                              \
+    static PyObject *call_##name(PyObject *module, PyObject *none)  \
+    {                                                               \
+        (void)module;                                               \
+        (void)none;                                                 \
+        return number(bps_##name());                                \
+    }
+QUESTION(rank)
+QUESTION(size)
+QUESTION(local_rank)
+QUESTION(local_size)
+
+static PyObject *call_is_initialized(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyBool_FromLong(bps_rank() >= 0);
+}
+
+static PyObject *call_in_flight(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    python_orphans_reap();
+    return PyLong_FromSize_t(python_in_flight());
+}
+
+static PyObject *call_version(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyUnicode_FromString(bps_version());
+}
+
+static PyObject *call_conf(PyObject *module, PyObject *args)
+{
+    char text[4096];
+    const char *key;
+    bps_status status;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s", &key))
+        return NULL;
+    status = bps_conf(key, text, sizeof(text));
+    if (status == BPS_ERR_INVALID) {
+        snprintf(text, sizeof(text), "there is no configuration value %s", key);
+        return python_raise(status, text);
+    }
+    return status < 0 ? python_raise(status, "") : PyUnicode_FromString(text);
+}
+
+static bps_status run_declare(void *arg, struct bps_report *report)
+{
+    const struct texts *texts = arg;
+    struct bps_declaration *declarations = calloc(texts->count + 1, sizeof(*declarations));
+    bps_status status;
+
+    if (declarations == NULL)
+        return BPS_ERR_NOMEM;
+    for (size_t i = 0; i < texts->count; i++) {
+        declarations[i].size = sizeof(*declarations);
+        declarations[i].name = texts->items[i];
+        declarations[i].dtype = BPS_DTYPES;
+    }
+    status = bps_declare(declarations, texts->count, NULL, report);
+    free(declarations);
+    return status;
+}
+
+static PyObject *call_declare(PyObject *module, PyObject *names)
+{
+    struct texts *texts = texts_new(NULL, names);
+
+    (void)module;
+    return texts == NULL ? NULL : python_blocking_call(run_declare, texts, texts_free);
+}
+
+/* ---- the module ---------------------------------------------------------------------------------------- */
+
+static PyMethodDef functions[] = {
+    {"init", call_init, METH_VARARGS, "init(conf, settings)\n\nJoins the job; settings are \"key=value\"."},
+    {"shutdown", call_shutdown, METH_NOARGS, "shutdown()\n\nLeaves the job."},
+    {"suspend", call_suspend, METH_NOARGS, "suspend()\n\nLeaves the job and remembers the tensors."},
+    {"rank", call_rank, METH_NOARGS, "rank() -> int"},
+    {"size", call_size, METH_NOARGS, "size() -> int"},
+    {"local_rank", call_local_rank, METH_NOARGS, "local_rank() -> int"},
+    {"local_size", call_local_size, METH_NOARGS, "local_size() -> int"},
+    {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
+    {"in_flight", call_in_flight, METH_NOARGS, "in_flight() -> int\n\nOperations not yet ended."},
+    {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
+    {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
+    {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},
+    {"push_pull", python_push_pull, METH_VARARGS,
+     "push_pull(tensor, result, name, op, priority, prescale, postscale) -> Handle\n\n"
+     "result None: in place."},
+    {"broadcast", python_broadcast, METH_VARARGS,
+     "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
+    {"barrier", python_barrier, METH_NOARGS, "barrier() -> Handle"},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT,
+    .m_name = "_bps",
+    .m_doc = "The C side of the package byteps.",
+    .m_size = -1,
+    .m_methods = functions,
+};
+
+/* Tells the core who uses it. */
+static int announce(void)
+{
+    static char framework[32];
+    static const struct bps_binding binding = {
+        .size = sizeof(binding),
+        .abi = BPS_BINDING_ABI,
+        .name = "python",
+        .version = PLUGIN_VERSION,
+        .framework = framework,
+    };
+    struct bps_report report = {.text = ""};
+    const char *version = Py_GetVersion();
+    bps_status status;
+
+    snprintf(framework, sizeof(framework), "CPython %.*s", (int)strcspn(version, " "), version);
+    status = bps_binding_register(&binding, &report);
+    if (status >= 0)
+        return 0;
+    PyErr_SetString(PyExc_ImportError, report.text[0] != '\0' ? report.text : bps_strerror(status));
+    return -1;
+}
+
+static int add_constants(PyObject *module)
+{
+    PyObject *dtypes = PyDict_New();
+
+    for (uint32_t i = 0; dtypes != NULL && i < BPS_DTYPES; i++) {
+        PyObject *code = PyLong_FromUnsignedLong(i);
+
+        if (code == NULL || PyDict_SetItemString(dtypes, bps_dtype_name(i), code) != 0)
+            Py_CLEAR(dtypes);
+        Py_XDECREF(code);
+    }
+    if (dtypes == NULL)
+        return -1;
+    if (PyModule_AddObject(module, "dtypes", dtypes) != 0) {
+        Py_DECREF(dtypes);
+        return -1;
+    }
+    return PyModule_AddIntConstant(module, "SUM", BPS_SUM) != 0 ||
+                   PyModule_AddIntConstant(module, "AVERAGE", BPS_AVERAGE) != 0 ||
+                   PyModule_AddIntConstant(module, "MIN", BPS_MIN) != 0 ||
+                   PyModule_AddIntConstant(module, "MAX", BPS_MAX) != 0 ||
+                   PyModule_AddIntConstant(module, "PRODUCT", BPS_PRODUCT) != 0
+               ? -1
+               : 0;
+}
+
+__attribute__((visibility("default"))) PyMODINIT_FUNC PyInit__bps(void);
+
+PyMODINIT_FUNC PyInit__bps(void)
+{
+    PyObject *module;
+
+    if (announce() != 0)
+        return NULL;
+    module = PyModule_Create(&definition);
+    if (module == NULL)
+        return NULL;
+    if (python_handle_setup(module) != 0 || add_constants(module) != 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    return module;
+}

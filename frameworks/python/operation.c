@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* operation.c - starts push_pull, broadcast and barrier on Python's tensors. */
+#include "python.h"
+
+/* What an operation needs until it ends. */
+struct operation {
+    struct bps_push_pull request;
+    bool is_broadcast;
+    uint32_t root;
+    PyObject *keep[PYTHON_KEEP];
+};
+
+static void operation_fini(struct operation *operation)
+{
+    for (int i = 0; i < PYTHON_KEEP; i++)
+        Py_CLEAR(operation->keep[i]);
+}
+
+/* Whether the two share memory without being the same. */
+static bool overlap(const struct python_view *a, const struct python_view *b)
+{
+    uint64_t bytes = a->count * bps_dtype_size(a->dtype);
+    uintptr_t from = (uintptr_t)a->data, to = (uintptr_t)b->data;
+
+    return from != to && from < to + bytes && to < from + bytes;
+}
+
+/* Both tensors must be there, of equal size and type; the result must be writable. out None: in place. */
+static int operation_tensors(struct operation *operation, PyObject *in, PyObject *out)
+{
+    bool in_place = out == Py_None;
+    struct python_view from, to;
+
+    if (python_view_get(in, "the tensor", &from) != 0)
+        return -1;
+    operation->keep[0] = from.keep;
+    to = from;
+    if (!in_place) {
+        if (python_view_get(out, "the result", &to) != 0)
+            return -1;
+        operation->keep[1] = to.keep;
+    }
+    if (to.read_only) {
+        PyErr_Format(PyExc_ValueError, "%s is read-only", in_place ? "the tensor" : "the result");
+        return -1;
+    }
+    if (to.dtype != from.dtype || to.count != from.count) {
+        PyErr_Format(PyExc_ValueError, "the tensor has %llu elements of type %s, the result %llu of type %s",
+                     (unsigned long long)from.count, bps_dtype_name(from.dtype), (unsigned long long)to.count,
+                     bps_dtype_name(to.dtype));
+        return -1;
+    }
+    if (overlap(&from, &to)) {
+        PyErr_SetString(PyExc_ValueError, "the tensor and the result share a part of their memory");
+        return -1;
+    }
+    operation->request.in = from.data;
+    operation->request.out = to.data;
+    operation->request.count = from.count;
+    operation->request.dtype = from.dtype;
+    return 0;
+}
+
+static int operation_name(struct operation *operation, PyObject *name, PyObject **bytes)
+{
+    char *text;
+
+    *bytes = NULL;
+    if (name == Py_None)
+        return 0;
+    if (!PyUnicode_Check(name)) {
+        PyErr_Format(PyExc_TypeError, "the name of a tensor must be a str, not %S",
+                     (PyObject *)Py_TYPE(name));
+        return -1;
+    }
+    *bytes = PyUnicode_AsUTF8String(name);
+    if (*bytes == NULL || PyBytes_AsStringAndSize(*bytes, &text, NULL) != 0)
+        return -1;
+    Py_INCREF(name);
+    operation->keep[PYTHON_KEEP - 1] = name;
+    operation->request.name = text;
+    return 0;
+}
+
+static bps_status operation_begin(const struct operation *operation, bps_handle *out,
+                                  struct bps_report *report)
+{
+    if (operation->is_broadcast)
+        return bps_broadcast_async(&operation->request, operation->root, out, report);
+    return bps_push_pull_async(&operation->request, out, report);
+}
+
+/* Starts it. A name that is busy only because its last handle was dropped is waited for. */
+static PyObject *operation_start(struct operation *operation)
+{
+    struct bps_report report = {.text = ""};
+    bps_status status;
+    bps_handle id;
+
+    python_orphans_reap();
+    status = operation_begin(operation, &id, &report);
+    if (status == BPS_ERR_BUSY) {
+        if (python_orphans_wait(operation->keep[PYTHON_KEEP - 1]) != 0)
+            return NULL;
+        status = operation_begin(operation, &id, &report);
+    }
+    if (status < 0)
+        return python_raise(status, report.text);
+    return python_handle_new(id, operation->keep);
+}
+
+static PyObject *operation_run(struct operation *operation, PyObject *in, PyObject *out, PyObject *name)
+{
+    PyObject *bytes, *handle = NULL;
+
+    operation->request.size = sizeof(operation->request);
+    if (operation_name(operation, name, &bytes) == 0 && operation_tensors(operation, in, out) == 0)
+        handle = operation_start(operation);
+    Py_XDECREF(bytes);
+    if (handle == NULL)
+        operation_fini(operation);
+    return handle;
+}
+
+PyObject *python_push_pull(PyObject *module, PyObject *args)
+{
+    struct operation operation = {.is_broadcast = false};
+    struct bps_push_pull *request = &operation.request;
+    PyObject *in, *out, *name;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOIidd", &in, &out, &name, &request->op, &request->priority,
+                          &request->prescale, &request->postscale))
+        return NULL;
+    return operation_run(&operation, in, out, name);
+}
+
+PyObject *python_broadcast(PyObject *module, PyObject *args)
+{
+    struct operation operation = {.is_broadcast = true, .request = {.prescale = 1, .postscale = 1}};
+    PyObject *in, *out, *name;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "OOOIi", &in, &out, &name, &operation.root, &operation.request.priority))
+        return NULL;
+    return operation_run(&operation, in, out, name);
+}
+
+PyObject *python_barrier(PyObject *module, PyObject *none)
+{
+    PyObject *keep[PYTHON_KEEP] = {NULL};
+    struct bps_report report = {.text = ""};
+    bps_handle id;
+    bps_status status = bps_barrier_async(NULL, NULL, &id, &report);
+
+    (void)module;
+    (void)none;
+    return status < 0 ? python_raise(status, report.text) : python_handle_new(id, keep);
+}

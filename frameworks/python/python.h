@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * python.h - what the files of the CPython extension share.
+ *
+ * The extension is an application of libbyteps: it turns Python objects into memory, starts operations on
+ * it and lets Python threads wait for them. Nothing here ever runs on a thread of the library: completion
+ * is asked for, never delivered, so that the interpreter's lock is none of the library's business.
+ * All state is guarded by the interpreter's lock.
+ */
+#ifndef BYTEPS_PYTHON_PYTHON_H
+#define BYTEPS_PYTHON_PYTHON_H
+
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x03080000 /* one file serves every CPython from 3.8 on */
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <byteps/byteps.h>
+
+/* How often a waiting thread looks whether a signal, such as Ctrl-C, has to be handled. */
+#define PYTHON_SIGNAL_PERIOD_NS UINT64_C(100000000)
+
+/* ---- error.c ------------------------------------------------------------------------------------------- */
+
+/* Raises the exception of byteps._errors that belongs to a status. Returns NULL. */
+PyObject *python_raise(bps_status status, const char *text);
+
+/* ---- view.c -------------------------------------------------------------------------------------------- */
+
+/* The memory of a tensor. */
+struct python_view {
+    void *data;
+    uint64_t count;
+    uint32_t dtype;
+    bool read_only;
+    PyObject *keep; /* keeps the memory alive; owned */
+};
+
+/*
+ * Looks into a tensor: anything with __dlpack__, or a tuple (address, count, dtype, keep). `role` names it in
+ * messages. Returns 0, or -1 with an exception: TypeError or ValueError for what cannot be sent.
+ */
+int python_view_get(PyObject *tensor, const char *role, struct python_view *out);
+
+/* ---- handle.c ------------------------------------------------------------------------------------------ */
+
+/* Makes the type Handle and adds it to the module. Returns 0, or -1 with an exception. */
+int python_handle_setup(PyObject *module);
+
+/* A handle object for an operation in flight. Steals the references in `keep`, which may be NULL. */
+#define PYTHON_KEEP 3
+PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP]);
+
+/* Ends the life of dropped handles whose operations are over. */
+void python_orphans_reap(void);
+
+/* Waits for the dropped handles of a tensor's name. Returns 0, or -1 with an exception (a signal). */
+int python_orphans_wait(PyObject *name);
+
+/* How many operations of this process are in flight. */
+size_t python_in_flight(void);
+
+/* ---- operation.c --------------------------------------------------------------------------------------- */
+
+/* Functions of the module; module.c has their signatures for Python. Each returns a new handle. */
+PyObject *python_push_pull(PyObject *module, PyObject *args);
+PyObject *python_broadcast(PyObject *module, PyObject *args);
+PyObject *python_barrier(PyObject *module, PyObject *none);
+
+/* ---- blocking.c ---------------------------------------------------------------------------------------- */
+
+typedef bps_status (*python_blocking_fn)(void *arg, struct bps_report *report);
+
+/*
+ * Runs fn(arg) on a thread of its own without the interpreter's lock, so that Ctrl-C works while it blocks.
+ * Then calls release(arg) (NULL: nothing). Returns None, or NULL with the exception of a failure or a
+ * signal; after a signal the call goes on in the background, and `arg` is released when it ends.
+ */
+PyObject *python_blocking_call(python_blocking_fn fn, void *arg, void (*release)(void *arg));
+
+#endif

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""BytePS for PyTorch.
+
+    import torch
+    import byteps.torch as bps
+
+    bps.init()
+    bps.broadcast_parameters(model.state_dict(), root_rank=0)
+    optimizer = bps.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+
+and the training loop stays as it was. Horovod's names work as well. Tensors are dense and on the CPU;
+float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8 and bool are supported. All workers
+call the same functions for the same tensors. Every failure is an exception, on every worker that took part,
+whose text has the cause.
+"""
+
+from byteps._basics import (
+    Average,
+    Handle,
+    Max,
+    Min,
+    Product,
+    ReduceOp,
+    Sum,
+    barrier,
+    declare,
+    init,
+    is_initialized,
+    local_rank,
+    local_size,
+    poll,
+    rank,
+    resume,
+    shutdown,
+    size,
+    suspend,
+    synchronize,
+)
+
+from .compression import Compression
+from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
+from .ops import (
+    allreduce,
+    allreduce_,
+    allreduce_async,
+    allreduce_async_,
+    broadcast,
+    broadcast_,
+    broadcast_async,
+    broadcast_async_,
+    grouped_allreduce,
+    grouped_allreduce_,
+    grouped_allreduce_async,
+    grouped_allreduce_async_,
+    push_pull,
+    push_pull_async,
+    push_pull_async_inplace,
+    push_pull_inplace,
+)
+from .optimizer import DistributedOptimizer
+
+from . import cross_barrier, parallel  # isort: skip
+
+byteps_push_pull = push_pull_async_inplace
+
+__all__ = [
+    "Average",
+    "Compression",
+    "DistributedOptimizer",
+    "Handle",
+    "Max",
+    "Min",
+    "Product",
+    "ReduceOp",
+    "Sum",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "barrier",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "broadcast_object",
+    "broadcast_optimizer_state",
+    "broadcast_parameters",
+    "byteps_push_pull",
+    "cross_barrier",
+    "declare",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "init",
+    "is_initialized",
+    "local_rank",
+    "local_size",
+    "parallel",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "push_pull_async_inplace",
+    "push_pull_inplace",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+]

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a tensor to memory that the extension can send."""
+
+import torch
+
+from byteps._native import bps as _bps
+
+_HAS_EXCHANGE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
+_CODES = {getattr(torch, name): code for name, code in _bps.dtypes.items()}
+
+
+def check(tensor, what="the tensor"):
+    """Raise unless the extension can take this kind of tensor."""
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__}")
+    if tensor.device.type != "cpu":
+        raise ValueError(f"{what} is on {tensor.device}; byteps.torch takes CPU tensors: move it with .cpu()")
+    if tensor.layout is not torch.strided:
+        raise ValueError(f"{what} is {tensor.layout}; byteps.torch takes dense tensors: use .to_dense()")
+    if tensor.dtype not in _CODES:
+        allowed = ", ".join(_bps.dtypes)
+        raise TypeError(f"{what} has elements of type {tensor.dtype}; supported are {allowed}")
+
+
+def is_plain(tensor):
+    """Return whether the tensor's memory holds its values in row-major order without gaps."""
+    return tensor.is_contiguous() and not tensor.is_neg()
+
+
+def plain_copy(tensor):
+    """Return a copy whose memory is in row-major order."""
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor.detach())
+
+
+def memory(tensor):
+    """Return what the extension takes for a plain tensor."""
+    if _HAS_EXCHANGE:
+        return tensor
+    return (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], tensor)
+
+
+def memory_order(tensor):
+    """Return the dimensions of a tensor from the largest to the smallest step in memory, or None if it has
+    gaps.
+
+    ``tensor.permute(memory_order(tensor))`` is then contiguous.
+    """
+    order = sorted(range(tensor.dim()), key=lambda i: (tensor.stride(i), tensor.size(i) > 1), reverse=True)
+    return order if tensor.permute(order).is_contiguous() else None
+
+
+def changed(tensor):
+    """Tell autograd that a tensor was changed in place."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)

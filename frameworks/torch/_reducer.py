@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reduces the gradients of a model's parameters while the backward pass still computes others.
+
+Each gradient is sent from, and its result received into, the gradient's own memory, as soon as autograd has
+finished it. A round ends when all gradients have been reduced; so every worker sends every parameter in
+every round, zeros for those it did not use. A small tensor of flags goes with each round. From it all
+workers learn which parameters nobody has used, whose gradients stay None everywhere, and whether their
+lists of parameters agree at all.
+"""
+
+import hashlib
+import itertools
+import weakref
+
+import torch
+
+from byteps._basics import Handle, Max
+from byteps._errors import MismatchError
+from byteps._native import bps as _bps
+
+from . import _memory
+
+_MOST_URGENT = 2**31 - 1
+_DIGEST = 8  # bytes
+
+_numbers = itertools.count()  # of the reducers of this process
+_owners = {}  # name of a tensor -> the parameters that have used it
+
+
+def _unique_name(name, parameter):
+    """Return a name that no other parameter of this process has: two models may use the same names.
+
+    All workers make their models in the same order, so that they come to the same names.
+    """
+    owners = _owners.setdefault(name, [])
+    number = next((i for i, owner in enumerate(owners) if owner() is parameter), len(owners))
+    if number == len(owners):
+        owners.append(weakref.ref(parameter))
+    return name if number == 0 else f"{name}#{number}"
+
+
+class _Flight:
+    """One gradient on its way."""
+
+    __slots__ = ("context", "gradient", "handle", "sent", "wire")
+
+    def __init__(self, gradient, parameter, compression, start):
+        self.gradient = gradient
+        self.wire = gradient.detach()
+        if not (gradient.is_contiguous() and parameter.is_contiguous()):
+            # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
+            order = _memory.memory_order(parameter)
+            self.wire = self.wire if order is None else self.wire.permute(order)
+        self.sent, self.context = compression.compress(self.wire)
+        if not _memory.is_plain(self.sent):
+            self.sent = _memory.plain_copy(self.sent)
+        self.handle = Handle(start(_memory.memory(self.sent)), None)
+
+    def land(self, decompress):
+        """Wait for the result and return the gradient that holds it."""
+        self.handle.wait()
+        if self.sent is not self.wire:
+            self.wire.copy_(decompress(self.sent, self.context))
+        return self.gradient
+
+
+class Reducer:
+    """The gradients of a list of parameters.
+
+    Attributes:
+        paused: while True, hooks do nothing: gradients add up locally.
+        dirty: whether a gradient was computed since the last round.
+        passes: backward passes after which a gradient is sent.
+        on_gradient: called with each finished gradient's index before anything else, or None.
+    """
+
+    def __init__(self, named, compression, op, passes=1):
+        """Declare the gradients of [(name, parameter)], the most urgent first, and watch them."""
+        self.paused = False
+        self.dirty = False
+        self.passes = passes
+        self.on_gradient = None
+        self.parameters = []
+        self._compression = compression
+        self._op = op
+        self._names = []
+        self._index = {}
+        self._left = []  # backward passes to go
+        self._flying = {}  # index -> _Flight
+        self._flags = None  # handle of the flags in flight
+        self._used = None  # the flags of all workers together
+        self._flags_name = f"byteps.Touched.{next(_numbers)}"
+        self._hooks = []
+        weakref.finalize(self, _remove_hooks, self._hooks).atexit = False
+        self.extend(named)
+
+    def extend(self, named):
+        """Add parameters; all workers must do that at the same point."""
+        first = len(self.parameters)
+        for name, parameter in named:
+            self._index[parameter] = len(self.parameters)
+            self.parameters.append(parameter)
+            self._names.append(_unique_name(f"byteps.Gradient.{name}", parameter))
+            self._left.append(self.passes)
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))
+        self._digest = self._make_digest()
+        _bps.declare([*self._names[first:], self._flags_name])
+
+    def _make_digest(self):
+        lines = [f"{name} {tuple(p.shape)} {p.dtype}" for name, p in zip(self._names, self.parameters)]
+        return hashlib.blake2b("\n".join(lines).encode(), digest_size=_DIGEST).digest()
+
+    @property
+    def busy(self):
+        """Whether gradients are on their way."""
+        return bool(self._flying)
+
+    def in_flight(self, index):
+        """Return whether the gradient with this index is on its way."""
+        return index in self._flying
+
+    def index(self, parameter):
+        """Return the index of a parameter, None if it is not one of these."""
+        return self._index.get(parameter)
+
+    def reset(self, passes=None):
+        """Start counting backward passes anew."""
+        self.passes = passes or self.passes
+        self._left = [self.passes] * len(self.parameters)
+
+    # ---- a round -------------------------------------------------------------------------------------
+
+    def gradient_ready(self, parameter):
+        """Send the gradient of a parameter, if this was the last backward pass before a step."""
+        if self.paused:
+            return
+        index = self._index[parameter]
+        if self.on_gradient is not None:
+            self.on_gradient(index)
+        if index in self._flying:
+            raise AssertionError(
+                "Gradients were computed more than backward_passes_per_step times before call to step(). "
+                "Increase backward_passes_per_step to accumulate gradients locally."
+            )
+        self.dirty = True
+        self._left[index] -= 1
+        if self._left[index] == 0:
+            self._start(index, parameter.grad)
+
+    def _start(self, index, gradient):
+        name = self._names[index]
+        _memory.check(gradient, f"the gradient {name}")
+        self._flying[index] = _Flight(
+            gradient,
+            self.parameters[index],
+            self._compression,
+            lambda memory: _bps.push_pull(memory, None, name, self._op, -index, 1.0, 1.0),
+        )
+
+    def launch(self):
+        """Send the flags, and the gradients that have not been sent: zeros where this worker has none."""
+        used = [0 if p.grad is None else 1 for p in self.parameters]
+        inverse = bytes(255 - byte for byte in self._digest)
+        flags = torch.tensor([*self._digest, *inverse, *used], dtype=torch.uint8, device="cpu")
+        native = _bps.push_pull(_memory.memory(flags), None, self._flags_name, Max, _MOST_URGENT, 1.0, 1.0)
+        self._flags = Handle(native, flags)
+        self._used = None
+        self.dirty = False
+        for index, parameter in enumerate(self.parameters):
+            if index not in self._flying:
+                gradient = parameter.grad
+                if gradient is None:
+                    gradient = torch.zeros_like(parameter, requires_grad=False)
+                self._start(index, gradient)
+        self.reset()
+
+    def _used_anywhere(self):
+        """Wait for the flags; the workers' lists agree if their digests have the same maximum and minimum."""
+        if self._used is None:
+            flags = bytes(self._flags.wait().tolist())
+            digest, inverse = flags[:_DIGEST], flags[_DIGEST : 2 * _DIGEST]
+            if any(a + b != 255 for a, b in zip(digest, inverse)):
+                raise MismatchError(
+                    "the workers' lists of parameters differ in names, shapes, types or order; this worker "
+                    f"has {len(self.parameters)}, from {self._names[0]} to {self._names[-1]}"
+                )
+            self._used = flags[2 * _DIGEST :]
+        return self._used
+
+    def collect(self, index):
+        """Wait for one gradient and put it in its place. A parameter that no worker has used keeps None."""
+        used = self._used_anywhere()[index]
+        gradient = self._flying[index].land(self._compression.decompress)
+        del self._flying[index]
+        if used:
+            self.parameters[index].grad = gradient
+
+    def finish(self):
+        """End the round: launch() and collect everything."""
+        try:
+            self.launch()
+            for index in list(self._flying):
+                self.collect(index)
+        except BaseException:
+            self.forget()
+            raise
+
+    def forget(self):
+        """Give a failed round up."""
+        self._flying.clear()
+        self._flags = None
+        self.reset()
+
+
+def _make_hook(reducer):
+    """Return a hook that does not keep the reducer alive."""
+    reference = weakref.ref(reducer)
+
+    def hook(parameter):
+        alive = reference()
+        if alive is not None:
+            alive.gradient_ready(parameter)
+
+    return hook
+
+
+def _remove_hooks(hooks):
+    for hook in hooks:
+        hook.remove()

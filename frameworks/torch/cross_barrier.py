@@ -1,0 +1,229 @@
+# SPDX-License-Identifier: Apache-2.0
+"""CrossBarrier: the next forward pass begins while gradients are still on their way.
+
+step() returns at once. Each module of the model waits, just before its forward pass, for the gradients of
+its own parameters only, and makes the optimizer's step for just these. So the communication of the last
+layers overlaps the next iteration's forward pass of the first ones.
+
+    import byteps.torch.cross_barrier as bps
+
+    optimizer = bps.CrossBarrier(model, optimizer, model.named_parameters(), num_steps=steps)
+
+The module also has all names of byteps.torch.
+"""
+
+import sys
+
+import torch
+
+from byteps._basics import Average
+
+from ._reducer import Reducer
+from .compression import Compression
+from .optimizer import _check_passes, _Distributed, name_parameters, wrap
+
+
+def __getattr__(name):
+    return getattr(sys.modules[__package__], name)
+
+
+class _Plan:
+    """Knows before which module's forward pass each parameter has to be up to date."""
+
+    def __init__(self, model, update):
+        """Watch all modules of the model; update(indexes) is called before the forward pass of one."""
+        self._model = model
+        self._update = update
+        self._called = set()  # modules that have been called so far
+        self._before = {}  # module -> indexes
+        for module in model.modules():
+            module.register_forward_pre_hook(self._hook)
+
+    def _hook(self, module, inputs):
+        self._called.add(module)
+        indexes = self._before.get(module)
+        if indexes:
+            self._update(indexes)
+
+    def make(self, index_of, count):
+        """Assign each parameter to its modules; return those that must not wait at all.
+
+        A module that is never called, as its owner uses its parameters directly, is served by the nearest
+        module around it that is.
+        """
+        self._before = {}
+        assigned = set()
+        for chain in self._chains(self._model, ()):
+            indexes = {index_of(p) for p in chain[0]._parameters.values() if p is not None} - {None}
+            target = next((module for module in chain if module in self._called), None)
+            if indexes and target is not None:
+                self._before.setdefault(target, set()).update(indexes)
+                assigned |= indexes
+        return set(range(count)) - assigned
+
+    def _chains(self, module, around):
+        """Yield (module, the module around it, ..., the model) for every place of every module."""
+        chain = (module, *around)
+        yield chain
+        for child in module.children():
+            yield from self._chains(child, chain)
+
+
+class _CrossBarrier(_Distributed):
+    """What is added to the class of the wrapped optimizer."""
+
+    def step(self, closure=None):
+        """Note that a step is due for every parameter, and return at once.
+
+        Raises:
+            MismatchError, LostError, Error: reducing failed, here or for the step before.
+        """
+        loss = None if closure is None else closure()
+        self.flush()  # what this iteration has not used
+        try:
+            self._byteps.launch()
+        except BaseException:
+            self._byteps.forget()
+            raise
+        count = len(self._byteps.parameters)
+        self._pending = set(range(count))
+        self._options = [
+            {
+                key: value.clone() if isinstance(value, torch.Tensor) else value
+                for key, value in group.items()
+                if key != "params"
+            }
+            for group in self.param_groups
+        ]
+        self._steps += 1
+        self._update(
+            self._pending if self._steps >= self._num_steps else self._plan.make(self._byteps.index, count)
+        )
+        return loss
+
+    def flush(self):
+        """Wait for all gradients and bring all parameters up to date."""
+        self._update(self._pending)
+
+    def synchronize(self):
+        """Bring all parameters up to date. Call it before you look at parameters."""
+        self.flush()
+
+    def skip_synchronize(self):
+        """Not possible here: the step is made while gradients arrive."""
+        raise NotImplementedError(
+            "CrossBarrier makes the step by itself; use DistributedOptimizer to skip it"
+        )
+
+    def _update(self, indexes):
+        """Make the step for those of the parameters for which it is due."""
+        due = sorted(self._pending & set(indexes))
+        if not due:
+            return
+        try:
+            for index in due:
+                self._byteps.collect(index)
+        except BaseException:
+            self._pending = set()
+            self._byteps.forget()
+            raise
+        self._pending.difference_update(due)
+        self._step_only({self._byteps.parameters[index] for index in due})
+        for index in due:
+            if index in self._cleared:
+                _clear(self._byteps.parameters[index], self._cleared.pop(index))
+
+    def _step_only(self, parameters):
+        """Make the wrapped optimizer's step for some parameters, with the options at the time of step()."""
+        groups = self.param_groups
+        chosen = []
+        for group, options in zip(groups, self._options):
+            some = [p for p in group["params"] if p in parameters]
+            if some:
+                chosen.append({**options, "params": some})
+        self.param_groups = chosen
+        try:
+            super(_Distributed, self).step()
+        finally:
+            self.param_groups = groups
+
+    def zero_grad(self, set_to_none=True):
+        """Reset the gradients; those that are on their way when they have been used."""
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                index = self._byteps.index(parameter)
+                if index is not None and index in self._pending:
+                    self._cleared[index] = set_to_none
+                elif index is not None and self._byteps.in_flight(index):
+                    raise AssertionError("zero_grad() was called between backward() and step()")
+                else:
+                    _clear(parameter, set_to_none)
+
+    def state_dict(self):
+        """Bring all parameters up to date and return the state of the optimizer."""
+        self.flush()
+        return super().state_dict()
+
+    def load_state_dict(self, state_dict):
+        """Bring all parameters up to date and take the state of an optimizer."""
+        self.flush()
+        super().load_state_dict(state_dict)
+
+    def add_param_group(self, param_group):
+        """Add a group of parameters; all workers must do so at the same point."""
+        self.flush()
+        super().add_param_group(param_group)
+
+    def _check_used(self, index):
+        if index in self._pending:
+            raise RuntimeError(
+                f"parameter {index} was used in forward() before its update had been made: the module that "
+                "owns it was not called, although it had been before. Call optimizer.synchronize() before "
+                "such a forward pass, or use DistributedOptimizer."
+            )
+
+
+def _clear(parameter, set_to_none):
+    if set_to_none:
+        parameter.grad = None
+    elif parameter.grad is not None:
+        parameter.grad.detach_().zero_()
+
+
+def CrossBarrier(
+    model,
+    optimizer,
+    named_parameters=None,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    num_steps=10**6,
+):
+    """Return an optimizer whose step() does not wait; see the module's text.
+
+    It works with every optimizer whose update of a parameter depends on this parameter only (SGD, Adam, and
+    so on; not LBFGS). Learning rates count as they are when step() is called. Between step() and the next
+    forward pass the
+    parameters are in between: call ``synchronize()`` before reading them; ``state_dict()`` of model and
+        optimizer do so
+    by themselves, and so does the last step.
+
+    Args:
+        model: the module whose forward pass uses the parameters.
+        optimizer: a torch.optim.Optimizer; use only the returned one from then on.
+        named_parameters, compression, backward_passes_per_step: as for DistributedOptimizer.
+        num_steps: after so many steps, step() waits again.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("CrossBarrier cannot be used with LBFGS")
+    passes = _check_passes(backward_passes_per_step)
+    reducer = Reducer(name_parameters(optimizer, named_parameters), compression, Average, passes)
+    wrapped = wrap(optimizer, _CrossBarrier, reducer)
+    wrapped._num_steps = num_steps
+    wrapped._steps = 0
+    wrapped._pending = set()  # indexes of the parameters for which the step is due
+    wrapped._cleared = {}  # index -> set_to_none of a zero_grad() that came before the step
+    wrapped._options = []
+    wrapped._plan = _Plan(model, wrapped._update)
+    reducer.on_gradient = wrapped._check_used
+    model.register_state_dict_pre_hook(lambda *_: wrapped.flush())
+    return wrapped

@@ -1,0 +1,186 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring all workers to the same state: parameters, the state of an optimizer, any object."""
+
+import hashlib
+import pickle
+
+import torch
+
+from byteps._basics import Max, check_root, rank
+from byteps._errors import MismatchError
+
+from . import _memory
+from .ops import broadcast_, broadcast_async_, push_pull_inplace, wait_all
+
+_sizes = {}  # name -> what has been broadcast under it in this process
+
+
+def _require_equal(text, what):
+    """Raise on all workers if they do not all have the same text."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    both = torch.tensor([*digest, *(255 - byte for byte in digest)], dtype=torch.uint8, device="cpu")
+    result = push_pull_inplace(both, op=Max).tolist()
+    if any(a + b != 255 for a, b in zip(result[:16], result[16:])):
+        raise MismatchError(
+            f"{what} differ between the workers in names, shapes or types; here: {text[:500]}"
+        )
+
+
+def sized_name(name, tensor):
+    """Return a name for a tensor; another one where this name has been used for another size or type."""
+    seen = _sizes.setdefault(name, [])
+    form = (tensor.numel(), tensor.dtype)
+    if form not in seen:
+        seen.append(form)
+    number = seen.index(form)
+    return name if number == 0 else f"{name}#{number}"
+
+
+def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
+    """Replace tensors by those of worker root_rank, in place and bit by bit the same; all are in flight at
+    once.
+
+    Args:
+        params: ``model.state_dict()``, ``model.named_parameters()``, or any dict or sequence of (name,
+            tensor). Entries that are None are left out.
+        root_rank: the worker that sends.
+        prefix: of the tensors' names.
+
+    Raises:
+        ValueError: params is something else.
+        MismatchError: the workers' names, shapes or types differ. All of them get it.
+    """
+    root = check_root(root_rank)
+    pairs = _pairs(params)
+    for name, tensor in pairs:
+        _memory.check(tensor, f"params[{name!r}]")
+    lines = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in pairs]
+    _require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast")
+    _broadcast_all(((prefix + name, tensor) for name, tensor in pairs), root)
+
+
+def _pairs(params):
+    if isinstance(params, dict):
+        pairs = sorted(params.items())
+    elif isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, "__iter__"):
+        raise ValueError(
+            f"invalid params of type: {type(params).__name__}; expected a dict or (name, tensor) pairs"
+        )
+    else:
+        pairs = list(params)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
+        raise ValueError("invalid params: expected a dict or a sequence of (name, tensor) pairs")
+    return [(name, tensor) for name, tensor in pairs if tensor is not None]
+
+
+def _broadcast_all(pairs, root):
+    distinct = {name: tensor for name, tensor in pairs}
+    wait_all([broadcast_async_(tensor, root, sized_name(name, tensor)) for name, tensor in distinct.items()])
+
+
+def broadcast_object(obj, root_rank=0, name=None):
+    """Return the object of worker root_rank on every worker; on the root the object itself.
+
+    Args:
+        obj: anything that can be pickled; it counts on the root only.
+        root_rank: the worker that sends. The others execute what unpickling its bytes means.
+        name: needed only if several threads broadcast at once.
+    """
+    root = check_root(root_rank)
+    data = pickle.dumps(obj) if rank() == root else b""
+    size = torch.tensor([len(data)], dtype=torch.int64, device="cpu")
+    broadcast_(size, root, None if name is None else f"Size.{name}")
+    room = int(size)
+    if name is not None:  # a tensor keeps its size, so take one of few sizes
+        room = max(1024, 1 << (room - 1).bit_length())
+        name = f"Object.{name}.{room}"
+    buffer = torch.zeros(room, dtype=torch.uint8, device="cpu")
+    if data:
+        buffer[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
+    broadcast_(buffer, root, name)
+    return obj if rank() == root else pickle.loads(bytes(memoryview(buffer.numpy())[: int(size)]))
+
+
+# ---- the state of an optimizer ---------------------------------------------------------------------------
+
+
+class _Slot:
+    """Stands for a tensor in a structure that is pickled."""
+
+    def __init__(self, tensor):
+        self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+
+
+def _replace(value, kind, by):
+    """Return a structure of dicts, lists and tuples with by(x) in place of each x of a kind."""
+    if isinstance(value, kind):
+        return by(value)
+    if isinstance(value, dict):
+        return {key: _replace(item, kind, by) for key, item in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(_replace(item, kind, by) for item in value)
+    return value
+
+
+def _collect(optimizer):
+    """Return the options of the groups, and the state by the number of its parameter."""
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    options = [
+        {key: value for key, value in group.items() if key not in ("params", "param_names")}
+        for group in optimizer.param_groups
+    ]
+    state = {i: dict(optimizer.state[p]) for i, p in enumerate(parameters) if p in optimizer.state}
+    return {"options": options, "state": state}
+
+
+def _install(optimizer, content):
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    for group, options in zip(optimizer.param_groups, content["options"]):
+        group.update(options)
+    for i, parameter in enumerate(parameters):
+        optimizer.state.pop(parameter, None)
+        if i in content["state"]:
+            optimizer.state[parameter] = content["state"][i]
+
+
+def broadcast_optimizer_state(optimizer, root_rank=0, prefix="Parameter."):
+    """Give all workers the optimizer state and options of worker root_rank, bit by bit the same.
+
+    It may have any number of steps behind it on any worker, for example on the root only, after a
+    checkpoint was loaded there. No step is made, and no parameter changes.
+
+    Args:
+        optimizer: any torch.optim.Optimizer but LBFGS, also one made by DistributedOptimizer, with the same
+            groups of parameters on all workers.
+        root_rank: the worker that sends.
+        prefix: of the tensors' names.
+
+    Raises:
+        ValueError: the optimizer is LBFGS.
+        MismatchError: the workers' groups of parameters differ. All of them get it.
+    """
+    if isinstance(optimizer, torch.optim.LBFGS):
+        raise ValueError("cannot broadcast torch.optim.LBFGS state")
+    if hasattr(optimizer, "flush"):
+        optimizer.flush()
+    root = check_root(root_rank)
+    shapes = [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
+    _require_equal(f"root {root}: {shapes}", "the optimizer's groups of parameters")
+    tensors = []
+
+    def keep(tensor):
+        tensors.append(tensor)
+        return _Slot(tensor)
+
+    def make(slot):
+        tensors.append(torch.empty(slot.shape, dtype=slot.dtype, device="cpu"))
+        return tensors[-1]
+
+    if rank() == root:
+        broadcast_object(_replace(_collect(optimizer), torch.Tensor, keep), root)
+        content = None
+    else:
+        content = _replace(broadcast_object(None, root), _Slot, make)
+    _broadcast_all(((f"{prefix}optimizer.{i}", tensor) for i, tensor in enumerate(tensors)), root)
+    if content is not None:
+        _install(optimizer, content)

@@ -1,0 +1,307 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of tensors, under the names of BytePS and of Horovod."""
+
+import torch
+
+from byteps._basics import Average, Handle, Sum, check_root, choose_op, full_name
+from byteps._native import bps as _bps
+
+from . import _memory
+from .compression import Compression
+
+# ---- operations ------------------------------------------------------------------------------------------
+
+
+def _into_new(tensor, begin):
+    """Start begin(memory, result) from a tensor into a new one."""
+    _memory.check(tensor)
+    if not _memory.is_plain(tensor):
+        copy = _memory.plain_copy(tensor)
+        return Handle(begin(_memory.memory(copy), None), copy)
+    result = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    return Handle(begin(_memory.memory(tensor), _memory.memory(result)), result)
+
+
+def _in_place(tensor, begin):
+    """Start begin(memory, None) on the tensor itself, or on a copy that is put back when it has ended."""
+    _memory.check(tensor)
+    work = tensor if _memory.is_plain(tensor) else _memory.plain_copy(tensor)
+
+    def finish(output):
+        if work is tensor:
+            _memory.changed(tensor)
+        else:
+            tensor.detach().copy_(work)
+        return output
+
+    return Handle(begin(_memory.memory(work), None), tensor, finish)
+
+
+def _push_pull(name, op, priority, prescale, postscale):
+    return lambda source, result: _bps.push_pull(
+        source, result, full_name(name), op, priority, prescale, postscale
+    )
+
+
+def push_pull_async(
+    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull into a new tensor and return its Handle at once. Arguments as for push_pull().
+
+    Autograd does not see it.
+    """
+    del version
+    op = choose_op(average, op)
+    return _into_new(tensor, _push_pull(name, op, priority, prescale_factor, postscale_factor))
+
+
+def push_pull_async_inplace(
+    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
+
+    The tensor's memory belongs to the library until synchronize(handle) has returned: do not read, write or
+    resize it. A tensor that is not contiguous is changed when synchronize() is called.
+    """
+    del version
+    op = choose_op(average, op)
+    return _in_place(tensor, _push_pull(name, op, priority, prescale_factor, postscale_factor))
+
+
+def push_pull(
+    tensor,
+    average=None,
+    name=None,
+    version=0,
+    priority=0,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """Return the reduction of a tensor over all workers, as a new tensor. The argument is not changed.
+
+    It is differentiable for Average and Sum: the gradient is the push_pull of the workers' gradients.
+
+    Args:
+        tensor: a dense CPU tensor of any shape, contiguous or not. Shape and type must be the same on all
+            workers.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down.
+        name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
+            others.
+        version: accepted for compatibility; without effect.
+        priority: larger is more urgent.
+        compression: Compression.none, .fp16 or .bf16.
+        op: Average, Sum, Min, Max or Product, instead of `average`.
+        prescale_factor, postscale_factor: multiply each contribution and the result; floating point types
+            only.
+
+    Raises:
+        TypeError, ValueError: the tensor cannot be sent (type, device, layout).
+        BusyError: this name is in flight already.
+        MismatchError: the workers disagree about shape, type or operation. All of them get it.
+        LostError, TimeoutError: a member of the job was lost, or does not answer.
+    """
+    del version
+    op = choose_op(average, op)
+    arguments = (name, op, priority, compression, prescale_factor, postscale_factor)
+    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
+        return _PushPull.apply(tensor, *arguments)
+    return _push_pull_now(tensor, *arguments)
+
+
+def _push_pull_now(tensor, name, op, priority, compression, prescale, postscale):
+    _memory.check(tensor)
+    small, context = compression.compress(tensor.detach())
+    result = _into_new(small, _push_pull(name, op, priority, prescale, postscale)).wait()
+    return compression.decompress(result, context)
+
+
+class _PushPull(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, tensor, *arguments):
+        ctx.arguments = arguments
+        return _push_pull_now(tensor, *arguments)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        name, op, priority, compression, prescale, postscale = ctx.arguments
+        if op not in (Average, Sum):
+            raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
+        gradient = push_pull(
+            gradient,
+            name=None if name is None else f"{name}.gradient",
+            priority=priority,
+            compression=compression,
+            op=op,
+            postscale_factor=postscale,
+        )
+        return (gradient if prescale == 1 else gradient * prescale, *(None,) * len(ctx.arguments))
+
+
+def push_pull_inplace(
+    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull()."""
+    return push_pull_async_inplace(
+        tensor, average, name, version, priority, op, prescale_factor, postscale_factor
+    ).wait()
+
+
+def _broadcast(root_rank, name, priority):
+    root = check_root(root_rank)
+    return lambda source, result: _bps.broadcast(source, result, full_name(name), root, priority)
+
+
+def broadcast_async(tensor, root_rank, name=None, priority=0):
+    """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast()."""
+    return _into_new(tensor, _broadcast(root_rank, name, priority))
+
+
+def broadcast_async_(tensor, root_rank, name=None, priority=0):
+    """Start a broadcast in place and return its Handle at once. Arguments as for broadcast()."""
+    return _in_place(tensor, _broadcast(root_rank, name, priority))
+
+
+def broadcast(tensor, root_rank, name=None, priority=0):
+    """Return the tensor of worker root_rank, bit by bit the same, as a new tensor on every worker.
+
+    Args:
+        tensor: of the same shape and type on all workers; its values count on the root only.
+        root_rank: the worker that sends.
+        name, priority: as for push_pull().
+    """
+    return broadcast_async(tensor, root_rank, name, priority).wait()
+
+
+def broadcast_(tensor, root_rank, name=None, priority=0):
+    """Replace the tensor by that of worker root_rank, in place, and return it."""
+    return broadcast_async_(tensor, root_rank, name, priority).wait()
+
+
+# ---- Horovod's names -------------------------------------------------------------------------------------
+
+
+def allreduce(
+    tensor,
+    average=None,
+    name=None,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """Horovod's name of push_pull()."""
+    return push_pull(
+        tensor,
+        average,
+        name,
+        compression=compression,
+        op=op,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Horovod's name of push_pull_inplace()."""
+    return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor).wait()
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Horovod's name of push_pull_async()."""
+    return push_pull_async(
+        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+    )
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Horovod's name of push_pull_async_inplace()."""
+    return push_pull_async_inplace(
+        tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+    )
+
+
+class GroupHandle:
+    """The operations of a group in flight. synchronize() returns the list of their results."""
+
+    def __init__(self, handles):
+        """Make one handle of several."""
+        self._handles = handles
+
+    def poll(self):
+        """Return whether all operations have ended."""
+        return all([handle.poll() for handle in self._handles])
+
+    def wait(self):
+        """Sleep until all operations have ended and return their results; raise the first failure."""
+        return wait_all(self._handles)
+
+
+def wait_all(handles):
+    """Wait for all handles, also after a failure, and return their results; then raise the first failure."""
+    results, failure = [], None
+    for handle in handles:
+        try:
+            results.append(handle.wait())
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return results
+
+
+def _names(name, count):
+    return [None if name is None else f"{name}.{i}" for i in range(count)]
+
+
+def _group(start, tensors, name, arguments):
+    tensors = list(tensors)
+    names = _names(name, len(tensors))
+    return GroupHandle([start(tensor, name=one, **arguments) for tensor, one in zip(tensors, names)])
+
+
+def grouped_allreduce_async(
+    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull of each tensor into a new one and return one handle for all."""
+    return _group(
+        push_pull_async,
+        tensors,
+        name,
+        dict(average=average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor),
+    )
+
+
+def grouped_allreduce_async_(
+    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Start a push_pull of each tensor in place and return one handle for all."""
+    return _group(
+        push_pull_async_inplace,
+        tensors,
+        name,
+        dict(average=average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor),
+    )
+
+
+def grouped_allreduce(
+    tensors,
+    average=None,
+    name=None,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """Return the push_pull of each tensor of a list; all are in flight at once. Not differentiable."""
+    small = [compression.compress(tensor.detach()) for tensor in tensors]
+    results = grouped_allreduce_async(
+        [tensor for tensor, _ in small], average, name, op, prescale_factor, postscale_factor
+    ).wait()
+    return [compression.decompress(result, context) for result, (_, context) in zip(results, small)]
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Reduce each tensor of a list in place and return them; all are in flight at once."""
+    return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor).wait()

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: an optimizer that reduces the gradients over all workers before each step."""
+
+import contextlib
+
+import torch
+
+from byteps._basics import Average, choose_op
+
+from ._reducer import Reducer
+from .compression import Compression
+
+
+class _Distributed:
+    """What is added to the class of the wrapped optimizer. Its own state is in _byteps and _byteps_synced."""
+
+    def synchronize(self):
+        """Wait until all gradients have been reduced. step() does it by itself.
+
+        Use it to look at or change the reduced gradients before the step::
+
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+        """
+        self._byteps.finish()
+        self._byteps_synced = True
+
+    @contextlib.contextmanager
+    def skip_synchronize(self):
+        """Return a context in which step() does not reduce the gradients."""
+        self._byteps_skip = True
+        try:
+            yield
+        finally:
+            self._byteps_skip = False
+
+    def set_backward_passes_per_step(self, passes):
+        """Set after how many backward passes the gradients are sent."""
+        self._byteps.reset(_check_passes(passes))
+
+    def step(self, closure=None):
+        """Reduce the gradients over all workers and make the step of the wrapped optimizer.
+
+        Raises:
+            MismatchError, LostError, Error: reducing failed; no parameter was changed.
+        """
+        if closure is None:
+            self._synchronize_for_step()
+            return super().step()
+
+        def reduced():
+            loss = closure()
+            self._synchronize_for_step()
+            return loss
+
+        return super().step(reduced)
+
+    def _synchronize_for_step(self):
+        done = self._byteps_synced and not self._byteps.dirty
+        if not self._byteps_skip and not done:
+            self.synchronize()
+        self._byteps_synced = False
+
+    def zero_grad(self, set_to_none=True):
+        """Reset the gradients. Not allowed between backward() and step()."""
+        if self._byteps.busy:
+            raise AssertionError(
+                "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
+                "optimizer.synchronize(). This is prohibited as it can cause a race condition."
+            )
+        super().zero_grad(set_to_none)
+
+    def add_param_group(self, param_group):
+        """Add a group of parameters; all workers must do so at the same point."""
+        super().add_param_group(param_group)
+        known = self._byteps.index
+        new = [p for p in self.param_groups[-1]["params"] if p.requires_grad and known(p) is None]
+        count = len(self._byteps.parameters)
+        self._byteps.extend((f"noname.{count + i}", p) for i, p in enumerate(new))
+
+
+def _check_passes(passes):
+    if not isinstance(passes, int) or passes < 1:
+        raise ValueError(f"backward_passes_per_step={passes!r} must be an integer of at least 1")
+    return passes
+
+
+def name_parameters(optimizer, named_parameters):
+    """Return [(name, parameter)] of what an optimizer trains, each once, in the model's order."""
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
+    if isinstance(optimizer, _Distributed):
+        raise ValueError("the optimizer is distributed already")
+    groups = [(group, p) for group in optimizer.param_groups for p in group["params"]]
+    trained = list(dict.fromkeys(p for _, p in groups if p.requires_grad))
+    if named_parameters is None:
+        return [(f"noname.{i}", p) for i, p in enumerate(trained)]
+    named = list(named_parameters)
+    if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in named):
+        raise ValueError(
+            "named_parameters should be a sequence of tuples (name, parameter), usually produced by "
+            "model.named_parameters()."
+        )
+    names = [name for name, _ in named]
+    twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+    if twice:
+        raise ValueError(
+            f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(twice)}"
+        )
+    missing = set(trained) - {p for _, p in named}
+    if missing:
+        raise ValueError(
+            f"named_parameters was specified, but {len(missing)} of the optimizer's parameters are not in it"
+        )
+    return list({p: (name, p) for name, p in reversed(named) if p in set(trained)}.values())[::-1]
+
+
+def DistributedOptimizer(
+    optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average
+):
+    """Return an optimizer that reduces the gradients over all workers before each step.
+
+    It is an instance of a subclass of the optimizer's class, with the same name, that shares parameters,
+    groups and state with the optimizer given; use only the new one from then on. Gradients are sent while
+    backward() runs, the first parameters of the model with the highest priority, as the next forward pass
+    needs them first. A parameter that only some workers have used gets zeros from the others; one that
+    nobody has used keeps grad None.
+
+    Args:
+        optimizer: any torch.optim.Optimizer.
+        named_parameters: usually ``model.named_parameters()``. The names must be the same on all workers;
+            without them the parameters are numbered.
+        compression: Compression.none, .fp16 or .bf16.
+        backward_passes_per_step: how many backward passes add up to one step.
+        op: Average, Sum, Min, Max or Product.
+
+    Raises:
+        ValueError: names are missing or not unique.
+        NotInitializedError: init() has not been called.
+    """
+    passes = _check_passes(backward_passes_per_step)
+    named = name_parameters(optimizer, named_parameters)
+    return wrap(optimizer, _Distributed, Reducer(named, compression, choose_op(None, op), passes))
+
+
+def wrap(optimizer, mixin, reducer):
+    """Return an optimizer of a class made of the mixin and the other's class. It shares its state."""
+    base = type(optimizer)
+    wrapped = object.__new__(type(base.__name__, (mixin, base), {"__module__": base.__module__}))
+    wrapped.__dict__ = optimizer.__dict__
+    wrapped._byteps = reducer
+    wrapped._byteps_skip = False
+    wrapped._byteps_synced = False
+    if "step" in optimizer.__dict__:  # of a scheduler that was made before
+        optimizer.step = _counted_step(wrapped)
+    return wrapped
+
+
+def _counted_step(wrapped):
+    """Return the step() that a scheduler wants to find in the optimizer: it tells that it has been called."""
+
+    def step(*args, **keywords):
+        wrapped._opt_called = True
+        return type(wrapped).step(wrapped, *args, **keywords)
+
+    step._wrapped_by_lr_sched = True
+    return step

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedDataParallel: a module whose gradients are reduced over all workers at the end of backward()."""
+
+import contextlib
+
+import torch
+
+from byteps._basics import Average
+
+from ._reducer import Reducer
+from .compression import Compression
+from .functions import broadcast_parameters, sized_name
+from .ops import broadcast_async_, wait_all
+
+
+def _tensors(value):
+    """Yield the tensors in the output of a module."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, dict):
+        for item in value.values():
+            yield from _tensors(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _tensors(item)
+    elif hasattr(value, "__dataclass_fields__"):
+        yield from _tensors(vars(value))
+
+
+class DistributedDataParallel(torch.nn.Module):
+    """Wraps a module so that backward() leaves the same averaged gradients on every worker.
+
+    Construction broadcasts parameters and buffers of worker 0. Each gradient is sent as soon as autograd
+    has finished it; backward() returns when all have been reduced. Parameters that only some workers have
+    used get zeros from the others; those that nobody has used keep grad None. All workers must run the same
+    number of backward passes. Several instances may live in one process, if all workers make them in the
+    same order.
+
+    Attributes:
+        module: the wrapped module.
+    """
+
+    def __init__(self, module, device_ids=None, broadcast_buffers=True, compression=Compression.none):
+        """Wrap a module.
+
+        Args:
+            module: a module on the CPU.
+            device_ids: None; accepted for compatibility.
+            broadcast_buffers: bring the buffers of worker 0, such as the statistics of batch normalisation,
+                to all before each forward pass in training.
+            compression: Compression.none, .fp16 or .bf16.
+        """
+        super().__init__()
+        if device_ids:
+            raise ValueError(
+                f"device_ids={device_ids!r}: byteps.torch takes modules on the CPU, leave device_ids out"
+            )
+        self.module = module
+        self.broadcast_buffers = broadcast_buffers
+        self._queued = False
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        broadcast_parameters(module.state_dict())
+        self._reducer = Reducer(named, compression, Average)
+        self._reducer.on_gradient = self._on_gradient
+
+    def forward(self, *inputs, **keywords):
+        """Run the wrapped module."""
+        if (
+            self._queued and torch._C._current_graph_task_id() == -1
+        ):  # the last backward() ended by an exception
+            self._queued = False
+            self._reducer.forget()
+        synchronizing = torch.is_grad_enabled() and not self._reducer.paused
+        if self.broadcast_buffers and self.training and synchronizing:
+            self._broadcast_buffers()
+        output = self.module(*inputs, **keywords)
+        if synchronizing and self._reducer.parameters:
+            for tensor in _tensors(output):
+                if tensor.requires_grad:
+                    tensor.register_hook(self._on_backward)
+        return output
+
+    @contextlib.contextmanager
+    def no_sync(self):
+        """Return a context in which gradients add up locally; the next backward pass reduces them."""
+        before = self._reducer.paused
+        self._reducer.paused = True
+        try:
+            yield
+        finally:
+            self._reducer.paused = before
+
+    def synchronize(self):
+        """Wait until the gradients have been reduced. backward() does it by itself."""
+        if self._queued:
+            self._finish()
+
+    def _broadcast_buffers(self):
+        buffers = self.module.named_buffers()
+        wait_all(
+            [broadcast_async_(buffer, 0, sized_name(f"Buffer.{name}", buffer)) for name, buffer in buffers]
+        )
+
+    # The end of backward() is a callback of the autograd engine. It has to be queued from the outermost
+    # pass, which begins at the output; a gradient may also come from a pass inside it, such as that of a
+    # checkpoint.
+
+    def _on_backward(self, gradient):
+        self._queue()
+
+    def _on_gradient(self, index):
+        self._queue()
+
+    def _queue(self):
+        if not self._queued and not self._reducer.paused:
+            self._queued = True
+            torch.autograd.Variable._execution_engine.queue_callback(self._finish)
+
+    def _finish(self):
+        if self._queued:
+            self._queued = False
+            self._reducer.finish()

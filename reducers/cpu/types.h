@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * types.h - the element types: for each, how a vector of accumulators is loaded, stored, scaled and
+ * combined.
+ *
+ *   size             of an element in bytes
+ *   load, store      between memory of any alignment and a vector
+ *   weigh, apply     the factor of first, fold and finish: made once, applied to each vector
+ *   tidy             what comes before every store, for STEPS vectors: there is one bit pattern for NaN
+ *   sum, min, max, product
+ *   store2, split, join   the same for two vectors, see at the end
+ *
+ * float16 and bfloat16, whose accumulators are float32, have only what touches memory (half.h).
+ */
+#ifndef BPS_CPU_TYPES_H
+#define BPS_CPU_TYPES_H
+
+#include "half.h"
+#include "nan.h"
+#include "vector.h"
+
+enum {
+    f16_size = 2,
+    bf16_size = 2,
+    f32_size = 4,
+    f64_size = 8,
+    u8_size = 1,
+    i8_size = 1,
+    i16_size = 2,
+    i32_size = 4,
+    i64_size = 8,
+    b8_size = 1,
+};
+
+/* ---- floating point ------------------------------------------------------------------------------------ */
+
+/* A factor is what first, fold and finish multiply by: scale / divisor, rounded once. */
+#define FLOAT_TYPE(name, type, bits_vector, nan)                                                             \
+    typedef type name##_factor;                                                                              \
+                                                                                                             \
+    static inline v_##name name##_load(const uint8_t *address)                                               \
+    {                                                                                                        \
+        v_##name value;                                                                                      \
+                                                                                                             \
+        LOAD(value, address);                                                                                \
+        return value;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void name##_store(uint8_t *address, v_##name value)                                        \
+    {                                                                                                        \
+        STORE(address, value);                                                                               \
+    }                                                                                                        \
+                                                                                                             \
+    static inline name##_factor name##_weigh(double scale, uint64_t divisor)                                 \
+    {                                                                                                        \
+        return (type)(scale / (double)divisor);                                                              \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_apply(v_##name value, name##_factor factor)                                \
+    {                                                                                                        \
+        return value * factor;                                                                               \
+    }                                                                                                        \
+                                                                                                             \
+    /* Which NaN an addition of two returns depends on the order of its operands: the compiler's choice. */  \
+    static inline void name##_tidy(v_##name value[STEPS])                                                    \
+    {                                                                                                        \
+        if (__builtin_expect(name##_any_nan(value), 0)) {                                                    \
+            EACH_STEP(at) {                                                                                  \
+                value[at] = (v_##name)SELECT(value[at] != value[at], (nan), (bits_vector)value[at]);         \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_sum(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        return a + b;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_product(v_##name a, v_##name b)                                            \
+    {                                                                                                        \
+        return a * b;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    /* A NaN is passed on: if b is one, neither comparison holds. Equal zeros: -0 is below +0. */            \
+    static inline v_##name name##_min(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        bits_vector take_a = (bits_vector)(a < b) | (bits_vector)(a != a), equal = (bits_vector)(a == b);    \
+                                                                                                             \
+        return (v_##name)(SELECT(take_a, (bits_vector)a, (bits_vector)b) | (equal & (bits_vector)a));        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_max(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        bits_vector take_a = (bits_vector)(a > b) | (bits_vector)(a != a), equal = (bits_vector)(a == b);    \
+                                                                                                             \
+        return (v_##name)(SELECT(take_a, (bits_vector)a, (bits_vector)b) & (~equal | (bits_vector)a));       \
+    }
+
+FLOAT_TYPE(f32, float, v_i32, NAN_F32)
+FLOAT_TYPE(f64, double, v_i64, 0x7ff8000000000000)
+
+/* ---- integers ------------------------------------------------------------------------------------------ */
+
+/* A shift that rounds to minus infinity, where the divisor is a power of two less than the type's range. */
+struct division {
+    uint64_t divisor;
+    unsigned shift;
+    bool shifts;
+};
+
+static inline struct division division_by(uint64_t divisor, unsigned bits)
+{
+    struct division by = {divisor ? divisor : 1, 0, false};
+
+    by.shift = (unsigned)__builtin_ctzll(by.divisor);
+    by.shifts = by.divisor >> by.shift == 1 && by.shift < bits;
+    return by;
+}
+
+static inline uint64_t divide_unsigned(uint64_t value, uint64_t divisor)
+{
+    return value / divisor;
+}
+
+static inline int64_t divide_signed(int64_t value, uint64_t divisor)
+{
+    if (divisor > INT64_MAX) {
+        return value < 0 ? -1 : 0;
+    }
+    return value / (int64_t)divisor - (value % (int64_t)divisor < 0);
+}
+
+/* Sums and products are those of unsigned integers, which wrap; the rest is done in the type itself. */
+#define INTEGER_TYPE(name, unsigned_vector, divide)                                                          \
+    typedef struct division name##_factor;                                                                   \
+                                                                                                             \
+    static inline v_##name name##_load(const uint8_t *address)                                               \
+    {                                                                                                        \
+        v_##name value;                                                                                      \
+                                                                                                             \
+        LOAD(value, address);                                                                                \
+        return value;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void name##_store(uint8_t *address, v_##name value)                                        \
+    {                                                                                                        \
+        STORE(address, value);                                                                               \
+    }                                                                                                        \
+                                                                                                             \
+    static inline name##_factor name##_weigh(double scale, uint64_t divisor)                                 \
+    {                                                                                                        \
+        (void)scale;                                                                                         \
+        return division_by(divisor, 8 * name##_size);                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_apply(v_##name value, name##_factor by)                                    \
+    {                                                                                                        \
+        if (by.shifts) {                                                                                     \
+            return value >> by.shift;                                                                        \
+        }                                                                                                    \
+        for (size_t lane = 0; lane < sizeof(value) / sizeof(value[0]); lane++) {                             \
+            value[lane] = divide(value[lane], by.divisor);                                                   \
+        }                                                                                                    \
+        return value;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void name##_tidy(v_##name value[STEPS])                                                    \
+    {                                                                                                        \
+        (void)value;                                                                                         \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_sum(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        return (v_##name)((unsigned_vector)a + (unsigned_vector)b);                                          \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_product(v_##name a, v_##name b)                                            \
+    {                                                                                                        \
+        return (v_##name)((unsigned_vector)a * (unsigned_vector)b);                                          \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_min(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        return SELECT((v_##name)(a < b), a, b);                                                              \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_max(v_##name a, v_##name b)                                                \
+    {                                                                                                        \
+        return SELECT((v_##name)(a > b), a, b);                                                              \
+    }
+
+INTEGER_TYPE(u8, v_u8, divide_unsigned)
+INTEGER_TYPE(i8, v_u8, divide_signed)
+INTEGER_TYPE(i16, v_u16, divide_signed)
+INTEGER_TYPE(i32, v_u32, divide_signed)
+INTEGER_TYPE(i64, v_u64, divide_signed)
+
+/* ---- bool ---------------------------------------------------------------------------------------------- */
+
+/* Whatever is not 0 counts as 1, already when it is loaded; so "and" and "or" are those of bits. */
+typedef v_u8 v_b8;
+typedef int b8_factor;
+
+static inline v_b8 b8_load(const uint8_t *address)
+{
+    v_u8 value;
+
+    LOAD(value, address);
+    return (v_u8)(value != 0) & 1;
+}
+
+static inline void b8_store(uint8_t *address, v_b8 value)
+{
+    STORE(address, value);
+}
+
+static inline b8_factor b8_weigh(double scale, uint64_t divisor)
+{
+    (void)scale;
+    (void)divisor;
+    return 1;
+}
+
+static inline v_b8 b8_apply(v_b8 value, b8_factor factor)
+{
+    (void)factor;
+    return value;
+}
+
+static inline void b8_tidy(v_b8 value[STEPS])
+{
+    (void)value;
+}
+
+static inline v_b8 b8_sum(v_b8 a, v_b8 b)
+{
+    return a | b;
+}
+
+static inline v_b8 b8_product(v_b8 a, v_b8 b)
+{
+    return a & b;
+}
+
+#define b8_min b8_product
+#define b8_max b8_sum
+
+/* ---- pairs of vectors ---------------------------------------------------------------------------------- */
+
+/*
+ * store2 stores two vectors of accumulators side by side. split and join load and store as many elements as
+ * two such vectors have lanes, in whatever order is cheapest: for where they meet only their like.
+ */
+#define PAIRS(type, acc)                                                                                     \
+    static inline void type##_store2(uint8_t *address, const v_##acc value[2])                               \
+    {                                                                                                        \
+        type##_store(address, value[0]);                                                                     \
+        type##_store(address + VECTOR * type##_size / acc##_size, value[1]);                                 \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void type##_split(v_##acc out[2], const uint8_t *address)                                  \
+    {                                                                                                        \
+        out[0] = type##_load(address);                                                                       \
+        out[1] = type##_load(address + VECTOR * type##_size / acc##_size);                                   \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void type##_join(uint8_t *address, const v_##acc value[2])                                 \
+    {                                                                                                        \
+        type##_store2(address, value);                                                                       \
+    }
+
+PAIRS(f32, f32)
+PAIRS(f64, f64)
+PAIRS(f16, f32)
+PAIRS(u8, u8)
+PAIRS(i8, i8)
+PAIRS(i16, i16)
+PAIRS(i32, i32)
+PAIRS(i64, i64)
+PAIRS(b8, b8)
+
+#endif

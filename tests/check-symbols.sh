@@ -1,0 +1,43 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# libbyteps exports exactly the functions of byteps.h and needs no library of a vendor; a plugin exports one symbol.
+[ "$SANITIZER" = no ] || { echo "skipped: a sanitizer adds its own symbols"; exit 77; }
+failed=0
+
+fail()
+{
+    echo "$*"
+    failed=1
+}
+
+exported()
+{
+    $NM -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
+}
+
+library=${top_builddir:?}/.libs/libbyteps.so
+declared=$(sed -n 's/^BPS_API [^;(]*[ *]\(bps_[a-z0-9_]*\)(.*/\1/p' "${top_srcdir:?}/core/include/byteps/byteps.h" | sort)
+found=$(exported "$library")
+[ "$declared" = "$found" ] || fail "libbyteps.so does not export what byteps.h declares. Declared:
+$declared
+Exported:
+$found"
+
+for needed in $(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }'); do
+    case $needed in
+    libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|libconfig.so.*|libcrypto.so.*|libnuma.so.*|ld-linux*|libgcov*) ;;
+    *) fail "libbyteps.so needs $needed" ;;
+    esac
+done
+
+for dir in $(echo "$BYTEPS_PLUGIN_PATH" | tr : ' '); do
+    for plugin in "$dir"/*.so; do
+        case $plugin in
+        */framework_python.so) expected=PyInit__bps ;;
+        *) expected=bps_plugin_module ;;
+        esac
+        found=$(exported "$plugin")
+        [ "$found" = "$expected" ] || fail "$plugin exports '$found', expected $expected alone"
+    done
+done
+exit $failed

@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteps conf check`, `show` and `sample`: exit status, every word of the messages, output that is read back."""
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ.get("BYTEPS_PROGRAM")
+HERE = os.path.dirname(os.path.abspath(__file__))
+BAD = os.path.join(HERE, "bad")
+MANUAL = os.path.join(HERE, "..", "..", "man", "byteps.conf.5")
+
+
+def setUpModule():
+    if not PROGRAM:
+        raise unittest.SkipTest("BYTEPS_PROGRAM is not set: run the tests by 'make check' or ./byteps-env")
+
+
+def uncommented(sample):
+    """A sample with all its defaults in force."""
+    return re.sub(r"^(\s*)#(\S)", r"\1\2", sample, flags=re.MULTILINE)
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="byteps-conf-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def conf(self, *args, cwd=None, text=None, **variables):
+        """Runs `byteps conf ARGS`."""
+        environment = dict(os.environ, LC_ALL="C", **variables)
+        return subprocess.run(
+            [PROGRAM, "conf", *args], env=environment, cwd=cwd or self.folder, input=text, capture_output=True,
+            text=True, timeout=120, check=False,
+        )
+
+    def write(self, text, name="a.conf"):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as file:
+            file.write(text)
+        return name
+
+    def good(self, *args, **more):
+        """The standard output of a command that must succeed."""
+        result = self.conf(*args, **more)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        return result.stdout
+
+    def plugins(self, **variables):
+        """The plugins that are found, "KIND NAME" each."""
+        environment = dict(os.environ, LC_ALL="C", **variables)
+        out = subprocess.run([PROGRAM, "plugin", "list"], env=environment, capture_output=True, text=True,
+                             timeout=120, check=True).stdout
+        return {" ".join(line.split()[:2]) for line in out.splitlines()}
+
+    def bad(self, message, *args, status=1, **more):
+        result = self.conf(*args, **more)
+        self.assertEqual((result.returncode, result.stderr, result.stdout), (status, message, ""))
+
+
+class Check(Case):
+    def test_nothing(self):
+        self.assertEqual(self.good("check"), "configuration: ok\n")
+
+    def test_file(self):
+        self.write("worker = { threads = 2; };\n")
+        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.assertEqual(self.good("check", "--conf", "a.conf"), "a.conf: ok\n")
+        self.assertEqual(self.good("check", BYTEPS_CONF="a.conf"), "a.conf: ok\n")
+
+    def test_a_job_whose_scheduler_comes_from_byteps_run(self):
+        self.write("cluster = { workers = 4; servers = 2; };\n")
+        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+
+    def test_golden_files(self):
+        names = sorted(name[:-5] for name in os.listdir(BAD) if name.endswith(".conf"))
+        self.assertGreater(len(names), 70)
+        for name in names:
+            if name.startswith("no_scheduler"):
+                continue
+            with self.subTest(name), open(os.path.join(BAD, name + ".expected"), encoding="utf-8") as file:
+                self.bad(file.read(), "check", name + ".conf", cwd=BAD)
+
+    def test_every_problem_is_told(self):
+        self.write("worker = { partiton = 3; };\nlog = { level = 5; };\n")
+        self.bad(
+            "a.conf:1: worker.partiton: unknown key; did you mean worker.partition?\n"
+            "--set: server.shards = \"x\": not a whole number; expected 0..256\n"
+            "a.conf:2: log.level = 5: unknown word; expected error, warn, info, debug or trace\n",
+            "check", "a.conf", "--set", "server.shards=x",
+        )
+
+    def test_missing_file(self):
+        self.bad("b.conf: cannot be opened: No such file or directory\n", "check", "b.conf")
+
+    def test_standard_input(self):
+        self.assertEqual(self.good("check", "/dev/stdin", text="worker = { threads = 2; };\n"), "/dev/stdin: ok\n")
+        self.bad("/dev/stdin:1: worker.thread: unknown key; did you mean worker.threads?\n", "check", "/dev/stdin",
+                 text="worker = { thread = 2; };\n")
+
+    def test_plugin_options(self):
+        self.write("transports = {\n    net = {\n        streams = 99;\n    };\n};\n")
+        self.bad("a.conf:3: transports.net.streams = 99: out of range; expected 1..16\n", "check", "a.conf")
+        self.write("transports = {\n    net = {\n        stream = 9;\n    };\n};\n")
+        self.bad("a.conf:3: transports.net.stream: unknown key; did you mean transports.net.streams?\n", "check",
+                 "a.conf")
+
+    def test_missing_plugin(self):
+        result = self.conf("check", "--set", "transports.net.plugin=tcpp")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^--set: transports\.net: .*'tcpp'.*'tcp'")
+
+    def test_missing_stage(self):
+        result = self.conf("check", "--set", 'worker.graph=({stage="nowhere";},{stage="push_pull";})')
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^--set: worker\.graph\[0\]: .*'nowhere'")
+
+    def test_graph(self):
+        pairs = "expected none, or local_reduce once before push_pull and local_broadcast once after it"
+        for stages, message in (
+            ("", "worker.graph has 0 stages push_pull; expected exactly one"),
+            ('{stage="push_pull";},{stage="push_pull";}', "worker.graph has 2 stages push_pull; expected exactly one"),
+            ('{stage="local_reduce";},{stage="push_pull";}',
+             f"worker.graph has 1 stages local_reduce and 0 local_broadcast; {pairs}"),
+            ('{stage="local_broadcast";},{stage="push_pull";},{stage="local_reduce";}',
+             f"worker.graph has 1 stages local_reduce and 1 local_broadcast, in the wrong order; {pairs}"),
+            ('{stage="push_pull"; limit=3;}',
+             "worker.graph[0].limit: stage push_pull does not take it; expected stage and use"),
+            ('{stage="local_reduce"; use="shm";},{stage="push_pull";},{stage="local_broadcast";}',
+             'worker.graph[0].use = "shm": transports has no such member; add it there'),
+        ):
+            with self.subTest(stages):
+                result = self.conf("check", "--set", f"worker.graph=({stages})")
+                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertEqual(result.stderr.rpartition(": " + message)[1:], (": " + message, "\n"))
+
+    def test_hierarchy_without_its_transport(self):
+        """It fails where it was asked for; else it is told, and only if anything would use it."""
+        absent = ("check", "--set", "transports.local.plugin=nowhere")
+        reason = r"--set: transports\.local: there is no transport 'nowhere'.*\n"
+        result = self.conf(*absent)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertRegex(result.stdout, f"^note: {reason}note: workers of one host would not sum among themselves "
+                                        "first: no transport for it is usable\nconfiguration: ok\n$")
+        result = self.conf(*absent, "--set", "worker.hierarchy=on")
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertRegex(result.stderr, f"^{reason}$")
+        for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
+            with self.subTest(unused):
+                result = self.conf(*absent, "--set", unused)
+                self.assertEqual((result.returncode, result.stdout), (1, ""))  # somebody wrote it
+                self.assertRegex(result.stderr, f"^{reason}$")
+
+    def test_default_transport_that_is_not_installed(self):
+        """Nobody has asked for it; it is missed only where the hierarchy has to be on."""
+        with tempfile.TemporaryDirectory(prefix="byteps-path-") as path:
+            for plugin in ("transport_tcp", "reducer_cpu"):
+                found = next((os.path.join(folder, plugin + ".so")
+                              for folder in os.environ.get("BYTEPS_PLUGIN_PATH", "").split(":")
+                              if os.path.exists(os.path.join(folder, plugin + ".so"))), None)
+                if found is None:
+                    self.skipTest(f"{plugin} is no file in BYTEPS_PLUGIN_PATH")
+                os.symlink(found, os.path.join(path, plugin + ".so"))
+            here = {"BYTEPS_PLUGIN_PATH": path}
+            if "transport ipc" in self.plugins(**here):
+                self.skipTest("the transport ipc is installed or built in")
+            self.assertIn("no transport for it is usable", self.good("check", **here))
+            for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
+                self.assertEqual(self.good("check", "--set", unused, **here), "configuration: ok\n")
+            result = self.conf("check", "--set", "worker.hierarchy=on", **here)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertRegex(result.stderr, r"^default: transports\.local: there is no transport 'ipc'")
+
+    def test_wrong_option_of_the_local_transport(self):
+        for hierarchy in ("auto", "on", "off"):
+            self.bad("--set: transports.local.areena: unknown key; did you mean transports.local.arena?\n", "check",
+                     "--set", "transports.local.areena=3", "--set", f"worker.hierarchy={hierarchy}")
+
+    def test_alternatives_of_the_local_transport(self):
+        self.write('transports = { fast = { plugin = "nowhere"; }; };\n'
+                   'worker = { hierarchy = "on"; graph = ( { stage = "local_reduce"; use = [ "fast", "local" ]; },\n'
+                   '    { stage = "push_pull"; }, { stage = "local_broadcast"; } ); };\n')
+        self.assertRegex(self.good("check", "a.conf"),
+                         r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\na\.conf: ok\n$")
+        result = self.conf("check", "a.conf", "--set", "transports.local.plugin=nowhere")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "a.conf:2: none of the transports to use is usable\n")
+
+    def test_alternatives(self):
+        self.write('transports = { fast = { plugin = "nowhere"; }; };\n'
+                   'worker = { graph = ( { stage = "push_pull"; use = [ "fast", "net" ]; } ); };\n')
+        out = self.good("check", "a.conf")
+        self.assertRegex(out, r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\na\.conf: ok\n$")
+        result = self.conf("check", "a.conf", "--set", "transports.net.plugin=nowhere")
+        self.assertEqual(result.returncode, 1)
+        self.assertEqual(result.stderr, "a.conf:2: none of the transports to use is usable\n")
+
+    def test_variables_without_effect(self):
+        out = self.good("check", BYTEPS_NCCL_NUM_RINGS="2", DMLC_NUM_SERVERS="3")
+        self.assertEqual(out, "note: BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
+                              "note: DMLC_NUM_SERVERS is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                              "configuration: ok\n")
+
+
+class Show(Case):
+    RICH = (
+        'cluster = { workers = 2; scheduler = "[fd00::1]:9000"; rank = 1; peer_timeout = "90 s"; job = "a.b"; '
+        '};\n'
+        'worker = { partition = 4096000; slice = "64 KiB";\n'
+        '    graph = ( { stage = "clip"; limit = 1.5; when = "bytes >= 64 KiB"; },\n'
+        '              { stage = "push_pull"; use = "net"; } ); };\n'
+        'server = { order = "rank"; use = [ "sum", "other" ]; };\n'
+        'transports = { net = { streams = 4; interface = [ "a", "b" ]; congestion = "x\\"y\\\\\\x01"; }; };\n'
+        'reducers = { other = { plugin = "cpu"; }; };\n'
+    )
+
+    def test_defaults_are_read_back(self):
+        shown = self.good("show")
+        self.assertIn('    partition = "4 MiB";\n', shown)
+        self.write(shown)
+        self.assertEqual(self.good("show", "a.conf"), shown)
+
+    def test_values_are_read_back(self):
+        self.write(self.RICH)
+        shown = self.good("show", "a.conf")
+        for line in ('    partition = "4000 KiB";', '    peer_timeout = "90 s";', '    use = ( "sum", "other" );',
+                     '        { stage = "clip"; limit = "1.5"; when = "bytes >= 64 KiB"; },',
+                     '        congestion = "x\\"y\\\\\\x01";', '        interface = ( "a", "b" );'):
+            self.assertIn(line + "\n", shown)
+        self.write(shown, "b.conf")
+        self.assertEqual(self.good("show", "b.conf"), shown)
+        self.write(self.good("show", "a.conf", "--origin"), "c.conf")
+        self.assertEqual(self.good("show", "c.conf"), shown)
+        self.assertEqual(self.good("show", "/dev/stdin", text=shown), shown)
+
+    def test_origins(self):
+        self.write("worker = {\n    threads = 2; };\n")
+        shown = self.good("show", "a.conf", "--origin", "--set", "server.shards=3", DMLC_NUM_WORKER="1",
+                          BYTEPS_SET="log.level=info\n")
+        for pattern in (r"threads = 2; +# a\.conf:2", r"shards = 3; +# --set", r"workers = 1; +# DMLC_NUM_WORKER",
+                        r'level = "info"; +# BYTEPS_SET', r'slice = "256 KiB"; +# default'):
+            self.assertRegex(shown, pattern)
+
+    def test_json(self):
+        self.write(self.RICH)
+        shown = json.loads(self.good("show", "--json", "a.conf", BYTEPS_ENABLE_IPC="1"))
+        self.assertEqual(sorted(shown), ["configuration", "notes", "origins"])
+        values = shown["configuration"]
+        self.assertEqual(values["worker"]["partition"], 4096000)
+        self.assertEqual(values["cluster"]["peer_timeout"], 90)
+        self.assertEqual(values["cluster"]["stay"], False)
+        self.assertEqual(values["cluster"]["role"], "worker")
+        self.assertEqual(values["server"]["use"], ["sum", "other"])
+        self.assertEqual(values["worker"]["graph"][0]["stage"], "clip")
+        self.assertEqual(values["transports"]["net"]["streams"], 4)
+        self.assertEqual(values["transports"]["net"]["congestion"], 'x"y\\\x01')
+        self.assertEqual(shown["origins"]["worker.partition"], "a.conf:2")
+        self.assertEqual(shown["origins"]["worker.threads"], "default")
+        self.assertEqual(shown["origins"]["transports.net.plugin"], "default")
+        self.assertEqual(shown["notes"], ["BYTEPS_ENABLE_IPC is set, but has no effect"])
+
+    def test_errors(self):
+        self.bad('DMLC_NUM_WORKER = "abc": not a whole number; expected 1..65536\n', "show", DMLC_NUM_WORKER="abc")
+
+
+class Sample(Case):
+    def test_sample_is_valid(self):
+        self.write(self.good("sample"))
+        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.assertEqual(self.good("show", "a.conf"), self.good("show"))
+
+    def test_defaults_of_the_sample_are_valid(self):
+        sample = self.good("sample")
+        self.assertIn("#streams = ", sample)
+        self.write(uncommented(sample))
+        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        plain, shown = (json.loads(self.good("show", "--json", *file))["configuration"] for file in ([], ["a.conf"]))
+        for section in ("cluster", "worker", "server", "affinity", "log"):
+            self.assertEqual(shown[section], plain[section])
+        self.assertEqual(shown["transports"]["net"]["streams"], 1)
+
+    def test_lines_are_of_readable_length(self):
+        for line in self.good("sample").splitlines():
+            self.assertLessEqual(len(line), 110)
+
+    def test_manual_has_every_key(self):
+        with open(MANUAL, encoding="utf-8") as file:
+            manual = file.read()
+        values = json.loads(self.good("show", "--json"))["configuration"]
+        for section in ("cluster", "worker", "server", "affinity", "log"):
+            for key in values[section]:
+                self.assertRegex(manual, rf"(?m)^\.B {section}\.{key}$")
+
+
+class Graph(Case):
+    """`byteps graph`: the built-in stages and what they use."""
+
+    def graph(self, *args, **variables):
+        environment = dict(os.environ, LC_ALL="C", **variables)
+        result = subprocess.run([PROGRAM, "graph", *args], env=environment, cwd=self.folder, capture_output=True,
+                                text=True, timeout=120, check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), args)
+        return result.stdout
+
+    def local(self, *args):
+        """What --explain says of the transport between the workers of a host."""
+        explained = self.graph("--explain", *args)
+        stage = re.search(r"(?ms)^  local_reduce\n(.*?)^  \S", explained).group(1)
+        return re.search(r"(?m)^    transport  (.*)$", stage).group(1)
+
+    def test_default(self):
+        self.assertEqual(self.graph(), "worker: tensor -> local_reduce -> push_pull(net) -> local_broadcast -> result\n"
+                                       "server: receive -> sum(sum) -> reply\n")
+        stages = [node["stage"] for node in json.loads(self.graph("--json"))["worker"]["graph"]]
+        self.assertEqual(stages, ["local_reduce", "push_pull", "local_broadcast"])
+        self.assertIn("stage0 -> stage1", self.graph("--dot"))
+
+    def test_transport_of_the_hierarchy(self):
+        self.assertRegex(self.local(), r"^local: plugin ipc, ")
+        self.assertEqual(self.local("--set", "worker.hierarchy=off"), "none: worker.hierarchy = off")
+        self.assertRegex(self.local("--set", "transports.local.plugin=nowhere"),
+                         "^none: --set: transports.local: there is no transport 'nowhere'")
+        other = 'worker.graph=({stage="local_reduce"; use="net";},{stage="push_pull";},{stage="local_broadcast";})'
+        self.assertRegex(self.local("--set", other), r"^net: plugin tcp, ")
+
+    def test_without_hierarchy(self):
+        self.assertEqual(self.graph("--set", 'worker.graph=({stage="push_pull";})'),
+                         "worker: tensor -> push_pull(net) -> result\nserver: receive -> sum(sum) -> reply\n")
+
+
+class Usage(Case):
+    def test_help(self):
+        self.assertIn("Usage: byteps conf check", self.good("--help"))
+        self.assertIn("Usage: byteps conf check", self.good("check", "--help"))
+
+    def test_errors(self):
+        hint = "Try 'byteps conf --help'.\n"
+        for message, args in (
+            ("no command given; expected check, show or sample", []),
+            ("unknown command 'chek'; did you mean 'check'?", ["chek"]),
+            ("unknown command 'zzzzzz'; expected check, show or sample", ["zzzzzz"]),
+            ("one file too many: 'b'", ["check", "a", "b"]),
+            ("one file too many: 'b'", ["check", "--conf", "a", "b"]),
+            ("sample takes no argument 'a'", ["sample", "a"]),
+            ("check takes no --json", ["check", "--json"]),
+            ("sample takes no --origin", ["sample", "--origin"]),
+            ("sample takes no --conf and no --set", ["sample", "--set", "a=b"]),
+            ("option '--set' needs a value", ["check", "--set"]),
+        ):
+            with self.subTest(args):
+                self.bad(f"byteps conf: {message}\n{hint}", *args, status=2)
+
+    def test_full_disk(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([PROGRAM, "conf", "show"], stdout=full, stderr=subprocess.PIPE, text=True,
+                                    timeout=120, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot write standard output", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

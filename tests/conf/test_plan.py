@@ -1,0 +1,377 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteps plan`: times by the published formulas, shares by the real placement, models, bad input."""
+
+import json
+import os
+import random
+import re
+import subprocess
+import tempfile
+import unittest
+
+PROGRAM = os.environ.get("BYTEPS_PROGRAM")
+MODELS = {"resnet50": (161, 25557032), "vgg16": (32, 138357544), "bert-large": (398, 336226108)}
+
+
+def setUpModule():
+    if not PROGRAM:
+        raise unittest.SkipTest("BYTEPS_PROGRAM is not set: run the tests by 'make check' or ./byteps-env")
+
+
+class Case(unittest.TestCase):
+    maxDiff = None
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="byteps-plan-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def byteps(self, *args, **variables):
+        return subprocess.run(
+            [PROGRAM, *args],
+            env=dict(os.environ, LC_ALL="C", **variables),
+            cwd=self.folder,
+            capture_output=True,
+            timeout=120,
+            check=False,
+        )
+
+    def good(self, *args, **variables):
+        result = self.byteps(*args, **variables)
+        self.assertEqual((result.returncode, result.stderr), (0, b""))
+        return result.stdout.decode()
+
+    def plan(self, *args, **variables):
+        return json.loads(self.good("plan", "--json", *args, **variables))
+
+    def bad(self, message, *args, status=1, **variables):
+        result = self.byteps(*args, **variables)
+        self.assertEqual((result.returncode, result.stderr.decode(), result.stdout), (status, message, b""))
+
+    def write(self, content, name="m.txt"):
+        with open(os.path.join(self.folder, name), "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
+        return name
+
+
+class Models(Case):
+    def test_totals(self):
+        for name, (tensors, elements) in MODELS.items():
+            expected = {"name": name, "tensors": tensors, "elements": elements, "bytes": 4 * elements}
+            self.assertEqual(self.plan("--model", name)["model"], expected)
+
+    def test_bert_without_its_heads(self):
+        with open(os.path.join(os.environ["BYTEPS_MODEL_PATH"], "bert-large.txt"), encoding="ascii") as file:
+            lines = [line.split() for line in file if not line.startswith("#")]
+        body = [int(count) for name, count, _ in lines if not name.startswith("heads.")]
+        self.assertEqual((len(body), sum(body)), (391, 335141888))
+
+    def test_file(self):
+        name = self.write("# a model\n\n a 10 float32 # first\r\nb\t3\tint64\nempty 0 bool\nlast 1 bfloat16")
+        model = self.plan("--model", name)["model"]
+        self.assertEqual(model, {"name": "m.txt", "tensors": 4, "elements": 14, "bytes": 66})
+
+    def test_installed_name_is_stronger_than_a_file(self):
+        self.write("a 1 float32\n", "vgg16")
+        self.assertEqual(self.plan("--model", "vgg16")["model"]["tensors"], 32)
+        self.assertEqual(self.plan("--model", "./vgg16")["model"]["tensors"], 1)
+
+    def test_path_of_models(self):
+        self.write("a 1 float32\n", "own.txt")
+        self.assertEqual(
+            self.plan("--model", "own", BYTEPS_MODEL_PATH=":/nowhere::" + self.folder)["model"]["elements"], 1
+        )
+        self.assertIn(b"own", self.byteps("info", BYTEPS_MODEL_PATH=self.folder).stdout)
+
+
+class Times(Case):
+    def test_formulas(self):
+        for n, k in ((1, 0), (2, 0), (2, 1), (2, 2), (3, 1), (4, 0), (4, 2), (4, 4), (8, 3), (3, 7), (1, 2)):
+            with self.subTest(n=n, k=k):
+                plan = self.plan("-n", str(n), "-s", str(k), "--model", "vgg16", "--bandwidth", "25 Gbit/s")
+                once = 8 * 553430176 / 25e9
+                seconds = plan["seconds"]
+                best = once if k >= n else 2 * n * (n - 1) / (n * n + k * n - 2 * k) * once
+                self.assertAlmostEqual(seconds["ideal"], best)
+                self.assertAlmostEqual(seconds["ring"], 2 * (n - 1) / n * once)
+                if k == 0:
+                    self.assertIsNone(seconds["servers_only"])
+                else:
+                    self.assertAlmostEqual(seconds["servers_only"], max(n / k, 1) * once)
+                self.assertGreaterEqual(seconds["placed"], seconds["ideal"] - 1e-9)
+                self.assertLess(seconds["placed"], 1.03 * seconds["ideal"] + 1e-9)
+
+    def test_shares(self):
+        for model in MODELS:
+            for n, k in ((2, 1), (3, 1), (4, 0), (4, 2)):
+                with self.subTest(model=model, n=n, k=k):
+                    plan = self.plan("-n", str(n), "-s", str(k), "--model", model)
+                    servers = plan["placement"]
+                    self.assertEqual([server["colocated"] for server in servers], n * [True] + k * [False])
+                    self.assertEqual([server["rank"] for server in servers], [*range(n), *range(k)])
+                    self.assertEqual(sum(server["bytes"] for server in servers), plan["model"]["bytes"])
+                    self.assertEqual(sum(server["partitions"] for server in servers), plan["partitions"])
+                    self.assertAlmostEqual(
+                        max(server["busy_seconds"] for server in servers), plan["seconds"]["placed"]
+                    )
+                    for server in servers:
+                        divisor = n * n + k * n - 2 * k
+                        ideal = (n - k) / divisor if server["colocated"] else 2 * (n - 1) / divisor
+                        self.assertAlmostEqual(server["ideal_share"], ideal)
+                        self.assertLess(abs(server["share"] - ideal) * plan["model"]["bytes"], 4 << 20)
+                        self.assertEqual(sum(server["shards"]), server["bytes"])
+
+    def test_bandwidths(self):
+        name = self.write("a 1000000 uint8\n")
+        for text, bits in (
+            ("10Gbit", 1e10),
+            ("10 Gbit/s", 1e10),
+            ("10gbit", 1e10),
+            ("0.5GB", 4e9),
+            ("1.5 MiB/s", 1.5 * 8 * 1048576),
+            ("800kbit", 8e5),
+            ("1 Tbit", 1e12),
+            ("1bit", 1),
+            ("125 MB/s", 1e9),
+            ("2kB", 16e3),
+        ):
+            self.assertEqual(self.plan("--model", name, "--bandwidth", text)["bandwidth"], bits)
+
+    def test_configuration(self):
+        name = self.write("a 1000 float32\n")
+        plan = self.plan(
+            "--model",
+            name,
+            "--set",
+            "cluster.workers=3",
+            "--set",
+            "worker.partition=1 KiB",
+            "--set",
+            "server.shards=3",
+            "--set",
+            "cluster.colocated=first",
+        )
+        self.assertEqual((plan["workers"], plan["partition"], plan["partitions"]), (3, 1024, 4))
+        self.assertEqual([server["rank"] for server in plan["placement"]], [0])
+        self.assertEqual(len(plan["placement"][0]["shards"]), 3)
+        self.assertEqual(plan["placement"][0]["share"], 1)
+
+    def test_text(self):
+        text = self.good("plan", "-n", "4", "-s", "2", "--model", "resnet50")
+        self.assertIn(
+            "resnet50: 161 tensors, 25557032 elements, 102.2 MB in 169 partitions of at most 4 MiB\n", text
+        )
+        self.assertIn("4 hosts with workers, 2 with servers only; 10 Gbit/s each way; ", text)
+        self.assertRegex(text, r"\n  servers only +163\.6 ms\n  ring all-reduce +122\.7 ms\n")
+        self.assertRegex(text, r"\n  this placement, ideal +98\.14 ms\n")
+        self.assertEqual(len(re.findall(r"\n  colocated, host \d ", text)), 4)
+        self.assertEqual(len(re.findall(r"\n  server \d ", text)), 2)
+
+    def test_elsewhere(self):
+        args = (
+            "--model",
+            "resnet50",
+            "--bandwidth",
+            "1Gbit",
+            "--set",
+            "cluster.workers=2",
+            "--set",
+            "cluster.role=scheduler",
+        )
+        plan = self.plan(*args)
+        for command in ("graph", "info"):
+            self.assertEqual(json.loads(self.good(command, "--json", *args))["placement"], plan)
+        text = self.good("plan", *args)
+        self.assertTrue(self.good("graph", "--explain", *args).endswith("\n\n" + text))
+        self.assertTrue(self.good("info", *args).endswith("\n\n" + text))
+
+
+class Bad(Case):
+    HINT = "Try 'byteps plan --help'.\n"
+
+    def test_usage(self):
+        self.assertIn("Usage: byteps plan", self.good("plan", "--help"))
+        rates = (
+            "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, per second, "
+            "such as 10Gbit"
+        )
+        for message, args in (
+            ("no model given; expected --model with a file or one of bert-large, resnet50, vgg16", []),
+            ("unknown or ambiguous option '--modle'", ["--modle", "x"]),
+            ("option '--model' needs a value", ["--model"]),
+            ("option '-n' needs a value", ["-n"]),
+            ("'more' is not expected", ["--model", "vgg16", "more"]),
+            ("--workers 0: not a number; expected 1..32768", ["-n", "0"]),
+            ('--workers "two": not a number; expected 1..32768', ["--workers", "two"]),
+            ('--workers "99999999999999999999": not a number; expected 1..32768', ["-n", "9" * 20]),
+            ("--servers -1: not a number; expected 0..16384", ["-s", "-1"]),
+            ('--servers "": not a number; expected 0..16384', ["-s", ""]),
+        ):
+            self.bad(f"byteps plan: {message}\n{self.HINT}", "plan", *args, status=2)
+        for rate in (
+            "",
+            "10",
+            "Gbit",
+            "10 Gb",
+            "10Gbit/h",
+            "10GBit/",
+            "-1Gbit",
+            "1e5Gbit",
+            "0Gbit",
+            "10gB",
+            "1..5Gbit",
+            "nan",
+            "10Gbit/ss",
+            "9" * 70 + "Gbit",
+            "99999999999Tbit",
+        ):
+            result = self.byteps("plan", "--model", "vgg16", "--bandwidth", rate)
+            self.assertEqual(result.returncode, 2, rate)
+            self.assertTrue(
+                result.stderr.decode().endswith(f": not a bandwidth; expected {rates}\n{self.HINT}"), rate
+            )
+
+    def test_shapes(self):
+        self.bad(
+            'byteps plan: --set: cluster.colocated = "none": there would be no server at all, because '
+            "cluster.servers = 0; expected auto, first, hosts or all\n",
+            "plan",
+            "-n",
+            "2",
+            "--model",
+            "vgg16",
+            "--set",
+            "cluster.colocated=none",
+        )
+        self.bad(
+            "byteps plan: 16384 servers with 2 shards each are too many; expected at most 16384 shards "
+            "together, lower server.shards\n",
+            "plan",
+            "-n",
+            "2",
+            "-s",
+            "16384",
+            "--model",
+            "vgg16",
+            "--set",
+            "server.shards=2",
+        )
+        name = self.write("a 4000000000 float32\n")
+        self.bad(
+            "byteps plan: tensor 'a' would have 250000000 partitions; expected at most 1048576, raise "
+            "worker.partition\n",
+            "plan",
+            "--model",
+            name,
+            "--set",
+            "worker.partition=64",
+        )
+
+    def test_files(self):
+        expected = "expected NAME COUNT TYPE, such as 'fc.weight 2048000 float32'"
+        for message, text in (
+            ("m.txt: there is no tensor in it; expected lines NAME COUNT TYPE", "# nothing\n\n"),
+            (f"m.txt:2: the count is missing; {expected}", "# x\na\n"),
+            (f"m.txt:1: the data type is missing; {expected}", "a 5"),
+            (f'm.txt:1: "more" is too much; {expected}', "a 5 float32 more\n"),
+            ('m.txt:1: "five" is not a count; expected the number of elements', "a five float32\n"),
+            ("m.txt:1: -5 is not a count; expected the number of elements", "a -5 float32\n"),
+            ('m.txt:1: "1.5" is not a count; expected the number of elements', "a 1.5 float32\n"),
+            (
+                'm.txt:1: "99999999999999999999" is not a count; expected the number of elements',
+                "a 99999999999999999999 float32\n",
+            ),
+            ('m.txt:1: unknown data type "flaot32"; did you mean float32?', "a 1 flaot32\n"),
+            (
+                'm.txt:1: unknown data type "complex"; expected float32, float64, float16, uint8, '
+                "int32, int8, int64, bfloat16, int16, bool",
+                "a 1 complex\n",
+            ),
+            ('m.txt:3: tensor "a" is already in line 1', "a 1 float32\nb 1 float32\na 2 float32\n"),
+            (
+                "m.txt:1: 70368744177664 elements are too large; a tensor has at most 70368744177664 bytes",
+                "a 70368744177664 float32\n",
+            ),
+            ("m.txt:1: the name has 1024 bytes; expected at most 1023", "n" * 1024 + " 1 float32\n"),
+            ("m.txt:2: the line is too long; expected at most 4096 bytes", "a 1 float32\n" + " " * 5000),
+            ("m.txt:1: a zero byte; expected text, is this a list of tensors?", b"a 1 \0float32\n"),
+            (
+                "m.txt:2: a zero byte; expected text, is this a list of tensors?",
+                b"a 1 float32\nb 1 float32\0",
+            ),
+        ):
+            with self.subTest(message):
+                self.bad(f"byteps plan: {message}\n", "plan", "--model", self.write(text))
+        self.bad(
+            'byteps plan: there is neither a model nor a file "alexnet"; installed models: bert-large, '
+            "resnet50, vgg16\n",
+            "plan",
+            "--model",
+            "alexnet",
+        )
+        self.bad("byteps plan: ./x: cannot be opened: No such file or directory\n", "plan", "--model", "./x")
+        self.bad("byteps plan: .: cannot be read: Is a directory\n", "plan", "--model", ".")
+        self.bad(
+            "byteps plan: /dev/zero:1: a zero byte; expected text, is this a list of tensors?\n",
+            "plan",
+            "--model",
+            "/dev/zero",
+        )
+
+    def test_options_of_other_commands(self):
+        for command in ("graph", "info"):
+            self.bad(
+                f"byteps {command}: --bandwidth needs --model\nTry 'byteps {command} --help'.\n",
+                command,
+                "--bandwidth",
+                "1Gbit",
+                status=2,
+            )
+        self.bad(
+            "byteps graph: --model needs --explain or --json\nTry 'byteps graph --help'.\n",
+            "graph",
+            "--dot",
+            "--model",
+            "vgg16",
+            status=2,
+        )
+
+    def test_random_files(self):
+        """Whatever is in a file: a plan, or one line that tells where it is wrong."""
+        chance = random.Random(11)
+        words = [
+            b"a",
+            b"b.weight",
+            b"1",
+            b"77",
+            b"0",
+            b"float32",
+            b"bool",
+            b"#",
+            b"\n",
+            b"\n",
+            b" ",
+            b"\t",
+            b"\0",
+            b"-1",
+            b"999999999999",
+            b"\xff\xfe",
+            b"%s%n",
+            b"\r",
+            b"\x1b[31m",
+        ]
+        for _ in range(60):
+            text = b"".join(
+                chance.choice(words) + chance.choice([b"", b" "]) for _ in range(chance.randrange(1, 40))
+            )
+            result = self.byteps("plan", "--model", self.write(text), "--json")
+            error = result.stderr.decode(errors="replace")
+            if result.returncode == 0:
+                self.assertEqual((error, json.loads(result.stdout)["model"]["name"]), ("", "m.txt"))
+            else:
+                self.assertEqual((result.returncode, result.stdout), (1, b""), text)
+                self.assertRegex(error, r"^byteps plan: (m\.txt:\d+|m\.txt): [^\x00-\x1f\x7f]+\n$", text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs for bad days: started part by part as by hand, or by `byteps run`; with gates to stand at.
+
+    with cluster.ByHand(["init", "gate:here", "leave"], workers=2, servers=1) as job:
+        job.wait_for("at here", "worker 0")
+        job.kill("server 0")
+        job.open("here")
+        ends = job.finish()          # {"worker 0": End, ...}
+
+The workers are tests/fault/worker.c and do the steps they are given. ByRun has the same methods for a job of
+`byteps run`. Both watch what a job could leave behind: leaving the `with` block fails if a process, a
+listening port, or a file in the job's own temporary folder or in /dev/shm has stayed.
+
+The workers are on one host, but do not sum among themselves first, as what goes wrong on the way through the
+network is most of the subject here; test_local.py changes HIERARCHY for itself.
+"""
+
+import concurrent.futures
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import uuid
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "jobs"))
+
+import harness  # noqa: E402  (it lies in the folder that was just added)
+
+WORKER = os.path.join(os.environ.get("top_builddir", "."), "tests", "fault", "worker")
+DEADLINE = harness.DEADLINE
+HIERARCHY = "off"
+"""worker.hierarchy of all jobs."""
+AT_ONCE = 4
+"""Jobs that run side by side: most of their time they wait."""
+
+
+class End:
+    """How a part ended: its status (None where only `byteps run` knows it) and all that it wrote."""
+
+    def __init__(self, status, out, err):
+        self.status, self.out, self.err = status, out, err
+        self.text = out + err
+
+    def __repr__(self):
+        return f"status {self.status}\n{self.out}--\n{self.err}"
+
+
+def show(ends):
+    """All ends as text for a message."""
+    return "\n".join(f"=== {part}: {end!r}" for part, end in ends.items())
+
+
+def _checked(ends):
+    """The ends, unless a sanitizer has had something to say in one of the parts."""
+    for part, end in ends.items():
+        if "Sanitizer: " in end.err or "runtime error: " in end.err:
+            raise AssertionError(f"{part}\n{show(ends)}")
+    return ends
+
+
+def side_by_side(test, cases):
+    """Runs {name: function} some at a time; each failure is one of the test's, under its name."""
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {name: pool.submit(function) for name, function in cases.items()}
+    for name, future in running.items():
+        with test.subTest(name):
+            future.result()
+
+
+# ---- what a process has open
+
+
+def sockets(pid):
+    """The inodes of a process's sockets."""
+    found = set()
+    try:
+        for name in os.listdir(f"/proc/{pid}/fd"):
+            link = os.readlink(f"/proc/{pid}/fd/{name}")
+            if link.startswith("socket:["):
+                found.add(link[8:-1])
+    except OSError:
+        pass
+    return found
+
+
+def listening():
+    """{inode: port} of everything that listens on TCP here."""
+    found = {}
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, encoding="ascii") as file:
+                rows = [line.split() for line in file][1:]
+        except OSError:
+            continue
+        found.update({row[9]: int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"})
+    return found
+
+
+def ports(pid):
+    """{inode: port} of what this process listens on."""
+    own = sockets(pid)
+    return {inode: port for inode, port in listening().items() if inode in own}
+
+
+def abstract_names(pid=None):
+    """Unix sockets that listen under an abstract name; of this process or of all."""
+    own = None if pid is None else sockets(pid)
+    with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
+        rows = [line.split() for line in file][1:]
+    return {row[7] for row in rows if len(row) > 7 and row[7].startswith("@") and (own is None or row[6] in own)}
+
+
+def descriptors(pid):
+    """How many descriptors a process has open."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def resident(pid):
+    """KiB of memory that a process has."""
+    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+        return next(int(line.split()[1]) for line in file if line.startswith("VmRSS"))
+
+
+# ---- jobs
+
+
+class _Gated:
+    """What both kinds of jobs share: the folder of gates and the traces that must not stay."""
+
+    def _prepare(self):
+        harness.program()
+        if not os.path.exists(WORKER):
+            raise unittest.SkipTest(f"{WORKER} has not been built")
+        self.folder = tempfile.mkdtemp(prefix="byteps-fault-")
+        self.gates, self.tmp = os.path.join(self.folder, "gates"), os.path.join(self.folder, "tmp")
+        os.mkdir(self.gates)
+        os.mkdir(self.tmp)
+        self._shared_before = set(os.listdir("/dev/shm"))
+        self._ports, self._names = {}, set()
+        # The harness's own Python may leak; the parts of a job may not.
+        return {"GATES": self.gates, "TMPDIR": self.tmp, "ASAN_OPTIONS": "detect_leaks=1"}
+
+    def open(self, *gates):
+        """Opens gates."""
+        for gate in gates:
+            with open(os.path.join(self.gates, gate), "x", encoding="ascii"):
+                pass
+
+    def watch_ports(self, *parts):
+        """Returns the ports of these parts; they have to be closed at the end."""
+        found = []
+        for part in parts:
+            pid = self.pid(part)
+            new = harness.until(lambda: ports(pid), f"port of {part}")  # noqa: B023  (called at once)
+            self._ports.update(new)
+            found += new.values()
+        return found
+
+    def watch_name(self, part):
+        """Returns the abstract name at which a worker listens for others of its host; it has to be gone at the end."""
+        pid = self.pid(part)
+        (name,) = harness.until(lambda: abstract_names(pid), f"abstract name of {part}")
+        self._names.add(name)
+        return name
+
+    def kill(self, part):
+        os.kill(self.pid(part), signal.SIGKILL)
+
+    def kill_and_wait(self, part):
+        """Kills a part; its descriptors are closed when this returns."""
+        pid = self.pid(part)
+        self.kill(part)
+        harness.until(lambda: harness.state(pid) in ("Z", "X", ""), f"death of {part}")
+
+    def stop(self, part):
+        """Stops a part and waits until it stands still."""
+        pid = self.pid(part)
+        os.kill(pid, signal.SIGSTOP)
+        harness.until(lambda: harness.state(pid) in ("T", "t", ""), f"standstill of {part}")
+
+    def go_on(self, part):
+        os.kill(self.pid(part), signal.SIGCONT)
+
+    def _check_traces(self):
+        traces = []
+        shared = set(os.listdir("/dev/shm")) - self._shared_before
+        traces += [name for name in shared if "byteps" in name or "bps" in name or self.id in name]
+        traces += os.listdir(self.tmp)
+        traces += [f"port {port}" for inode, port in listening().items() if inode in self._ports]
+        traces += self._names & abstract_names()
+        traces += [harness.command(pid) for pid in harness.processes(self.id)]
+        if traces:
+            raise AssertionError(f"left behind: {traces}")
+
+    def _close(self, failed):
+        try:
+            if not failed:
+                self._check_traces()
+        finally:
+            shutil.rmtree(self.folder)
+
+
+class ByRun(_Gated):
+    """A job of `byteps run`."""
+
+    def __init__(self, steps, workers=2, servers=1, settings=()):
+        env = self._prepare()
+        options = [word for setting in (f"worker.hierarchy={HIERARCHY}", *settings) for word in ("--set", setting)]
+        options += ["--grace", "2 min"]  # a part that has to report may be slow on a busy machine
+        self.job = harness.Job([WORKER, *steps], workers=workers, servers=servers, options=options, env=env)
+        self.id, self.pid, self.wait_for = self.job.id, self.job.pid, self.job.wait_for
+        self.parts = ["scheduler", *_members(workers, servers)]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        try:
+            self.job.__exit__(kind, error, trace)
+        finally:
+            self._close(kind is not None)
+
+    def finish(self):
+        """Waits for the end; `status` is that of `byteps run`."""
+        result = self.job.wait()
+        self.status = result.status
+        ends = {}
+        for part in self.parts:
+            out, err = ("".join(f"{line}\n" for line in result.lines(part, s)) for s in ("out", "err"))
+            ends[part] = End(None, out, err)
+        ends["byteps run"] = End(result.status, *("\n".join(result.lines(None, s)) for s in ("out", "err")))
+        return _checked(ends)
+
+
+def _members(workers, servers):
+    return [f"server {rank}" for rank in range(servers)] + [f"worker {rank}" for rank in range(workers)]
+
+
+class _Part:
+    """One process of a job started by hand."""
+
+    def __init__(self, command, settings, env, **how):
+        full = dict(os.environ, **env, BYTEPS_SET="\n".join(settings))
+        self.process = subprocess.Popen(
+            command,
+            env=full,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            **how,
+        )
+        self.readers = {
+            "out": harness._Reader(self.process.stdout),
+            "err": harness._Reader(self.process.stderr),
+        }
+
+    def text(self, stream):
+        return self.readers[stream].text()
+
+    def end(self):
+        """How it is by now."""
+        return End(self.process.poll(), self.text("out"), self.text("err"))
+
+
+class ByHand(_Gated):
+    """A job whose parts are commands of their own.
+
+    `late` are members that start() starts, `extra` settings of single parts. `hosts` has a name for each worker and
+    then for each server: a host is a namespace.
+    """
+
+    def __init__(self, steps, workers=2, servers=1, settings=(), late=(), extra=None, hosts=None):
+        members = _members(workers, 0) + _members(0, servers)
+        self.hosts = dict(zip(members, hosts or ()))
+        self.env = self._prepare()
+        self.id, self.steps, self.extra, self.parts = uuid.uuid4().hex[:16], steps, extra or {}, {}
+        self.common = [f"worker.hierarchy={HIERARCHY}", *settings, f"cluster.job={self.id}"]
+        self.common += [f"cluster.workers={workers}", f"cluster.servers={servers}"]
+        try:
+            self._start_scheduler()
+            for part in _members(workers, servers):
+                if part not in late:
+                    self.start(part)
+        except BaseException:
+            self._end()
+            raise
+
+    def _start_scheduler(self):
+        reading, writing = os.pipe()
+        self.parts["scheduler"] = _Part(
+            [harness.program(), "scheduler", "--announce", str(writing)],
+            [*self.common, "cluster.role=scheduler", "cluster.scheduler=127.0.0.1:0"],
+            self.env,
+            pass_fds=[writing],
+        )
+        os.close(writing)
+        with open(reading, encoding="ascii") as announced:
+            self.address = announced.readline().strip()
+
+    def start(self, part, name=None, settings=(), steps=None, scheduler=None):
+        """Starts a member; `name` is what it is called here if the part exists already."""
+        role, _, rank = part.partition(" ")
+        lines = [*self.common, *self.extra.get(part, ()), f"cluster.role={role}", f"cluster.rank={rank}"]
+        lines += [f"cluster.scheduler={scheduler or self.address}", *settings]
+        command = [harness.program(), "server"] if role == "server" else [WORKER, *(steps or self.steps)]
+        if part in self.hosts:
+            enter = f"hostname {self.hosts[part]} && exec \"$@\""
+            command = ["unshare", "--uts", "sh", "-c", enter, "sh", *command]
+        self.parts[name or part] = _Part(command, lines, self.env)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self._end()
+        self._close(kind is not None)
+
+    def _end(self):
+        for part in self.parts.values():
+            if part.process.poll() is None:
+                part.process.kill()
+            part.process.wait()
+            for reader in part.readers.values():
+                reader.join(10)
+
+    def pid(self, part):
+        return self.parts[part].process.pid
+
+    def wait_for(self, text, part, stream="out"):
+        """Waits until a line of this part contains text, and returns it. The stream "any" is both."""
+        streams = ("out", "err") if stream == "any" else (stream,)
+
+        def look():
+            own = self.parts[part]
+            over = own.process.poll() is not None and not any(own.readers[s].is_alive() for s in streams)
+            found = [line for s in streams for line in own.text(s).splitlines() if text in line]
+            if over and not found:
+                raise AssertionError(f"{part} ended without {text!r}\n{show(self.now())}")
+            return found[0] if found else None
+
+        try:
+            return harness.until(look, repr(text))
+        except AssertionError as error:
+            raise AssertionError(f"{part}: {error}\n{show(self.now())}") from None
+
+    def now(self):
+        """{part: End} as it is by now."""
+        return {name: part.end() for name, part in self.parts.items()}
+
+    def finish(self):
+        """Waits until every part has ended."""
+        end = time.monotonic() + DEADLINE
+        for name, part in self.parts.items():
+            try:
+                part.process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                raise AssertionError(f"{name} did not end\n{show(self.now())}") from None
+            for reader in part.readers.values():
+                reader.join(10)
+        return _checked(self.now())

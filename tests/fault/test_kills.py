@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Each role is killed in each phase of a job: the others say who was lost, and which tensor waited.
+
+A job is brought into a phase by gates and by stopping a process whose answer the others then wait for.
+"""
+
+import re
+import unittest
+
+import cluster
+
+SETTINGS = ["cluster.peer_timeout=30s", "log.level=debug", "server.shards=1"]
+GATHER = ["cluster.rendezvous_timeout=5s"]
+LARGE = 4000000  # elements: several partitions, more than fits into the buffers of a connection
+GRAD = f"loop:grad:{LARGE}:never"
+IN_FLIGHT = "tensor 'grad' was in flight"
+
+STEPS = {
+    "rendezvous": ["@1:gate:late", "init", "leave"],
+    "declare": ["init", "gate:declare", "gate:begun", GRAD],
+    "push": ["init", GRAD],
+    "pull": ["init", GRAD],
+    "idle": ["init", "push:warm:8:float32:sum:1", "gate:idle", GRAD],
+    "shutdown": ["init", "push:warm:8:float32:sum:1", "gate:idle", "leave"],
+}
+
+
+def others(job, victim):
+    return [part for part in job.parts if part != victim]
+
+
+def workers(job, victim=None):
+    return [part for part in others(job, victim) if part.startswith("worker")]
+
+
+def held(job, phase, victim):
+    """The part that is stopped, so that the others' requests to it are under way."""
+    if phase in ("declare", "shutdown"):
+        return "scheduler"
+    if phase == "push":
+        return "server 0" if "server 0" in job.parts else "worker 0"
+    if phase == "pull":
+        return "worker 1" if victim != "worker 1" else "worker 0"
+    return None
+
+
+def reach(job, phase):
+    """Waits until the job is where the phase begins."""
+    if phase == "rendezvous":
+        job.wait_for("joined the scheduler", "worker 0", "err")
+        job.wait_for("at late", "worker 1")
+        if "server 0" in job.parts:
+            job.wait_for("joined the scheduler", "server 0", "err")
+        return
+    marks = {"declare": "at declare", "push": "grad runs", "pull": "grad runs"}
+    for part in workers(job):
+        job.wait_for(marks.get(phase, "at idle"), part)
+
+
+def strike(job, phase, victim):
+    """Kills the victim in the phase and lets the others go on."""
+    reach(job, phase)
+    if phase != "rendezvous":
+        job.watch_ports("scheduler", "server 0" if "server 0" in job.parts else "worker 0")
+    stopped = held(job, phase, victim)
+    if stopped:
+        job.stop(stopped)
+    if phase == "declare":
+        job.open("begun", "declare")
+        for part in workers(job):
+            job.wait_for("at begun", part)
+    elif phase == "shutdown":
+        job.open("idle")
+    if phase == "rendezvous":
+        job.kill_and_wait(victim)  # else the job may gather before its connection is closed
+    else:
+        job.kill(victim)
+    if stopped and stopped != victim:
+        job.go_on(stopped)
+    if phase == "rendezvous":
+        job.open("late")
+    elif phase == "idle":
+        for part in workers(job, victim):
+            job.wait_for("was lost", part, "err")  # it is said at once, not at the next call
+        job.open("idle")
+
+
+def who(victim, hosted):
+    """What the others call the victim."""
+    if victim == "scheduler":
+        return r"the scheduler at [0-9.]+:\d+ was lost"
+    if hosted and victim == "worker 0":
+        return r"(worker 0 \(host \S+, pid \d+\)|the server of worker 0 at \S+) was lost"
+    return rf"{victim} (\(host \S+, pid \d+\)|at \S+) was lost"
+
+
+def missing(victim):
+    role, _, rank = victim.partition(" ")
+    return rf"(?m)the job did not gather within 5 s: missing 1 of \d {role}s( \(rank {rank}\)|$)"
+
+
+def expected(phase, victim, hosted):
+    """The words of those who stay."""
+    if phase == "rendezvous" and victim == "scheduler":
+        return who(victim, hosted) + "|did not gather within 5 s: waiting for the scheduler at"
+    if phase == "rendezvous":
+        return missing(victim) + "|" + who(victim, hosted)
+    return who(victim, hosted)
+
+
+def check(test, job, ends, phase, victim, hosted):
+    """Everybody else has ended, with an error that names the victim."""
+    text = cluster.show(ends)
+    for part in others(job, victim):
+        end = ends[part]
+        silent = "error: " not in end.text and " ERROR " not in end.text
+        if phase == "shutdown" and end.status in (0, None) and silent:
+            continue  # it was through before it could have noticed
+        test.assertRegex(end.text, expected(phase, victim, hosted), f"{part}\n{text}")
+        if end.status is not None:
+            test.assertGreater(end.status, 0, f"{part}\n{text}")
+        if part.startswith("worker"):
+            test.assertRegex(end.out, r"(?m)^error: ", f"{part}\n{text}")
+            if phase not in ("rendezvous", "shutdown"):
+                test.assertIn(IN_FLIGHT, end.out, f"{part}\n{text}")
+
+
+class ByHand(unittest.TestCase):
+    """Scheduler, server and workers as commands of their own."""
+
+    def strike(self, phase, victim, servers):
+        settings = SETTINGS + (GATHER if phase == "rendezvous" else [])
+        with cluster.ByHand(STEPS[phase], servers=servers, settings=settings) as job:
+            strike(job, phase, victim)
+            check(self, job, job.finish(), phase, victim, servers == 0)
+
+    def test_own_server(self):
+        cases = {}
+        for phase in STEPS:
+            for victim in ("scheduler", "server 0", "worker 0", "worker 1"):
+                cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike(p, v, 1)
+        cluster.side_by_side(self, cases)
+
+    def test_server_in_worker_0(self):
+        cases = {}
+        for phase in STEPS:
+            for victim in ("scheduler", "worker 0", "worker 1"):
+                cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike(p, v, 0)
+        cluster.side_by_side(self, cases)
+
+
+class ByRun(unittest.TestCase):
+    """The same with `byteps run`, which ends and says who died."""
+
+    def strike(self, phase, victim, servers):
+        settings = SETTINGS + (GATHER if phase == "rendezvous" else [])
+        with cluster.ByRun(STEPS[phase], servers=servers, settings=settings) as job:
+            strike(job, phase, victim)
+            ends = job.finish()
+            check(self, job, ends, phase, victim, servers == 0)
+            own = ends["byteps run"]
+            self.assertNotEqual(own.status, 0, cluster.show(ends))
+            name = re.escape(victim)
+            self.assertRegex(own.err, rf"{name} \(pid \d+\) was killed by SIGKILL", cluster.show(ends))
+
+    def test_own_server(self):
+        cases = {}
+        for phase in STEPS:
+            for victim in ("scheduler", "server 0", "worker 0", "worker 1"):
+                cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike(p, v, 1)
+        cluster.side_by_side(self, cases)
+
+    def test_server_in_worker_0(self):
+        cases = {}
+        for phase in ("push", "idle", "shutdown"):
+            for victim in ("scheduler", "worker 0", "worker 1"):
+                cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike(p, v, 0)
+        cluster.side_by_side(self, cases)
+
+
+if __name__ == "__main__":
+    unittest.main()

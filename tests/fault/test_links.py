@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The link of a host is cut while a job runs: too long, and all hear of it; not too long, and it goes on."""
+
+import contextlib
+import os
+import re
+import sys
+import tempfile
+import time
+import unittest
+
+import cluster
+import harness
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+
+LOOP = ["init", "loop:grad:100000:enough", "leave"]
+IDLE = ["init", "push:warm:8:float32:sum:1", "gate:idle", "loop:grad:100000:enough", "leave"]
+LATE = ["@2:gate:late", "init", "leave"]
+WORKERS = [1, 2]  # ranks 1 and 2 are on host 1, an extra server is on host 2
+LOST = r"(scheduler|server \d+|worker \d+) (?:\(host|at) .* was lost: "
+
+
+class OnHosts:
+    """A job on three hosts of its own, to be used by `with`."""
+
+    def __init__(self, steps, settings, **shape):
+        harness.program()
+        with contextlib.ExitStack() as stack:
+            try:
+                self.bed = stack.enter_context(Testbed(3, "1gbit"))
+            except Unavailable as reason:
+                raise unittest.SkipTest(str(reason)) from None
+            self.gates = stack.enter_context(tempfile.TemporaryDirectory(prefix="byteps-fault-"))
+            env = {"GATES": self.gates, "ASAN_OPTIONS": "detect_leaks=1"}
+            job = self.bed.job([cluster.WORKER, *steps], WORKERS, settings=settings, env=env, **shape)
+            self.job = stack.enter_context(job)
+            self.stack = stack.pop_all()
+        self.workers = [part for part in self.job.parts if part.startswith("worker")]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, trace):
+        self.stack.close()
+
+    def wait_for_all(self, text):
+        for part in self.workers:
+            self.job.wait_for(text, part)
+
+    def open(self, gate):
+        with open(os.path.join(self.gates, gate), "x", encoding="ascii"):
+            pass
+
+    def finish(self, test):
+        """How all parts have ended by themselves; none of them may have left anything behind."""
+        ends = self.job.finish()
+        for end in ends.values():
+            test.assertNotRegex(end.err, "Sanitizer: |runtime error: ", self.job.show())
+        test.assertEqual(self.bed.leftovers(), [], self.job.show())
+        return ends
+
+
+class TooLong(unittest.TestCase):
+    """Those on either side of the cut say who of the other side gives no sign of life."""
+
+    def cut(self, host, steps=LOOP, unplug=False, more=(), **shape):
+        settings = ["cluster.peer_timeout=3s", "server.shards=1", *more]
+        with OnHosts(steps, settings, **shape) as hosts:
+            hosts.wait_for_all("at idle" if steps is IDLE else "grad runs")
+            hosts.bed.cut(host, unplug)
+            if steps is IDLE:
+                hosts.job.wait_for("was lost", "scheduler", "any")
+                hosts.open("idle")
+            ends = hosts.finish(self)
+            beyond = {part for part, end in ends.items() if end.host == f"h{host}"}
+            for part, end in ends.items():
+                self.assertNotEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+                lost = set(re.findall(LOST, end.out + end.err))
+                others = set(ends) - beyond if part in beyond else beyond
+                self.assertTrue(lost & others, f"{part} speaks of {lost}\n{hosts.job.show()}")
+
+    def gather(self):
+        """A host that never comes: those who wait say who is missing, and so does it."""
+        with OnHosts(LATE, ["cluster.rendezvous_timeout=3s"], servers=1) as hosts:
+            hosts.job.wait_for("at late", "worker 2")
+            hosts.bed.cut(1)
+            hosts.open("late")
+            ends = hosts.finish(self)
+            for part, end in ends.items():
+                self.assertNotEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+            self.assertRegex(ends["worker 0"].out, "worker.* 2", hosts.job.show())
+            self.assertIn("scheduler", ends["worker 2"].out, hosts.job.show())
+
+    def test_all_hosts(self):
+        cases = {
+            "with workers": lambda: self.cut(1, servers=1),
+            "with workers, unplugged": lambda: self.cut(1, servers=1, unplug=True),
+            "with workers, idle": lambda: self.cut(1, steps=IDLE, servers=1),
+            "with a server": lambda: self.cut(2, servers=1),
+            "with workers and a server": lambda: self.cut(1, beside=True),
+            "with a worker that serves": lambda: self.cut(0),
+            "with the worker that serves all": lambda: self.cut(0, more=["cluster.colocated=first"]),
+            "with a worker and the scheduler": lambda: self.cut(0, servers=1, scheduler_host=0),
+            "while the job gathers": self.gather,
+        }
+        cluster.side_by_side(self, cases)
+
+
+class NotTooLong(unittest.TestCase):
+    """A second and a half is less than the time-out."""
+
+    def blink(self, hosts_to_cut, unplug=False, **shape):
+        with OnHosts(LOOP, ["cluster.peer_timeout=60s"], **shape) as hosts:
+            hosts.wait_for_all("grad runs")
+            for host in hosts_to_cut:
+                hosts.bed.cut(host, unplug)
+                time.sleep(1.5)
+                hosts.bed.restore(host)
+            hosts.open("enough")
+            for part, end in hosts.finish(self).items():
+                self.assertEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+                self.assertNotIn("lost", end.out + end.err, hosts.job.show())
+                if part in hosts.workers:
+                    self.assertIn("grad is right", end.out, hosts.job.show())
+
+    def test_job_goes_on(self):
+        cases = {
+            "each host": lambda: self.blink(range(3), servers=1),
+            "unplugged": lambda: self.blink([1], unplug=True, servers=1),
+            "a worker and a server": lambda: self.blink([1], beside=True),
+            "a worker that serves": lambda: self.blink([0]),
+        }
+        cluster.side_by_side(self, cases)
+
+
+if __name__ == "__main__":
+    unittest.main()

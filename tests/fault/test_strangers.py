@@ -1,0 +1,266 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Processes that do not belong here are refused, and both sides hear why: job, version, rank, settings.
+
+Some of them are real processes with a wrong configuration, some are only bytes.
+"""
+
+import socket
+import struct
+import threading
+import unittest
+
+import cluster
+import wire
+
+QUICK = ["cluster.rendezvous_timeout=2s"]
+LOOP = ["init", "loop:grad:5000:enough", "leave"]
+LATE = ["@1:gate:late", "init", "loop:grad:5000:enough", "leave"]
+
+
+def port_of(job):
+    return int(job.address.rpartition(":")[2])
+
+
+def runs(job):
+    for part in ("worker 0", "worker 1"):
+        job.wait_for("grad runs", part)
+
+
+class Stranger(unittest.TestCase):
+    """A wrong process next to a job; the job must not notice."""
+
+    def ends_well(self, job, strangers=("stranger",)):
+        job.open("enough")
+        for part, end in job.finish().items():
+            text = cluster.show(job.now())
+            if part in strangers:
+                self.assertEqual(end.status, 3, text)
+            else:
+                self.assertEqual(end.status, 0, f"{part}\n{text}")
+                if part.startswith("worker"):
+                    self.assertIn("grad is right", end.out, text)
+
+    def check_both(self, job, *parts):
+        """The stranger and the scheduler have said all of this."""
+        own = job.wait_for("error: ", "stranger")
+        its = job.wait_for("refused ", "scheduler", "err")
+        for text in parts:
+            self.assertIn(text, own)
+            self.assertIn(text, its)
+        self.assertIn(f"refused by the scheduler at {job.address}: ", own)
+
+
+class Processes(Stranger):
+    def refused(self, *parts, part="worker 1", settings=(), gathered=True):
+        with cluster.ByHand(LOOP if gathered else LATE) as job:
+            if gathered:
+                runs(job)
+            else:
+                job.wait_for("at late", "worker 1")
+            job.start(part, name="stranger", settings=settings, steps=["init"])
+            self.check_both(job, *(text.format(job=job) for text in parts))
+            if not gathered:
+                job.open("late")
+            self.ends_well(job)
+
+    def test_other_job(self):
+        words = ("this scheduler is for job '{job.id}'", "belongs to job 'another'; check cluster.job")
+        for gathered in (False, True):
+            self.refused(*words, settings=["cluster.job=another"], gathered=gathered)
+
+    def test_other_configuration(self):
+        for setting, ours, theirs in (
+            ("worker.partition=1MiB", 'worker.partition = "4 MiB"', 'worker.partition = "1 MiB"'),
+            ("worker.slice=64KiB", 'worker.slice = "256 KiB"', 'worker.slice = "64 KiB"'),
+            ("cluster.workers=3", "cluster.workers = 2", "cluster.workers = 3"),
+        ):
+            with self.subTest(setting):
+                self.refused("the configurations differ: ", ours, theirs, settings=[setting], gathered=False)
+
+    def test_rank_taken_while_gathering(self):
+        with cluster.ByHand(LATE, settings=["log.level=debug"]) as job:
+            job.wait_for("joined the scheduler", "worker 0", "err")
+            job.start("worker 0", name="stranger", steps=["init"])
+            taken = f"rank 0 is taken by worker 0 (host {socket.gethostname()[:60]}"
+            self.check_both(job, taken, "wants it too")
+            job.open("late")
+            self.ends_well(job)
+
+    def test_one_more_in_a_complete_job(self):
+        self.refused("job '{job.id}' is already complete")
+
+    def test_one_more_where_the_job_may_go_on(self):
+        with cluster.ByHand(LOOP, settings=["cluster.stay=true"]) as job:
+            runs(job)
+            job.start("worker 1", name="stranger", steps=["init"])
+            self.check_both(job, "rank 1 is taken by worker 1 (host ", "wants it too; check cluster.rank")
+            job.open("enough")
+            for part in ("worker 0", "worker 1"):
+                job.wait_for("left", part)
+
+
+class Restarted(unittest.TestCase):
+    """A worker that was killed and comes again."""
+
+    def test_while_gathering(self):
+        with cluster.ByHand(LATE, settings=["log.level=debug"]) as job:
+            job.wait_for("joined the scheduler", "worker 0", "err")
+            job.kill("worker 0")
+            job.wait_for("still waiting for the job to gather", "scheduler", "err")
+            job.start("worker 0", name="worker 0 again")
+            job.open("late", "enough")
+            for part, end in job.finish().items():
+                self.assertEqual(end.status, -9 if part == "worker 0" else 0, cluster.show(job.now()))
+
+    def test_while_it_runs(self):
+        """Its successor comes before anybody has noticed."""
+        with cluster.ByHand(LOOP, settings=[*QUICK, "cluster.peer_timeout=30s"]) as job:
+            runs(job)
+            job.stop("scheduler")
+            job.kill("worker 1")
+            job.start("worker 1", name="worker 1 again")
+            job.go_on("scheduler")
+            ends = job.finish()
+            text = cluster.show(ends)
+            for part in ("scheduler", "server 0", "worker 0"):
+                self.assertGreater(ends[part].status, 0, text)
+                self.assertRegex(ends[part].text, r"worker 1 \(host .*\) was lost", text)
+            self.assertEqual(ends["worker 1 again"].status, 3, text)
+            self.assertRegex(ends["worker 1 again"].out, "is already complete|is over|did not gather", text)
+
+
+class Bytes(Stranger):
+    """Handshakes that no process of this version makes."""
+
+    def test_other_version(self):
+        with cluster.ByHand(LOOP, settings=["server.shards=1"]) as job:
+            runs(job)
+            for port in [port_of(job), *job.watch_ports("server 0")]:
+                with self.subTest(port), wire.connect(port) as sock:
+                    sock.sendall(wire.hello(wire.nonce(sock), wire.join(job.id), version=2, software="8.7.6"))
+                    text = wire.refusal(sock)
+                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 1, byteps 8.7.6 speaks 2")
+            self.ends_well(job, ())
+
+    def test_no_proof(self):
+        with cluster.ByHand(LOOP, settings=["server.shards=1"]) as job:
+            runs(job)
+            (port,) = job.watch_ports("server 0")
+            for rest, words in (
+                (wire.data(0, 1, 1, bytes(32)), "worker 0 could not prove that it belongs to this job"),
+                (wire.data(7, 0, 1, bytes(32)), "worker 7 of epoch 1 is not in this job (2 workers, epoch 1"),
+                (wire.data(0, 0, 0, bytes(32)), "worker 0 of epoch 0 is not in this job (2 workers, epoch 1"),
+                (wire.data(0, 64, 1, bytes(32)), ""),
+                (wire.join(job.id), ""),
+            ):
+                with self.subTest(words), wire.connect(port) as sock:
+                    sock.sendall(wire.hello(wire.nonce(sock), rest))
+                    self.assertIn(words, wire.refusal(sock))
+            self.ends_well(job, ())
+
+    def test_wrong_nonce(self):
+        with cluster.ByHand(LOOP, settings=["server.shards=1"]) as job:
+            runs(job)
+            for port in [port_of(job), *job.watch_ports("server 0")]:
+                with self.subTest(port), wire.connect(port) as sock:
+                    wire.nonce(sock)
+                    sock.sendall(wire.hello(bytes(16), wire.join(job.id)))
+                    self.assertEqual(wire.refusal(sock), "")
+            self.ends_well(job, ())
+
+
+class Impostor(unittest.TestCase):
+    """What a worker finds at the scheduler's address is no scheduler of its version."""
+
+    def meet(self, answer, *words, welcomed=False):
+        """One worker dials a listener that says `answer`, perhaps after a proper welcome."""
+        listener = socket.create_server(("127.0.0.1", 0))
+        listener.settimeout(wire.TIMEOUT)
+
+        def serve():
+            while True:
+                try:
+                    sock, _ = listener.accept()
+                except OSError:
+                    return
+                threading.Thread(target=talk, args=(sock,), daemon=True).start()
+
+        def talk(sock):
+            try:
+                if welcomed:
+                    greeting = wire.GREETING + struct.pack("<I", 1) + wire.string("9.9.9")
+                    sock.sendall(wire.frame(wire.CHALLENGE, greeting + bytes(16)))
+                    wire.read_frame(sock)
+                    sock.sendall(wire.frame(wire.WELCOME))
+                sock.sendall(answer)
+                wire.drain(sock)
+            except (OSError, EOFError):
+                pass
+
+        threading.Thread(target=serve, daemon=True).start()
+        port = listener.getsockname()[1]
+        try:
+            with cluster.ByHand(["init"], settings=QUICK, late=("worker 0", "worker 1", "server 0")) as job:
+                job.kill("scheduler")
+                job.start("worker 0", scheduler=f"127.0.0.1:{port}")
+                end = job.finish()["worker 0"]
+            self.assertEqual(end.status, 3, end)
+            for text in words:
+                self.assertIn(text.format(port=port), end.out)
+        finally:
+            listener.close()
+
+    def test_other_version(self):
+        greeting = wire.GREETING + struct.pack("<I", 3) + wire.string("7.0.0")
+        words = (" speaks wire version 1, byteps 7.0.0 speaks 3", "install the same version on all hosts")
+        self.meet(wire.frame(wire.CHALLENGE, greeting + bytes(16)), *words)
+
+    def test_web_server(self):
+        words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
+        self.meet(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" * 3, *words)
+
+    def test_silence(self):
+        self.meet(b"", "did not gather within 2 s")
+
+    def test_wrong_messages(self):
+        book = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 4_000_000_000)
+        book_of_two = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 1)
+        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1")
+        cases = {
+            "cut ASSIGN": wire.frame(wire.ASSIGN, b"\0\0\0"),
+            "huge BOOK": wire.frame(wire.BOOK, book),
+            "BOOK with a long name": wire.frame(wire.BOOK, book_of_two),
+            "longer than any message": wire.header(wire.BOOK, 0xFFFFFFFF),
+            "a slice": wire.frame(wire.RESULT, bytes(64), bytes=64, epoch=1),
+            "DECLARED unasked": wire.frame(wire.DECLARED, struct.pack("<I", 1)),
+            "a second WELCOME": wire.frame(wire.WELCOME),
+            "unknown type": wire.frame(99),
+        }
+        text = "the scheduler at 127.0.0.1:{port} was lost: it sent "
+        meetings = {}
+        for name, answer in cases.items():
+            meetings[name] = lambda a=answer: self.meet(a, text, welcomed=True)
+        cluster.side_by_side(self, meetings)
+
+    def test_assigned_and_ended(self):
+        """A scheduler that only says LEFT, or gives a rank that its book does not have."""
+        book = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 1)
+        book += wire.book_member()
+        book += struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1")
+        rank_9 = wire.frame(wire.ASSIGN, struct.pack("<IIIB", 9, 0, 1, 0)) + wire.frame(wire.BOOK, book)
+        cluster.side_by_side(
+            self,
+            {
+                "END": lambda: self.meet(wire.frame(15), "the scheduler ended the job", welcomed=True),
+                "rank 9": lambda: self.meet(rank_9, "membership", welcomed=True),
+                "no such shard": lambda: self.meet(
+                    wire.frame(wire.ASSIGN, struct.pack("<IIIB", 0, 0, 1, 0)) + wire.frame(wire.BOOK, book),
+                    "the server of worker 0 at 127.0.0.1:1 was lost: ",
+                    welcomed=True,
+                ),
+            },
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,428 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fuzz_sum.c - any bytes as a conversation of workers with a summation engine.
+ *
+ * The first byte chooses its kind: a shard's, with groups or without, or an aggregator's, final or partial.
+ * Whatever workers send, the engine stays within its blocks and what was lent to it, delivers only whole
+ * slices, returns each loan once, and gives back all memory.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+
+#include "base/clock.h"
+#include "sum/sum.h"
+#include "sum_stubs.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+#define WORKERS     3u
+#define LEADER      2u
+#define PARTITION   256u
+#define SLICE       64u
+#define DELIVERIES  4096u
+
+/* ---- the engine and its owner ---- */
+
+/* Memory that a worker has lent; freed when it is returned, so that a sanitizer sees who touches it later. */
+struct lent {
+    struct bps_loan loan; /* the first, so that the engine's pointer is one to this */
+    LIST_ENTRY(lent) entry;
+    uint32_t rank;
+    bool unreadable, unwritable;
+    uint8_t *data, *answer;
+};
+
+static struct engine {
+    struct bps_sum *sum;
+    bool aggregates;
+    struct bps_sum_cursor cursor[WORKERS];
+    uint32_t at[WORKERS];  /* bytes of the slice that have come */
+    bool closed[WORKERS];  /* the link has ended: for a frame that is not allowed, or by itself */
+    struct delivery {
+        struct bps_sum_slice *slice;
+        uint32_t rank;
+    } delivery[DELIVERIES];
+    uint32_t deliveries;
+    struct pending { /* partial sums in the network */
+        struct bps_sum_slice *slice;
+        struct bps_header header;
+    } pending[DELIVERIES];
+    uint32_t pendings;
+    LIST_HEAD(, lent) loans;
+    uint8_t seen; /* of all results, so that a sanitizer looks at them */
+} engine;
+
+static void see(const void *data, uint32_t bytes)
+{
+    for (uint32_t k = 0; k < bytes; k++) {
+        engine.seen ^= ((const uint8_t *)data)[k];
+    }
+}
+
+static bool same_round(const struct bps_header *a, const struct bps_header *b)
+{
+    return a->tensor == b->tensor && a->partition == b->partition && a->round == b->round;
+}
+
+static struct lent *find_lent(const struct bps_loan *loan)
+{
+    struct lent *lent;
+    LIST_FOREACH(lent, &engine.loans, entry) {
+        if (&lent->loan == loan) {
+            return lent;
+        }
+    }
+    return NULL;
+}
+
+static void take_back(struct lent *lent)
+{
+    check(lent != NULL);
+    LIST_REMOVE(lent, entry);
+    if (lent->answer != lent->data) {
+        free(lent->answer);
+    }
+    free(lent->data);
+    free(lent);
+}
+
+static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    check(rank < WORKERS && engine.deliveries < DELIVERIES);
+    engine.delivery[engine.deliveries++] = (struct delivery){slice, rank};
+}
+
+static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+{
+    (void)owner;
+    check(rank < WORKERS && strlen(text) <= BPS_TEXT_LIMIT);
+    check(header->type == BPS_FRAME_FAILED || header->type == BPS_FRAME_STALLED);
+}
+
+static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+{
+    (void)owner;
+    check(header->type == BPS_FRAME_FAILED && strlen(text) <= BPS_TEXT_LIMIT);
+    for (uint32_t i = 0; i < engine.pendings; i++) {
+        check(!same_round(&engine.pending[i].header, header)); /* the network has that */
+    }
+    return false;
+}
+
+static bps_status on_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
+                          uint32_t bytes)
+{
+    struct lent *lent = find_lent(loan);
+    (void)owner;
+    check(lent != NULL && lent->rank == rank && loan->data == NULL && bytes <= loan->bytes - offset);
+    memcpy(to, lent->data + offset, bytes);
+    return lent->unreadable ? BPS_ERR_LOST : BPS_OK;
+}
+
+static bps_status on_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
+                           const void *from, uint32_t bytes)
+{
+    struct lent *lent = find_lent(loan);
+    (void)owner;
+    check(lent != NULL && lent->rank == rank && loan->answer == NULL && bytes <= loan->bytes - offset);
+    memcpy(lent->answer + offset, from, bytes);
+    return lent->unwritable ? BPS_ERR_LOST : BPS_OK;
+}
+
+static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
+{
+    struct lent *lent = find_lent(loan);
+    (void)owner;
+    check(lent != NULL && lent->rank == rank);
+    take_back(lent);
+}
+
+static void on_summed(void *owner, struct bps_sum_slice *slice)
+{
+    struct pending *pending = &engine.pending[engine.pendings++];
+    (void)owner;
+    check(engine.pendings < DELIVERIES);
+    pending->slice = slice;
+    check(bps_header_decode(slice->header, &pending->header) == BPS_OK);
+    if (slice->payload != NULL) {
+        see(slice->payload, slice->bytes);
+    }
+}
+
+static void deliver(uint32_t i)
+{
+    struct delivery d = engine.delivery[i];
+    struct bps_loan *loan = bps_sum_loan(d.slice, d.rank);
+    struct bps_header header;
+    engine.delivery[i] = engine.delivery[--engine.deliveries];
+    check(bps_header_decode(d.slice->header, &header) == BPS_OK && header.length == d.slice->bytes);
+    if (loan != NULL) {
+        take_back(find_lent(loan));
+    } else if (bps_sum_wants_data(d.slice, d.rank) && d.slice->bytes > 0 && !engine.closed[d.rank]) {
+        check(d.slice->payload != NULL);
+        see(d.slice->payload, d.slice->bytes);
+    }
+    bps_sum_delivered(d.slice);
+}
+
+static void distribute(uint32_t i)
+{
+    static const uint8_t result[PARTITION] = {7, 8, 9};
+    struct pending pending = engine.pending[i];
+    struct bps_loan *loan = bps_sum_loan(pending.slice, LEADER);
+    engine.pending[i] = engine.pending[--engine.pendings];
+    bps_sum_distribute(pending.slice, result);
+    if (loan != NULL && find_lent(loan) != NULL) { /* else it was released */
+        take_back(find_lent(loan));
+    }
+}
+
+/* ---- workers ---- */
+
+static void end_link(uint32_t rank)
+{
+    if (!engine.closed[rank]) {
+        engine.closed[rank] = true;
+        bps_sum_abandon(&engine.cursor[rank]);
+    }
+}
+
+static void lose(uint32_t rank)
+{
+    struct lent *lent, *next;
+    end_link(rank);
+    bps_sum_gone(engine.sum, rank);
+    for (lent = LIST_FIRST(&engine.loans); lent != NULL; lent = next) {
+        next = LIST_NEXT(lent, entry);
+        if (lent->rank == rank) {
+            take_back(lent);
+        }
+    }
+}
+
+/*
+ * Lends instead of sending bytes; `how` says whether it is mapped, in place, in reach and of the right size.
+ */
+static void lend(uint32_t rank, uint32_t bytes, int32_t how)
+{
+    struct lent *lent = calloc(1, sizeof *lent);
+    check(lent != NULL);
+    bytes -= (how & 32) != 0 && bytes > 0;
+    lent->rank = rank;
+    lent->data = calloc(1, bytes + 1);
+    lent->answer = (how & 16) != 0 ? lent->data : calloc(1, bytes + 1);
+    lent->unreadable = (how & 4) != 0;
+    lent->unwritable = (how & 8) != 0;
+    lent->loan = (struct bps_loan){.bytes = bytes};
+    if ((how & 2) != 0) {
+        lent->loan.data = lent->data;
+        lent->loan.answer = lent->answer;
+    }
+    LIST_INSERT_HEAD(&engine.loans, lent, entry);
+    bps_status status = bps_sum_lend(&engine.cursor[rank], &lent->loan);
+    if (status == BPS_OK) {
+        engine.at[rank] = engine.cursor[rank].bytes;
+        return;
+    }
+    take_back(lent);
+    if (status != BPS_AGAIN) {
+        end_link(rank);
+    }
+}
+
+/* Some of the slice on its way, as a transport gives it: into the place that the engine names, or copied. */
+static void feed(uint32_t rank, uint32_t bytes)
+{
+    static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
+    struct bps_sum_cursor *cursor = &engine.cursor[rank];
+    uint32_t left = cursor->bytes - engine.at[rank], room = left;
+    const void *from = payload;
+    bytes = bytes < left ? bytes : left;
+    if (engine.closed[rank] || bytes == 0) {
+        return;
+    }
+    void *place = bps_sum_place(cursor, engine.at[rank], &room);
+    if (place != NULL) {
+        check(room >= 1 && room <= left);
+        bytes = bytes < room ? bytes : room;
+        memcpy(place, payload, bytes);
+        from = place;
+    }
+    engine.at[rank] += bps_sum_take(cursor, engine.at[rank], from, bytes);
+}
+
+static bool push(uint32_t rank, const struct bps_header *header)
+{
+    feed(rank, UINT32_MAX); /* a link sends one slice after the other */
+    if (engine.closed[rank]) {
+        return true;
+    }
+    engine.at[rank] = 0;
+    if (bps_sum_push(engine.sum, rank, header, &engine.cursor[rank]) != BPS_OK) {
+        end_link(rank);
+        return true;
+    }
+    if (engine.aggregates && (header->priority & 1) != 0) {
+        uint32_t bytes = bps_partition_bytes(header->bytes, PARTITION, header->partition);
+        lend(rank, bytes, header->priority);
+    } else if (header->length == 0) {
+        bps_sum_take(&engine.cursor[rank], 0, NULL, 0);
+    }
+    return header->length <= PARTITION;
+}
+
+/*
+ * One step of a conversation: an action with its rank, and for a frame the fields that matter, each small so
+ * that frames meet. The rest of the header is what a worker would send, unless bit 7 of the action asks for
+ * raw bytes.
+ */
+#define STEP_BYTES 12u
+static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
+{
+    if ((step[0] & 0x80) != 0) {
+        return size >= 1 + BPS_HEADER_BYTES && bps_header_decode(step + 1, out) == BPS_OK;
+    }
+    *out = (struct bps_header){
+        .type = BPS_FRAME_PUSH,
+        .flags = (step[1] & 1) | (step[1] >> 3 & BPS_FLAG_GROUP),
+        .dtype = step[1] & 2 ? BPS_FLOAT16 : step[1] & 4 ? step[2] % (BPS_DTYPES + 1) : BPS_UINT8,
+        .op = step[2] >> 4,
+        .epoch = 1,
+        .tensor = step[3] & 4 ? BPS_ID_UNNAMED | (step[3] & 3) : step[3] & 3,
+        .bytes = (uint64_t)step[4] << (step[3] >> 4),
+        .partition = step[5] & 15,
+        .round = step[6] & 7,
+        .offset = (step[7] & 7) * SLICE + (step[7] >> 6),
+        .root = step[8] & 3,
+        .length = step[9],
+        .prescale = 1.0,
+        .postscale = step[10] & 1 ? 0.5 : 1.0,
+        .priority = step[11],
+    };
+    return true;
+}
+
+/* The round is about to fail, and its slice to vanish. */
+static void forget_pending(const struct bps_header *header)
+{
+    for (uint32_t i = engine.pendings; i-- > 0;) {
+        if (same_round(&engine.pending[i].header, header)) {
+            engine.pending[i] = engine.pending[--engine.pendings];
+        }
+    }
+}
+
+/* What only the owner of an aggregator does. */
+static size_t act_on_aggregator(const uint8_t *step, size_t size)
+{
+    struct bps_header header;
+    uint32_t rank = (step[0] >> 3 & 3) % WORKERS;
+    switch (step[0] & 0x60) {
+    case 0x20:
+        if (engine.pendings > 0) {
+            distribute(step[1] % engine.pendings);
+        }
+        return 2;
+    case 0x40:
+        if (frame_of(step, size, &header)) {
+            forget_pending(&header);
+            bps_sum_fail(engine.sum, &header, BPS_ERR_FAILED, "planted");
+        }
+        return (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
+    default:
+        lose(rank);
+        return 1;
+    }
+}
+
+static size_t act(const uint8_t *step, size_t size)
+{
+    struct bps_header header;
+    uint32_t rank = (step[0] >> 3 & 3) % WORKERS;
+    size_t used = (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
+    if (engine.aggregates && (step[0] & 0x60) != 0) {
+        return act_on_aggregator(step, size);
+    }
+    switch (step[0] & 7) {
+    case 0:
+    case 1:
+        return frame_of(step, size, &header) && push(rank, &header) ? used : size;
+    case 2:
+        feed(rank, step[1]);
+        return 2;
+    case 3:
+        if (engine.deliveries > 0) {
+            deliver(step[1] % engine.deliveries);
+        }
+        return 2;
+    case 4:
+        if (!engine.closed[rank] && frame_of(step, size, &header)) {
+            feed(rank, UINT32_MAX);
+            if (bps_sum_poison(engine.sum, rank, &header, "planted") != BPS_OK) {
+                end_link(rank);
+            }
+        }
+        return used;
+    case 5:
+        feed(rank, UINT32_MAX);
+        bps_sum_leave(engine.sum, rank);
+        return 1;
+    case 6:
+        bps_sum_check_stalls(engine.sum, bps_now() + BPS_S, 1, step[1] & 1);
+        return 2;
+    default:
+        end_link(rank);
+        return 1;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const struct bps_sum_events events = {
+        .result = on_result,
+        .notice = on_notice,
+        .loan_read = on_read,
+        .loan_write = on_write,
+        .released = on_released,
+        .summed = on_summed,
+        .failed = on_failed,
+    };
+    static const struct bps_reducer_ops ops = {.kernels = stub_kernels};
+    static struct bps_instance reducer = {.ops = &ops};
+    static const uint32_t groups[4][WORKERS] = {{0, 1, 2}, {0, 1, 0}, {0, 1, 0}, {0, 0, 0}};
+    uint32_t kind = size > 0 ? data[0] >> 1 & 3 : 0;
+    const struct bps_sum_config config = {
+        .workers = WORKERS,
+        .epoch = 1,
+        .partition = PARTITION,
+        .slice = SLICE,
+        .group = groups[kind],
+        .only = kind < 2 ? BPS_SUM_ALL : 0,
+        .leader = LEADER,
+        .partial = kind == 2,
+        .rank_order = size > 0 && (data[0] & 1) != 0,
+        .reducer = &reducer,
+        .events = &events,
+    };
+    memset(&engine, 0, sizeof engine);
+    engine.aggregates = kind >= 2;
+    if (bps_sum_new(&config, &engine.sum) != BPS_OK) {
+        return 0;
+    }
+    for (size_t at = 1; at + STEP_BYTES <= size && engine.deliveries + engine.pendings + 64 < DELIVERIES;) {
+        at += act(data + at, size - at);
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        end_link(rank);
+    }
+    while (engine.deliveries > 0) {
+        deliver(engine.deliveries - 1);
+    }
+    bps_sum_free(engine.sum);
+    while (!LIST_EMPTY(&engine.loans)) {
+        take_back(LIST_FIRST(&engine.loans));
+    }
+    return 0;
+}

@@ -1,0 +1,42 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# What was installed works: the program answers, and the examples build against the installed headers.
+set -e
+source=$1
+program=$DESTDIR${bindir:?}/byteps
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# With DESTDIR nothing lies where it will be, so the places are named.
+if [ -n "$DESTDIR" ]; then
+    PKG_CONFIG_SYSROOT_DIR=$DESTDIR
+    BYTEPS_PLUGIN_PATH=$DESTDIR${libdir:?}/byteps
+    BYTEPS_MODEL_PATH=$DESTDIR${modelsdir:?}
+    export PKG_CONFIG_SYSROOT_DIR BYTEPS_PLUGIN_PATH BYTEPS_MODEL_PATH
+fi
+LD_LIBRARY_PATH=$DESTDIR$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+PKG_CONFIG_PATH=$DESTDIR${pkgconfigdir:?}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+PYTHONDONTWRITEBYTECODE=1
+export LD_LIBRARY_PATH PKG_CONFIG_PATH PYTHONDONTWRITEBYTECODE
+
+echo "byteps info"
+"$program" info
+echo "byteps plugin list"
+"$program" plugin list
+echo "byteps plan"
+"$program" plan --workers 4 --servers 2 --model resnet50
+echo "byteps run with the C example"
+# shellcheck disable=SC2046,SC2086 # these are lists of flags
+"${CC:-cc}" $CFLAGS -o "$work/push_pull" "$source/examples/push_pull.c" $($PKG_CONFIG --cflags --libs byteps)
+"$program" run -n 2 -- "$work/push_pull"
+
+echo "an example stage, built out of the tree"
+cp -R "$source/examples/stage_clip" "$work/stage_clip"
+chmod -R u+w "$work/stage_clip"
+MAKEFLAGS="" make -C "$work/stage_clip" CC="${CC:-cc}" PKG_CONFIG="$PKG_CONFIG"
+BYTEPS_PLUGIN_PATH=$work/stage_clip${BYTEPS_PLUGIN_PATH:+:$BYTEPS_PLUGIN_PATH} "$program" plugin info clip
+
+if [ -d "$DESTDIR${pkgpythondir:?}" ] && [ -z "$DESTDIR" ]; then
+    echo "import byteps"
+    "$program" run -n 1 -- "$PYTHON" -c 'import byteps; print("byteps", byteps.__version__)'
+fi

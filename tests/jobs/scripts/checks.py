@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the scripts of the job tests share: run all check_* functions of a script on every worker, in order.
+
+A script ends with ``checks.main(globals(), bps)``. Names on the command line choose some of the functions.
+A failure prints its traceback and ends the process with status 1; success prints "passed N".
+"""
+
+import sys
+import traceback
+
+import byteps
+
+
+def main(names, bps):
+    """Join the job, run the checks, leave the job."""
+    bps.init()
+    chosen = sys.argv[1:] or [name for name in names if name.startswith("check_")]
+    for name in chosen:
+        try:
+            names[name]()
+        except BaseException:
+            print(f"worker {bps.rank() if bps.is_initialized() else '?'}: {name} failed", flush=True)
+            traceback.print_exc()
+            sys.exit(1)
+    bps.shutdown()
+    print(f"passed {len(chosen)}", flush=True)
+
+
+def raised(kind, call, *parts):
+    """Return the exception that call() raises; it must be of a kind and contain some texts."""
+    try:
+        result = call()
+    except kind as error:
+        for part in parts:
+            assert part in str(error), f"{part!r} is not in {error!s}"
+        if isinstance(error, byteps.Error):
+            assert error.status < 0, error
+        return error
+    raise AssertionError(f"expected {kind}, got the result {result!r}")

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lists of parameters that differ between the workers are exceptions at once, not a hang.
+
+Every worker prints its exceptions. The gradients that never meet are still in flight at the end, so the job
+as a whole fails; that is not the subject here.
+"""
+
+import torch
+
+import byteps
+import byteps.torch as bps
+
+
+def show(what, call):
+    try:
+        call()
+        print(f"{what}: no exception", flush=True)
+    except byteps.MismatchError as error:
+        print(f"{what}: {error}", flush=True)
+
+
+bps.init()
+other = torch.nn.Linear(3, 3 + bps.rank())
+show("broadcast", lambda: bps.broadcast_parameters(other.state_dict()))
+show("parallel", lambda: bps.parallel.DistributedDataParallel(other))
+show("state", lambda: bps.broadcast_optimizer_state(torch.optim.SGD(other.parameters(), 0.1)))
+
+model = torch.nn.Linear(3, 3)
+before = model.weight.detach().clone()
+named = [(f"{name}.{bps.rank()}", p) for name, p in model.named_parameters()]
+optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), named)
+model(torch.ones(1, 3)).sum().backward()
+show("step", optimizer.step)
+assert torch.equal(model.weight, before)
+print("the end", flush=True)

@@ -1,0 +1,250 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of byteps.torch: types, operations, layouts, gradients, Horovod's names."""
+
+import os
+
+import checks
+import torch
+
+import byteps
+import byteps.torch as bps
+
+FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64]
+INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
+
+
+def data(rank, dtype, shape=(4, 6), seed=0):
+    """The tensor of a worker; small integers, so that all results are exact."""
+    generator = torch.Generator().manual_seed(1000 * seed + rank)
+    low, high = (0, 2) if dtype == torch.bool else (0 if dtype == torch.uint8 else -4, 5)
+    return torch.randint(low, high, shape, generator=generator).to(dtype)
+
+
+def everyone(dtype, shape=(4, 6), seed=0):
+    return [data(rank, dtype, shape, seed) for rank in range(bps.size())]
+
+
+def expected(op, tensors):
+    stack = torch.stack(tensors)
+    dtype = stack.dtype
+    if dtype == torch.bool:
+        return stack.any(0) if op in (bps.Sum, bps.Max) else stack.all(0)
+    wide = stack.to(torch.float64 if dtype.is_floating_point else torch.int64)
+    if op == bps.Average:
+        rounding = None if dtype.is_floating_point else "floor"
+        return torch.div(wide.sum(0), len(tensors), rounding_mode=rounding).to(dtype)
+    by = {
+        bps.Sum: lambda w: w.sum(0),
+        bps.Min: lambda w: w.amin(0),
+        bps.Max: lambda w: w.amax(0),
+        bps.Product: lambda w: w.prod(0),
+    }[op]
+    return by(wide).to(dtype)
+
+
+def same(result, want, op=None):
+    assert result.dtype == want.dtype and result.shape == want.shape, (result.dtype, result.shape, want.shape)
+    if op == bps.Average and want.dtype.is_floating_point:
+        torch.testing.assert_close(result, want, rtol=2 * torch.finfo(want.dtype).eps, atol=0)
+    else:
+        assert torch.equal(result, want), (result, want)
+
+
+def check_all_operations_of_all_types():
+    for dtype in [*FLOATS, *INTEGERS, torch.bool]:
+        for op in bps.ReduceOp:
+            if dtype == torch.bool and op == bps.Average:
+                continue
+            tensors = everyone(dtype)
+            mine = tensors[bps.rank()].clone()
+            want = expected(op, tensors)
+            name = f"{dtype}.{op.name}"
+            same(bps.push_pull(mine, name=name, op=op), want, op)
+            same(mine, tensors[bps.rank()])
+            assert bps.push_pull_inplace(mine, name=name, op=op) is mine
+            same(mine, want, op)
+
+
+def check_average():
+    tensors = everyone(torch.float32)
+    mine = tensors[bps.rank()]
+    same(bps.push_pull(mine), expected(bps.Average, tensors), bps.Average)
+    same(bps.push_pull(mine, average=False), expected(bps.Sum, tensors))
+    same(bps.push_pull(mine, True, "third"), expected(bps.Average, tensors), bps.Average)
+    checks.raised(ValueError, lambda: bps.push_pull(mine, average=False, op=bps.Sum), "not both")
+    checks.raised(ValueError, lambda: bps.push_pull(mine, op=17), "Average")
+
+
+def check_layouts():
+    tensors = everyone(torch.float32, (2, 3, 4, 5))
+    want = expected(bps.Sum, tensors)
+    mine = tensors[bps.rank()]
+    for form in (
+        lambda t: t.to(memory_format=torch.channels_last),
+        lambda t: t.transpose(0, 3).contiguous().transpose(0, 3),
+        lambda t: torch.stack([t, t], -1)[..., 0],
+        lambda t: t if bps.rank() else t.to(memory_format=torch.channels_last),
+    ):
+        odd = form(mine.clone())
+        same(bps.push_pull(odd, op=bps.Sum), want)
+        handle = bps.push_pull_async_inplace(odd, op=bps.Sum)
+        assert bps.synchronize(handle) is odd
+        same(odd, want)
+    for shape in [(), (0,), (2, 0), (1, 1), (100003,)]:
+        tensors = everyone(torch.float32, shape)
+        same(bps.push_pull(tensors[bps.rank()], op=bps.Sum), expected(bps.Sum, tensors))
+        same(bps.push_pull_inplace(tensors[bps.rank()].clone(), op=bps.Sum), expected(bps.Sum, tensors))
+    same(bps.push_pull(mine.expand(2, 2, 3, 4, 5), op=bps.Sum), want.expand(2, 2, 3, 4, 5))
+    conjugate = torch.conj(torch.complex(mine, mine)).imag  # a tensor with the negative bit
+    same(bps.push_pull(conjugate, op=bps.Sum), -want)
+
+
+def check_what_cannot_be_sent():
+    checks.raised(
+        TypeError, lambda: bps.push_pull(torch.zeros(2, dtype=torch.complex64)), "complex64", "bfloat16"
+    )
+    checks.raised(ValueError, lambda: bps.push_pull(torch.zeros(2, device="meta")), "meta", ".cpu()")
+    checks.raised(ValueError, lambda: bps.push_pull(torch.eye(2).to_sparse()), "to_dense")
+    checks.raised(TypeError, lambda: bps.push_pull([1.0]), "torch.Tensor")
+    checks.raised(byteps.Error, lambda: bps.push_pull(torch.ones(2, dtype=torch.int32), postscale_factor=2.0))
+    bps.barrier()
+
+
+def check_gradients():
+    factors = [rank + 1.0 for rank in range(bps.size())]
+    for op, share in ((bps.Sum, 1.0), (bps.Average, 1.0 / bps.size())):
+        for name in (None, f"gradient.{op.name}"):
+            x = torch.full((3,), 2.0, requires_grad=True)
+            y = bps.push_pull(x, name=name, op=op)
+            assert y.requires_grad
+            (y * factors[bps.rank()]).sum().backward()
+            torch.testing.assert_close(x.grad, torch.full((3,), sum(factors) * share))
+    x = torch.ones(3, requires_grad=True)
+    mine = factors[bps.rank()]
+    bps.push_pull(x, op=bps.Sum, prescale_factor=mine, postscale_factor=10.0).sum().backward()
+    torch.testing.assert_close(x.grad, torch.full((3,), 10.0 * bps.size() * mine))
+    x = torch.ones(3, dtype=torch.float64, requires_grad=True)
+    (first,) = torch.autograd.grad((bps.push_pull(x, op=bps.Sum) ** 3).sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(first.sum(), x)
+    n = float(bps.size())
+    torch.testing.assert_close(first.detach(), torch.full((3,), 3 * n**3, dtype=torch.float64))
+    torch.testing.assert_close(second, torch.full((3,), 6 * n**3, dtype=torch.float64))
+    x = torch.ones(3, requires_grad=True)
+    y = bps.push_pull(x, op=bps.Max).sum()
+    checks.raised(NotImplementedError, y.backward, "Max")
+    with torch.no_grad():
+        assert not bps.push_pull(x).requires_grad
+
+
+def check_compression():
+    tensors = everyone(torch.float32)
+    want = expected(bps.Sum, tensors)
+    for compression in (bps.Compression.none, bps.Compression.fp16, bps.Compression.bf16):
+        same(bps.push_pull(tensors[bps.rank()], op=bps.Sum, compression=compression), want)
+        ints = everyone(torch.int64)
+        same(bps.push_pull(ints[bps.rank()], op=bps.Sum, compression=compression), expected(bps.Sum, ints))
+    third = torch.tensor([1.0 / 3])
+    assert bps.push_pull(third, compression=bps.Compression.fp16).item() == third.half().item()
+    assert bps.push_pull(third, compression=bps.Compression.bf16).item() == third.bfloat16().item()
+
+
+def check_horovod():
+    tensors = everyone(torch.float32)
+    mine = tensors[bps.rank()]
+    total = expected(bps.Sum, tensors)
+    same(bps.allreduce(mine, op=bps.Sum), total)
+    same(bps.allreduce_(mine.clone(), op=bps.Sum), total)
+    same(bps.synchronize(bps.allreduce_async(mine, op=bps.Sum)), total)
+    same(bps.synchronize(bps.allreduce_async_(mine.clone(), op=bps.Sum)), total)
+    same(bps.allreduce(mine, average=False, prescale_factor=2.0, postscale_factor=0.5), total)
+    several = [mine, mine[0], mine[1, 2]]
+    for results in (
+        bps.grouped_allreduce(several, op=bps.Sum),
+        bps.grouped_allreduce(several, name="g", op=bps.Sum),
+        bps.synchronize(bps.grouped_allreduce_async(several, op=bps.Sum)),
+        bps.grouped_allreduce_([t.clone() for t in several], op=bps.Sum),
+    ):
+        for result, want in zip(results, [total, total[0], total[1, 2]]):
+            same(result, want)
+    handle = bps.grouped_allreduce_async_([mine.clone()], op=bps.Sum)
+    handle.wait()
+    assert bps.poll(handle)
+    assert bps.grouped_allreduce([]) == []
+    same(bps.synchronize(bps.byteps_push_pull(mine.clone(), average=False, name="old")), total)
+
+
+def check_broadcast():
+    bits = torch.tensor([0x7FC00001, 0x7F800001, -1, -(1 << 31), 0x7F800000, 1], dtype=torch.int32)
+    for root in range(bps.size()):
+        mine = bits.view(torch.float32).clone() if bps.rank() == root else torch.full((6,), float("nan"))
+        assert torch.equal(bps.broadcast(mine, root).view(torch.int32), bits)
+        assert bps.broadcast_(mine, root, name="nan") is mine
+        assert torch.equal(mine.view(torch.int32), bits)
+        for dtype in [*FLOATS, *INTEGERS, torch.bool]:
+            want = data(root, dtype)
+            same(bps.broadcast(data(bps.rank(), dtype), root), want)
+            same(bps.broadcast_(data(bps.rank(), dtype).t(), root), want.t())
+        same(bps.synchronize(bps.broadcast_async(torch.tensor(bps.rank()), root)), torch.tensor(root))
+        same(bps.synchronize(bps.broadcast_async_(torch.tensor(bps.rank()), root)), torch.tensor(root))
+        leaf = torch.full((2,), float(bps.rank()), requires_grad=True)
+        bps.broadcast_(leaf, root)
+        assert leaf.tolist() == [root] * 2 and leaf.requires_grad
+    checks.raised(ValueError, lambda: bps.broadcast(torch.ones(1), bps.size()), "root_rank")
+
+
+def check_autograd_sees_changes_in_place():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 1
+    z = (y * y).sum()
+    bps.push_pull_inplace(y, op=bps.Sum)
+    checks.raised(RuntimeError, z.backward, "modified by an inplace operation")
+    bps.barrier()
+
+
+def check_many_in_flight():
+    tensors = [everyone(torch.float32, (100 + i,), seed=i) for i in range(300)]
+    mine = [t[bps.rank()].clone() for t in tensors]
+    handles = [
+        bps.push_pull_async_inplace(m, op=bps.Sum, name=f"m.{i}", priority=-i) for i, m in enumerate(mine)
+    ]
+    for handle, result, t in zip(handles, mine, tensors):
+        bps.synchronize(handle)
+        same(result, expected(bps.Sum, t))
+    for _ in range(10):
+        bps.push_pull_async(torch.ones(1000), name="dropped", op=bps.Sum)
+    assert bps.push_pull(torch.ones(1000), name="dropped", op=bps.Sum)[0] == bps.size()
+
+
+def check_broadcast_object():
+    objects = [
+        None,
+        0,
+        "text",
+        {"a": [1, 2.5, None], "t": torch.arange(3)},
+        b"x" * 100000,
+        list(range(50000)),
+        b"",
+    ]
+    for root in range(bps.size()):
+        for name in (None, "object"):
+            for obj in objects:
+                got = bps.broadcast_object(obj if bps.rank() == root else "wrong", root, name)
+                assert str(got) == str(obj)
+    got = bps.broadcast_object(bps.rank() * "r", bps.size() - 1)
+    assert got == (bps.size() - 1) * "r"
+
+
+def check_data_loader():
+    """Forked workers of a DataLoader live beside a running job."""
+    if os.environ.get("SANITIZER") == "thread":
+        return  # it does not know threads in a forked child
+    dataset = torch.utils.data.TensorDataset(torch.arange(40.0))
+    total = 0.0
+    for (batch,) in torch.utils.data.DataLoader(dataset, batch_size=8, num_workers=2):
+        total += bps.push_pull(batch.sum(), name="batch").item()
+    assert total == sum(range(40))
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    checks.main(globals(), bps)

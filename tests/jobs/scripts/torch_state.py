@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bringing workers to the same state: parameters, optimizers, after a checkpoint, after suspend()."""
+
+import io
+
+import checks
+import torch
+
+import byteps
+import byteps.torch as bps
+
+OPTIMIZERS = [
+    lambda p: torch.optim.SGD(p, 0.1),
+    lambda p: torch.optim.SGD(p, 0.1, momentum=0.9),
+    lambda p: torch.optim.Adam(p, 0.01),
+    lambda p: torch.optim.Adam(p, 0.01, amsgrad=True, foreach=True),
+    lambda p: torch.optim.AdamW(p, 0.01, fused=True),
+    lambda p: torch.optim.AdamW(p, torch.tensor(0.01), foreach=False),
+    lambda p: torch.optim.NAdam(p, 0.01),
+    lambda p: torch.optim.RMSprop(p, 0.01, momentum=0.1, centered=True),
+    lambda p: torch.optim.Rprop(p, 0.01),
+    lambda p: torch.optim.Adagrad(p, 0.01),
+    lambda p: torch.optim.ASGD(p, 0.01),
+    lambda p: torch.optim.Adamax(p, 0.01),
+]
+
+
+def model_of(seed):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+
+
+def steps(model, optimizer, count, seed):
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        optimizer.zero_grad()
+        model(torch.randn(5, 4, generator=generator)).pow(2).mean().backward()
+        optimizer.step()
+
+
+def text(optimizer):
+    buffer = io.BytesIO()
+    torch.save(optimizer.state_dict(), buffer)
+    buffer.seek(0)
+    return repr(torch.load(buffer, weights_only=False))
+
+
+def check_optimizer_state():
+    torch.set_printoptions(precision=20)
+    for make in OPTIMIZERS:
+        for ahead in (0, bps.size() - 1):  # only the root has made steps, or everyone some
+            root = bps.size() - 1
+            model = model_of(bps.rank())
+            optimizer = make(model.parameters())
+            if bps.rank() == root or ahead:
+                steps(model, optimizer, 3 + bps.rank(), bps.rank())
+            optimizer.param_groups[0]["lr"] *= 1 + bps.rank()
+            before = [p.detach().clone() for p in model.parameters()]
+            bps.broadcast_optimizer_state(optimizer, root_rank=root)
+            assert all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+            assert text(optimizer) == bps.broadcast_object(text(optimizer), root), make
+            bps.broadcast_parameters(model.state_dict(), root_rank=root)
+            steps(model, optimizer, 2, 99)
+            found = [p.tolist() for p in model.parameters()]
+            assert found == bps.broadcast_object(found, root)
+
+
+def check_wrapped_optimizer_state():
+    for wrap in (lambda _, o: bps.DistributedOptimizer(o), bps.cross_barrier.CrossBarrier):
+        model = model_of(bps.rank())
+        bps.broadcast_parameters(model.state_dict())
+        optimizer = wrap(model, torch.optim.Adam(model.parameters(), 0.01))
+        steps(model, optimizer, 3, bps.rank())
+        bps.broadcast_optimizer_state(optimizer)
+        content = optimizer.state_dict()
+        assert text(optimizer) == bps.broadcast_object(text(optimizer))
+        fresh = wrap(model, torch.optim.Adam(model.parameters(), 0.5))
+        fresh.load_state_dict(content)
+        assert fresh.param_groups[0]["lr"] == 0.01
+        plain = torch.optim.Adam(model.parameters(), 0.5)
+        plain.load_state_dict(content)  # needs nothing of BytePS
+        assert plain.state_dict()["state"][0]["step"] == 3
+
+
+def check_wrapping_keeps_state():
+    model = model_of(0)
+    plain = torch.optim.Adam(model.parameters(), 0.01)
+    steps(model, plain, 2, 0)
+    optimizer = bps.DistributedOptimizer(plain, model.named_parameters())
+    assert type(optimizer).__name__ == "Adam" and isinstance(optimizer, torch.optim.Adam)
+    assert optimizer.state_dict()["state"][0]["step"] == 2
+    steps(model, optimizer, 1, 0)
+    assert optimizer.state_dict()["state"][0]["step"] == 3
+
+
+def check_parameters():
+    for form in (
+        lambda m: m.state_dict(),
+        lambda m: m.named_parameters(),
+        lambda m: list(m.named_parameters()),
+        lambda m: dict(m.named_parameters()),
+    ):
+        for root in range(bps.size()):
+            model = model_of(bps.rank())
+            with torch.no_grad():
+                model[0].bias.fill_(float("nan"))
+            want = model_of(root)
+            want[0].bias.data.fill_(float("nan"))
+            bps.broadcast_parameters(form(model), root_rank=root)
+            for (name, a), b in zip(model.named_parameters(), want.parameters()):
+                assert torch.equal(a.detach().view(torch.int32), b.detach().view(torch.int32)), name
+    bps.broadcast_parameters({"a": None, "b": torch.ones(2)})
+    bps.broadcast_parameters({})
+    bps.broadcast_parameters(torch.nn.Linear(7, 7).state_dict())  # same names, other shapes
+    checks.raised(ValueError, lambda: bps.broadcast_parameters(torch.ones(3)), "invalid params")
+    checks.raised(ValueError, lambda: bps.broadcast_parameters([torch.ones(3)]), "invalid params")
+    checks.raised(ValueError, lambda: bps.broadcast_parameters({}, root_rank=99), "root_rank")
+    if bps.size() > 1:
+        checks.raised(
+            byteps.MismatchError, lambda: bps.broadcast_parameters({}, root_rank=bps.rank()), "differ"
+        )
+
+
+def check_lbfgs():
+    optimizer = torch.optim.LBFGS(model_of(0).parameters())
+    checks.raised(ValueError, lambda: bps.broadcast_optimizer_state(optimizer), "LBFGS")
+
+
+def check_suspend():
+    model = model_of(0)
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+    steps(model, optimizer, 2, bps.rank())
+    rank, size = bps.rank(), bps.size()
+    bps.suspend()
+    checks.raised(byteps.NotInitializedError, lambda: steps(model, optimizer, 1, 0))
+    bps.resume(size, None, rank)
+    optimizer.zero_grad()
+    steps(model, optimizer, 2, bps.rank())
+    for parameter in model.parameters():
+        assert torch.equal(bps.push_pull(parameter.detach(), op=bps.Max), parameter)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    checks.main(globals(), bps)

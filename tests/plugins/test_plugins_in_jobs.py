@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plugins that were built outside of BytePS, at work in whole jobs: a second reducer and two stages."""
+
+import os
+import shutil
+import sys
+import tempfile
+import unittest
+
+import modules
+
+sys.path.insert(0, os.path.join(modules.TOP, "tests", "jobs"))
+
+import harness  # noqa: E402  (it lies in the folder that was just added)
+
+SUM_JOB = os.path.join(os.environ.get("top_builddir", "."), "tests", "plugins", "sum_job")
+
+
+class Case(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        harness.program()
+        cls.dir = tempfile.mkdtemp(prefix="byteps-plugins-")
+        cls.addClassCleanup(shutil.rmtree, cls.dir)
+        cls.path = os.pathsep.join(filter(None, [cls.dir, os.environ.get("BYTEPS_PLUGIN_PATH")]))
+
+    def run_job(self, values, conf="", servers=1, **env):
+        """One worker for each of `values`, with `conf` as its configuration file."""
+        file = os.path.join(self.dir, "byteps.conf")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(conf)
+        return harness.run([SUM_JOB, *values], workers=len(values), servers=servers, options=["--conf", file],
+                           env=dict(env, BYTEPS_PLUGIN_PATH=self.path))
+
+    def check_sum(self, result, want, workers=2):
+        self.assertEqual(result.status, 0, result)
+        for rank in range(workers):
+            self.assertEqual(result.lines(f"worker {rank}"), [f"sum: {want}"], result)
+
+    def check_error(self, result, *parts, workers=2):
+        """Every worker fails and says all of this."""
+        self.assertNotEqual(result.status, 0, result)
+        for rank in range(workers):
+            text = "\n".join(result.lines(f"worker {rank}"))
+            self.assertTrue(text.startswith("error: "), result)
+            for part in parts:
+                self.assertIn(part, text)
+
+
+class SecondReducer(Case):
+    """Replacing the reducer is one line of byteps.conf."""
+
+    LINE = 'reducers = { sum = { plugin = "slow"; }; };\n'
+    LOG = 'log = { level = "info"; };\n'
+    MARK = "the slow reducer is at work"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build_slow_reducer(cls.dir)
+
+    def test_without_the_line(self):
+        result = self.run_job(["1 2", "10 20"], self.LOG)
+        self.check_sum(result, "11 22")
+        self.assertNotIn(self.MARK, result.err)
+
+    def test_with_the_line(self):
+        result = self.run_job(["1 2", "10 20"], self.LOG + self.LINE)
+        self.check_sum(result, "11 22")
+        self.assertTrue(any(self.MARK in line for line in result.lines("server 0", "err")), result)
+
+    def test_server_in_the_first_worker(self):
+        result = self.run_job(["1 2", "10 20"], self.LOG + self.LINE, servers=0)
+        self.check_sum(result, "11 22")
+        self.assertTrue(any(self.MARK in line for line in result.lines("worker 0", "err")), result)
+
+    def test_misspelt(self):
+        result = self.run_job(["1", "2"], "\n" + self.LINE.replace("slow", "slwo"))
+        self.assertNotEqual(result.status, 0, result)
+        self.assertIn("byteps.conf:2: reducers.sum: there is no reducer 'slwo': no file reducer_slwo.so in ",
+                      result.out + result.err)
+        self.assertIn("; did you mean 'slow'?", result.out + result.err)
+
+
+class OnlyWhatIsNamed(Case):
+    """A plugin that lies in the directory, but that no configuration names, is not opened."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.marker = os.path.join(cls.dir, "marker")
+        modules.build(os.path.join(modules.HERE, "crafted.c"), os.path.join(cls.dir, "stage_crafted.so"))
+
+    def test_not_opened(self):
+        self.check_sum(self.run_job(["1", "2"], CRAFTED_MARKER=self.marker), "3")
+        self.assertFalse(os.path.exists(self.marker))
+
+    def test_opened_when_named(self):
+        graph = 'worker = { graph = ( { stage = "crafted"; }, { stage = "push_pull"; use = "net"; } ); };\n'
+        self.run_job(["1", "2"], graph, CRAFTED_MARKER=self.marker)
+        self.assertTrue(os.path.exists(self.marker), "no marker, so the other test proves nothing")
+        os.unlink(self.marker)
+
+
+class Clip(Case):
+    """The example stage that changes the data."""
+
+    GRAPH = 'worker = { graph = ( { stage = "clip"; %s }, { stage = "push_pull"; use = "net"; } ); };\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build_example("clip", cls.dir)
+
+    def test_limits_what_is_pushed(self):
+        result = self.run_job(["3 -7 0.25 nan", "0.5 -inf 0.25 1"], self.GRAPH % "limit = 0.5;")
+        self.check_sum(result, "1 -1 0.5 nan")
+
+    def test_default_limit(self):
+        self.check_sum(self.run_job(["3 -7 0.25", "0 0 0"], self.GRAPH % ""), "1 -1 0.25")
+
+    def test_condition_leaves_it_out(self):
+        result = self.run_job(["3 -7", "0 0"], self.GRAPH % 'when = "dtype == float64";')
+        self.check_sum(result, "3 -7")
+
+    def test_limit_out_of_range(self):
+        result = self.run_job(["3", "4"], self.GRAPH % "limit = 0.0;")
+        self.assertNotEqual(result.status, 0, result)
+        self.assertIn("limit", result.out + result.err)
+        self.assertIn("expected 1e-30..1e30", result.out + result.err)
+
+    def test_unknown_option(self):
+        result = self.run_job(["3", "4"], self.GRAPH % "limt = 1.0;")
+        self.assertNotEqual(result.status, 0, result)
+        self.assertIn("limt", result.out + result.err)
+        self.assertIn("did you mean", result.out + result.err)
+
+
+class NanGuard(Case):
+    """The example stage that only looks, and fails."""
+
+    GRAPH = 'worker = { graph = ( { stage = "nanguard"; }, { stage = "push_pull"; use = "net"; } ); };\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build_example("nanguard", cls.dir)
+
+    def test_lets_numbers_pass(self):
+        self.check_sum(self.run_job(["1 inf", "2 -1"], self.GRAPH), "3 inf")
+
+    def test_fails_everywhere(self):
+        result = self.run_job(["1 2 3", "1 2 nan"], self.GRAPH)
+        self.check_error(result, "nanguard", "element 2 of values is NaN")
+
+    def test_behind_push_pull(self):
+        graph = 'worker = { graph = ( { stage = "push_pull"; use = "net"; }, { stage = "nanguard"; } ); };\n'
+        result = self.run_job(["1 inf", "2 -inf"], graph)
+        self.check_error(result, "element 1 of values is NaN")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * test_link.c - the handshake and messages between two ends over real sockets, and strangers at the door: every
+ * stranger is a plain socket that writes its own bytes.
+ */
+#include <arpa/inet.h>
+#include <check.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "plugin/instance.h"
+#include "wire/lobby.h"
+
+static struct bps_loop *loop;
+static struct bps_instance *net;
+static struct bps_lobby lobby;
+static struct bps_link dialler;
+static char address[128];
+
+static struct {
+    char greeting[64];              /* what the dialler writes into its HELLO */
+    const char *refusal;            /* what the acceptor answers; NULL: welcome */
+    struct bps_guest *guest;        /* let in */
+    uint32_t welcomes, messages, closes, refused;
+    char text[BPS_TEXT_LIMIT + 1];  /* the last message or reason */
+    size_t bytes;
+    bps_status status;
+} seen;
+
+/* ---- the acceptor ---- */
+
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+{
+    char word[64];
+    bps_get_string(hello, word, sizeof word);
+    if (!bps_reader_done(hello)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (seen.refusal != NULL) {
+        BPS_REPORT(report, "%s", seen.refusal);
+        return BPS_ERR_REFUSED;
+    }
+    ck_assert_str_eq(word, "hello");
+    bps_lobby_admit(owner);
+    seen.guest = owner;
+    bps_link_welcome(link);
+    bps_link_send_text(link, BPS_FRAME_WAITING, "first words");
+    return BPS_OK;
+}
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    (void)owner;
+    (void)link;
+    seen.messages++;
+    seen.bytes = header->length;
+    bps_get_text(payload, seen.text, sizeof seen.text);
+    bps_loop_stop(loop);
+    return header->type == BPS_FRAME_LOST ? BPS_ERR_PROTOCOL : BPS_OK;
+}
+
+static void on_guest_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    (void)link;
+    seen.closes++;
+    seen.status = status;
+    snprintf(seen.text, sizeof seen.text, "%s", text);
+    if (seen.guest == owner) {
+        seen.guest = NULL;
+    }
+    bps_guest_free(owner);
+    bps_loop_stop(loop);
+}
+
+static const struct bps_link_handler acceptor_handler = {
+    .hello = on_hello, .message = on_message, .closed = on_guest_closed};
+
+/* ---- the dialler ---- */
+
+static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+{
+    (void)owner;
+    (void)link;
+    (void)nonce;
+    bps_put_string(hello, seen.greeting);
+}
+
+static void welcome(void *owner, struct bps_link *link)
+{
+    (void)owner;
+    (void)link;
+    seen.welcomes++;
+}
+
+static void on_dialler_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    (void)owner;
+    (void)link;
+    seen.refused += status == BPS_ERR_REFUSED;
+    seen.status = status;
+    snprintf(seen.text, sizeof seen.text, "%s", text);
+    bps_loop_stop(loop);
+}
+
+static const struct bps_link_handler dialler_handler = {
+    .introduce = introduce, .welcome = welcome, .message = on_message, .closed = on_dialler_closed};
+
+/* ---- the stage ---- */
+
+static void on_deadline(void *arg)
+{
+    (void)arg;
+    ck_abort_msg("nothing happened within 60 s");
+}
+
+static void setup(void)
+{
+    struct bps_report report = {""};
+    memset(&seen, 0, sizeof seen);
+    strcpy(seen.greeting, "hello");
+    loop = bps_loop_new();
+    ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
+                      BPS_OK,
+                  "%s", report.text);
+    const struct bps_transport_ops *ops = net->ops;
+    bps_lobby_init(&lobby, &acceptor_handler, ops, NULL);
+    ck_assert_int_eq(ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
+                     BPS_OK);
+    ck_assert_ptr_nonnull(bps_loop_timer(loop, 60 * BPS_S, 0, on_deadline, NULL));
+}
+
+static void teardown(void)
+{
+    bps_link_drop(&dialler);
+    if (seen.guest != NULL) {
+        bps_link_drop(&seen.guest->link);
+        bps_guest_free(seen.guest);
+    }
+    bps_lobby_fini(&lobby);
+    bps_instance_close(net);
+    bps_loop_free(loop);
+}
+
+static void dial(void)
+{
+    struct bps_report report = {""};
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net->ops, net->self, address, 0, &report), BPS_OK);
+    bps_loop_run(loop);
+}
+
+/* ---- tests ---- */
+
+START_TEST(test_conversation)
+{
+    dial();
+    ck_assert_uint_eq(seen.welcomes, 1);
+    ck_assert_str_eq(seen.text, "first words");
+    static const size_t sizes[] = {0, 1, 63, 64, 65, 100000, BPS_MESSAGE_LIMIT};
+    uint8_t *payload = calloc(1, BPS_MESSAGE_LIMIT + 1);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        const struct bps_header header = {.type = BPS_FRAME_DECLARE};
+        ck_assert_int_eq(bps_link_send(&dialler, &header, payload, sizes[i]), BPS_OK);
+        bps_loop_run(loop);
+        ck_assert_uint_eq(seen.bytes, sizes[i]);
+    }
+    const struct bps_header header = {.type = BPS_FRAME_DECLARE};
+    ck_assert_int_eq(bps_link_send(&dialler, &header, payload, BPS_MESSAGE_LIMIT + 1), BPS_ERR_INVALID);
+    free(payload);
+    ck_assert_uint_eq(seen.messages, 8);
+}
+END_TEST
+
+/* A message that its receiver calls malformed ends the link on both sides. */
+START_TEST(test_malformed_message)
+{
+    dial();
+    ck_assert_int_eq(bps_link_send_text(&dialler, BPS_FRAME_LOST, _i == 0 ? "" : "text"), BPS_OK);
+    bps_loop_run(loop);
+    while (dialler.channel != NULL) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.closes, 1);
+}
+END_TEST
+
+START_TEST(test_refusal)
+{
+    seen.refusal = "job 'a' is not job 'b'";
+    dial();
+    while (seen.closes == 0 || seen.refused == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 0);
+    ck_assert_ptr_null(seen.guest);
+}
+END_TEST
+
+START_TEST(test_finish_delivers)
+{
+    dial();
+    bps_link_send_text(&dialler, BPS_FRAME_LEAVE, "last words");
+    bps_link_finish(&dialler);
+    while (seen.closes == 0) {
+        bps_loop_run(loop);
+        if (seen.messages == 2) {
+            ck_assert(strcmp(seen.text, "last words") == 0 || seen.closes == 1);
+        }
+    }
+    ck_assert_uint_eq(seen.messages, 2);
+}
+END_TEST
+
+/* ---- strangers ---- */
+
+static int connect_raw(void)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    return fd;
+}
+
+static const uint8_t *stranger_bytes(int which, size_t *n)
+{
+    static uint8_t bytes[4096];
+    struct bps_header header = {.length = 32, .type = BPS_FRAME_HELLO};
+    memset(bytes, 0, sizeof bytes);
+    *n = sizeof bytes;
+    switch (which) {
+    case 0:
+        strcpy((char *)bytes, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n");
+        break;
+    case 1: /* a TLS hello */
+        memcpy(bytes, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
+        break;
+    case 2:
+        for (size_t i = 0; i < sizeof bytes; i++) {
+            bytes[i] = (uint8_t)rand();
+        }
+        break;
+    case 3: /* a HELLO of an impossible size */
+        header.length = UINT32_MAX;
+        bps_header_encode(&header, bytes);
+        break;
+    case 4: /* a slice before the HELLO */
+        header.type = BPS_FRAME_PUSH;
+        bps_header_encode(&header, bytes);
+        break;
+    case 5: /* a HELLO that says nothing */
+        bps_header_encode(&header, bytes);
+        break;
+    case 6: /* WELCOME, from the wrong side */
+        header.type = BPS_FRAME_WELCOME;
+        header.length = 0;
+        bps_header_encode(&header, bytes);
+        break;
+    default: /* the right words, but a nonce of another conversation */
+        header.length = 8 + 4 + 4 + 5 + 16;
+        bps_header_encode(&header, bytes);
+        memcpy(bytes + 64, "BytePS\r\n\x01\x00\x00\x00\x05\x00\x00\x00" "0.1.0", 21);
+        *n = 64 + header.length;
+    }
+    return bytes;
+}
+
+START_TEST(test_strangers)
+{
+    size_t n;
+    const uint8_t *bytes = stranger_bytes(_i, &n);
+    int fd = connect_raw();
+    ck_assert_int_eq(send(fd, bytes, n, MSG_NOSIGNAL), (ssize_t)n);
+    while (seen.closes == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_int_eq(seen.status, BPS_ERR_PROTOCOL);
+    ck_assert_uint_eq(seen.messages, 0);
+    ck_assert_ptr_null(seen.guest);
+    close(fd);
+    memset(&seen, 0, sizeof seen);
+    strcpy(seen.greeting, "hello");
+    dial(); /* the door is still open to friends */
+    ck_assert_uint_eq(seen.welcomes, 1);
+}
+END_TEST
+
+static void *crowd(void *arg)
+{
+    int *fds = arg;
+    for (int i = 0; i < 400; i++) {
+        fds[i] = connect_raw();
+    }
+    return NULL;
+}
+
+static void on_look(void *arg)
+{
+    (void)arg;
+    bps_loop_stop(loop);
+}
+
+/* Idle connections take bounded room, and a friend gets in beside them. */
+START_TEST(test_crowd)
+{
+    static int fds[400];
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, crowd, fds), 0);
+    struct bps_timer *look = bps_loop_timer(loop, BPS_MS, BPS_MS, on_look, NULL);
+    while (lobby.count < BPS_LOBBY_ROOM) {
+        bps_loop_run(loop);
+        ck_assert_uint_le(lobby.count, BPS_LOBBY_ROOM);
+    }
+    pthread_join(thread, NULL);
+    bps_loop_cancel(loop, look);
+    dial();
+    while (seen.welcomes == 0) {
+        bps_loop_run(loop);
+    }
+    bps_lobby_sweep(&lobby, bps_now() + (BPS_LOBBY_SECONDS + 1) * BPS_S);
+    ck_assert_uint_eq(lobby.count, 0);
+    for (int i = 0; i < 400; i++) {
+        close(fds[i]);
+    }
+}
+END_TEST
+
+/* Headers that no version sends. */
+START_TEST(test_headers)
+{
+    struct bps_header header = {.length = 1,
+                                .type = BPS_FRAME_PUSH,
+                                .flags = BPS_FLAG_EMPTY,
+                                .dtype = 3,
+                                .op = 4,
+                                .epoch = 5,
+                                .tensor = 0x80000006,
+                                .bytes = 0x123456789abcdefull,
+                                .partition = 7,
+                                .round = 8,
+                                .offset = 9,
+                                .root = 10,
+                                .prescale = 0.5,
+                                .postscale = -2.0,
+                                .priority = -11};
+    struct bps_header back;
+    uint8_t bytes[BPS_HEADER_BYTES];
+    memset(&back, 0, sizeof back);
+    bps_header_encode(&header, bytes);
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
+    ck_assert_uint_eq(back.bytes, header.bytes);
+    ck_assert_int_eq(back.priority, -11);
+    ck_assert_double_eq(back.prescale, 0.5);
+    ck_assert_uint_eq(back.tensor, header.tensor);
+    for (int type = 0; type < 256; type++) {
+        bytes[4] = (uint8_t)type;
+        bool known = (type >= 1 && type <= BPS_FRAME_END) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_RETURNED);
+        ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
+    }
+    bytes[4] = BPS_FRAME_PUSH;
+    bytes[5] = 4;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[5] = 0;
+    bytes[63] = 1;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("link");
+    TCase *tests = tcase_create("link");
+    tcase_add_checked_fixture(tests, setup, teardown);
+    tcase_set_timeout(tests, 120);
+    tcase_add_test(tests, test_conversation);
+    tcase_add_loop_test(tests, test_malformed_message, 0, 2);
+    tcase_add_test(tests, test_refusal);
+    tcase_add_test(tests, test_finish_delivers);
+    tcase_add_loop_test(tests, test_strangers, 0, 8);
+    tcase_add_test(tests, test_crowd);
+    tcase_add_test(tests, test_headers);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,441 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_loop.c - the event loop: posts, timers, watches, deferred calls, fork. */
+#include <check.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+
+static struct bps_loop *loop;
+
+static void set_up(void)
+{
+    loop = bps_loop_new();
+    ck_assert_ptr_nonnull(loop);
+}
+
+static void tear_down(void)
+{
+    bps_loop_free(loop);
+}
+
+static void stop(void *arg)
+{
+    (void)arg;
+    bps_loop_stop(loop);
+}
+
+/* ---- posts ---- */
+
+#define THREADS 4
+#define POSTS   50000
+
+struct numbered {
+    struct bps_post post;
+    int thread, number;
+};
+
+static struct numbered posts[THREADS][POSTS];
+static int next_of[THREADS], posted;
+
+static void on_post(struct bps_post *post)
+{
+    struct numbered *n = (struct numbered *)post;
+    ck_assert_int_eq(n->number, next_of[n->thread]);
+    next_of[n->thread]++;
+    if (++posted == THREADS * POSTS) {
+        bps_loop_stop(loop);
+    }
+    memset(post, 0xee, sizeof *post); /* it is the caller's again */
+}
+
+static void *post_all(void *arg)
+{
+    int thread = (int)(intptr_t)arg;
+    for (int i = 0; i < POSTS; i++) {
+        posts[thread][i] = (struct numbered){{.fn = on_post}, thread, i};
+        bps_loop_post(loop, &posts[thread][i].post);
+        if (i % 1000 == 999) {
+            sched_yield(); /* so that the loop falls asleep now and then */
+        }
+    }
+    return NULL;
+}
+
+START_TEST(posts_of_a_thread_come_in_order_and_none_is_lost)
+{
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++) {
+        pthread_create(&threads[i], NULL, post_all, (void *)(intptr_t)i);
+    }
+    bps_loop_run(loop);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(threads[i], NULL);
+        ck_assert_int_eq(next_of[i], POSTS);
+    }
+}
+END_TEST
+
+/* One post at a time, each from the other thread's answer: every one must wake a sleeping loop. */
+static struct bps_loop *partner;
+static struct bps_post ping, pong;
+static int rounds;
+
+static void on_pong(struct bps_post *post)
+{
+    (void)post;
+    if (++rounds == 20000) {
+        bps_loop_stop(partner);
+        bps_loop_stop(loop);
+    } else {
+        bps_loop_post(partner, &ping);
+    }
+}
+
+static void on_ping(struct bps_post *post)
+{
+    (void)post;
+    bps_loop_post(loop, &pong);
+}
+
+static void *run_partner(void *arg)
+{
+    bps_loop_run(arg);
+    return NULL;
+}
+
+START_TEST(a_post_wakes_a_sleeping_loop)
+{
+    pthread_t thread;
+    partner = bps_loop_new();
+    ping.fn = on_ping;
+    pong.fn = on_pong;
+    pthread_create(&thread, NULL, run_partner, partner);
+    bps_loop_post(partner, &ping);
+    bps_loop_run(loop);
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(rounds, 20000);
+    bps_loop_free(partner);
+}
+END_TEST
+
+static void count_post(struct bps_post *post)
+{
+    (void)post;
+    posted++;
+}
+
+START_TEST(what_is_posted_before_the_stop_is_called)
+{
+    struct bps_post a = {.fn = count_post}, b = {.fn = count_post};
+    bps_loop_post(loop, &a);
+    bps_loop_post(loop, &b);
+    bps_loop_stop(loop);
+    bps_loop_run(loop);
+    ck_assert_int_eq(posted, 2);
+    bps_loop_timer(loop, 0, 0, stop, NULL); /* the loop can run again */
+    bps_loop_run(loop);
+}
+END_TEST
+
+/* ---- timers ---- */
+
+static struct bps_timer *timers[64];
+static int fired[64], order[64], count;
+
+static void on_timer(void *arg)
+{
+    int i = (int)(intptr_t)arg;
+    fired[i]++;
+    order[count++] = i;
+}
+
+START_TEST(timers_fire_in_the_order_of_their_deadlines)
+{
+    /* 64 timers in a scrambled order; every third is cancelled. */
+    for (int k = 0; k < 64; k++) {
+        int i = k * 37 % 64;
+        timers[i] = bps_loop_timer(loop, 1000000 + (uint64_t)i * 200000, 0, on_timer, (void *)(intptr_t)i);
+    }
+    for (int i = 0; i < 64; i += 3) {
+        bps_loop_cancel(loop, timers[i]);
+    }
+    bps_loop_timer(loop, 30000000, 0, stop, NULL);
+    bps_loop_run(loop);
+    for (int i = 0; i < 64; i++) {
+        ck_assert_int_eq(fired[i], i % 3 == 0 ? 0 : 1);
+    }
+    for (int k = 1; k < count; k++) {
+        ck_assert_int_lt(order[k - 1], order[k]);
+    }
+}
+END_TEST
+
+static void cancel_itself(void *arg)
+{
+    struct bps_timer **timer = arg;
+    count++;
+    bps_loop_cancel(loop, *timer);
+}
+
+static void cancel_other(void *arg)
+{
+    bps_loop_cancel(loop, *(struct bps_timer **)arg);
+}
+
+static void five_times(void *arg)
+{
+    (void)arg;
+    if (++posted == 5) {
+        bps_loop_cancel(loop, timers[2]);
+        bps_loop_stop(loop);
+    }
+}
+
+START_TEST(timers_can_be_cancelled_in_callbacks)
+{
+    timers[0] = bps_loop_timer(loop, 0, 0, cancel_itself, &timers[0]);
+    timers[1] = bps_loop_timer(loop, 0, 1, cancel_itself, &timers[1]);
+    timers[2] = bps_loop_timer(loop, 2000000, 500000, five_times, NULL);
+    bps_loop_timer(loop, 500000, 0, cancel_other, &timers[3]);
+    timers[3] = bps_loop_timer(loop, 1000000, 0, on_timer, (void *)3);
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 2);
+    ck_assert_int_eq(posted, 5);
+    ck_assert_int_eq(fired[3], 0);
+    bps_loop_cancel(loop, NULL);
+}
+END_TEST
+
+START_TEST(a_timer_does_not_fire_too_early)
+{
+    uint64_t before = bps_now();
+    bps_loop_timer(loop, 5300000, 0, stop, NULL);
+    bps_loop_run(loop);
+    ck_assert_uint_ge(bps_now() - before, 5300000);
+    bps_loop_timer(loop, UINT64_MAX, UINT64_MAX, on_timer, NULL); /* never, and freed with the loop */
+}
+END_TEST
+
+/* ---- watches ---- */
+
+static struct bps_watch *watches[2];
+static int pairs[2][2];
+
+static void read_all(int fd)
+{
+    char bytes[64];
+    while (read(fd, bytes, sizeof bytes) > 0) {
+    }
+}
+
+static void open_pair(int pair[2])
+{
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, pair), 0);
+}
+
+/* Whichever comes first removes both, closes the other's descriptor and lets a new one have its number. */
+static void remove_both(void *arg, uint32_t events)
+{
+    (void)arg;
+    (void)events;
+    count++;
+    for (int i = 0; i < 2; i++) {
+        bps_loop_unwatch(loop, watches[i]);
+        close(pairs[i][0]);
+        close(pairs[i][1]);
+    }
+    bps_loop_timer(loop, 1000000, 0, stop, NULL);
+}
+
+START_TEST(watches_can_be_removed_while_their_events_wait)
+{
+    for (int i = 0; i < 2; i++) {
+        open_pair(pairs[i]);
+        watches[i] = bps_loop_watch(loop, pairs[i][0], remove_both, NULL);
+        ck_assert_ptr_nonnull(watches[i]);
+        ck_assert_int_eq(write(pairs[i][1], "x", 1), 1);
+    }
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 1);
+    bps_loop_unwatch(loop, NULL);
+}
+END_TEST
+
+static uint32_t seen[8];
+
+static void on_events(void *arg, uint32_t events)
+{
+    (void)arg;
+    seen[count++] = events;
+    read_all(pairs[0][0]);
+    if (count == 1) {
+        ck_assert_int_eq(write(pairs[0][1], "x", 1), 1);
+    } else if (count == 2) {
+        close(pairs[0][1]);
+    } else {
+        bps_loop_stop(loop);
+    }
+}
+
+START_TEST(a_watch_tells_readable_writable_and_the_end)
+{
+    open_pair(pairs[0]);
+    watches[0] = bps_loop_watch(loop, pairs[0][0], on_events, NULL);
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 3);
+    ck_assert_uint_eq(seen[0], BPS_WRITABLE);
+    ck_assert_uint_eq(seen[1] & BPS_READABLE, BPS_READABLE);
+    ck_assert_uint_eq(seen[2], BPS_READABLE | BPS_WRITABLE | BPS_HANGUP);
+    bps_loop_unwatch(loop, watches[0]);
+    close(pairs[0][0]);
+    ck_assert_ptr_null(bps_loop_watch(loop, -1, on_events, NULL));
+}
+END_TEST
+
+/* ---- deferred calls ---- */
+
+static char trace[64];
+
+static void note(void *arg)
+{
+    strncat(trace, arg, sizeof trace - strlen(trace) - 1);
+}
+
+static void defer_more(void *arg)
+{
+    note(arg);
+    bps_loop_defer(loop, note, "c");
+    bps_loop_defer_for(loop, &loop, note, "never");
+    bps_loop_forget(loop, &loop);
+    bps_loop_timer(loop, 0, 0, stop, NULL);
+}
+
+START_TEST(deferred_calls_come_in_order_and_once)
+{
+    bps_loop_defer(loop, note, "a");
+    bps_loop_defer_for(loop, trace, note, "forgotten");
+    bps_loop_defer(loop, defer_more, "b");
+    bps_loop_defer_for(loop, &loop, note, "forgotten as well");
+    bps_loop_forget(loop, trace);
+    bps_loop_run(loop);
+    ck_assert_str_eq(trace, "abc");
+}
+END_TEST
+
+static void count_up(void *arg)
+{
+    ++*(int *)arg;
+}
+
+START_TEST(many_calls_can_be_deferred)
+{
+    for (int i = 0; i < 1000; i++) {
+        bps_loop_defer(loop, count_up, &count);
+    }
+    bps_loop_stop(loop);
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 1000);
+}
+END_TEST
+
+static void defer_for_ever(void *arg)
+{
+    bps_loop_defer(loop, defer_for_ever, arg);
+}
+
+START_TEST(a_call_that_defers_itself_starves_nobody)
+{
+    defer_for_ever(NULL);
+    open_pair(pairs[0]);
+    watches[0] = bps_loop_watch(loop, pairs[0][0], on_events, NULL);
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 3);
+    bps_loop_unwatch(loop, watches[0]);
+    close(pairs[0][0]);
+}
+END_TEST
+
+/* ---- fork ---- */
+
+START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
+{
+    int gate[2];
+    char byte;
+    open_pair(pairs[0]);
+    ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
+    watches[0] = bps_loop_watch(loop, pairs[0][0], on_events, NULL);
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        bps_loops_close_after_fork();
+        bps_loops_close_after_fork();
+        close(gate[1]);
+        close(pairs[0][1]);
+        _exit(fcntl(pairs[0][0], F_GETFD) == -1 && read(gate[0], &byte, 1) == 0 ? 0 : 1);
+    }
+    close(gate[0]);
+    bps_loop_unwatch(loop, watches[0]);
+    close(pairs[0][0]);
+    /* The child lives, and yet the peer sees the end once the child has closed its copies. */
+    while (read(pairs[0][1], &byte, 1) != 0) {
+        usleep(1000);
+    }
+    close(gate[1]);
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    close(pairs[0][1]);
+    bps_loop_timer(loop, 0, 0, stop, NULL); /* the parent's loop works as before */
+    bps_loop_run(loop);
+}
+END_TEST
+
+START_TEST(loops_come_and_go_without_a_trace)
+{
+    int before = dup(0);
+    for (int i = 0; i < 200; i++) {
+        struct bps_loop *other = bps_loop_new();
+        ck_assert_ptr_nonnull(other);
+        bps_loop_free(other);
+    }
+    close(before);
+    int after = dup(0);
+    ck_assert_int_eq(before, after);
+    close(after);
+    bps_loop_free(NULL);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("loop");
+    TCase *all = tcase_create("all");
+    tcase_set_timeout(all, 120);
+    tcase_add_checked_fixture(all, set_up, tear_down);
+    tcase_add_test(all, posts_of_a_thread_come_in_order_and_none_is_lost);
+    tcase_add_test(all, a_post_wakes_a_sleeping_loop);
+    tcase_add_test(all, what_is_posted_before_the_stop_is_called);
+    tcase_add_test(all, timers_fire_in_the_order_of_their_deadlines);
+    tcase_add_test(all, timers_can_be_cancelled_in_callbacks);
+    tcase_add_test(all, a_timer_does_not_fire_too_early);
+    tcase_add_test(all, watches_can_be_removed_while_their_events_wait);
+    tcase_add_test(all, a_watch_tells_readable_writable_and_the_end);
+    tcase_add_test(all, deferred_calls_come_in_order_and_once);
+    tcase_add_test(all, many_calls_can_be_deferred);
+    tcase_add_test(all, a_call_that_defers_itself_starves_nobody);
+    tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
+    tcase_add_test(all, loops_come_and_go_without_a_trace);
+    suite_add_tcase(suite, all);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_node.c - what the scheduler knows: seats and ranks, the book, declared tensors, agreement. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/heap.h"
+#include "node/agreement.h"
+#include "node/declared.h"
+#include "node/roster.h"
+#include "wire/frame.h"
+
+static struct bps_report report;
+
+/* ---- seats ---- */
+
+static bps_status seat(struct bps_roster *roster, uint32_t role, int rank, uint64_t host, bool early)
+{
+    struct bps_guest *guest = calloc(1, sizeof *guest);
+    struct bps_join join = {
+        .role = role, .rank = rank, .local_rank = -1, .local_size = -1, .host_id = host, .pid = 100 + (uint32_t)host,
+        .bandwidth = 1000};
+    snprintf(join.host, sizeof join.host, "h%lu", host);
+    snprintf(join.job, sizeof join.job, "j");
+    report.text[0] = '\0';
+    bps_status status = bps_roster_add(roster, guest, &join, early, &report);
+    if (status != BPS_OK) {
+        free(guest);
+    }
+    return status;
+}
+
+static struct bps_seat *nth(struct bps_roster *roster, int n)
+{
+    struct bps_seat *s = TAILQ_FIRST(&roster->seats);
+    while (n-- > 0) {
+        s = TAILQ_NEXT(s, entry);
+    }
+    return s;
+}
+
+START_TEST(test_ranks_by_host)
+{
+    struct bps_roster roster;
+    bps_roster_init(&roster, 5, 1, BPS_COLOCATED_AUTO);
+    uint64_t hosts[] = {7, 8, 7, 8, 7};
+    for (int i = 0; i < 5; i++) {
+        ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, hosts[i], false), BPS_OK);
+        ck_assert(!bps_roster_complete(&roster));
+    }
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, -1, 9, false), BPS_OK);
+    ck_assert(bps_roster_complete(&roster));
+    bps_roster_assign(&roster);
+    uint32_t ranks[] = {0, 3, 1, 4, 2}, locals[] = {0, 0, 1, 1, 2}, sizes[] = {3, 2, 3, 2, 3};
+    for (int i = 0; i < 5; i++) {
+        ck_assert_uint_eq(nth(&roster, i)->rank, ranks[i]);
+        ck_assert_uint_eq(nth(&roster, i)->local_rank, locals[i]);
+        ck_assert_uint_eq(nth(&roster, i)->local_size, sizes[i]);
+        ck_assert(nth(&roster, i)->serves == (locals[i] == 0)); /* one server for two hosts: each hosts one */
+    }
+    ck_assert(nth(&roster, 5)->serves);
+    bps_roster_fini(&roster);
+}
+END_TEST
+
+START_TEST(test_wanted_ranks)
+{
+    struct bps_roster roster;
+    char text[256];
+    bps_roster_init(&roster, 3, 0, BPS_COLOCATED_AUTO);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 1, false), BPS_OK);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 5, false), BPS_ERR_REFUSED);
+    ck_assert_str_eq(report.text, "rank 2 is taken by worker 2 (host h1, pid 101); host h5, pid 105 wants it too; "
+                                  "check cluster.rank");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 3, 5, false), BPS_ERR_REFUSED);
+    ck_assert_str_eq(report.text, "worker rank 3 does not exist: the job has 3 workers; check cluster.rank and "
+                                  "cluster.workers");
+    bps_roster_missing(&roster, text, sizeof text);
+    ck_assert_str_eq(text, "2 of 3 workers (ranks 0, 1)");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, 6, false), BPS_OK);
+    bps_roster_missing(&roster, text, sizeof text);
+    ck_assert_str_eq(text, "1 of 3 workers");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 0, 7, false), BPS_OK);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, 8, false), BPS_ERR_REFUSED);
+    ck_assert_str_eq(report.text, "job 'j' already has its 3 workers; is an old process still running?");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, -1, 8, false), BPS_ERR_REFUSED);
+    bps_roster_assign(&roster);
+    ck_assert_uint_eq(nth(&roster, 0)->rank, 2);
+    ck_assert_uint_eq(nth(&roster, 1)->rank, 1);
+    ck_assert(nth(&roster, 2)->serves); /* no servers: worker 0 */
+    ck_assert(!bps_roster_serving(&roster));
+    bps_roster_fini(&roster);
+}
+END_TEST
+
+/* A worker that has left may come back before the others have left. */
+START_TEST(test_early_seats)
+{
+    struct bps_roster roster;
+    bps_roster_init(&roster, 2, 0, BPS_COLOCATED_AUTO);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 0, 1, false), BPS_OK);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 1, 1, false), BPS_OK);
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 0, 1, true), BPS_ERR_REFUSED);
+    nth(&roster, 0)->left = true;
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 0, 1, true), BPS_OK);
+    ck_assert_uint_eq(bps_roster_count(&roster, BPS_ROLE_WORKER), 2);
+    bps_roster_remove(&roster, nth(&roster, 0));
+    bps_roster_remove(&roster, nth(&roster, 0));
+    ck_assert_uint_eq(bps_roster_count(&roster, BPS_ROLE_WORKER), 0);
+    bps_roster_renew(&roster);
+    ck_assert_uint_eq(bps_roster_count(&roster, BPS_ROLE_WORKER), 1);
+    bps_roster_fini(&roster);
+}
+END_TEST
+
+START_TEST(test_book)
+{
+    struct bps_roster roster;
+    struct bps_book book, copy, cut;
+    bps_roster_init(&roster, 2, 2, BPS_COLOCATED_AUTO);
+    for (int i = 0; i < 4; i++) {
+        ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false), BPS_OK);
+    }
+    bps_roster_assign(&roster);
+    for (int i = 2; i < 4; i++) {
+        struct bps_seat *s = nth(&roster, i);
+        s->shards = 2;
+        s->endpoint = calloc(2, sizeof *s->endpoint);
+        snprintf(s->endpoint[0], sizeof s->endpoint[0], "s%u:0", s->rank);
+        snprintf(s->endpoint[1], sizeof s->endpoint[1], "s%u:1", s->rank);
+    }
+    ck_assert(bps_roster_serving(&roster));
+    ck_assert_int_eq(bps_roster_book(&roster, &book), BPS_OK);
+    book.epoch = 5;
+    ck_assert_int_eq(bps_book_copy(&book, &copy), BPS_OK);
+    ck_assert_uint_eq(copy.workers, 2);
+    ck_assert_uint_eq(copy.members, 4);
+    ck_assert_uint_eq(copy.shards, 4);
+    ck_assert_str_eq(copy.shard[0].address, "s0:0");
+    ck_assert_str_eq(copy.shard[3].address, "s1:1");
+    ck_assert_uint_eq(copy.shard[3].member, 3);
+    /* Every cut of the bytes is refused, none is read past its end. */
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_book_write(&book, &w);
+    for (size_t n = 0; n < w.size; n++) {
+        struct bps_reader r;
+        uint8_t *exact = malloc(n > 0 ? n : 1);
+        memcpy(exact, w.data, n);
+        bps_reader_init(&r, exact, n);
+        ck_assert_int_ne(bps_book_read(&r, &cut), BPS_OK);
+        free(exact);
+    }
+    /* The proof depends on all that it is about. */
+    uint8_t nonce[BPS_NONCE_BYTES] = {1}, a[BPS_PROOF_BYTES], b[BPS_PROOF_BYTES];
+    ck_assert_int_eq(bps_book_proof(&book, nonce, 0, 0, a), BPS_OK);
+    ck_assert_int_eq(bps_book_proof(&copy, nonce, 0, 0, b), BPS_OK);
+    ck_assert_int_eq(memcmp(a, b, sizeof a), 0);
+    for (int i = 0; i < 4; i++) {
+        nonce[0] = i == 0 ? 2 : 1;
+        copy.epoch = i == 3 ? 6 : 5;
+        ck_assert_int_eq(bps_book_proof(&copy, nonce, i == 1, i == 2, b), BPS_OK);
+        ck_assert_int_ne(memcmp(a, b, sizeof a), 0);
+    }
+    bps_writer_fini(&w);
+    bps_book_fini(&book);
+    bps_book_fini(&copy);
+    bps_roster_fini(&roster);
+}
+END_TEST
+
+/* ---- declarations ---- */
+
+static struct bps_book_shard shards[] = {{.member = 1, .weight = 1}, {.member = 2, .weight = 1}};
+static struct bps_book_member workers[] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .group = 2}};
+static const struct bps_book two_shards = {.workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
+
+static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t bytes)
+{
+    bps_put_string(w, name);
+    bps_put_u8(w, dtype);
+    bps_put_u64(w, bytes);
+}
+
+static bps_status answer(struct bps_declared *declared, const struct bps_writer *w, struct bps_writer *reply)
+{
+    struct bps_reader r;
+    bps_writer_init(reply);
+    bps_reader_init(&r, w->data, w->size);
+    return bps_declared_answer(declared, 0, &r, reply);
+}
+
+START_TEST(test_declared)
+{
+    struct bps_declared declared;
+    struct bps_writer w, first, second;
+    ck_assert_int_eq(bps_declared_init(&declared, &two_shards, 1024), BPS_OK);
+    bps_writer_init(&w);
+    bps_put_u32(&w, 3);
+    ask(&w, "a", BPS_FLOAT32, 4000);
+    ask(&w, "b", BPS_FLOAT32, 0);
+    ask(&w, "a", BPS_INT64, 8); /* the first size counts */
+    ck_assert_int_eq(answer(&declared, &w, &first), BPS_OK);
+    struct bps_reader r;
+    bps_reader_init(&r, first.data, first.size);
+    ck_assert_uint_eq(bps_get_u32(&r), 3);
+    for (int i = 0; i < 3; i++) {
+        ck_assert_uint_eq(bps_get_u32(&r), i == 1 ? 2 : 1);
+        ck_assert_uint_eq(bps_get_u8(&r), BPS_FLOAT32);
+        ck_assert_uint_eq(bps_get_u64(&r), i == 1 ? 0 : 4000);
+        uint32_t partitions = bps_get_u32(&r);
+        ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
+        uint32_t led = 0;
+        for (uint32_t p = 0; p < partitions; p++) {
+            ck_assert_uint_lt(bps_get_u16(&r), 2);
+            uint16_t lead = bps_get_u16(&r); /* worker 0 has worker 1 in its group */
+            ck_assert_uint_lt(lead, 2);
+            led += lead;
+        }
+        ck_assert_uint_eq(led, i == 1 ? led : 2);
+    }
+    ck_assert(bps_reader_done(&r));
+    ck_assert_int_eq(answer(&declared, &w, &second), BPS_OK); /* the same for whoever asks later */
+    ck_assert_uint_eq(first.size, second.size);
+    ck_assert_int_eq(memcmp(first.data, second.data, first.size), 0);
+    bps_writer_fini(&second);
+    for (size_t n = 0; n < w.size; n++) { /* cut anywhere: refused */
+        struct bps_writer cut = {.data = w.data, .size = n};
+        ck_assert_int_ne(answer(&declared, &cut, &second), BPS_OK);
+        bps_writer_fini(&second);
+    }
+    bps_writer_fini(&w);
+    bps_writer_fini(&first);
+    bps_declared_fini(&declared);
+}
+END_TEST
+
+/* What is declared at once is spread by size, whatever its order: small pieces fill what large ones leave uneven. */
+START_TEST(test_declared_at_once)
+{
+    static const uint64_t bytes[] = {100, 200, 700, 1024 + 300, 500};
+    uint64_t load[2] = {0, 0};
+    struct bps_declared declared;
+    struct bps_writer w, reply;
+    char name[] = "a";
+    ck_assert_int_eq(bps_declared_init(&declared, &two_shards, 1024), BPS_OK);
+    bps_writer_init(&w);
+    bps_put_u32(&w, 5);
+    for (int i = 0; i < 5; i++, name[0]++) {
+        ask(&w, name, BPS_UINT8, bytes[i]);
+    }
+    ck_assert_int_eq(answer(&declared, &w, &reply), BPS_OK);
+    struct bps_reader r;
+    bps_reader_init(&r, reply.data, reply.size);
+    ck_assert_uint_eq(bps_get_u32(&r), 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        ck_assert_uint_eq(bps_get_u32(&r), i + 1);
+        bps_get_u8(&r);
+        ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
+        uint32_t partitions = bps_get_u32(&r);
+        for (uint32_t p = 0; p < partitions; p++) {
+            load[bps_get_u16(&r)] += bps_partition_bytes(bytes[i], 1024, p);
+            bps_get_u16(&r);
+        }
+    }
+    ck_assert(bps_reader_done(&r));
+    ck_assert_uint_eq(load[0], 1024 + 300 + 100); /* a partition costs something besides its bytes */
+    ck_assert_uint_eq(load[1], 700 + 500 + 200);
+    bps_writer_fini(&reply);
+    bps_writer_fini(&w);
+    bps_declared_fini(&declared);
+}
+END_TEST
+
+START_TEST(test_declared_nonsense)
+{
+    static const struct {
+        uint8_t dtype;
+        uint64_t bytes;
+    } bad[] = {{BPS_DTYPES, 4}, {BPS_FLOAT32, 5}, {BPS_FLOAT32, 1ull << 60}, {BPS_FLOAT64, 1ull << 45}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct bps_declared declared;
+        struct bps_writer w, reply;
+        ck_assert_int_eq(bps_declared_init(&declared, &two_shards, 64), BPS_OK);
+        bps_writer_init(&w);
+        bps_put_u32(&w, 1);
+        ask(&w, "a", bad[i].dtype, bad[i].bytes);
+        ck_assert_int_eq(answer(&declared, &w, &reply), BPS_ERR_PROTOCOL);
+        bps_writer_fini(&reply);
+        bps_writer_fini(&w);
+        bps_declared_fini(&declared);
+    }
+}
+END_TEST
+
+START_TEST(test_agreement)
+{
+    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 2\n", "y", &report), BPS_OK);
+    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 3\n", "y", &report), BPS_ERR_REFUSED);
+    ck_assert_str_eq(report.text,
+                     "the configurations differ: 'b = 2' on the scheduler's host x, but 'b = 3' on host y");
+    ck_assert_int_eq(bps_agreement_compare("a = 1\n", "x", "", "y", &report), BPS_ERR_REFUSED);
+    ck_assert_int_eq(bps_agreement_compare("", "x", "a = 1", "y", &report), BPS_ERR_REFUSED);
+}
+END_TEST
+
+/* ---- the heap ---- */
+
+START_TEST(test_heap)
+{
+    struct bps_heap heap = {0};
+    static int items[500];
+    static int32_t priority[500];
+    srand(5);
+    for (int round = 0; round < 20; round++) {
+        for (int i = 0; i < 500; i++) {
+            priority[i] = rand() % 9 - 4;
+            ck_assert(bps_heap_push(&heap, priority[i], (uint64_t)i, &items[i]));
+        }
+        for (int i = 0; i < 500; i += 7) {
+            ck_assert(bps_heap_remove(&heap, &items[i]));
+            ck_assert(!bps_heap_remove(&heap, &items[i]));
+        }
+        int32_t last = INT32_MAX, *item;
+        long sequence = -1;
+        while ((item = bps_heap_top(&heap)) != NULL) {
+            long i = item - items;
+            ck_assert_ptr_eq(bps_heap_pop(&heap), item);
+            ck_assert_int_ne(i % 7, 0);
+            ck_assert(priority[i] < last || (priority[i] == last && i > sequence));
+            last = priority[i];
+            sequence = i;
+        }
+        ck_assert_uint_eq(heap.count, 0);
+    }
+    ck_assert_ptr_null(bps_heap_pop(&heap));
+    bps_heap_fini(&heap);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("node");
+    TCase *tests = tcase_create("node");
+    tcase_add_test(tests, test_ranks_by_host);
+    tcase_add_test(tests, test_wanted_ranks);
+    tcase_add_test(tests, test_early_seats);
+    tcase_add_test(tests, test_book);
+    tcase_add_test(tests, test_declared);
+    tcase_add_test(tests, test_declared_at_once);
+    tcase_add_test(tests, test_declared_nonsense);
+    tcase_add_test(tests, test_agreement);
+    tcase_add_test(tests, test_heap);
+    tcase_set_timeout(tests, 60);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * handshake.c - how a channel begins: hello (rings, eventfd), welcome (eventfd), ready.
+ *
+ * Each side tries whether it can read the other's memory and tells the other, since it is the sender of a
+ * payload who has to know whether its receiver can fetch it.
+ */
+#include "ipc.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define RING_MIN (16u << 10)
+#define RING_MAX (16u << 20)
+
+/* ---- what both sides do ---- */
+
+static uint64_t nonce_address(const struct ipc *ipc)
+{
+    return (uintptr_t)&ipc->nonce;
+}
+
+/* Whether memory of the peer can be read here. */
+static uint32_t try_peer(const struct bps_channel *channel, const struct ipc_message *message)
+{
+    uint32_t copy = channel->ipc->options.copy;
+    if (copy != IPC_COPY_AUTO && copy != IPC_COPY_REMOTE) {
+        return IPC_NONE;
+    }
+    return ipc_remote_try(channel->pid, message->nonce_at, message->nonce);
+}
+
+/*
+ * The kernel shows no type for what has no file: the peer cannot make us write to a file, a socket or a pipe.
+ */
+static bool take_event(struct bps_channel *channel, int *fd)
+{
+    struct stat file;
+    int flags = *fd >= 0 ? fcntl(*fd, F_GETFL) : -1;
+    if (channel->event >= 0 || flags < 0 || fstat(*fd, &file) != 0 || (file.st_mode & S_IFMT) != 0 ||
+        fcntl(*fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+        return false;
+    }
+    ipc_fork_take(channel, *fd);
+    *fd = -1;
+    return true;
+}
+
+static void use_ring(struct bps_channel *channel, void *shared, uint32_t bytes)
+{
+    const struct ipc_options *options = &channel->ipc->options;
+    uint32_t quarter = bytes / 4 - 2 * IPC_LINE;
+    ipc_ring_init(&channel->ring, shared, bytes, channel->accept == NULL);
+    channel->inline_max = options->inline_bytes < quarter ? (uint32_t)options->inline_bytes : quarter;
+    channel->piece = quarter;
+}
+
+/* ---- the dialler ---- */
+
+int ipc_handshake_begin(struct bps_channel *channel)
+{
+    struct ipc *ipc = channel->ipc;
+    uint32_t ring = (uint32_t)ipc->options.ring;
+    const struct ipc_message hello = {
+        .type = IPC_HELLO, .ring = ring, .nonce = ipc->nonce, .nonce_at = nonce_address(ipc)};
+    void *memory;
+    int fds[2] = {ipc_memory_make("byteps-ring", ipc_ring_size(ring), &memory), ipc->event};
+    if (fds[0] < 0) {
+        return errno;
+    }
+    use_ring(channel, memory, ring);
+    int error = ipc_message_send(channel->fd, &hello, fds, 2);
+    close(fds[0]);
+    channel->state = IPC_GREETING;
+    return error;
+}
+
+static bool on_welcome(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+{
+    struct ipc_message ready = {.type = IPC_READY};
+    if (message->type != IPC_WELCOME || !take_event(channel, &fds[0])) {
+        return false;
+    }
+    channel->reach = message->reach;
+    ready.reach = try_peer(channel, message);
+    if (ipc_message_send(channel->fd, &ready, NULL, 0) != 0) {
+        return true; /* the peer has gone, as will be read soon */
+    }
+    ipc_channel_open(channel);
+    if (channel->state == IPC_OPEN) {
+        channel->events->connected(channel->user);
+    }
+    return true;
+}
+
+/* ---- the acceptor ---- */
+
+static bool on_hello(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+{
+    struct ipc *ipc = channel->ipc;
+    struct ipc_message welcome = {.type = IPC_WELCOME, .nonce = ipc->nonce, .nonce_at = nonce_address(ipc)};
+    uint32_t ring = message->ring;
+    bool allocated;
+    if (message->type != IPC_HELLO || ring < RING_MIN || ring > RING_MAX || (ring & (ring - 1)) != 0 ||
+        fds[0] < 0 || !take_event(channel, &fds[1])) {
+        return false;
+    }
+    void *memory = ipc_memory_map(fds[0], ipc_ring_size(ring), 0, &allocated);
+    if (memory == NULL) {
+        return false;
+    }
+    use_ring(channel, memory, ring);
+    welcome.reach = try_peer(channel, message);
+    (void)ipc_message_send(channel->fd, &welcome, &ipc->event, 1);
+    return true;
+}
+
+static bool on_ready(struct bps_channel *channel, const struct ipc_message *message)
+{
+    bps_accept_fn accept = channel->accept;
+    if (message->type != IPC_READY) {
+        return false;
+    }
+    channel->reach = message->reach;
+    const struct bps_channel_events *events = accept(channel->accept_arg, channel, channel->peer,
+                                                     &channel->user);
+    if (channel->state == IPC_DEAD) {
+        return true;
+    }
+    channel->events = events;
+    if (events == NULL) {
+        ipc_drop(channel);
+        return true;
+    }
+    channel->accept = NULL;
+    ipc_channel_open(channel);
+    return true;
+}
+
+/* ---- turns ---- */
+
+static bool greet(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+{
+    if (channel->accept == NULL) {
+        return on_welcome(channel, message, fds);
+    }
+    return channel->ring.shared == NULL ? on_hello(channel, message, fds) : on_ready(channel, message);
+}
+
+static const char *reason(bps_status status)
+{
+    switch (status) {
+    case BPS_ERR_IO:
+        return "connection closed by peer";
+    case BPS_ERR_NOMEM:
+        return "no descriptor is left (see ulimit -n of this process)";
+    default:
+        return "it is no peer of this transport, or of another version";
+    }
+}
+
+void ipc_handshake_continue(struct bps_channel *channel)
+{
+    while (channel->state == IPC_GREETING && channel->readable) {
+        struct ipc_message message;
+        int fds[IPC_FDS_MAX];
+        bps_status status = ipc_message_receive(channel->fd, &message, fds);
+        if (status == BPS_AGAIN) {
+            channel->readable = false;
+            return;
+        }
+        if (status == BPS_OK && !greet(channel, &message, fds)) {
+            status = BPS_ERR_PROTOCOL;
+        }
+        ipc_close_fds(fds);
+        if (status != BPS_OK) {
+            ipc_channel_end(channel, status, reason(status));
+        }
+    }
+}

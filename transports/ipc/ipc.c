@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* ipc.c - the transport over shared memory: its module, its options, and the life of an instance. */
+#include "ipc.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+static const struct bps_option options[] = {
+    {"copy", BPS_OPT_CHOICE, 0, offsetof(struct ipc_options, copy), "auto", "auto|process_vm|arena|ring",
+     "How large payloads travel. auto: in place if they lie in shared regions, else by process_vm_readv if the "
+     "kernel permits it, else through a shared arena. The others: that way only; ring: in pieces."},
+    {"inline_bytes", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, inline_bytes), "16 KiB", "0..1 MiB",
+     "Payloads up to this size are copied through the ring; at most a quarter of it."},
+    {"ring", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, ring), "64 KiB", "16 KiB..16 MiB",
+     "Bytes of the ring of each direction of a channel, a power of two."},
+    {"arena", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, arena), "16 MiB", "0..1 GiB",
+     "Bytes of the shared arena of a channel, made when it is needed first; 0: none."},
+    {"window", BPS_OPT_SIZE, 0, offsetof(struct ipc_options, window), "64 MiB", "64 KiB..16 GiB",
+     "Bytes that are shown to a peer before it has come to them: with less, urgent frames overtake sooner."},
+    {"timeout", BPS_OPT_TIME, 0, offsetof(struct ipc_options, timeout), "10 s", "100 ms..1 h",
+     "Time that a peer has to answer when a channel begins."},
+    {"ptracer", BPS_OPT_BOOL, 0, offsetof(struct ipc_options, ptracer), "no", NULL,
+     "Where Yama's ptrace_scope is 1, let all processes of this user reach the memory of this one, so that "
+     "process_vm_readv works."},
+    {0},
+};
+
+static const char *const way_names[IPC_WAYS] = {"inline", "region", "process_vm", "arena", "ring"};
+
+static void count(struct ipc *ipc)
+{
+    static const char *const frames[] = {"frames_inline", "frames_region", "frames_process_vm",
+                                         "frames_arena", "frames_ring"};
+    static const char *const bytes[] = {"bytes_inline", "bytes_region", "bytes_process_vm", "bytes_arena",
+                                        "bytes_ring"};
+    const struct bps_host *host = ipc->host;
+    ipc->count.frames_sent = host->counter(host, "frames_sent", "frames of all ways");
+    ipc->count.frames_received = host->counter(host, "frames_received",
+                                               "headers of frames that have arrived");
+    ipc->count.wakeups = host->counter(host, "wakeups", "times that a sleeping peer was woken");
+    ipc->count.loans = host->counter(host, "loans", "payloads that peers have lent");
+    for (unsigned way = 0; way < IPC_WAYS; way++) {
+        ipc->count.frames[way] = host->counter(host, frames[way], "frames sent in this way");
+        ipc->count.bytes[way] = host->counter(host, bytes[way], "bytes of their payloads");
+    }
+}
+
+static bps_status check_options(const struct ipc_options *o, struct bps_report *report)
+{
+    if ((o->ring & (o->ring - 1)) != 0) {
+        BPS_REPORT(report, "ring = %llu: expected a power of two", (unsigned long long)o->ring);
+        return BPS_ERR_CONF;
+    }
+    if (o->inline_bytes > o->ring / 4) {
+        BPS_REPORT(report, "inline_bytes = %llu: expected at most a quarter of ring = %llu",
+                   (unsigned long long)o->inline_bytes, (unsigned long long)o->ring);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+static bps_status ipc_open(const struct bps_host *host, const void *opts, void **instance_out,
+                           struct bps_report *report)
+{
+    bps_status status = check_options(opts, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct ipc *ipc = host->alloc(host, sizeof *ipc, IPC_LINE);
+    if (ipc == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    *ipc = (struct ipc){.host = host, .options = *(const struct ipc_options *)opts, .event = -1};
+    LIST_INIT(&ipc->listeners);
+    LIST_INIT(&ipc->channels);
+    TAILQ_INIT(&ipc->ready);
+    TAILQ_INIT(&ipc->region_list);
+    count(ipc);
+    ipc_fork_init();
+    *instance_out = ipc;
+    return BPS_OK;
+}
+
+static void on_signal(void *arg, uint32_t events)
+{
+    (void)events;
+    ipc_poll(arg); /* the counter is never read: every signal is an event */
+}
+
+bps_status ipc_start(struct ipc *ipc, struct bps_report *report)
+{
+    const struct bps_host *host = ipc->host;
+    if (ipc->poller != NULL) {
+        return BPS_OK;
+    }
+    ipc_fork_hold();
+    if (getrandom(&ipc->nonce, sizeof ipc->nonce, 0) != sizeof ipc->nonce ||
+        (ipc->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
+        ipc_fork_release();
+        BPS_REPORT(report, "shared memory: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    ipc->event_watch = host->watch(host, ipc->event, on_signal, ipc);
+    ipc_fork_release();
+    ipc->poller = ipc->event_watch != NULL ? host->poller(host, ipc_poll, ipc_arm, ipc) : NULL;
+    if (ipc->poller == NULL) {
+        if (ipc->event_watch != NULL) {
+            host->unwatch(host, ipc->event_watch);
+        }
+        close(ipc->event);
+        ipc->event = -1;
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+#ifdef PR_SET_PTRACER
+    if (ipc->options.ptracer) {
+        (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+    }
+#endif
+    return BPS_OK;
+}
+
+uint8_t *ipc_scratch(struct ipc *ipc)
+{
+    if (ipc->scratch == NULL) {
+        ipc->scratch = ipc->host->alloc(ipc->host, IPC_SCRATCH, IPC_PAGE);
+    }
+    return ipc->scratch;
+}
+
+static void ipc_close(void *instance)
+{
+    struct ipc *ipc = instance;
+    const struct bps_host *host = ipc->host;
+    ipc_listeners_close(ipc);
+    while (!LIST_EMPTY(&ipc->channels)) {
+        ipc_drop(LIST_FIRST(&ipc->channels));
+    }
+    if (ipc->poller != NULL) {
+        host->unpoll(host, ipc->poller);
+        ipc_fork_hold();
+        host->unwatch(host, ipc->event_watch);
+        close(ipc->event);
+        ipc_fork_release();
+    }
+    ipc_regions_free(ipc);
+    host->release(host, ipc->scratch);
+    host->release(host, ipc);
+}
+
+static void ipc_query(void *instance, struct bps_transport_attr *out)
+{
+    (void)instance;
+    out->lanes = 1;
+    out->local = true;
+}
+
+static void ipc_describe(void *instance, char *text, size_t n)
+{
+    static const char *const copies[] = {"auto", "process_vm", "arena", "ring"};
+    const struct ipc *ipc = instance;
+    char remote[120];
+    int used = 0;
+    ipc_remote_describe(remote, sizeof remote);
+    used = snprintf(text, n, "ring %llu KiB, inline up to %llu KiB, copy %s, %s",
+                    (unsigned long long)(ipc->options.ring >> 10),
+                    (unsigned long long)(ipc->options.inline_bytes >> 10), copies[ipc->options.copy], remote);
+    for (unsigned way = 0; way < IPC_WAYS && used > 0 && (size_t)used < n; way++) {
+        if (*ipc->count.frames[way] > 0) {
+            used += snprintf(text + used, n - (size_t)used, ", %s %llu frames", way_names[way],
+                             (unsigned long long)*ipc->count.frames[way]);
+        }
+    }
+}
+
+static const struct bps_transport_ops ops = {
+    .size = sizeof ops,
+    .open = ipc_open,
+    .close = ipc_close,
+    .query = ipc_query,
+    .listen = ipc_listen,
+    .dial = ipc_dial,
+    .kick = ipc_kick,
+    .finish = ipc_finish,
+    .drop = ipc_drop,
+    .local_host = ipc_local_host,
+    .describe = ipc_describe,
+    .loan_read = ipc_loan_read,
+    .loan_write = ipc_loan_write,
+    .attach = ipc_attach,
+    .detach = ipc_detach,
+};
+
+static const struct bps_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BPS_KIND_TRANSPORT,
+    .name = "ipc",
+    .summary = "frames over shared memory, between processes of one host",
+    .options = options,
+    .options_size = sizeof(struct ipc_options),
+    .ops = &ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&plugin};
+
+static const struct bps_module module = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof module,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = "ipc",
+    .version = PLUGIN_VERSION,
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
+
+BPS_PLUGIN_NOTE(BPS_KIND_TRANSPORT, "ipc", PLUGIN_VERSION);
+
+const struct bps_module *BPS_PLUGIN_ENTRY(void)
+{
+    return &module;
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* socket.c - the options of sockets, and the words for their errors. */
+#include "tcp.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <netinet/tcp.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Options are wishes: where the kernel has none of them, the socket works all the same. */
+static void set(int fd, int level, int option, int value)
+{
+    (void)setsockopt(fd, level, option, &value, sizeof value);
+}
+
+static int clamp(uint64_t value)
+{
+    return value < INT_MAX ? (int)value : INT_MAX;
+}
+
+static int seconds(uint64_t ns)
+{
+    return clamp((ns + 999999999) / 1000000000);
+}
+
+/* Three probes: after `keepalive` without traffic, then every third of that. */
+static void set_keepalive(int fd, uint64_t keepalive)
+{
+    int third = seconds(keepalive / 3);
+    set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds(keepalive));
+    set(fd, IPPROTO_TCP, TCP_KEEPINTVL, third > 0 ? third : 1);
+    set(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+void tcp_socket_tune(const struct tcp *tcp, int fd)
+{
+    const struct tcp_options *o = &tcp->options;
+    set(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    if (o->notsent_lowat > 0) {
+        set(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, clamp(o->notsent_lowat));
+    }
+    if (o->keepalive > 0) {
+        set_keepalive(fd, o->keepalive);
+    }
+    if (o->user_timeout > 0) {
+        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, clamp((o->user_timeout + 999999) / 1000000));
+    }
+}
+
+int tcp_socket(const struct tcp *tcp, int family)
+{
+    const struct tcp_options *o = &tcp->options;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) {
+        return -1;
+    }
+    /* These must stand before the handshake: it settles the window's scale. */
+    if (o->send_buffer > 0) {
+        set(fd, SOL_SOCKET, SO_SNDBUF, clamp(o->send_buffer));
+    }
+    if (o->receive_buffer > 0) {
+        set(fd, SOL_SOCKET, SO_RCVBUF, clamp(o->receive_buffer));
+    }
+    if (tcp->set_congestion) {
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, o->congestion, (socklen_t)strlen(o->congestion));
+    }
+    tcp_socket_tune(tcp, fd);
+    return fd;
+}
+
+/* The first line of a file of the kernel. */
+static void read_line(const char *path, char *text, size_t n)
+{
+    ssize_t length = -1;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd >= 0) {
+        length = read(fd, text, n - 1);
+        close(fd);
+    }
+    text[length > 0 ? length : 0] = '\0';
+    text[strcspn(text, "\n")] = '\0';
+}
+
+void tcp_choose_congestion(struct tcp *tcp)
+{
+    const char *wanted = tcp->options.congestion;
+    socklen_t length = sizeof tcp->congestion - 1;
+    tcp_fork_hold();
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+        fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    }
+    int error = 0;
+    if (*wanted != '\0') {
+        error = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
+        tcp->set_congestion = error == 0;
+    }
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, &length) != 0) {
+        snprintf(tcp->congestion, sizeof tcp->congestion, "unknown");
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    tcp_fork_release();
+    if (error != 0) {
+        char allowed[256];
+        read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
+        tcp->host->log(tcp->host, BPS_LOG_WARN,
+                       "congestion control '%s' was refused (%s); using %s. The kernel allows: %s", wanted,
+                       strerror(error), tcp->congestion, allowed);
+    }
+}
+
+static void time_text(uint64_t ns, char *text, size_t n)
+{
+    if (ns % 1000000000 == 0) {
+        snprintf(text, n, "%llu s", (unsigned long long)(ns / 1000000000));
+    } else {
+        snprintf(text, n, "%llu ms", (unsigned long long)(ns / 1000000));
+    }
+}
+
+void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n)
+{
+    char time[32];
+    if (error != ETIMEDOUT || tcp->options.user_timeout == 0) {
+        snprintf(text, n, "%s", strerror(error));
+        return;
+    }
+    time_text(tcp->options.user_timeout, time, sizeof time);
+    snprintf(text, n, "no answer for %s (TCP user timeout)", time);
+}

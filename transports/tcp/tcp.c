@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tcp.c - the transport over TCP: its module, its options, and the life of an instance. */
+#include "tcp.h"
+
+static const struct bps_option options[] = {
+    {"interface", BPS_OPT_LIST, 0, offsetof(struct tcp_options, interface), "", NULL,
+     "Network interfaces: connections leave by each of them in turn, and the first is listened on when no host "
+     "is given; empty: as the routes say."},
+    {"host", BPS_OPT_STRING, 0, offsetof(struct tcp_options, host), "", NULL,
+     "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
+     "loopback."},
+    {"streams", BPS_OPT_INT, 0, offsetof(struct tcp_options, streams), "1", "1..16",
+     "Connections to each peer, at least one for each interface."},
+    {"congestion", BPS_OPT_STRING, 0, offsetof(struct tcp_options, congestion), "cubic", NULL,
+     "Congestion control, by the kernel's name for it; empty: the system's default."},
+    {"notsent_lowat", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, notsent_lowat), "128 KiB", "0..1 GiB",
+     "Bytes that may wait unsent in the kernel before the next frame is chosen: with less, urgent frames "
+     "overtake sooner; 0: the system's default."},
+    {"send_buffer", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, send_buffer), "0", "0..1 GiB",
+     "Bytes of a socket's send buffer; 0: the kernel sizes it."},
+    {"receive_buffer", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, receive_buffer), "0", "0..1 GiB",
+     "Bytes of a socket's receive buffer; 0: the kernel sizes it."},
+    {"keepalive", BPS_OPT_TIME, 0, offsetof(struct tcp_options, keepalive), "10 s", "0..1 h",
+     "Time without traffic after which the peer's kernel is probed; 0: never."},
+    {"user_timeout", BPS_OPT_TIME, 0, offsetof(struct tcp_options, user_timeout), "20 s", "0..1 h",
+     "Time without acknowledgement, or without answer to a connection, after which the peer counts as dead; "
+     "0: the system's default."},
+    {"family", BPS_OPT_CHOICE, 0, offsetof(struct tcp_options, family), "auto", "auto|ipv4|ipv6",
+     "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
+    {0},
+};
+
+static bps_status check_interfaces(const struct tcp *tcp, struct bps_report *report)
+{
+    for (uint32_t i = 0; i < tcp->options.interface.count; i++) {
+        bps_status status = tcp_interface_check(tcp->options.interface.items[i], report);
+        if (status != BPS_OK) {
+            return status;
+        }
+    }
+    return BPS_OK;
+}
+
+static void count(struct tcp *tcp)
+{
+    const struct bps_host *host = tcp->host;
+    tcp->count = (struct tcp_counters){
+        .bytes_sent = host->counter(host, "bytes_sent", "bytes that the kernel has accepted"),
+        .bytes_received = host->counter(host, "bytes_received", "bytes read from sockets"),
+        .frames_sent = host->counter(host, "frames_sent", "frames that the kernel has wholly accepted"),
+        .frames_received = host->counter(host, "frames_received", "headers of frames that have arrived"),
+        .send_calls = host->counter(host, "send_calls", "system calls that write"),
+        .receive_calls = host->counter(host, "receive_calls", "system calls that read"),
+    };
+}
+
+static bps_status tcp_open(const struct bps_host *host, const void *opts, void **instance_out,
+                           struct bps_report *report)
+{
+    struct tcp *tcp = host->alloc(host, sizeof *tcp, 64);
+    if (tcp == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    *tcp = (struct tcp){.host = host, .options = *(const struct tcp_options *)opts};
+    LIST_INIT(&tcp->listeners);
+    LIST_INIT(&tcp->channels);
+    TAILQ_INIT(&tcp->ready);
+    bps_status status = check_interfaces(tcp, report);
+    if (status != BPS_OK) {
+        goto fail;
+    }
+    tcp->scratch = host->alloc(host, TCP_SCRATCH_HEAD + TCP_SCRATCH, 4096);
+    if (tcp->scratch == NULL) {
+        BPS_REPORT(report, "out of memory");
+        status = BPS_ERR_NOMEM;
+        goto fail;
+    }
+    count(tcp);
+    tcp_fork_init();
+    tcp_choose_congestion(tcp);
+    *instance_out = tcp;
+    return BPS_OK;
+
+fail:
+    host->release(host, tcp);
+    return status;
+}
+
+static void tcp_close(void *instance)
+{
+    struct tcp *tcp = instance;
+    tcp_listeners_close(tcp);
+    while (!LIST_EMPTY(&tcp->channels)) {
+        tcp_drop(LIST_FIRST(&tcp->channels));
+    }
+    tcp->host->release(tcp->host, tcp->scratch);
+    tcp->host->release(tcp->host, tcp);
+}
+
+static uint32_t lanes(const struct tcp *tcp)
+{
+    uint32_t streams = (uint32_t)tcp->options.streams, interfaces = tcp->options.interface.count;
+    return streams > interfaces ? streams : interfaces;
+}
+
+static void tcp_query(void *instance, struct bps_transport_attr *out)
+{
+    out->lanes = lanes(instance);
+}
+
+static void size_text(uint64_t bytes, char *text, size_t n)
+{
+    if (bytes >= 1u << 20 && bytes % (1u << 20) == 0) {
+        snprintf(text, n, "%llu MiB", (unsigned long long)(bytes >> 20));
+    } else if (bytes >= 1u << 10 && bytes % (1u << 10) == 0) {
+        snprintf(text, n, "%llu KiB", (unsigned long long)(bytes >> 10));
+    } else {
+        snprintf(text, n, "%llu B", (unsigned long long)bytes);
+    }
+}
+
+static void tcp_describe(void *instance, char *text, size_t n)
+{
+    const struct tcp *tcp = instance;
+    const struct bps_list *interfaces = &tcp->options.interface;
+    char low_water[32] = "of the system", names[256] = "any";
+    if (tcp->options.notsent_lowat > 0) {
+        size_text(tcp->options.notsent_lowat, low_water, sizeof low_water);
+    }
+    for (uint32_t i = 0, used = 0; i < interfaces->count && used < sizeof names; i++) {
+        used += (uint32_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " " : "",
+                                   interfaces->items[i]);
+    }
+    snprintf(text, n, "congestion %s, %u stream%s, not-sent low water %s, interface%s %s", tcp->congestion,
+             lanes(tcp), lanes(tcp) == 1 ? "" : "s", low_water, interfaces->count > 1 ? "s" : "", names);
+}
+
+static const struct bps_transport_ops ops = {
+    .size = sizeof ops,
+    .open = tcp_open,
+    .close = tcp_close,
+    .query = tcp_query,
+    .listen = tcp_listen,
+    .dial = tcp_dial,
+    .kick = tcp_kick,
+    .finish = tcp_finish,
+    .drop = tcp_drop,
+    .local_host = tcp_local_host,
+    .describe = tcp_describe,
+};
+
+static const struct bps_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BPS_KIND_TRANSPORT,
+    .name = "tcp",
+    .summary = "frames over TCP, IPv4 and IPv6",
+    .options = options,
+    .options_size = sizeof(struct tcp_options),
+    .ops = &ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&plugin};
+
+static const struct bps_module module = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof module,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = "tcp",
+    .version = PLUGIN_VERSION,
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
+
+BPS_PLUGIN_NOTE(BPS_KIND_TRANSPORT, "tcp", PLUGIN_VERSION);
+
+const struct bps_module *BPS_PLUGIN_ENTRY(void)
+{
+    return &module;
+}

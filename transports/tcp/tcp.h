@@ -1,0 +1,202 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tcp.h - the transport over TCP: what its parts share.
+ *
+ * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop any
+ * channel at any time. So whoever calls back holds the channel (tcp_hold, tcp_release) and looks afterwards
+ * whether it is still open; a dropped channel closes its socket at once and is freed by the last holder.
+ */
+#ifndef TCP_H
+#define TCP_H
+
+#include <byteps/plugin.h>
+
+#include <netinet/in.h>
+#include <sys/queue.h>
+#include <sys/socket.h>
+
+#define TCP_BATCH_FRAMES 64
+#define TCP_BATCH_BYTES  (128u << 10) /* enough for one system call */
+#define TCP_BULK         (32u << 10)  /* payloads from this size on are read straight into their place */
+#define TCP_SCRATCH      (128u << 10) /* stays in the second-level cache */
+#define TCP_SCRATCH_HEAD 64u          /* before it, room for the rest of an element */
+#define TCP_TURN_BYTES   (1u << 20)   /* then the other channels have their turn */
+#define TCP_ADDRESS_TEXT 128          /* "[IPv6%interface]:port" */
+#define TCP_FAMILY_AUTO  0u
+#define TCP_FAMILY_IPV4  1u
+#define TCP_FAMILY_IPV6  2u
+#define TCP_LINGER       5000000000ull /* ns that the end of a channel may take */
+
+struct addrinfo;
+
+struct tcp_options {
+    struct bps_list interface;
+    const char *host;
+    int64_t streams;
+    const char *congestion;
+    uint64_t notsent_lowat;
+    uint64_t send_buffer, receive_buffer;
+    uint64_t keepalive, user_timeout; /* ns */
+    uint32_t family;                  /* TCP_FAMILY_* */
+};
+
+struct tcp_counters {
+    uint64_t *bytes_sent, *bytes_received, *frames_sent, *frames_received, *send_calls, *receive_calls;
+};
+
+struct tcp_listener;
+
+/* An instance. */
+struct tcp {
+    const struct bps_host *host;
+    struct tcp_options options;
+    struct tcp_counters count;
+    char congestion[32]; /* in force; set on every socket if it is the wanted one */
+    bool set_congestion;
+    uint8_t *scratch; /* TCP_SCRATCH_HEAD + TCP_SCRATCH bytes, used within one call only */
+    LIST_HEAD(, tcp_listener) listeners;
+    LIST_HEAD(, bps_channel) channels;
+    TAILQ_HEAD(, bps_channel) ready; /* have work that need not wait for an event */
+    size_t nready;
+    bool deferred; /* a turn over `ready` is coming */
+};
+
+enum tcp_state { TCP_DIALLING, TCP_OPEN, TCP_DEAD };
+
+/* An attempt to connect. */
+struct tcp_dial {
+    struct addrinfo *list, *at; /* resolved addresses; the one that is tried; NULL: none is left */
+    uint32_t lane;
+    char failure[256]; /* of the last attempt */
+};
+
+/* The frame that is arriving. */
+struct tcp_incoming {
+    uint8_t header[BPS_HEADER_BYTES];
+    uint32_t have; /* bytes of the header, while length is 0 */
+    uint32_t length, offset; /* of the payload; what the sink has taken */
+    uint32_t kept;           /* bytes behind offset that have come but are not a whole element yet */
+    uint8_t keep[BPS_SINK_GRAIN];
+    struct bps_sink *sink;
+    bool bulk; /* the payload is, or was, large */
+};
+
+/* Frames that the core has handed over and that the kernel has not wholly accepted. */
+struct tcp_outgoing {
+    struct bps_frame frames[TCP_BATCH_FRAMES];
+    uint32_t first, count;
+    uint64_t written; /* bytes of the first frame */
+    int64_t room;     /* bytes that the kernel is known to have room for */
+    bool writable;    /* an event will tell when it becomes true */
+    bool kicked;      /* the core may have frames */
+    int error;        /* of the last write; 0: none */
+};
+
+struct bps_channel {
+    LIST_ENTRY(bps_channel) entry;
+    TAILQ_ENTRY(bps_channel) ready;
+    struct tcp *tcp;
+    enum tcp_state state;
+    int fd; /* -1: none */
+    unsigned holders;
+    struct bps_watch *watch;
+    struct bps_timer *timer; /* of an attempt to connect, or of the end */
+    const struct bps_channel_events *events;
+    void *user;
+    struct tcp_dial *dial;
+    bool queued;                   /* in tcp->ready */
+    bool readable;                 /* the socket has more to read */
+    bool hangup;                   /* the peer has closed its end, or an error: only reading to the end finds out */
+    bool finishing, shut, eof;     /* finish was called; our end is closed; the peer's end is closed */
+    bool progress;                 /* since the timer was set */
+    int left;                      /* bytes that the peer had not acknowledged then */
+    struct tcp_incoming in;
+    struct tcp_outgoing out;
+};
+
+/* ---- address.c: texts to addresses and back, interfaces ---- */
+
+struct tcp_target {
+    char host[256]; /* without brackets */
+    uint16_t port;
+};
+/* "host:port", "[ipv6]:port", ":port". */
+bps_status tcp_target_parse(const char *text, struct tcp_target *out, struct bps_report *report);
+/* A number is never looked up, so that it does not block; a name may. NULL and the reason in the report. */
+struct addrinfo *tcp_resolve(const struct tcp_target *target, uint32_t family, struct bps_report *report);
+/* "10.0.0.7:9000", "[::1]:9000" */
+void tcp_address_text(const struct sockaddr *address, char *text, size_t n);
+/* The same without the port: "10.0.0.7", "[::1]". */
+void tcp_host_text(const struct sockaddr *address, char *text, size_t n);
+void tcp_set_port(struct sockaddr *address, uint16_t port);
+socklen_t tcp_address_length(const struct sockaddr *address);
+bool tcp_is_loopback(const struct sockaddr *address);
+bool tcp_is_wildcard(const struct sockaddr *address);
+/* An address of an interface (NULL: of any that is not loopback) in this family (AF_UNSPEC: IPv4 first). */
+bool tcp_interface_address(const char *name, int family, struct sockaddr_storage *out);
+/* Refuses a name that this host has no interface for. */
+bps_status tcp_interface_check(const char *name, struct bps_report *report);
+
+/* ---- fork.c ---- */
+void tcp_fork_init(void);
+/* Between these two nobody forks: while a socket is open and not watched. They do not nest. */
+void tcp_fork_hold(void);
+void tcp_fork_release(void);
+
+/* ---- socket.c: options of sockets ---- */
+
+/* Non-blocking, closed on exec, with all options; -1 and errno. */
+int tcp_socket(const struct tcp *tcp, int family);
+/* What an accepted socket does not inherit. */
+void tcp_socket_tune(const struct tcp *tcp, int fd);
+/* Which congestion control will be in force; warns once if it is not the wanted one. */
+void tcp_choose_congestion(struct tcp *tcp);
+/* "Connection reset by peer" */
+void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
+
+/* ---- listen.c ---- */
+
+bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
+                      size_t n, struct bps_report *report);
+void tcp_listeners_close(struct tcp *tcp);
+
+/* ---- dial.c ---- */
+
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report);
+/* The socket has an event, or no address is left to try. */
+void tcp_dial_continue(struct bps_channel *channel);
+void tcp_dial_free(struct bps_channel *channel);
+
+/* ---- channel.c: life of a channel, and the turns of those that have work ---- */
+
+struct bps_channel *tcp_channel_new(struct tcp *tcp);
+/* Gives the channel its socket and watches it. */
+bool tcp_channel_attach(struct bps_channel *channel, int fd);
+/* Takes the socket away and closes it. */
+void tcp_channel_detach(struct bps_channel *channel);
+/* The connection stands: frames may travel. */
+void tcp_channel_open(struct bps_channel *channel);
+/* Ends the channel and tells the core. */
+void tcp_channel_end(struct bps_channel *channel, bps_status status, const char *text);
+/* Ends the channel because of an error of a system call. */
+void tcp_channel_fail(struct bps_channel *channel, const char *call, int error);
+/* Gives the channel a turn after the events. */
+void tcp_channel_queue(struct bps_channel *channel);
+void tcp_hold(struct bps_channel *channel);
+void tcp_release(struct bps_channel *channel);
+
+void tcp_kick(struct bps_channel *channel);
+void tcp_finish(struct bps_channel *channel);
+/* NULL is allowed. */
+void tcp_drop(struct bps_channel *channel);
+void tcp_local_host(struct bps_channel *channel, char *host, size_t n);
+
+/* ---- receive.c, send.c: the caller holds the channel ---- */
+
+void tcp_receive(struct bps_channel *channel);
+void tcp_send(struct bps_channel *channel);
+/* The kernel has room again. */
+void tcp_send_room(struct bps_channel *channel);
+
+#endif
