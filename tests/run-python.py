@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one file of unittest tests for make check: exits with 77 if all of them were skipped."""
+"""Runs one file of unittest tests for make check: exits with 77 if all of them were skipped.
 
+A test that hangs despite its own deadlines ends here, and shows where each of its threads was.
+"""
+
+import faulthandler
 import importlib.util
 import os
 import sys
 import unittest
 
 SKIPPED = 77
+LIMIT = 20 * 60
+"""Seconds: many times what any file takes, with sanitizers and on a busy machine."""
 
 
 def load(path):
@@ -22,6 +28,7 @@ def load(path):
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: run-python.py FILE")
+    faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.stdout)
     try:
         module = load(os.path.abspath(sys.argv[1]))
     except unittest.SkipTest as reason:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * missing.c - what to say when there is no such plugin: where it was looked for and what there is instead.
+ * missing.c - what to say when there is no such plugin: what there is instead, and where it was looked for. The long
+ * list of folders comes last, since a message that crosses the network may be cut.
  */
 #include "plugin/missing.h"
 
@@ -68,14 +69,15 @@ static void append_remedy(const struct found *found, struct bps_report *report)
     if (near) {
         append(report, "did you mean '%s'?", near);
     } else if (found->other_kind) {
-        append(report, "'%s' is a %s", found->name, bps_kind_name(found->other_kind));
+        append(report, "'%s' is a %s;", found->name, bps_kind_name(found->other_kind));
     } else if (found->count == 0) {
-        append(report, "install it or name its directory in BYTEPS_PLUGIN_PATH");
+        append(report, "install it or name its directory in BYTEPS_PLUGIN_PATH;");
     } else {
         append(report, "there is ");
         for (size_t i = 0; i < found->count; i++) {
             append(report, "%s'%s'", i ? ", " : "", names[i]);
         }
+        append(report, ";");
     }
 }
 
@@ -87,10 +89,9 @@ void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *
 
     /* Without the list the message still names the directories. */
     (void)bps_plugin_each(collect, &found, NULL);
-    append(&text, "there is no %s '%s': no file %s_%s.so in ", bps_kind_name(kind), name, bps_kind_name(kind),
-           name);
-    append_dirs(dirs, &text);
-    append(&text, "; ");
+    append(&text, "there is no %s '%s'; ", bps_kind_name(kind), name);
     append_remedy(&found, &text);
+    append(&text, " no file %s_%s.so in ", bps_kind_name(kind), name);
+    append_dirs(dirs, &text);
     BPS_REPORT(report, "%s", text.text);
 }

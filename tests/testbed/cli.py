@@ -85,6 +85,7 @@ def do_rate(args):
 
 def do_exec(args):
     find_bed(args).enter(args.host)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and what it ignores would stay so
     try:
         os.execvp(args.command[0], args.command)
     except OSError as error:

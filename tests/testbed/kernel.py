@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the test bed asks of the kernel: namespaces, devices, and which processes are where.
 
-Devices are made by the commands of iproute2. A process enters its host between fork and exec, so that it is a
-child of its starter like any other, without a program in between.
+Devices are made by the commands of iproute2. A process enters its host and then becomes the command that shall run
+there, so that this is a child of its starter like any other.
 """
 
 import ctypes
@@ -103,7 +103,7 @@ def _mount(source, target, kind=None, flags=0):
 def enter(namespace, hostname, binds=()):
     """Moves this process into a host: its network, its name, its own /sys, and (source, target) bound over.
 
-    For the time between fork and exec: nothing of it can be taken back.
+    Nothing of it can be taken back.
     """
     net = os.open(f"{NAMESPACES}/{namespace}", os.O_RDONLY | os.O_CLOEXEC)
     _call("setns", net, CLONE_NEWNET)
