@@ -301,6 +301,20 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
 uint32_t bps_remotes_links(const struct bps_worker *worker);
 void bps_remotes_drop(struct bps_worker *worker);
 void bps_remotes_leave(struct bps_worker *worker);
+/* [core] Sends a POISON as it is to the shard of its tensor's partition. False: this worker has not declared the tensor. */
+bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* [core] The group of a task's leader cannot contribute to the partition; FAILED will follow. */
+void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text);
+/* [core] Tells who sums a partition that this worker cannot contribute; with `answer`, FAILED will follow. */
+void bps_remote_poison(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                       const char *text, bool answer);
+
+/* ---- remote_send.c ---- */
+/* [core] The shard that a partition belongs to. */
+struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition);
+/* [core] What a lane sends next, and what it has sent: of its link's handler. */
+bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
+void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
 /* [core] The transport has let go of a frame, or a slice has come: is the exchange with the shard over? */
 void bps_remote_check(struct bps_task *task);
 /* [core] Queues a task for its shard, or takes it from there. */
@@ -309,13 +323,6 @@ void bps_remote_unqueue(struct bps_task *task);
 /* [core] The header of a PUSH of these bytes of a task's partition. */
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
                      struct bps_header *out);
-/* [core] Sends a POISON as it is to the shard of its tensor's partition. False: this worker has not declared the tensor. */
-bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* [core] The group of a task's leader cannot contribute to the partition; FAILED will follow. */
-void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text);
-/* [core] Tells who sums a partition that this worker cannot contribute; with `answer`, FAILED will follow. */
-void bps_remote_poison(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                       const char *text, bool answer);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);

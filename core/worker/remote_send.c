@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * remote_send.c - what a worker sends to the shards, and when.
+ *
+ * Each shard has one queue of tasks, ordered by urgency, that all lanes to it draw from. The transport asks for the
+ * next slice when it can really send one; so a more urgent tensor overtakes a larger one between two slices.
+ */
+#include <string.h>
+
+#include "worker/local.h"
+#include "worker/worker.h"
+
+static void kick(struct bps_remote *remote)
+{
+    for (uint32_t i = 0; i < remote->lanes; i++) {
+        bps_link_kick(&remote->lane[i].link);
+    }
+}
+
+struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    struct bps_worker *worker = tensor->worker;
+    uint16_t shard = tensor->unnamed ? bps_placement_unnamed(worker->book, tensor->id, partition)
+                                     : tensor->shard[partition];
+    return &worker->remote[shard];
+}
+
+void bps_remote_push(struct bps_task *task)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
+        bps_task_end(task);
+        return;
+    }
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    task->state = BPS_TASK_QUEUED;
+    if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    kick(remote);
+}
+
+void bps_remote_unqueue(struct bps_task *task)
+{
+    bps_heap_remove(&bps_remote_of(task->tensor, task->partition)->queue, task);
+}
+
+void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
+                     struct bps_header *out)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_operation *operation = &tensor->operation;
+    *out = (struct bps_header){
+        .length = bytes,
+        .type = BPS_FRAME_PUSH,
+        .flags = flags,
+        .dtype = (uint8_t)operation->request.dtype,
+        .op = (uint8_t)operation->op,
+        .epoch = tensor->worker->book->epoch,
+        .tensor = tensor->id,
+        .bytes = operation->bytes,
+        .partition = task->partition,
+        .round = tensor->unnamed ? 0 : tensor->round,
+        .offset = offset,
+        .root = operation->root,
+        .prescale = operation->request.prescale,
+        .postscale = operation->request.postscale,
+        .priority = operation->request.priority,
+    };
+}
+
+/* For a group its sum is pushed, in which the scales of its members are already. */
+static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags, uint8_t *out)
+{
+    const struct bps_worker *worker = task->tensor->worker;
+    struct bps_header header;
+    bps_push_header(task, index * (uint32_t)worker->slice, bytes, flags, &header);
+    if (bps_local_takes(task->tensor)) {
+        header.flags |= BPS_FLAG_GROUP;
+        header.prescale = 1.0;
+    }
+    bps_header_encode(&header, out);
+}
+
+bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
+{
+    struct bps_remote_lane *lane = owner;
+    struct bps_task *task = bps_heap_top(&lane->remote->queue);
+    (void)link;
+    if (task == NULL) {
+        return BPS_AGAIN;
+    }
+    const struct bps_worker *worker = task->tensor->worker;
+    const struct bps_operation *operation = &task->tensor->operation;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
+    uint32_t slices = receiver ? 1 : bps_partitions(task->bytes, worker->slice);
+    uint32_t index = task->sent++;
+    uint32_t bytes = receiver ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
+    slice_header(task, index, bytes, receiver ? BPS_FLAG_EMPTY : 0, task->header[index]);
+    if (task->sent == slices) {
+        bps_heap_pop(&lane->remote->queue);
+        task->state = BPS_TASK_AWAITED;
+    }
+    task->held++;
+    *out = (struct bps_frame){
+        .header = task->header[index],
+        .payload = task->src + (size_t)index * worker->slice,
+        .bytes = bytes,
+        .cookie = task,
+    };
+    return BPS_OK;
+}
+
+void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
+{
+    struct bps_task *task = cookie;
+    (void)owner;
+    (void)link;
+    task->held--;
+    bps_remote_check(task);
+}
+
+void bps_remote_check(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_operation *operation = &tensor->operation;
+    if (task->held > 0) {
+        return;
+    }
+    if (task->failed) {
+        bps_task_end(task);
+    } else if (task->state == BPS_TASK_AWAITED && task->received == bps_partitions(task->bytes, worker->slice)) {
+        bool root = operation->op == BPS_WIRE_BROADCAST && bps_tensor_speaks_for(task->tensor, operation->root);
+        if (root && task->src != task->dst && task->bytes > 0) {
+            memcpy(task->dst, task->src, task->bytes);
+        }
+        task->src = task->dst;
+        task->step++;
+        bps_task_advance(task);
+    }
+}
