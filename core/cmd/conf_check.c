@@ -58,7 +58,7 @@ static bps_status try_plugin(uint32_t kind, const char *name, const struct bps_c
 struct demand {
     const struct bps_conf_node *use; /* a name or a list of them; NULL: `fallback` */
     const char *fallback;
-    bool optional; /* a job runs without it, too */
+    const char *without; /* what a job would do without it; NULL: it cannot run */
     uint32_t usable;
 };
 
@@ -80,24 +80,44 @@ static bool demands(const struct demand *demand, const char *name)
     return false;
 }
 
+/* What a job would do without the transport between processes of a host; NULL: not run. */
+static const char *without_local(const struct bps_conf *conf, bool group)
+{
+    if (!group) {
+        return "workers would reach the servers of their own host as all others";
+    }
+    return bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_ON
+               ? NULL
+               : "workers of one host would not sum among themselves first";
+}
+
 static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct demand out[2])
 {
-    const struct bps_conf_node *graph = bps_conf_find(conf, "worker.graph");
-    uint32_t hierarchy = bps_conf_worker(conf)->hierarchy, n = 0;
+    const struct bps_conf_node *graph = bps_conf_find(conf, "worker.graph"), *local = NULL;
+    bool group = false;
     if (kind == BPS_KIND_REDUCER) {
-        out[n++] = (struct demand){.use = bps_conf_find(conf, "server.use"), .fallback = "sum"};
+        out[0] = (struct demand){.use = bps_conf_find(conf, "server.use"), .fallback = "sum"};
+        return 1;
     }
-    for (uint32_t i = 0; kind == BPS_KIND_TRANSPORT && i < graph->count && n < 2; i++) {
+    if (kind != BPS_KIND_TRANSPORT) {
+        return 0;
+    }
+    out[0] = (struct demand){.fallback = "net"};
+    for (uint32_t i = 0; i < graph->count; i++) {
         const struct bps_conf_node *use = bps_conf_member(graph->children[i], "use");
         enum bps_node_kind stage = bps_node_kind_of(bps_conf_member(graph->children[i], "stage")->text);
         if (stage == BPS_NODE_PUSH_PULL) {
-            out[n++] = (struct demand){.use = use, .fallback = "net"};
-        } else if (stage == BPS_NODE_LOCAL_REDUCE && hierarchy != BPS_HIERARCHY_OFF) {
-            out[n++] = (struct demand){
-                .use = use, .fallback = "local", .optional = hierarchy == BPS_HIERARCHY_AUTO};
+            out[0].use = use;
+        } else if (stage == BPS_NODE_LOCAL_REDUCE) {
+            group = bps_conf_worker(conf)->hierarchy != BPS_HIERARCHY_OFF;
+            local = use;
         }
     }
-    return n;
+    if (!group && !bps_conf_server(conf)->local) {
+        return 1;
+    }
+    out[1] = (struct demand){.use = local, .fallback = "local", .without = without_local(conf, group)};
+    return 2;
 }
 
 /* ---- instances and stages ----------------------------------------------------------------------------- */
@@ -114,7 +134,7 @@ static bool is_missed(const struct demand *demand, uint32_t n, const struct bps_
     for (uint32_t i = 0; i < n; i++) {
         if (demands(&demand[i], instance->name)) {
             named = true;
-            missed = missed || (!is_list(&demand[i]) && (!demand[i].optional || status == BPS_ERR_CONF));
+            missed = missed || (!is_list(&demand[i]) && (demand[i].without == NULL || status == BPS_ERR_CONF));
         }
     }
     if (named) {
@@ -154,15 +174,15 @@ static void check_map(struct check *check, const struct bps_instance_map *map)
         check_instance(check, map, node->children[i], demand, n);
     }
     for (uint32_t i = 0; i < n; i++) {
-        if (demand[i].usable == 0 && demand[i].optional && check->problems == before) {
-            note(NULL, "workers of one host would not sum among themselves first: "
-                       "no transport for it is usable");
-        } else if (demand[i].usable == 0 && !demand[i].optional && is_list(&demand[i])) {
-            const char *origin = demand[i].use->origin;
-            char *text = bps_cmd_print("%s: none of the %s to use is usable", origin, map->name);
+        char *text = NULL;
+        if (demand[i].usable == 0 && demand[i].without != NULL && check->problems == before) {
+            text = bps_cmd_print("%s: no transport for it is usable", demand[i].without);
+            note(NULL, text);
+        } else if (demand[i].usable == 0 && demand[i].without == NULL && is_list(&demand[i])) {
+            text = bps_cmd_print("%s: none of the %s to use is usable", demand[i].use->origin, map->name);
             problem(check, text);
-            free(text);
         }
+        free(text);
     }
 }
 

@@ -79,6 +79,7 @@ struct bps_conf_server {
     const char *use; /* name of the first reducer instance; bps_conf_find("server.use") has all */
     uint32_t order; /* BPS_ORDER_* */
     double bandwidth; /* of this host's link, relative to the others */
+    bool local; /* servers of the own host are reached through the transport between processes of a host */
 };
 
 #define BPS_NUMA_AUTO 0u

@@ -60,6 +60,9 @@ static const struct bps_option server_table[] = {
      "arrival|rank", "In which order contributions are summed; rank gives the same bits in every run."},
     {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_server_section, values.bandwidth), "1", "0.001..1000",
      "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to match."},
+    {"local", BPS_OPT_BOOL, 0, offsetof(struct bps_server_section, values.local), "true", NULL,
+     "Workers reach the servers of their own host through the transport between processes of a host, where that "
+     "works; false: through the network's, as all others."},
     {0},
 };
 

@@ -23,6 +23,7 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
         bps_put_u32(w, m->local_size);
         bps_put_u32(w, m->pid);
         bps_put_u32(w, m->group);
+        bps_put_u64(w, m->host_id);
         bps_put_string(w, m->host);
         bps_put_string(w, m->local);
     }
@@ -31,6 +32,7 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
         bps_put_u32(w, book->shard[i].member);
         bps_put_u32(w, book->shard[i].weight);
         bps_put_string(w, book->shard[i].address);
+        bps_put_string(w, book->shard[i].local);
     }
 }
 
@@ -53,6 +55,7 @@ static bps_status read_members(struct bps_reader *r, struct bps_book *out)
         m->local_size = bps_get_u32(r);
         m->pid = bps_get_u32(r);
         m->group = bps_get_u32(r);
+        m->host_id = bps_get_u64(r);
         bps_get_string(r, m->host, sizeof m->host);
         bps_get_string(r, m->local, sizeof m->local);
         bool worker = i < out->workers;
@@ -80,6 +83,7 @@ static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
         shard->member = bps_get_u32(r);
         shard->weight = bps_get_u32(r);
         bps_get_string(r, shard->address, sizeof shard->address);
+        bps_get_string(r, shard->local, sizeof shard->local);
         if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member)) {
             return BPS_ERR_PROTOCOL;
         }

@@ -18,6 +18,7 @@ struct bps_book_member {
     uint32_t rank; /* among the members of its role */
     uint32_t local_rank, local_size;
     uint32_t pid;
+    uint64_t host_id; /* equal on the same host */
     uint32_t group;  /* the lowest rank among the workers that sum together before they push; its own: it is alone */
     char host[64];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
@@ -28,6 +29,7 @@ struct bps_book_shard {
     uint32_t weight; /* how much it gets, relative to the others */
     uint64_t until;  /* weights of the shards up to and with this one */
     char address[128]; /* to dial */
+    char local[128];   /* the same for workers of its host; "": nowhere */
 };
 
 struct bps_book {

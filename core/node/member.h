@@ -14,8 +14,8 @@
 
 struct bps_member_events {
     /*
-     * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses: the count
-     * as u32, then strings.
+     * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses as an
+     * ENDPOINTS message has them.
      */
     bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
                            struct bps_report *report);

@@ -232,6 +232,7 @@ static void book_member(const struct bps_roster *roster, const struct bps_seat *
                                     .local_rank = seat->local_rank,
                                     .local_size = seat->local_size,
                                     .pid = seat->join.pid,
+                                    .host_id = seat->join.host_id,
                                     .group = group_of(roster, seat)};
     memcpy(out->host, seat->join.host, sizeof out->host);
     memcpy(out->local, seat->join.local, sizeof out->local);
@@ -262,7 +263,8 @@ static bps_status book_shards(const struct bps_roster *roster, struct bps_book *
         seat = bps_roster_seat(roster, member);
         for (uint32_t i = 0; i < seat->shards; i++, n++) {
             out->shard[n].member = member;
-            memcpy(out->shard[n].address, seat->endpoint[i], sizeof out->shard[n].address);
+            memcpy(out->shard[n].address, seat->endpoint[i].address, sizeof out->shard[n].address);
+            memcpy(out->shard[n].local, seat->endpoint[i].local, sizeof out->shard[n].local);
         }
     }
     return bps_roster_weigh(roster, out);

@@ -27,6 +27,12 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
 /* Host name and a number that is equal for processes on the same host. */
 void bps_join_host(struct bps_join *join);
 
+/* Where a shard can be dialled. */
+struct bps_endpoint {
+    char address[128];
+    char local[128]; /* by workers of its host; "": nowhere */
+};
+
 /* A member that has joined. */
 struct bps_seat {
     TAILQ_ENTRY(bps_seat) entry;
@@ -37,7 +43,7 @@ struct bps_seat {
     bool left;   /* a worker that has left in order, but not yet hung up */
     bool early;  /* a worker of the next generation, while this one still runs */
     uint32_t shards;
-    char (*endpoint)[128]; /* shards addresses; NULL until it has told them */
+    struct bps_endpoint *endpoint; /* of each shard; NULL until it has told them */
 };
 
 struct bps_roster {

@@ -238,7 +238,8 @@ static bps_status on_endpoints(struct bps_scheduler *s, struct bps_seat *seat, s
     }
     seat->shards = n;
     for (uint32_t i = 0; i < n; i++) {
-        bps_get_string(payload, seat->endpoint[i], sizeof seat->endpoint[i]);
+        bps_get_string(payload, seat->endpoint[i].address, sizeof seat->endpoint[i].address);
+        bps_get_string(payload, seat->endpoint[i].local, sizeof seat->endpoint[i].local);
     }
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;

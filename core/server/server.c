@@ -33,9 +33,12 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
                             struct bps_report *report)
 {
     struct bps_pin pin;
+    /* What does not work for the first shard, and has been told, is not tried for the others. */
+    bool near = bps_conf_server(conf)->local &&
+                (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
-        status = bps_shard_new(conf, host, &server->pinning, &pin, &server->shard[server->shards], report);
+        status = bps_shard_new(conf, host, near, &server->pinning, &pin, &server->shard[server->shards], report);
     }
     server->shards += status == BPS_OK;
     return status;
@@ -84,6 +87,7 @@ void bps_server_endpoints(const struct bps_server *server, struct bps_writer *en
     bps_put_u32(endpoints, server->shards);
     for (uint32_t i = 0; i < server->shards; i++) {
         bps_put_string(endpoints, bps_shard_address(server->shard[i]));
+        bps_put_string(endpoints, bps_shard_local(server->shard[i]));
     }
 }
 

@@ -17,7 +17,7 @@ bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct 
                           struct bps_report *report);
 /* Stops the shards at once and frees everything. */
 void bps_server_free(struct bps_server *server);
-/* Writes the shards' addresses: the count as u32, then strings. */
+/* Writes the shards' addresses as an ENDPOINTS message has them. */
 void bps_server_endpoints(const struct bps_server *server, struct bps_writer *endpoints);
 /* A generation of the job begins: forget all keys, let in the workers of this book (copied). */
 bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c - a thread with its own loop, transport, connections and summation engine. Nothing is shared with other
+ * shard.c - a thread with its own loop, transports, connections and summation engine. Nothing is shared with other
  * shards; other threads only post to its loop.
+ *
+ * It has two doors: one on the network, and where that works one for the workers of its own host.
  */
 #include "server/shard.h"
 
@@ -16,9 +18,8 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "graph/use.h"
-#include "node/transport.h"
+#include "node/door.h"
 #include "sum/sum.h"
-#include "wire/lobby.h"
 
 #define LOG         "shard"
 #define LANES_LIMIT 64u
@@ -45,14 +46,13 @@ struct bps_shard {
     pthread_t thread;
     bool running;
     struct bps_loop *loop;
-    struct bps_instance *net, *reducer;
-    struct bps_lobby lobby;
+    struct bps_door net, near;
+    struct bps_instance *reducer;
     struct bps_timer *ticker;
     struct bps_book book;
     struct bps_sum *sum;
     struct peer *peers;
     uint64_t sequence;
-    char address[128];
     const struct bps_pinning *pinning;
     struct bps_pin pin;
 };
@@ -322,11 +322,11 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     return status;
 }
 
-/* Judges those who said hello before the generation began here. */
-static void judge_waiting(struct bps_shard *shard)
+/* Judges those who said hello at a door before the generation began here. */
+static void judge_waiting(struct bps_shard *shard, struct bps_door *door)
 {
     struct bps_guest *guest, *next;
-    for (guest = TAILQ_FIRST(&shard->lobby.guests); guest != NULL; guest = next) {
+    for (guest = TAILQ_FIRST(&door->lobby.guests); guest != NULL; guest = next) {
         struct lane *lane = guest->user;
         next = TAILQ_NEXT(guest, entry);
         if (lane == NULL) {
@@ -353,7 +353,8 @@ static void serve(struct bps_post *post)
     struct serve_call *call = (struct serve_call *)post;
     call->status = begin_generation(call->shard, call->book);
     if (call->status == BPS_OK) {
-        judge_waiting(call->shard);
+        judge_waiting(call->shard, &call->shard->net);
+        judge_waiting(call->shard, &call->shard->near);
     }
     sem_post(&call->done);
 }
@@ -376,7 +377,8 @@ static void on_tick(void *arg)
     struct bps_shard *shard = arg;
     const struct bps_conf_cluster *cluster = bps_conf_cluster(shard->conf);
     uint64_t now = bps_now();
-    bps_lobby_sweep(&shard->lobby, now);
+    bps_lobby_sweep(&shard->net.lobby, now);
+    bps_lobby_sweep(&shard->near.lobby, now);
     if (shard->sum != NULL) {
         bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
@@ -407,10 +409,45 @@ static bps_status start_thread(struct bps_shard *shard, struct bps_report *repor
     return BPS_OK;
 }
 
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, const struct bps_pinning *pinning,
+/* Workers of this host come through the other door where this one cannot be opened. But a wrong option is an error. */
+static bps_status open_near(struct bps_shard *shard, struct bps_report *report)
+{
+    struct bps_report reason = {""};
+    bps_status status = bps_door_open_near(&shard->near, shard->conf, shard->loop, &reason);
+    if (status == BPS_ERR_CONF) {
+        BPS_REPORT(report, "%s", reason.text);
+        return status;
+    }
+    if (status != BPS_OK) {
+        bps_warn(LOG, "workers of this host reach this server as all others do: %s", reason.text);
+    }
+    return BPS_OK;
+}
+
+static bps_status open_parts(struct bps_shard *shard, const char *host, bool near, struct bps_report *report)
+{
+    shard->loop = bps_loop_new();
+    if (shard->loop == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_loop_spin(shard->loop, BPS_LOOP_SPIN);
+    bps_status status = bps_reducer_open(shard->conf, shard->loop, &shard->reducer, report);
+    if (status == BPS_OK) {
+        status = bps_door_open_net(&shard->net, shard->conf, shard->loop, host, report);
+    }
+    if (status == BPS_OK && near) {
+        status = open_near(shard, report);
+    }
+    if (status == BPS_OK) {
+        shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
+        status = shard->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    return status;
+}
+
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near, const struct bps_pinning *pinning,
                          const struct bps_pin *pin, struct bps_shard **out, struct bps_report *report)
 {
-    char address[80];
     struct bps_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL) {
         return BPS_ERR_NOMEM;
@@ -418,23 +455,11 @@ bps_status bps_shard_new(const struct bps_conf *conf, const char *host, const st
     shard->conf = conf;
     shard->pinning = pinning;
     shard->pin = *pin;
-    bps_lobby_init(&shard->lobby, &handler, NULL, shard);
-    shard->loop = bps_loop_new();
-    bps_status status = shard->loop == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, shard->loop, &shard->net, report);
+    bps_door_init(&shard->net, &handler, shard);
+    bps_door_init(&shard->near, &handler, shard);
+    bps_status status = open_parts(shard, host, near, report);
     if (status == BPS_OK) {
-        bps_loop_spin(shard->loop, BPS_LOOP_SPIN);
-        status = bps_reducer_open(conf, shard->loop, &shard->reducer, report);
-    }
-    if (status == BPS_OK) {
-        const struct bps_transport_ops *transport = shard->net->ops;
-        shard->lobby.transport = transport;
-        snprintf(address, sizeof address, "%s:0", host);
-        status = transport->listen(shard->net->self, address, bps_lobby_accept, &shard->lobby, shard->address,
-                                   sizeof shard->address, report);
-    }
-    if (status == BPS_OK) {
-        shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
-        status = shard->ticker == NULL ? BPS_ERR_NOMEM : start_thread(shard, report);
+        status = start_thread(shard, report);
     }
     if (status != BPS_OK) {
         bps_shard_free(shard);
@@ -454,17 +479,22 @@ void bps_shard_free(struct bps_shard *shard)
         pthread_join(shard->thread, NULL);
     }
     end_generation(shard);
-    bps_lobby_fini(&shard->lobby);
+    bps_door_close(&shard->near);
+    bps_door_close(&shard->net);
     if (shard->ticker != NULL) {
         bps_loop_cancel(shard->loop, shard->ticker);
     }
     bps_instance_close(shard->reducer);
-    bps_instance_close(shard->net);
     bps_loop_free(shard->loop);
     free(shard);
 }
 
 const char *bps_shard_address(const struct bps_shard *shard)
 {
-    return shard->address;
+    return shard->net.address;
+}
+
+const char *bps_shard_local(const struct bps_shard *shard)
+{
+    return shard->near.address;
 }

@@ -8,13 +8,18 @@
 
 struct bps_shard;
 
-/* Starts a thread on the cores of `pin` that listens at `host`, any port. `pinning` outlives the shard. */
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, const struct bps_pinning *pinning,
+/*
+ * Starts a thread on the cores of `pin` that listens at `host`, any port, and if `near`, also for the workers of this host;
+ * where that does not work, the log says why. `pinning` outlives the shard.
+ */
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near, const struct bps_pinning *pinning,
                          const struct bps_pin *pin, struct bps_shard **out, struct bps_report *report);
 /* Ends the thread and frees the shard. */
 void bps_shard_free(struct bps_shard *shard);
 /* The address to dial. */
 const char *bps_shard_address(const struct bps_shard *shard);
+/* The same for workers of this host; "": none. */
+const char *bps_shard_local(const struct bps_shard *shard);
 /* Drops the last generation's peers and keys and lets in those of `book`. Returns when it is done. */
 bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book);
 

@@ -7,8 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "node/transport.h"
-#include "worker/memory.h"
 
 #define LOG "local"
 
@@ -25,57 +23,28 @@ static void on_tick(void *arg)
     }
 }
 
-static bps_status open_parts(struct bps_local *local, struct bps_report *report)
-{
-    struct bps_worker *worker = local->worker;
-    bps_status status = bps_transport_open_local(worker->conf, worker->loop, &local->transport, report);
-    if (status != BPS_OK) {
-        return status;
-    }
-    const struct bps_transport_ops *transport = local->transport->ops;
-    local->lobby.transport = transport;
-    status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
-                               sizeof local->address, report);
-    if (status == BPS_OK) {
-        status = bps_memory_join(worker->loop, local->transport, report);
-    }
-    if (status == BPS_OK) {
-        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
-    }
-    return status == BPS_OK && local->ticker == NULL ? BPS_ERR_NOMEM : status;
-}
-
 bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report)
 {
-    uint32_t hierarchy = bps_conf_worker(worker->conf)->hierarchy;
-    struct bps_report reason = {""};
-    *out = NULL;
-    if (hierarchy == BPS_HIERARCHY_OFF || !worker->graph->local || bps_conf_cluster(worker->conf)->workers == 1) {
-        return BPS_OK;
-    }
     struct bps_local *local = calloc(1, sizeof *local);
     if (local == NULL) {
         return BPS_ERR_NOMEM;
     }
+    const struct bps_transport_ops *transport = worker->near->ops;
     local->worker = worker;
+    local->transport = worker->near;
     STAILQ_INIT(&local->unsent);
-    bps_lobby_init(&local->lobby, &bps_local_guests, NULL, local);
-    bps_status status = open_parts(local, &reason);
+    bps_lobby_init(&local->lobby, &bps_local_guests, transport, local);
+    bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
+                                          sizeof local->address, report);
     if (status == BPS_OK) {
-        *out = local;
-        return BPS_OK;
+        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
+        status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
-    bps_local_free(local);
-    if (hierarchy == BPS_HIERARCHY_ON) {
-        BPS_REPORT(report, "worker.hierarchy = on, but the workers of a host cannot sum among themselves: %s",
-                   reason.text);
+    if (status != BPS_OK) {
+        bps_local_free(local);
         return status;
     }
-    if (status == BPS_ERR_CONF) { /* somebody has written it, and wants to know */
-        BPS_REPORT(report, "%s", reason.text);
-        return status;
-    }
-    bps_warn(LOG, "workers of this host do not sum among themselves first: %s", reason.text);
+    *out = local;
     return BPS_OK;
 }
 
@@ -217,7 +186,6 @@ void bps_local_free(struct bps_local *local)
     if (local == NULL) {
         return;
     }
-    bps_memory_part(local->worker->loop);
     bps_local_drop(local);
     while (!STAILQ_EMPTY(&local->unsent)) {
         struct bps_unsent *unsent = STAILQ_FIRST(&local->unsent);
@@ -231,6 +199,5 @@ void bps_local_free(struct bps_local *local)
     if (local->ticker != NULL) {
         bps_loop_cancel(local->worker->loop, local->ticker);
     }
-    bps_instance_close(local->transport);
     free(local);
 }

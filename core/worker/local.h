@@ -16,10 +16,7 @@
 #include "wire/lobby.h"
 #include "worker/worker.h"
 
-/*
- * Opens the transport between the workers of a host and listens, if the configuration wants a hierarchy. *out
- * stays NULL where it does not, or where `auto` finds no way; the log says why.
- */
+/* Listens with the transport to the processes of this host, so that a group can form. */
 bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report);
 void bps_local_free(struct bps_local *local);
 /* Where others can dial; "": nowhere. NULL is allowed, as in all that follows up to bps_local_drop(). */
@@ -94,7 +91,7 @@ struct bps_local_peer {
 
 struct bps_local {
     struct bps_worker *worker;
-    struct bps_instance *transport;
+    struct bps_instance *transport; /* the worker's `near` */
     struct bps_lobby lobby;
     char address[128];
     struct bps_timer *ticker;
@@ -103,6 +100,7 @@ struct bps_local {
     struct bps_local_peer *peer; /* by place; the one at our own place is not used */
     struct bps_sum *sum;         /* NULL: no group */
     struct bps_sum_cursor cursor; /* of our own contributions */
+    bool working;                 /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
 };
 

@@ -89,6 +89,15 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
 
 /* ---- connecting ---- */
 
+/* "server 0", or "the server of worker 1" */
+static void server_text(const struct bps_remote *remote, char *text, size_t n)
+{
+    const struct bps_worker *worker = remote->worker;
+    uint32_t member = worker->book->shard[remote->index].member;
+    bool hosted = member < worker->size;
+    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
+}
+
 static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
 {
     const struct bps_remote_lane *lane = owner;
@@ -108,20 +117,31 @@ static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, 
 
 static void welcome(void *owner, struct bps_link *link)
 {
+    struct bps_remote *remote = ((struct bps_remote_lane *)owner)->remote;
     (void)link;
-    bps_worker_link_opened(((struct bps_remote_lane *)owner)->remote->worker);
+    remote->reached = true;
+    bps_worker_link_opened(remote->worker);
 }
+
+static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);
 
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_remote_lane *lane = owner;
-    struct bps_worker *worker = lane->remote->worker;
-    char why[400];
+    struct bps_remote *remote = lane->remote;
+    struct bps_worker *worker = remote->worker;
+    struct bps_report report = {""};
+    char who[100], why[400];
+    if (!remote->reached && remote->transport == worker->near) {
+        status = fall_back(remote, text, &report);
+        if (status != BPS_OK) {
+            bps_worker_fail(worker, status, report.text);
+        }
+        return;
+    }
     if (worker->phase != BPS_WORKER_LEAVING) {
-        uint32_t member = worker->book->shard[lane->remote->index].member;
-        bool hosted = member < worker->size;
-        snprintf(why, sizeof why, "%s %u at %s was lost: %s", hosted ? "the server of worker" : "server",
-                 hosted ? member : member - worker->size, link->peer, text);
+        server_text(remote, who, sizeof who);
+        snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
         bps_worker_suspect(worker, status, why);
     }
     bps_worker_link_closed(worker);
@@ -137,48 +157,103 @@ static const struct bps_link_handler handler = {
     .closed = on_closed,
 };
 
-static bps_status dial_lanes(struct bps_remote *remote, struct bps_report *report)
+static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address, uint32_t lanes,
+                       struct bps_report *report)
 {
-    struct bps_worker *worker = remote->worker;
-    for (uint32_t i = 0; i < remote->lanes; i++) {
+    bps_status status = BPS_OK;
+    remote->transport = transport;
+    remote->lanes = lanes;
+    for (uint32_t i = 0; i < lanes && status == BPS_OK; i++) {
         struct bps_remote_lane *lane = &remote->lane[i];
         lane->remote = remote;
         lane->number = i;
-        bps_status status = bps_link_dial(&lane->link, &handler, lane, worker->net->ops, worker->net->self,
-                                          worker->book->shard[remote->index].address, i, report);
-        if (status != BPS_OK) {
-            return status;
-        }
+        status = bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
     }
-    return BPS_OK;
+    return status;
+}
+
+static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
+{
+    struct bps_worker *worker = remote->worker;
+    const struct bps_transport_ops *transport = worker->net->ops;
+    struct bps_transport_attr attr = {.lanes = 1};
+    transport->query(worker->net->self, &attr);
+    uint32_t lanes = attr.lanes < 1 ? 1 : attr.lanes > BPS_LANES_LIMIT ? BPS_LANES_LIMIT : attr.lanes;
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes, report);
+}
+
+/* The server is on this host, and both have opened the transport between processes of a host. */
+static bool is_near(const struct bps_remote *remote)
+{
+    const struct bps_worker *worker = remote->worker;
+    const struct bps_book *book = worker->book;
+    const struct bps_book_shard *shard = &book->shard[remote->index];
+    return worker->near != NULL && bps_conf_server(worker->conf)->local && shard->local[0] != '\0' &&
+           book->member[shard->member].host_id == book->member[worker->rank].host_id;
+}
+
+/*
+ * Whether two processes of a host can really share memory, only the attempt tells: containers of one host may look
+ * alike and yet be apart. Said once for each server.
+ */
+static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report)
+{
+    const struct bps_worker *worker = remote->worker;
+    const struct bps_book_shard *shard = &worker->book->shard[remote->index];
+    char who[100];
+    bool first = remote->index == 0 || shard[-1].member != shard->member;
+    server_text(remote, who, sizeof who);
+    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG, "%s is on this host, but is reached through '%s', not '%s': %s",
+            who, worker->net->name, worker->near->name, why);
+    return dial_net(remote, report);
+}
+
+static bps_status reach(struct bps_remote *remote, struct bps_report *report)
+{
+    struct bps_worker *worker = remote->worker;
+    struct bps_report reason = {""};
+    if (!is_near(remote)) {
+        return dial_net(remote, report);
+    }
+    bps_status status = dial(remote, worker->near, worker->book->shard[remote->index].local, 1, &reason);
+    return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
 
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
-    const struct bps_transport_ops *transport = worker->net->ops;
-    struct bps_transport_attr attr = {.lanes = 1};
-    transport->query(worker->net->self, &attr);
+    bps_status status = BPS_OK;
     worker->remotes = worker->book->shards;
     worker->remote = calloc(worker->remotes, sizeof *worker->remote);
     if (worker->remote == NULL) {
         return BPS_ERR_NOMEM;
     }
-    for (uint32_t i = 0; i < worker->remotes; i++) {
-        struct bps_remote *remote = &worker->remote[i];
-        remote->worker = worker;
-        remote->index = i;
-        remote->lanes = attr.lanes < 1 ? 1 : attr.lanes > BPS_LANES_LIMIT ? BPS_LANES_LIMIT : attr.lanes;
-        bps_status status = dial_lanes(remote, report);
-        if (status != BPS_OK) {
-            return status;
-        }
+    for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
+        worker->remote[i].worker = worker;
+        worker->remote[i].index = i;
+        status = reach(&worker->remote[i], report);
     }
-    return BPS_OK;
+    return status;
 }
 
 uint32_t bps_remotes_links(const struct bps_worker *worker)
 {
-    return worker->remotes > 0 ? worker->remotes * worker->remote[0].lanes : 0;
+    uint32_t links = 0;
+    for (uint32_t r = 0; r < worker->remotes; r++) {
+        links += worker->remote[r].lanes;
+    }
+    return links;
+}
+
+void bps_remotes_log(const struct bps_worker *worker)
+{
+    char who[100];
+    for (uint32_t r = 0; r < worker->remotes; r++) {
+        const struct bps_remote *remote = &worker->remote[r];
+        if (r == 0 || worker->book->shard[r].member != worker->book->shard[r - 1].member) {
+            server_text(remote, who, sizeof who);
+            bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
+        }
+    }
 }
 
 void bps_remotes_leave(struct bps_worker *worker)

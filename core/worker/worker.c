@@ -121,8 +121,10 @@ void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char
 
 static void check_joined(struct bps_worker *worker)
 {
-    if (worker->dialled && worker->open_links == worker->links && worker->phase == BPS_WORKER_JOINING) {
+    uint32_t links = bps_local_links(worker->local) + bps_remotes_links(worker);
+    if (worker->dialled && worker->open_links == links && worker->phase == BPS_WORKER_JOINING) {
         worker->phase = BPS_WORKER_RUNNING;
+        bps_remotes_log(worker);
         sem_post(&worker->joined);
     }
 }
@@ -195,7 +197,6 @@ static void on_joined(void *owner, const struct bps_book *book)
     if (status == BPS_OK && !bps_local_is_final(worker->local)) {
         status = bps_remotes_connect(worker, &report);
     }
-    worker->links = bps_local_links(worker->local) + bps_remotes_links(worker);
     worker->dialled = true;
     check_joined(worker);
     if (status != BPS_OK) {
@@ -321,7 +322,7 @@ void bps_worker_free(struct bps_worker *worker)
     }
     if (worker->loop != NULL) {
         bps_remotes_drop(worker);
-        bps_local_free(worker->local);
+        bps_near_close(worker);
         bps_stage_pool_free(worker->pool);
         bps_member_free(worker->member);
         bps_server_free(worker->server);
@@ -379,7 +380,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     } else if (status == BPS_OK) {
         status = bps_transport_open(worker->conf, worker->loop, &worker->net, report);
         if (status == BPS_OK) {
-            status = bps_local_open(worker, &worker->local, report);
+            status = bps_near_open(worker, report);
         }
         if (status == BPS_OK) {
             status = bps_member_new(worker->conf, worker->loop, worker->net, bps_local_address(worker->local),

@@ -156,6 +156,8 @@ struct bps_remote_lane {
 struct bps_remote {
     struct bps_worker *worker;
     uint32_t index;
+    struct bps_instance *transport; /* by which it is reached: the worker's `near` or `net` */
+    bool reached;                   /* it has let this worker in */
     uint32_t lanes;
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
@@ -186,6 +188,7 @@ struct bps_worker {
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
+    struct bps_instance *near;     /* the transport to processes of this host; NULL: none */
     struct bps_graph *graph;
     struct bps_stage_pool *pool;
     struct bps_member *member;
@@ -195,8 +198,8 @@ struct bps_worker {
     uint32_t remotes;
     struct bps_remote *remote;
     struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
-    uint32_t links, open_links;    /* to shards and to workers of this host */
-    bool dialled;                  /* all links are begun, so that `links` counts */
+    uint32_t open_links;           /* to shards and to workers of this host */
+    bool dialled;                  /* all links are begun */
     struct bps_tensor_entry *ids;  /* unnamed tensors in flight, by id */
     uint32_t named_room;           /* named tensors, by id */
     struct bps_tensor_entry **named;
@@ -296,9 +299,20 @@ void bps_task_advance(struct bps_task *task);
 /* [core] The task is over; with it perhaps the operation. */
 void bps_task_end(struct bps_task *task);
 
+/* ---- near.c ---- */
+/*
+ * Opens the transport to processes of this host, if the configuration wants a group of the workers here or such a way to
+ * servers. Where that does not work and must not, the log says why.
+ */
+bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report);
+void bps_near_close(struct bps_worker *worker);
+
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
+/* How many links to shards there will be; with all of them open the worker has joined. */
 uint32_t bps_remotes_links(const struct bps_worker *worker);
+/* Says in the log by which transport each server is reached. */
+void bps_remotes_log(const struct bps_worker *worker);
 void bps_remotes_drop(struct bps_worker *worker);
 void bps_remotes_leave(struct bps_worker *worker);
 /* [core] Sends a POISON as it is to the shard of its tensor's partition. False: this worker has not declared the tensor. */

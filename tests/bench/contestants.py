@@ -120,7 +120,7 @@ class PushPull(Contestant):
     """Through one server, over TCP."""
 
     servers = 1
-    conf = ('worker.hierarchy=off',)
+    conf = ('worker.hierarchy=off', 'server.local=false')
     arguments = ()
 
     def launch(self):

@@ -153,6 +153,10 @@ class Check(Case):
         for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
             with self.subTest(unused):
                 result = self.conf(*absent, "--set", unused)
+                self.assertEqual((result.returncode, result.stderr), (0, ""))
+                self.assertRegex(result.stdout, f"^note: {reason}note: workers would reach the servers of their own host "
+                                                "as all others: no transport for it is usable\nconfiguration: ok\n$")
+                result = self.conf(*absent, "--set", unused, "--set", "server.local=false")
                 self.assertEqual((result.returncode, result.stdout), (1, ""))  # somebody wrote it
                 self.assertRegex(result.stderr, f"^{reason}$")
 
@@ -171,7 +175,8 @@ class Check(Case):
                 self.skipTest("the transport ipc is installed or built in")
             self.assertIn("no transport for it is usable", self.good("check", **here))
             for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
-                self.assertEqual(self.good("check", "--set", unused, **here), "configuration: ok\n")
+                here_only = ("--set", unused, "--set", "server.local=false")
+                self.assertEqual(self.good("check", *here_only, **here), "configuration: ok\n")
             result = self.conf("check", "--set", "worker.hierarchy=on", **here)
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertRegex(result.stderr, r"^default: transports\.local: there is no transport 'ipc'")

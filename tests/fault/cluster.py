@@ -11,8 +11,9 @@ The workers are tests/fault/worker.c and do the steps they are given. ByRun has 
 `byteps run`. Both watch what a job could leave behind: leaving the `with` block fails if a process, a
 listening port, or a file in the job's own temporary folder or in /dev/shm has stayed.
 
-The workers are on one host, but do not sum among themselves first, as what goes wrong on the way through the
-network is most of the subject here; test_local.py changes HIERARCHY for itself.
+The workers are on one host, but neither sum among themselves first nor share memory with the servers, as what goes
+wrong on the way through the network is most of the subject here; test_local.py changes HIERARCHY for itself, and
+test_near.py LOCAL.
 """
 
 import concurrent.futures
@@ -35,6 +36,8 @@ WORKER = os.path.join(os.environ.get("top_builddir", "."), "tests", "fault", "wo
 DEADLINE = harness.DEADLINE
 HIERARCHY = "off"
 """worker.hierarchy of all jobs."""
+LOCAL = "false"
+"""server.local of all jobs."""
 AT_ONCE = 4
 """Jobs that run side by side: most of their time they wait."""
 
@@ -210,7 +213,7 @@ class ByRun(_Gated):
 
     def __init__(self, steps, workers=2, servers=1, settings=()):
         env = self._prepare()
-        options = [word for setting in (f"worker.hierarchy={HIERARCHY}", *settings) for word in ("--set", setting)]
+        options = [word for setting in (*_ways(), *settings) for word in ("--set", setting)]
         options += ["--grace", "2 min"]  # a part that has to report may be slow on a busy machine
         self.job = harness.Job([WORKER, *steps], workers=workers, servers=servers, options=options, env=env)
         self.id, self.pid, self.wait_for = self.job.id, self.job.pid, self.job.wait_for
@@ -235,6 +238,10 @@ class ByRun(_Gated):
             ends[part] = End(None, out, err)
         ends["byteps run"] = End(result.status, *("\n".join(result.lines(None, s)) for s in ("out", "err")))
         return _checked(ends)
+
+
+def _ways():
+    return [f"worker.hierarchy={HIERARCHY}", f"server.local={LOCAL}"]
 
 
 def _members(workers, servers):
@@ -280,7 +287,7 @@ class ByHand(_Gated):
         self.hosts = dict(zip(members, hosts or ()))
         self.env = self._prepare()
         self.id, self.steps, self.extra, self.parts = uuid.uuid4().hex[:16], steps, extra or {}, {}
-        self.common = [f"worker.hierarchy={HIERARCHY}", *settings, f"cluster.job={self.id}"]
+        self.common = [*_ways(), *settings, f"cluster.job={self.id}"]
         self.common += [f"cluster.workers={workers}", f"cluster.servers={servers}"]
         try:
             self._start_scheduler()

@@ -225,7 +225,7 @@ class Impostor(unittest.TestCase):
     def test_wrong_messages(self):
         book = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 4_000_000_000)
         book_of_two = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 1)
-        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1")
+        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1") + wire.string("")
         cases = {
             "cut ASSIGN": wire.frame(wire.ASSIGN, b"\0\0\0"),
             "huge BOOK": wire.frame(wire.BOOK, book),
@@ -246,7 +246,7 @@ class Impostor(unittest.TestCase):
         """A scheduler that only says LEFT, or gives a rank that its book does not have."""
         book = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 1)
         book += wire.book_member()
-        book += struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1")
+        book += struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1") + wire.string("")
         rank_9 = wire.frame(wire.ASSIGN, struct.pack("<IIIB", 9, 0, 1, 0)) + wire.frame(wire.BOOK, book)
         cluster.side_by_side(
             self,

@@ -81,9 +81,9 @@ def local(rank, epoch, proof):
     return struct.pack("<BII", 3, rank, epoch) + proof
 
 
-def book_member(role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", local=""):
+def book_member(role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", host_id=1, local=""):
     """A member in a BOOK."""
-    numbers = struct.pack("<IIIIII", role, rank, local_rank, local_size, pid, group)
+    numbers = struct.pack("<IIIIIIQ", role, rank, local_rank, local_size, pid, group, host_id)
     return numbers + string(host) + string(local)
 
 

@@ -13,7 +13,7 @@ import harness
 
 PROGRAM = pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "scale")
 SANITIZED = os.environ.get("SANITIZER", "no") not in ("no", "")
-NETWORK = "worker.hierarchy=off"  # as if each worker were alone on its host
+NETWORK = ("worker.hierarchy=off", "server.local=false")  # as if each worker were alone on its host
 DEADLINE = 300  # seconds; on an idle machine of two cores the largest job takes three
 
 
@@ -117,7 +117,7 @@ class Scale(unittest.TestCase):
 
     def test_the_same_over_the_network(self):
         """Workers do not speak to workers, nor servers to servers."""
-        found = self.largest(NETWORK)
+        found = self.largest(*NETWORK)
         self.assertEqual(set(found.pairs), {("server", "worker")}, found.pairs)
 
     def growth(self, found, counts, role, what):
@@ -132,7 +132,7 @@ class Scale(unittest.TestCase):
     def test_growth_with_the_workers(self):
         """A worker does not notice how many others there are; a server and the scheduler pay for each the same."""
         shards, counts = 2, (2, 4, 8) if SANITIZED else (4, 8, 16)
-        found = [self.measure(n, 1, settings=(NETWORK, f"server.shards={shards}")) for n in counts]
+        found = [self.measure(n, 1, settings=(*NETWORK, f"server.shards={shards}")) for n in counts]
         for role, each in (("worker", 0), ("server", shards), ("scheduler", 1)):
             self.assertEqual(self.growth(found, counts, role, "descriptors"), each)
             self.assertEqual(self.growth(found, counts, role, "threads"), 0)
@@ -140,7 +140,7 @@ class Scale(unittest.TestCase):
     def test_growth_with_the_servers(self):
         """A worker has one connection and one descriptor for each shard, and no further thread."""
         counts = (1, 2, 4)
-        found = [self.measure(2, n, settings=(NETWORK, "server.shards=1")) for n in counts]
+        found = [self.measure(2, n, settings=(*NETWORK, "server.shards=1")) for n in counts]
         self.assertEqual(self.growth(found, counts, "worker", "descriptors"), 1)
         self.assertEqual(self.growth(found, counts, "worker", "threads"), 0)
         self.assertEqual(self.growth(found, counts, "server", "descriptors"), 0)
@@ -162,9 +162,9 @@ class Scale(unittest.TestCase):
     def test_memory_of_a_peer(self):
         """What a peer costs, in KiB. There are tensors enough for everybody to lead one."""
         for role, number, settings, most, shape in (
-            ("server", 0, (NETWORK,), 64, lambda n: (n, 1)),
-            ("worker", 2, (NETWORK,), 16, lambda n: (n, 1)),
-            ("worker", 0, (NETWORK,), 64, lambda n: (2, n)),
+            ("server", 0, NETWORK, 64, lambda n: (n, 1)),
+            ("worker", 2, NETWORK, 16, lambda n: (n, 1)),
+            ("worker", 0, NETWORK, 64, lambda n: (2, n)),
             ("worker", 2, (), 64, lambda n: (n, 1)),
         ):
             with self.subTest(role=role, settings=settings):

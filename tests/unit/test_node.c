@@ -126,8 +126,11 @@ START_TEST(test_book)
         struct bps_seat *s = nth(&roster, i);
         s->shards = 2;
         s->endpoint = calloc(2, sizeof *s->endpoint);
-        snprintf(s->endpoint[0], sizeof s->endpoint[0], "s%u:0", s->rank);
-        snprintf(s->endpoint[1], sizeof s->endpoint[1], "s%u:1", s->rank);
+        for (uint32_t shard = 0; shard < 2; shard++) {
+            struct bps_endpoint *endpoint = &s->endpoint[shard];
+            snprintf(endpoint->address, sizeof endpoint->address, "s%u:%u", s->rank, shard);
+            snprintf(endpoint->local, sizeof endpoint->local, "@s%u-%u", s->rank, shard);
+        }
     }
     ck_assert(bps_roster_serving(&roster));
     ck_assert_int_eq(bps_roster_book(&roster, &book), BPS_OK);
@@ -138,6 +141,8 @@ START_TEST(test_book)
     ck_assert_uint_eq(copy.shards, 4);
     ck_assert_str_eq(copy.shard[0].address, "s0:0");
     ck_assert_str_eq(copy.shard[3].address, "s1:1");
+    ck_assert_str_eq(copy.shard[3].local, "@s1-1");
+    ck_assert_uint_eq(copy.member[2].host_id, 3);
     ck_assert_uint_eq(copy.shard[3].member, 3);
     /* Every cut of the bytes is refused, none is read past its end. */
     struct bps_writer w;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* door.c - listening with a transport of the job. */
+#include "node/door.h"
+
+#include "node/transport.h"
+
+void bps_door_init(struct bps_door *door, const struct bps_link_handler *handler, void *host)
+{
+    *door = (struct bps_door){.transport = NULL};
+    bps_lobby_init(&door->lobby, handler, NULL, host);
+}
+
+static bps_status listen_at(struct bps_door *door, const char *address, struct bps_report *report)
+{
+    const struct bps_transport_ops *transport = door->transport->ops;
+    door->lobby.transport = transport;
+    bps_status status = transport->listen(door->transport->self, address, bps_lobby_accept, &door->lobby,
+                                          door->address, sizeof door->address, report);
+    if (status != BPS_OK) {
+        bps_door_close(door);
+    }
+    return status;
+}
+
+bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop, const char *host,
+                             struct bps_report *report)
+{
+    char address[80];
+    bps_status status = bps_transport_open(conf, loop, &door->transport, report);
+    snprintf(address, sizeof address, "%s:0", host);
+    return status == BPS_OK ? listen_at(door, address, report) : status;
+}
+
+bps_status bps_door_open_near(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
+                              struct bps_report *report)
+{
+    bps_status status = bps_transport_open_local(conf, loop, &door->transport, report);
+    return status == BPS_OK ? listen_at(door, "", report) : status;
+}
+
+void bps_door_close(struct bps_door *door)
+{
+    bps_lobby_fini(&door->lobby);
+    bps_instance_close(door->transport);
+    door->transport = NULL;
+    door->address[0] = '\0';
+}

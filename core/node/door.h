@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* door.h - a transport that others can dial, and the lobby in which they wait until they are known. */
+#ifndef BPS_NODE_DOOR_H
+#define BPS_NODE_DOOR_H
+
+#include "plugin/instance.h"
+#include "wire/lobby.h"
+
+struct bps_door {
+    struct bps_instance *transport; /* NULL: closed */
+    struct bps_lobby lobby;
+    char address[128]; /* to dial; "": closed */
+};
+
+/* A door that is closed. Its guests will be the handler's, and know of `host`. */
+void bps_door_init(struct bps_door *door, const struct bps_link_handler *handler, void *host);
+/* Opens the network's transport and listens at `host`, any port. After an error the door is closed. */
+bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop, const char *host,
+                             struct bps_report *report);
+/* The same with the transport between processes of a host. */
+bps_status bps_door_open_near(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
+                              struct bps_report *report);
+/* Drops those who still wait. All other links of the transport have ended. */
+void bps_door_close(struct bps_door *door);
+
+#endif

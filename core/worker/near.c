@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * near.c - the transport to the processes of this host: for the group of workers here, and for the servers here.
+ */
+#include "base/log.h"
+#include "node/transport.h"
+#include "worker/local.h"
+#include "worker/memory.h"
+
+#define LOG "worker"
+
+static bool wants_group(const struct bps_worker *worker)
+{
+    return bps_conf_worker(worker->conf)->hierarchy != BPS_HIERARCHY_OFF && worker->graph->local &&
+           bps_conf_cluster(worker->conf)->workers > 1;
+}
+
+static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
+{
+    bps_status status = bps_transport_open_local(worker->conf, worker->loop, &worker->near, report);
+    if (status == BPS_OK) {
+        status = bps_memory_join(worker->loop, worker->near, report);
+    }
+    if (status == BPS_OK && wants_group(worker)) {
+        status = bps_local_open(worker, &worker->local, report);
+    }
+    return status;
+}
+
+bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
+{
+    struct bps_report reason = {""};
+    bool group = wants_group(worker);
+    if (!group && !bps_conf_server(worker->conf)->local) {
+        return BPS_OK;
+    }
+    bps_status status = open_parts(worker, &reason);
+    if (status == BPS_OK) {
+        return BPS_OK;
+    }
+    bps_near_close(worker);
+    if (group && bps_conf_worker(worker->conf)->hierarchy == BPS_HIERARCHY_ON) {
+        BPS_REPORT(report, "worker.hierarchy = on, but the workers of a host cannot sum among themselves: %s",
+                   reason.text);
+        return status;
+    }
+    if (status == BPS_ERR_CONF) { /* somebody has written it, and wants to know */
+        BPS_REPORT(report, "%s", reason.text);
+        return status;
+    }
+    bps_warn(LOG, "%s: %s",
+             group ? "workers of this host do not sum among themselves first" : "servers of this host are reached as all others",
+             reason.text);
+    return BPS_OK;
+}
+
+void bps_near_close(struct bps_worker *worker)
+{
+    bps_memory_part(worker->loop);
+    bps_local_free(worker->local);
+    worker->local = NULL;
+    bps_instance_close(worker->near);
+    worker->near = NULL;
+}
