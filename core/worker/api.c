@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "worker/local.h"
 #include "worker/memory.h"
 #include "worker/worker.h"
 
@@ -246,6 +247,17 @@ int bps_local_rank(void)
 int bps_local_size(void)
 {
     return number(offsetof(struct bps_worker, local_size));
+}
+
+int bps_group_size(void)
+{
+    struct bps_worker *worker = acquire(NULL);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    uint32_t others = bps_local_links(worker->local);
+    release();
+    return (int)(1 + others);
 }
 
 bps_status bps_conf(const char *key, char *buf, size_t n)

@@ -3,7 +3,7 @@
 
 import numpy as np
 
-from byteps._basics import Handle, check_root, choose_op, full_name
+from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer
 from byteps._native import bps as _bps
 
 # Frameworks whose arrays never change, though the memory that they show seems writable.
@@ -13,6 +13,21 @@ _IMMUTABLE = ("jax", "jaxlib", "tensorflow")
 _PLAIN = {np.dtype(name) for name in _bps.dtypes if name != "bfloat16"}
 if int(np.__version__.partition(".")[0]) < 2:
     _PLAIN.remove(np.dtype(bool))
+
+
+def empty(shape, dtype=float):
+    """Return a new array in shared memory, where push_pull with workers of the same host is fastest.
+
+    Use it for arrays that live long: each call takes a descriptor. The memory is freed with the last array in
+    it, also after shutdown(). A forked child does not share it, and finds zeros. Where there is no such
+    memory, it is an ordinary array.
+
+    Args:
+        shape, dtype: as for numpy.empty().
+    """
+    array = np.empty(shape, dtype)
+    buffer = shared_buffer(array.nbytes)
+    return array if buffer is None else np.ndarray(shape, dtype, buffer)
 
 
 def _memory(array):
@@ -30,8 +45,11 @@ def _memory(array):
     return array.ctypes.data, array.size, _bps.dtypes[dtype.name], array
 
 
-def _into_new(array, begin):
-    """Start begin(memory, result) from an array into a new one; in place in a copy, if one has to be made."""
+def _into_new(array):
+    """Return source and target for the extension, and the new array that receives the result.
+
+    If the array has to be copied, the result comes into the copy: the target is None.
+    """
     if isinstance(array, np.ndarray):
         source = array
     elif hasattr(array, "__dlpack__"):
@@ -40,9 +58,9 @@ def _into_new(array, begin):
         source = np.asarray(array)
     if source.flags.c_contiguous and source.flags.writeable:
         result = np.empty(source.shape, source.dtype)
-        return Handle(begin(_memory(source), _memory(result)), result)
+        return _memory(source), _memory(result), result
     result = np.array(source, order="C", subok=False)
-    return Handle(begin(_memory(result), None), result)
+    return _memory(result), None, result
 
 
 def _in_place(array):
@@ -69,13 +87,9 @@ def push_pull_async(
 ):
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
-
-    def begin(source, target):
-        return _bps.push_pull(
-            source, target, full_name(name), op, priority, prescale_factor, postscale_factor
-        )
-
-    return _into_new(array, begin)
+    source, target, result = _into_new(array)
+    native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return Handle(native, result)
 
 
 def push_pull_async_inplace(
@@ -111,24 +125,27 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
         MismatchError: the workers disagree about shape, type or operation. All of them get it.
         LostError, TimeoutError: a member of the job was lost, or does not answer.
     """
-    return push_pull_async(array, average, name, priority, op, prescale_factor, postscale_factor).wait()
+    op = choose_op(average, op)
+    source, target, result = _into_new(array)
+    run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return result
 
 
 def push_pull_inplace(
     array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
 ):
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
-    return push_pull_async_inplace(
-        array, average, name, priority, op, prescale_factor, postscale_factor
-    ).wait()
+    op = choose_op(average, op)
+    memory, finish = _in_place(array)
+    run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return array if finish is None else finish(array)
 
 
 def broadcast_async(array, root_rank=0, name=None, priority=0):
     """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
-    return _into_new(
-        array, lambda source, target: _bps.broadcast(source, target, full_name(name), root, priority)
-    )
+    source, target, result = _into_new(array)
+    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
 
 
 def broadcast(array, root_rank=0, name=None, priority=0):

@@ -134,6 +134,7 @@ PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP])
     self->status = BPS_INPROGRESS;
     self->text = NULL;
     memcpy(self->keep, keep, sizeof(self->keep));
+    memset(keep, 0, sizeof(self->keep));
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
@@ -222,8 +223,10 @@ static void handle_sleep(struct handle *self)
         handle_end(self, status, report.text);
 }
 
-static PyObject *handle_wait(struct handle *self, PyObject *none)
+PyObject *python_handle_wait(PyObject *handle, PyObject *none)
 {
+    struct handle *self = (struct handle *)handle;
+
     (void)none;
     while (!self->ended) {
         handle_sleep(self);
@@ -237,7 +240,7 @@ static PyObject *handle_wait(struct handle *self, PyObject *none)
 
 static PyMethodDef methods[] = {
     {"poll", (PyCFunction)handle_poll, METH_NOARGS, "poll() -> bool\n\nWhether the operation has ended."},
-    {"wait", (PyCFunction)handle_wait, METH_NOARGS,
+    {"wait", python_handle_wait, METH_NOARGS,
      "wait()\n\nSleeps until the operation has ended; raises its failure, as often as it is asked."},
     {NULL, NULL, 0, NULL},
 };

@@ -170,6 +170,7 @@ QUESTION(rank)
 QUESTION(size)
 QUESTION(local_rank)
 QUESTION(local_size)
+QUESTION(group_size)
 
 static PyObject *call_is_initialized(PyObject *module, PyObject *none)
 {
@@ -246,14 +247,20 @@ static PyMethodDef functions[] = {
     {"size", call_size, METH_NOARGS, "size() -> int"},
     {"local_rank", call_local_rank, METH_NOARGS, "local_rank() -> int"},
     {"local_size", call_local_size, METH_NOARGS, "local_size() -> int"},
+    {"group_size", call_group_size, METH_NOARGS,
+     "group_size() -> int\n\nHow many workers of this host sum among themselves."},
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
     {"in_flight", call_in_flight, METH_NOARGS, "in_flight() -> int\n\nOperations not yet ended."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
     {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},
+    {"alloc", python_alloc, METH_O,
+     "alloc(bytes) -> (address, owner) or None\n\nZeroed memory that all workers of the host can map."},
     {"push_pull", python_push_pull, METH_VARARGS,
      "push_pull(tensor, result, name, op, priority, prescale, postscale) -> Handle\n\n"
      "result None: in place."},
+    {"push_pull_wait", python_push_pull_wait, METH_VARARGS,
+     "push_pull_wait(...)\n\nAs push_pull(), and waits: sooner than its handle would."},
     {"broadcast", python_broadcast, METH_VARARGS,
      "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
     {"barrier", python_barrier, METH_NOARGS, "barrier() -> Handle"},
@@ -328,7 +335,7 @@ PyMODINIT_FUNC PyInit__bps(void)
     module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    if (python_handle_setup(module) != 0 || add_constants(module) != 0) {
+    if (python_memory_setup() != 0 || python_handle_setup(module) != 0 || add_constants(module) != 0) {
         Py_DECREF(module);
         return NULL;
     }

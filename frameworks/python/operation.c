@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operation.c - starts push_pull, broadcast and barrier on Python's tensors. */
+/* operation.c - starts push_pull, broadcast and barrier on Python's tensors; a push_pull may wait as well. */
 #include "python.h"
 
 /* What an operation needs until it ends. */
 struct operation {
     struct bps_push_pull request;
     bool is_broadcast;
+    bool waits; /* for its end, so that the library may do its work in this thread */
     uint32_t root;
     PyObject *keep[PYTHON_KEEP];
 };
@@ -85,9 +86,31 @@ static int operation_name(struct operation *operation, PyObject *name, PyObject 
 static bps_status operation_begin(const struct operation *operation, bps_handle *out,
                                   struct bps_report *report)
 {
+    bps_status status;
+
     if (operation->is_broadcast)
         return bps_broadcast_async(&operation->request, operation->root, out, report);
-    return bps_push_pull_async(&operation->request, out, report);
+    if (!operation->waits)
+        return bps_push_pull_async(&operation->request, out, report);
+    Py_BEGIN_ALLOW_THREADS
+    status = bps_push_pull(&operation->request, PYTHON_SIGNAL_PERIOD_NS, out, report);
+    Py_END_ALLOW_THREADS
+    return status;
+}
+
+/* The rest of a wait that has taken a whole period. */
+static PyObject *operation_wait(struct operation *operation, bps_handle id)
+{
+    PyObject *handle = python_handle_new(id, operation->keep);
+    PyObject *result;
+
+    if (handle == NULL || PyErr_CheckSignals() != 0) {
+        Py_XDECREF(handle);
+        return NULL;
+    }
+    result = python_handle_wait(handle, NULL);
+    Py_DECREF(handle);
+    return result;
 }
 
 /* Starts it. A name that is busy only because its last handle was dropped is waited for. */
@@ -106,33 +129,47 @@ static PyObject *operation_start(struct operation *operation)
     }
     if (status < 0)
         return python_raise(status, report.text);
-    return python_handle_new(id, operation->keep);
+    if (!operation->waits)
+        return python_handle_new(id, operation->keep);
+    if (status == BPS_INPROGRESS)
+        return operation_wait(operation, id);
+    Py_RETURN_NONE;
 }
 
 static PyObject *operation_run(struct operation *operation, PyObject *in, PyObject *out, PyObject *name)
 {
-    PyObject *bytes, *handle = NULL;
+    PyObject *bytes, *result = NULL;
 
     operation->request.size = sizeof(operation->request);
     if (operation_name(operation, name, &bytes) == 0 && operation_tensors(operation, in, out) == 0)
-        handle = operation_start(operation);
+        result = operation_start(operation);
     Py_XDECREF(bytes);
-    if (handle == NULL)
-        operation_fini(operation);
-    return handle;
+    operation_fini(operation);
+    return result;
 }
 
-PyObject *python_push_pull(PyObject *module, PyObject *args)
+static PyObject *push_pull(PyObject *args, bool waits)
 {
-    struct operation operation = {.is_broadcast = false};
+    struct operation operation = {.waits = waits};
     struct bps_push_pull *request = &operation.request;
     PyObject *in, *out, *name;
 
-    (void)module;
     if (!PyArg_ParseTuple(args, "OOOIidd", &in, &out, &name, &request->op, &request->priority,
                           &request->prescale, &request->postscale))
         return NULL;
     return operation_run(&operation, in, out, name);
+}
+
+PyObject *python_push_pull(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return push_pull(args, false);
+}
+
+PyObject *python_push_pull_wait(PyObject *module, PyObject *args)
+{
+    (void)module;
+    return push_pull(args, true);
 }
 
 PyObject *python_broadcast(PyObject *module, PyObject *args)

@@ -49,9 +49,12 @@ int python_view_get(PyObject *tensor, const char *role, struct python_view *out)
 /* Makes the type Handle and adds it to the module. Returns 0, or -1 with an exception. */
 int python_handle_setup(PyObject *module);
 
-/* A handle object for an operation in flight. Steals the references in `keep`, which may be NULL. */
+/* A handle object for an operation in flight. Takes the references out of `keep`; they may be NULL. */
 #define PYTHON_KEEP 3
 PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP]);
+
+/* Sleeps until the operation of a handle has ended. Returns None, or NULL with its failure or that of a signal. */
+PyObject *python_handle_wait(PyObject *handle, PyObject *none);
 
 /* Ends the life of dropped handles whose operations are over. */
 void python_orphans_reap(void);
@@ -62,10 +65,19 @@ int python_orphans_wait(PyObject *name);
 /* How many operations of this process are in flight. */
 size_t python_in_flight(void);
 
+/* ---- memory.c ------------------------------------------------------------------------------------------ */
+
+/* Watches forks. Returns 0, or -1 with an exception. */
+int python_memory_setup(void);
+
+/* A function of the module. */
+PyObject *python_alloc(PyObject *module, PyObject *size);
+
 /* ---- operation.c --------------------------------------------------------------------------------------- */
 
-/* Functions of the module; module.c has their signatures for Python. Each returns a new handle. */
+/* Functions of the module; module.c has their signatures for Python. All but the second return a new handle. */
 PyObject *python_push_pull(PyObject *module, PyObject *args);
+PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);
 PyObject *python_barrier(PyObject *module, PyObject *none);
 

@@ -37,6 +37,7 @@ from byteps._basics import (
     synchronize,
 )
 
+from ._shared import empty
 from .compression import Compression
 from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .ops import (
@@ -88,6 +89,7 @@ __all__ = [
     "byteps_push_pull",
     "cross_barrier",
     "declare",
+    "empty",
     "grouped_allreduce",
     "grouped_allreduce_",
     "grouped_allreduce_async",

@@ -18,7 +18,8 @@ from byteps._basics import Handle, Max
 from byteps._errors import MismatchError
 from byteps._native import bps as _bps
 
-from . import _memory
+from . import _memory, _shared
+from .compression import Compression
 
 _MOST_URGENT = 2**31 - 1
 _DIGEST = 8  # bytes
@@ -97,6 +98,9 @@ class Reducer:
     def extend(self, named):
         """Add parameters; all workers must do that at the same point."""
         first = len(self.parameters)
+        named = list(named)
+        if self._compression is Compression.none:  # else copies of another type are sent
+            self._hooks += _shared.hook_gradients(parameter for _, parameter in named)
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)

@@ -3,7 +3,7 @@
 
 import torch
 
-from byteps._basics import Average, Handle, Sum, check_root, choose_op, full_name
+from byteps._basics import Average, Handle, Sum, check_root, choose_op, full_name, run_push_pull
 from byteps._native import bps as _bps
 
 from . import _memory
@@ -12,18 +12,21 @@ from .compression import Compression
 # ---- operations ------------------------------------------------------------------------------------------
 
 
-def _into_new(tensor, begin):
-    """Start begin(memory, result) from a tensor into a new one."""
+def _into_new(tensor):
+    """Return source and target for the extension, and the new tensor that receives the result.
+
+    If the tensor has to be copied, the result comes into the copy: the target is None.
+    """
     _memory.check(tensor)
     if not _memory.is_plain(tensor):
         copy = _memory.plain_copy(tensor)
-        return Handle(begin(_memory.memory(copy), None), copy)
+        return _memory.memory(copy), None, copy
     result = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
-    return Handle(begin(_memory.memory(tensor), _memory.memory(result)), result)
+    return _memory.memory(tensor), _memory.memory(result), result
 
 
-def _in_place(tensor, begin):
-    """Start begin(memory, None) on the tensor itself, or on a copy that is put back when it has ended."""
+def _in_place(tensor):
+    """Return what the extension takes, and a function that then brings the result into the tensor."""
     _memory.check(tensor)
     work = tensor if _memory.is_plain(tensor) else _memory.plain_copy(tensor)
 
@@ -34,13 +37,7 @@ def _in_place(tensor, begin):
             tensor.detach().copy_(work)
         return output
 
-    return Handle(begin(_memory.memory(work), None), tensor, finish)
-
-
-def _push_pull(name, op, priority, prescale, postscale):
-    return lambda source, result: _bps.push_pull(
-        source, result, full_name(name), op, priority, prescale, postscale
-    )
+    return _memory.memory(work), finish
 
 
 def push_pull_async(
@@ -52,7 +49,9 @@ def push_pull_async(
     """
     del version
     op = choose_op(average, op)
-    return _into_new(tensor, _push_pull(name, op, priority, prescale_factor, postscale_factor))
+    source, target, result = _into_new(tensor)
+    native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return Handle(native, result)
 
 
 def push_pull_async_inplace(
@@ -65,7 +64,9 @@ def push_pull_async_inplace(
     """
     del version
     op = choose_op(average, op)
-    return _in_place(tensor, _push_pull(name, op, priority, prescale_factor, postscale_factor))
+    memory, finish = _in_place(tensor)
+    native = _bps.push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return Handle(native, tensor, finish)
 
 
 def push_pull(
@@ -113,7 +114,8 @@ def push_pull(
 def _push_pull_now(tensor, name, op, priority, compression, prescale, postscale):
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
-    result = _into_new(small, _push_pull(name, op, priority, prescale, postscale)).wait()
+    source, target, result = _into_new(small)
+    run_push_pull(source, target, full_name(name), op, priority, prescale, postscale)
     return compression.decompress(result, context)
 
 
@@ -143,24 +145,25 @@ def push_pull_inplace(
     tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
 ):
     """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull()."""
-    return push_pull_async_inplace(
-        tensor, average, name, version, priority, op, prescale_factor, postscale_factor
-    ).wait()
-
-
-def _broadcast(root_rank, name, priority):
-    root = check_root(root_rank)
-    return lambda source, result: _bps.broadcast(source, result, full_name(name), root, priority)
+    del version
+    op = choose_op(average, op)
+    memory, finish = _in_place(tensor)
+    run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    return finish(tensor)
 
 
 def broadcast_async(tensor, root_rank, name=None, priority=0):
     """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast()."""
-    return _into_new(tensor, _broadcast(root_rank, name, priority))
+    root = check_root(root_rank)
+    source, target, result = _into_new(tensor)
+    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
 
 
 def broadcast_async_(tensor, root_rank, name=None, priority=0):
     """Start a broadcast in place and return its Handle at once. Arguments as for broadcast()."""
-    return _in_place(tensor, _broadcast(root_rank, name, priority))
+    root = check_root(root_rank)
+    memory, finish = _in_place(tensor)
+    return Handle(_bps.broadcast(memory, None, full_name(name), root, priority), tensor, finish)
 
 
 def broadcast(tensor, root_rank, name=None, priority=0):

@@ -121,6 +121,8 @@ BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
 BPS_API int bps_size(void);       /* number of workers */
 BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
 BPS_API int bps_local_size(void);
+/* Number of workers of this host that sum among themselves. 1: shared memory, see below, is of no use here. */
+BPS_API int bps_group_size(void);
 
 /*
  * Writes the text of a configuration value ("worker.partition") into buf[n], cut if it is too long.

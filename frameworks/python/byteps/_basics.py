@@ -3,6 +3,7 @@
 
 import atexit
 import contextlib
+import ctypes
 import enum
 import operator
 import os
@@ -183,6 +184,26 @@ def full_name(name):
 def declare(name):
     """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later."""
     _bps.declare([full_name(name)])
+
+
+def run_push_pull(*arguments):
+    """Run the extension's push_pull to its end."""
+    _blocking(_bps.push_pull_wait, *arguments)
+
+
+def shared_buffer(size):
+    """Return a writable buffer of zeroed shared memory, or None if there is none.
+
+    The memory is freed when the last object that uses the buffer is gone; that may be after shutdown(). A
+    forked child does not share it: there the buffer has zeros and is the child's own.
+    """
+    memory = _bps.alloc(size)
+    if memory is None:
+        return None
+    address, owner = memory
+    buffer = (ctypes.c_ubyte * size).from_address(address)
+    buffer.owner = owner
+    return buffer
 
 
 class Handle:
