@@ -205,10 +205,14 @@ class OpenMPI(Contestant):
             return None
         return 'no OpenMPI; install it by apt-get install openmpi-bin libopenmpi-dev'
 
-    def launch(self):
+    def build(self):
         program = os.path.join(self.directory, 'bench_mpi')
         sources = [os.path.join(SOURCE, name) for name in ('bench_mpi.c', 'round.c')]
         subprocess.run(['mpicc', '-std=gnu11', '-O2', '-o', program, *sources], check=True)
+        return program
+
+    def launch(self):
+        program = self.build()
         self.spawn('mpirun', '--allow-run-as-root', '--oversubscribe', '--bind-to', 'none', '--mca', 'pml', 'ob1',
                    *self.transport, '-n', str(self.ranks), program, self.directory, self.label, self.tensors)
 

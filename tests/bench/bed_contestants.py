@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contestants whose processes run on the hosts of a test bed (../testbed), a rank on each of the first hosts."""
+
+import os
+import shlex
+import subprocess
+import sys
+
+from contestants import BUILD, SOURCE, Contestant, Gloo, OpenMPI
+
+sys.path.insert(0, os.path.dirname(SOURCE))
+
+from testbed import SWITCH, Job, Shape  # noqa: E402  (found by the line above)
+
+SUBNET = '10.77.0.0/24'
+
+
+class OnBed(Contestant):
+    """Options name the bed, the ranks and the further servers of the shape that is measured."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.bed = self.options.bed
+
+    def spawn_on(self, host, *command):
+        self.children.append(self.bed.popen(host, command, env=self.env, stdin=subprocess.DEVNULL, stdout=self.log,
+                                            stderr=self.log))
+
+    def spawn_ranks(self, *command):
+        for rank in range(self.ranks):
+            self.spawn_on(rank, *command, str(rank), str(self.ranks))
+
+    def calibrate(self, most):
+        """A round on a bed takes seconds: one iteration is enough."""
+        self.iterations = 1
+
+    def idle_during_round(self, cpu):
+        """Makes a round; the idle part of the machine's cores in it, by a function that tells (idle, all) ticks."""
+        idle, every = cpu()
+        self.round()
+        later_idle, later = cpu()
+        return (later_idle - idle) / max(later - every, 1)
+
+
+class BedPushPull(OnBed):
+    def launch(self):
+        # The scheduler and the servers inherit the environment of this process, the workers get ours.
+        command = [os.path.abspath(os.path.join(BUILD, 'bench_push_pull')), self.directory, self.label, self.tensors]
+        self.job = Job(self.bed, Shape([1] * self.ranks, self.options.servers), command,
+                       settings=(*self.options.set, *self.settings), tell=self.note)
+        self.children = [part.process for part in self.job.parts.values()]
+
+    def note(self, part, stream, line):
+        if not self.log.closed:
+            print(f'{part.name}: {line}', file=self.log, flush=True)
+
+    def stop(self):
+        super().stop()
+        if hasattr(self, 'job'):
+            self.job.close()
+
+
+class BedGloo(OnBed, Gloo):
+    def launch(self):
+        self.env['GLOO_SOCKET_IFNAME'] = 'eth0'
+        self.spawn_ranks(self.python, os.path.join(SOURCE, 'bench_gloo.py'), self.directory, self.label, self.tensors)
+
+
+class BedOpenMPI(OnBed, OpenMPI):
+    """mpirun has the network of the switch, and enters the hosts by the test bed where it would use ssh."""
+
+    def launch(self):
+        agent = os.path.join(self.directory, 'agent')
+        testbed = os.path.join(os.path.dirname(SOURCE), 'testbed', 'testbed')
+        enter = shlex.join([sys.executable, testbed, 'exec', '--bed', self.bed.name])
+        with open(agent, 'w', encoding='utf-8') as file:
+            print(f'#!/bin/sh\nhost=$1\nshift\nexec {enter} "$host" -- sh -c "$*"', file=file)
+        os.chmod(agent, 0o755)
+        hosts = ','.join(self.bed.hostname(rank) for rank in range(self.ranks))
+        program = self.build()
+        network = f'--net=/run/netns/{self.bed.namespace(SWITCH)}'
+        self.spawn('nsenter', network, 'mpirun', '--allow-run-as-root', '--bind-to', 'none', '--host', hosts,
+                      '--mca', 'plm_rsh_agent', agent, '--mca', 'oob_tcp_if_include', SUBNET,
+                      '--mca', 'pml', 'ob1', '--mca', 'btl', 'tcp,self', '--mca', 'btl_tcp_if_include', SUBNET,
+                      '--mca', 'mpi_yield_when_idle', '1', '-x', 'LD_PRELOAD', '-x', 'BENCH_CONGESTION',
+                      '-n', str(self.ranks), program, self.directory, self.label, self.tensors)
