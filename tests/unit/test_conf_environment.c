@@ -1,0 +1,213 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test_conf_environment.c - the variables of the original: what they mean, which are refused or idle. */
+#include "conf_rig.h"
+
+#include <stdlib.h>
+
+#include "conf/layer.h"
+#include "conf/tree.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+struct old {
+    const char *variables[6]; /* NAME=VALUE */
+    const char *key, *text, *origin;
+};
+
+static const struct old olds[] = {
+    {{"DMLC_ROLE=worker"}, "cluster.role", "worker", "DMLC_ROLE"},
+    {{"DMLC_ROLE=Scheduler"}, "cluster.role", "scheduler", "DMLC_ROLE"},
+    {{"DMLC_ROLE=server", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.role",
+     "server",
+     "DMLC_ROLE"},
+    {{"DMLC_NUM_WORKER=1", "DMLC_NUM_SERVER=0"}, "cluster.scheduler", "", "default"},
+    {{"DMLC_NUM_WORKER=3", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.workers",
+     "3",
+     "DMLC_NUM_WORKER"},
+    {{"DMLC_NUM_WORKER=3", "BYTEPS_LOCAL_SIZE=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.workers",
+     "6",
+     "DMLC_NUM_WORKER"},
+    {{"DMLC_NUM_SERVER=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.servers",
+     "2",
+     "DMLC_NUM_SERVER"},
+    {{"DMLC_PS_ROOT_URI=10.0.0.1", "DMLC_PS_ROOT_PORT=9000"},
+     "cluster.scheduler",
+     "10.0.0.1:9000",
+     "DMLC_PS_ROOT_URI"},
+    {{"DMLC_PS_ROOT_URI=fd00::1", "DMLC_PS_ROOT_PORT=9000"},
+     "cluster.scheduler",
+     "[fd00::1]:9000",
+     "DMLC_PS_ROOT_URI"},
+    {{"DMLC_PS_ROOT_URI=[fd00::1]", "DMLC_PS_ROOT_PORT=9000"},
+     "cluster.scheduler",
+     "[fd00::1]:9000",
+     "DMLC_PS_ROOT_URI"},
+    {{"DMLC_WORKER_ID=0"}, "cluster.rank", "0", "DMLC_WORKER_ID"},
+    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "BYTEPS_LOCAL_RANK=3",
+      "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.rank",
+     "7",
+     "DMLC_WORKER_ID"},
+    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "DMLC_PS_ROOT_URI=h",
+      "DMLC_PS_ROOT_PORT=1"},
+     "cluster.rank",
+     "-1",
+     "default"},
+    {{"DMLC_ROLE=server", "DMLC_WORKER_ID=5", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "cluster.rank",
+     "-1",
+     "default"},
+    {{"DMLC_NUM_WORKER=4", "DMLC_WORKER_ID=1", "BYTEPS_GLOBAL_RANK=2", "DMLC_PS_ROOT_URI=h",
+      "DMLC_PS_ROOT_PORT=1"},
+     "cluster.rank",
+     "2",
+     "BYTEPS_GLOBAL_RANK"},
+    {{"BYTEPS_LOCAL_RANK=1", "BYTEPS_LOCAL_SIZE=2"}, "cluster.local_rank", "1", "BYTEPS_LOCAL_RANK"},
+    {{"BYTEPS_LOCAL_RANK=1", "BYTEPS_LOCAL_SIZE=2"}, "cluster.local_size", "2", "BYTEPS_LOCAL_SIZE"},
+    {{"BYTEPS_JOB_ID=mine"}, "cluster.job", "mine", "BYTEPS_JOB_ID"},
+    {{"BYTEPS_PARTITION_BYTES=4096000"}, "worker.partition", "4000 KiB", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_PARTITION_BYTES=1"}, "worker.partition", "64", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_PARTITION_BYTES=1000"}, "worker.partition", "1 KiB", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_PARTITION_BYTES=1000"}, "worker.slice", "1 KiB", "default"},
+    {{"BYTEPS_SERVER_ENGINE_THREAD=4"}, "server.shards", "4", "BYTEPS_SERVER_ENGINE_THREAD"},
+    {{"BYTEPS_LOG_LEVEL=TRACE"}, "log.level", "trace", "BYTEPS_LOG_LEVEL"},
+    {{"BYTEPS_LOG_LEVEL=WARNING"}, "log.level", "warn", "BYTEPS_LOG_LEVEL"},
+    {{"BYTEPS_LOG_LEVEL=FATAL"}, "log.level", "error", "BYTEPS_LOG_LEVEL"},
+    {{"BYTEPS_LOG_LEVEL=debug"}, "log.level", "debug", "BYTEPS_LOG_LEVEL"},
+    {{"BYTEPS_LOG_HIDE_TIME=1"}, "log.hide_time", "true", "BYTEPS_LOG_HIDE_TIME"},
+    {{"BYTEPS_NUMA_ON=1"}, "affinity.numa", "on", "BYTEPS_NUMA_ON"},
+    {{"BYTEPS_NUMA_ON=0"}, "affinity.numa", "off", "BYTEPS_NUMA_ON"},
+    {{"BYTEPS_VISIBLE_CPU_CORES=1,4-5:7-11"}, "affinity.cores", "1,4-5:7-11", "BYTEPS_VISIBLE_CPU_CORES"},
+    {{"BYTEPS_CPU_BLACKLIST=0,2"}, "affinity.avoid", "0,2", "BYTEPS_CPU_BLACKLIST"},
+    {{"BYTEPS_CPU_BLACKLIST=-1"}, "affinity.avoid", "", "default"},
+    {{"BYTEPS_NUMA_DEFAULT_QUOTA=4"}, "affinity.quota", "4", "BYTEPS_NUMA_DEFAULT_QUOTA"},
+    {{"BYTEPS_NUMA_ROOT_QUOTA=6"}, "affinity.root_quota", "6", "BYTEPS_NUMA_ROOT_QUOTA"},
+    {{"DMLC_NUM_WORKER=", "DMLC_ROLE="}, "cluster.workers", "1", "default"},
+};
+
+static void set_variables(const char *const variables[6])
+{
+    for (size_t i = 0; i < 6 && variables[i] != NULL; i++) {
+        ck_assert_int_eq(putenv((char *)variables[i]), 0);
+    }
+}
+
+START_TEST(old_variable_is_understood)
+{
+    set_variables(olds[_i].variables);
+    struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+    rig_expect(conf, olds[_i].key, olds[_i].text, olds[_i].origin);
+    bps_conf_free(conf);
+}
+END_TEST
+
+START_TEST(old_variables_reach_the_transport)
+{
+    setenv("DMLC_INTERFACE", "eth0", 1);
+    setenv("DMLC_NODE_HOST", "10.0.0.2", 1);
+    struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+    rig_expect_node(conf, "transports.net.interface", "\"eth0\"", "DMLC_INTERFACE");
+    rig_expect_node(conf, "transports.net.host", "\"10.0.0.2\"", "DMLC_NODE_HOST");
+    rig_expect_node(conf, "transports.net.plugin", "\"tcp\"", "default");
+    bps_conf_free(conf);
+}
+END_TEST
+
+static const struct {
+    const char *variables[6], *error;
+} bad_olds[] = {
+    {{"DMLC_NUM_WORKER=abc"}, "DMLC_NUM_WORKER = \"abc\": not a whole number; expected 1..65536"},
+    {{"DMLC_NUM_WORKER=0"}, "DMLC_NUM_WORKER = 0: out of range; expected 1..65536"},
+    {{"DMLC_NUM_WORKER=40000", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+     "DMLC_NUM_WORKER: cluster.workers = 40000: out of range; expected 1..32768"},
+    {{"DMLC_NUM_WORKER=2", "BYTEPS_LOCAL_SIZE=two"},
+     "BYTEPS_LOCAL_SIZE = \"two\": not a whole number; expected 1..65536"},
+    {{"DMLC_NUM_WORKER=2"},
+     "DMLC_NUM_WORKER: cluster.workers = 2: the scheduler is not known; start the job with byteps run, or "
+     "set "
+     "cluster.scheduler = \"HOST:PORT\""},
+    {{"DMLC_NUM_SERVER=x"},
+     "DMLC_NUM_SERVER: cluster.servers = \"x\": not a whole number; expected 0..16384"},
+    {{"DMLC_ROLE=joint"}, "DMLC_ROLE = \"joint\": not a role; expected worker, server or scheduler"},
+    {{"DMLC_WORKER_ID=-1"}, "DMLC_WORKER_ID = -1: out of range; expected 0..65535"},
+    {{"DMLC_WORKER_ID=1"},
+     "DMLC_WORKER_ID: cluster.rank = 1: out of range; expected -1..0, because cluster.workers = 1"},
+    {{"BYTEPS_LOCAL_RANK=x"},
+     "BYTEPS_LOCAL_RANK: cluster.local_rank = \"x\": not a whole number; expected -1..32767"},
+    {{"DMLC_PS_ROOT_URI=10.0.0.1"},
+     "DMLC_PS_ROOT_URI = \"10.0.0.1\": DMLC_PS_ROOT_PORT is not set; expected both, the host and the port of "
+     "the "
+     "scheduler"},
+    {{"DMLC_PS_ROOT_PORT=9000"},
+     "DMLC_PS_ROOT_PORT = 9000: DMLC_PS_ROOT_URI is not set; expected both, the host and the port of the "
+     "scheduler"},
+    {{"DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=http"},
+     "DMLC_PS_ROOT_PORT = \"http\": not a whole number; expected 0..65535"},
+    {{"BYTEPS_PARTITION_BYTES=4 MiB"},
+     "BYTEPS_PARTITION_BYTES = \"4 MiB\": not a whole number; expected 1..1073741824"},
+    {{"BYTEPS_PARTITION_BYTES=0"}, "BYTEPS_PARTITION_BYTES = 0: out of range; expected 1..1073741824"},
+    {{"BYTEPS_LOG_LEVEL=LOUD"},
+     "BYTEPS_LOG_LEVEL = \"LOUD\": not a level; expected TRACE, DEBUG, INFO, WARNING, ERROR or FATAL"},
+    {{"BYTEPS_LOG_HIDE_TIME=perhaps"},
+     "BYTEPS_LOG_HIDE_TIME: log.hide_time = \"perhaps\": not a boolean; expected true or false"},
+    {{"BYTEPS_JOB_ID=a b"},
+     "BYTEPS_JOB_ID: cluster.job = \"a b\": not a word; expected 1..63 letters, digits, '.', '_' or '-'"},
+};
+
+START_TEST(bad_old_variable_is_refused_word_by_word)
+{
+    set_variables(bad_olds[_i].variables);
+    rig_refuse(NULL, NULL, bad_olds[_i].error);
+}
+END_TEST
+
+static void add_note(void *arg, const char *text)
+{
+    bps_text_add(arg, "%s\n", text);
+}
+
+START_TEST(notes_tell_of_idle_and_unknown_variables)
+{
+    struct bps_text notes = {0};
+    setenv("DMLC_NUM_WORKERS", "2", 1);
+    setenv("BYTEPS_NUM_SERVER", "2", 1);
+    setenv("BYTEPS_NCCL_NUM_RINGS", "2", 1);
+    setenv("BYTEPS_USE_GDR_ALLREDUCE", "1", 1);
+    setenv("BYTEPS_QWXZJKVY", "1", 1);
+    setenv("PS_VERBOSE", "1", 1);
+    setenv("DMLC_ROLE", "worker", 1);
+    setenv("BYTEPS_CONF", "x", 1);
+    setenv("BYTEPS_PLUGIN_PATH", "x", 1);
+    setenv("PATH", "x", 1);
+    bps_environment_notes(add_note, &notes);
+    ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
+                                 "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                                 "BYTEPS_QWXZJKVY is set, but not known\n"
+                                 "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
+                                 "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
+                                 "PS_VERBOSE is set, but has no effect\n");
+    bps_text_free(&notes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("conf environment");
+    TCase *tests = tcase_create("conf environment");
+    tcase_set_timeout(tests, 120);
+    tcase_add_checked_fixture(tests, rig_open, rig_close);
+    tcase_add_loop_test(tests, old_variable_is_understood, 0, COUNT(olds));
+    tcase_add_test(tests, old_variables_reach_the_transport);
+    tcase_add_loop_test(tests, bad_old_variable_is_refused_word_by_word, 0, COUNT(bad_olds));
+    tcase_add_test(tests, notes_tell_of_idle_and_unknown_variables);
+    suite_add_tcase(suite, tests);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed != 0;
+}
