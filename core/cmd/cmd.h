@@ -26,6 +26,7 @@ int bps_cmd_plugin(int argc, char **argv);
 int bps_cmd_graph(int argc, char **argv);
 int bps_cmd_plan(int argc, char **argv);
 int bps_cmd_info(int argc, char **argv);
+int bps_cmd_bench(int argc, char **argv);
 
 /* Prints "byteps COMMAND: text" and where help is found; returns BPS_EXIT_USAGE. */
 int bps_cmd_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));

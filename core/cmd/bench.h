@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bench.h - the parts of `byteps bench`. */
+#ifndef BPS_CMD_BENCH_H
+#define BPS_CMD_BENCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cmd/cmd.h"
+
+#define BPS_BENCH_NAME "bench"
+
+/* What one row of the table measures: the elements of its float32 tensors, in the order of the forward pass.
+ */
+struct bps_bench_load {
+    char *name;
+    uint32_t tensors;
+    uint64_t *count;
+    uint64_t elements;
+};
+
+struct bps_bench_request {
+    struct bps_cmd_conf conf;
+    struct bps_bench_load *load;
+    uint32_t loads;
+    int64_t rounds;
+    bool alloc; /* tensors lie in memory of bps_alloc() */
+    bool json;
+};
+
+/* bench_load.c: a model's tensors, or one tensor of `text` bytes. Print what is wrong; return an exit status.
+ */
+int bps_bench_add_model(struct bps_bench_request *request, const char *word);
+int bps_bench_add_size(struct bps_bench_request *request, const char *text);
+void bps_bench_loads_fini(struct bps_bench_request *request);
+
+/* bench_push_pull.c: a worker of the job measures, and rank 0 prints. Returns an exit status. */
+int bps_bench_push_pull(const struct bps_bench_request *request);
+
+#endif

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * bench_push_pull.c - a worker of `byteps bench push_pull`.
+ *
+ * All tensors of a load are started as the backward pass of a model does, the last one first and the first
+ * one as the most urgent, and then waited for. A round is as many of these iterations as take a while; its
+ * time is that of the slowest worker. Before each round all workers copy the same bytes at the same time,
+ * which is what the memory allows at that moment: the ratio of the two can be compared between machines and
+ * days.
+ */
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "cmd/bench.h"
+#include "cmd/plan.h"
+
+#define NAME             BPS_BENCH_NAME
+#define ROUND_SECONDS    0.1
+#define ITERATIONS_LIMIT 100000
+
+struct spread {
+    double median, fastest, slowest;
+};
+
+struct result {
+    uint64_t iterations;   /* of a round */
+    struct spread seconds; /* for one iteration */
+    struct spread copy;    /* for a copy of the same bytes */
+    double ratio;          /* median of the ratios within a round */
+};
+
+struct bench {
+    const struct bps_bench_request *request;
+    const struct bps_bench_load *load;
+    bps_tensor *tensor;
+    bps_handle *handle;
+    float *memory, *copy;
+    struct bps_report report;
+};
+
+/* ---- among the workers ---- */
+
+/* *value becomes the largest of all workers'. */
+static bps_status largest(struct bench *b, double *value)
+{
+    const struct bps_push_pull request = {
+        .size = sizeof request,
+        .in = value,
+        .out = value,
+        .count = 1,
+        .dtype = BPS_FLOAT64,
+        .op = BPS_MAX,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    bps_handle handle;
+    return bps_push_pull(&request, BPS_FOREVER, &handle, &b->report);
+}
+
+static bps_status declare(struct bench *b)
+{
+    uint32_t n = b->load->tensors;
+    struct bps_declaration *declarations = bps_cmd_alloc(n, sizeof *declarations);
+    char **names = bps_cmd_alloc(n, sizeof *names);
+    for (uint32_t i = 0; i < n; i++) {
+        names[i] = bps_cmd_print("bench %s %u", b->load->name, i);
+        declarations[i] = (struct bps_declaration){
+            .size = sizeof *declarations, .name = names[i], .count = b->load->count[i], .dtype = BPS_FLOAT32};
+    }
+    bps_status status = bps_declare(declarations, n, b->tensor, &b->report);
+    for (uint32_t i = 0; i < n; i++) {
+        free(names[i]);
+    }
+    free(names);
+    free(declarations);
+    return status;
+}
+
+/* ---- what is measured ---- */
+
+static bps_status copy_all(struct bench *b)
+{
+    memcpy(b->copy, b->memory, b->load->elements * sizeof *b->memory);
+    __asm__ volatile("" : : "r"(b->copy) : "memory"); /* nobody reads it; it is copied all the same */
+    return BPS_OK;
+}
+
+static struct bps_push_pull tensor_request(const struct bench *b, uint32_t i, float *at)
+{
+    return (struct bps_push_pull){
+        .size = sizeof(struct bps_push_pull),
+        .tensor = b->tensor[i],
+        .in = at,
+        .out = at,
+        .count = b->load->count[i],
+        .dtype = BPS_FLOAT32,
+        .op = BPS_AVERAGE,
+        .priority = -(int32_t)i,
+        .prescale = 1,
+        .postscale = 1,
+    };
+}
+
+static bps_status push_pull_all(struct bench *b)
+{
+    uint32_t n = b->load->tensors, started = n;
+    float *at = b->memory + b->load->elements;
+    bps_status status = BPS_OK;
+    if (n == 1) {
+        const struct bps_push_pull one = tensor_request(b, 0, b->memory);
+        return bps_push_pull(&one, BPS_FOREVER, &b->handle[0], &b->report);
+    }
+    while (started > 0 && status == BPS_OK) {
+        at -= b->load->count[started - 1];
+        const struct bps_push_pull each = tensor_request(b, started - 1, at);
+        status = bps_push_pull_async(&each, &b->handle[started - 1], &b->report);
+        started -= status == BPS_OK;
+    }
+    for (uint32_t i = started; i < n; i++) {
+        bps_status ended = bps_wait(b->handle[i], BPS_FOREVER, status == BPS_OK ? &b->report : NULL);
+        status = status == BPS_OK ? ended : status;
+    }
+    return status;
+}
+
+/* Seconds that the slowest worker takes for one of `n` calls, which all begin together. */
+static bps_status time_calls(struct bench *b, bps_status (*call)(struct bench *b), uint64_t n, double *out)
+{
+    bps_status status = bps_barrier(&b->report);
+    uint64_t begin = bps_now();
+    for (uint64_t i = 0; i < n && status == BPS_OK; i++) {
+        status = call(b);
+    }
+    *out = (double)(bps_now() - begin) * 1e-9 / (double)n;
+    return status == BPS_OK ? largest(b, out) : status;
+}
+
+/* The average of 1 .. size, as rank r has begun with r + 1; then of equal numbers, which many roundings may
+ * move. */
+static bps_status check(struct bench *b)
+{
+    float expected = (float)(bps_size() + 1) / 2;
+    for (uint64_t i = 0; i < b->load->elements; i++) {
+        if (!(b->memory[i] > 0.99f * expected && b->memory[i] < 1.01f * expected)) {
+            BPS_REPORT(&b->report, "element %" PRIu64 " of %s is %g, not %g", i, b->load->name,
+                       (double)b->memory[i], (double)expected);
+            return BPS_ERR_FAILED;
+        }
+    }
+    return BPS_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static struct spread spread_of(double *values, size_t n)
+{
+    qsort(values, n, sizeof *values, by_value);
+    return (struct spread){.median = values[n / 2], .fastest = values[0], .slowest = values[n - 1]};
+}
+
+static bps_status run_rounds(struct bench *b, double *copies, double *times, struct result *out)
+{
+    size_t rounds = (size_t)b->request->rounds;
+    double *ratios = bps_cmd_alloc(rounds, sizeof *ratios);
+    bps_status status = BPS_OK;
+    for (size_t i = 0; i < rounds && status == BPS_OK; i++) {
+        status = time_calls(b, copy_all, out->iterations, &copies[i]);
+        if (status == BPS_OK) {
+            status = time_calls(b, push_pull_all, out->iterations, &times[i]);
+        }
+        ratios[i] = times[i] / copies[i];
+    }
+    out->copy = spread_of(copies, rounds);
+    out->seconds = spread_of(times, rounds);
+    out->ratio = spread_of(ratios, rounds).median;
+    free(ratios);
+    return status == BPS_OK ? check(b) : status;
+}
+
+static bps_status measure(struct bench *b, struct result *out)
+{
+    double once, *copies = bps_cmd_alloc((size_t)b->request->rounds, sizeof *copies);
+    double *times = bps_cmd_alloc((size_t)b->request->rounds, sizeof *times);
+    bps_status status = declare(b);
+    if (status == BPS_OK) {
+        status = push_pull_all(b);
+    }
+    if (status == BPS_OK) {
+        status = time_calls(b, push_pull_all, 2,
+                            &once); /* the same on all workers, so that they agree on what follows */
+    }
+    if (status == BPS_OK) {
+        double n = ROUND_SECONDS / once;
+        out->iterations = n < 1 ? 1 : n > ITERATIONS_LIMIT ? ITERATIONS_LIMIT : (uint64_t)n;
+        status = run_rounds(b, copies, times, out);
+    }
+    free(copies);
+    free(times);
+    return status;
+}
+
+/* ---- memory ---- */
+
+static bps_status open_load(struct bench *b)
+{
+    size_t bytes = b->load->elements * sizeof *b->memory;
+    b->tensor = bps_cmd_alloc(b->load->tensors, sizeof *b->tensor);
+    b->handle = bps_cmd_alloc(b->load->tensors, sizeof *b->handle);
+    b->memory = b->request->alloc ? bps_alloc(bytes) : malloc(bytes);
+    b->copy = malloc(bytes);
+    if (b->memory == NULL || b->copy == NULL) {
+        BPS_REPORT(&b->report, "no memory for %s", b->load->name);
+        return BPS_ERR_NOMEM;
+    }
+    for (uint64_t i = 0; i < b->load->elements; i++) {
+        b->memory[i] = (float)(bps_rank() + 1);
+    }
+    return BPS_OK;
+}
+
+static void close_load(struct bench *b)
+{
+    free(b->tensor);
+    free(b->handle);
+    free(b->copy);
+    if (b->request->alloc) {
+        bps_free(b->memory);
+    } else {
+        free(b->memory);
+    }
+}
+
+/* ---- what rank 0 prints ---- */
+
+static void print_head(const struct bps_bench_request *request)
+{
+    printf("push_pull of float32 in %s, %d workers, %d on this host; %" PRId64 " rounds\n"
+           "x copy: how many times as long as a copy of the same bytes by all workers at once\n\n",
+           request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(),
+           request->rounds);
+    printf("%-12s%8s%12s%12s%12s%12s%12s%10s\n", "name", "tensors", "bytes", "median", "fastest", "slowest",
+           "per second", "x copy");
+}
+
+static void print_row(const struct bps_bench_load *load, const struct result *r)
+{
+    double bytes = (double)load->elements * sizeof(float);
+    printf("%-12s%8u%12s%12s%12s%12s%12s%10.2f\n", load->name, load->tensors, bps_bytes_text(bytes),
+           bps_duration_text(r->seconds.median), bps_duration_text(r->seconds.fastest),
+           bps_duration_text(r->seconds.slowest), bps_bytes_text(bytes / r->seconds.median), r->ratio);
+    fflush(stdout);
+}
+
+static json_t *spread_json(const struct spread *s)
+{
+    return json_pack("{s:f, s:f, s:f}", "median", s->median, "fastest", s->fastest, "slowest", s->slowest);
+}
+
+static json_t *row_json(const struct bps_bench_load *load, const struct result *r)
+{
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f}", "name", load->name, "tensors",
+                     (json_int_t)load->tensors, "bytes", (json_int_t)(load->elements * sizeof(float)),
+                     "iterations", (json_int_t)r->iterations, "seconds", spread_json(&r->seconds),
+                     "copy_seconds", spread_json(&r->copy), "ratio_to_copy", r->ratio);
+}
+
+static int print_json(const struct bps_bench_request *request, json_t *rows)
+{
+    json_t *root =
+        json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version", bps_version(),
+                  "workers", bps_size(), "workers_on_first_host", bps_local_size(), "rounds",
+                  (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
+    int result = root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0
+                     ? 0
+                     : bps_cmd_failure(NAME, "cannot print JSON");
+    putchar('\n');
+    json_decref(root);
+    return result;
+}
+
+/* ---- the whole ---- */
+
+static bps_status run_load(struct bench *b, json_t *rows)
+{
+    struct result result = {0};
+    bps_status status = open_load(b);
+    if (status == BPS_OK) {
+        status = measure(b, &result);
+    }
+    if (status == BPS_OK && bps_rank() == 0) {
+        json_array_append_new(rows, row_json(b->load, &result));
+        if (!b->request->json) {
+            print_row(b->load, &result);
+        }
+    }
+    close_load(b);
+    return status;
+}
+
+static bps_status run_loads(const struct bps_bench_request *request, json_t *rows, struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    if (bps_rank() == 0 && !request->json) {
+        print_head(request);
+    }
+    for (uint32_t i = 0; i < request->loads && status == BPS_OK; i++) {
+        struct bench b = {.request = request, .load = &request->load[i]};
+        status = run_load(&b, rows);
+        *report = b.report;
+    }
+    return status;
+}
+
+int bps_bench_push_pull(const struct bps_bench_request *request)
+{
+    const struct bps_init_options options = {.size = sizeof options,
+                                             .conf = request->conf.file,
+                                             .set = request->conf.set,
+                                             .nset = request->conf.nset};
+    struct bps_report report = {""};
+    if (bps_init(&options, &report) != BPS_OK) {
+        return bps_cmd_failure(NAME, "%s", report.text);
+    }
+    json_t *rows = json_array();
+    bool first = bps_rank() == 0;
+    int result = 0;
+    bps_status status = run_loads(request, rows, &report);
+    if (status == BPS_OK && first && request->json) {
+        result = print_json(request, rows);
+    }
+    json_decref(rows);
+    if (status == BPS_OK) {
+        status = bps_shutdown(&report);
+    }
+    if (status != BPS_OK) {
+        return bps_cmd_failure(NAME, "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+    }
+    return first ? bps_cmd_finish(NAME, result) : result;
+}

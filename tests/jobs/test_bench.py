@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`byteps bench`: what it prints for people and programs, on a job of its own and in one that is there; bad input."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import harness
+
+QUICK = ["--rounds", "2", "--bytes", "4KiB"]
+
+
+class Bench(unittest.TestCase):
+    def bench(self, *args):
+        command = [harness.program(), "bench", *args]
+        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, check=False)
+
+    def measured(self, *args):
+        result = self.bench("push_pull", "--json", *args)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        return json.loads(result.stdout)
+
+    def test_json(self):
+        for shape in ([], ["-n", "3", "-s", "1"], ["-n", "1"], ["--alloc"]):
+            with self.subTest(shape):
+                found = self.measured(*QUICK, *shape)
+                self.assertEqual(found["workers"], int(shape[1]) if shape[:1] == ["-n"] else 2)
+                self.assertEqual((found["benchmark"], found["rounds"]), ("push_pull", 2))
+                self.assertEqual(found["shared_memory"], "--alloc" in shape)
+                (row,) = found["results"]
+                self.assertEqual((row["name"], row["tensors"], row["bytes"]), ("4KiB", 1, 4096))
+                for times in (row["seconds"], row["copy_seconds"]):
+                    self.assertTrue(0 < times["fastest"] <= times["median"] <= times["slowest"], times)
+                self.assertGreater(row["ratio_to_copy"], 0)
+
+    def test_model(self):
+        found = self.measured("--rounds", "1", "--model", "resnet50", "--bytes", "1MiB")
+        self.assertEqual(
+            [(row["name"], row["tensors"], row["bytes"]) for row in found["results"]],
+            [("resnet50", 161, 102228128), ("1MiB", 1, 1 << 20)],
+        )
+
+    def test_table(self):
+        result = self.bench("push_pull", *QUICK)
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        self.assertIn("2 workers, 2 on this host; 2 rounds\n", result.stdout)
+        self.assertRegex(result.stdout, r"\n4KiB +1 +4\.096 kB( +[0-9.]+ [mu]?s){3} +[0-9.]+ [kMG]?B +[0-9.]+\n")
+
+    def test_in_a_job(self):
+        """Only rank 0 prints."""
+        result = harness.run([harness.program(), "bench", "push_pull", *QUICK], workers=3, servers=1)
+        self.assertEqual(result.status, 0, result)
+        self.assertIn("3 workers", result.lines("worker 0")[0])
+        self.assertEqual(result.lines("worker 1") + result.lines("worker 2"), [])
+
+    def test_shape_of_a_job_that_is_there(self):
+        result = harness.run([harness.program(), "bench", "push_pull", "-n", "2"], workers=2)
+        self.assertNotEqual(result.status, 0, result)
+        self.assertIn("--workers and --servers are for a job of its own", result.err)
+
+    def test_bad_input(self):
+        cases = {
+            (): (2, "say what to measure: push_pull"),
+            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull'),
+            ("push_pull", "twice"): (2, '"twice" is not expected'),
+            ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
+            ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
+            ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
+            ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
+            ("push_pull", "--wrong"): (2, "unknown or ambiguous option '--wrong'"),
+            ("push_pull", "--set", "worker.slise=1"): (1, "did you mean worker.slice?"),
+        }
+        for words, (status, text) in cases.items():
+            with self.subTest(words):
+                result = self.bench(*words)
+                self.assertEqual((result.returncode, result.stdout), (status, ""), result)
+                self.assertIn(text, result.stderr)
+
+    def test_full_device(self):
+        with open(os.path.join("/dev", "full"), "w", encoding="ascii") as full:
+            command = [harness.program(), "bench", "--help"]
+            result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=harness.DEADLINE, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn(b"byteps bench: cannot write standard output", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
