@@ -134,7 +134,8 @@ static bool is_missed(const struct demand *demand, uint32_t n, const struct bps_
     for (uint32_t i = 0; i < n; i++) {
         if (demands(&demand[i], instance->name)) {
             named = true;
-            missed = missed || (!is_list(&demand[i]) && (demand[i].without == NULL || status == BPS_ERR_CONF));
+            missed =
+                missed || (!is_list(&demand[i]) && (demand[i].without == NULL || status == BPS_ERR_CONF));
         }
     }
     if (named) {

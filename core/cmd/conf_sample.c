@@ -130,7 +130,8 @@ static void print_instance(const struct bps_instance_map *map, const char *plugi
         return;
     }
     const char *comment = standard != NULL ? "" : "#";
-    printf("    %s%s = {\n        #plugin = \"%s\";\n", comment, standard != NULL ? standard->name : plugin, plugin);
+    printf("    %s%s = {\n        #plugin = \"%s\";\n", comment, standard != NULL ? standard->name : plugin,
+           plugin);
     const struct bps_option *row = loaded == NULL ? NULL : loaded->plugin->options;
     for (; row != NULL && row->name != NULL; row++) {
         putchar('\n');
@@ -195,10 +196,10 @@ static void print_default_graph(void)
 static void print_graph(void)
 {
     putchar('\n');
-    print_comment(4, "The stages that a tensor passes, in order: the built-in push_pull, exactly once; around it "
-                     "the built-in pair local_reduce and local_broadcast, with which the workers of a host sum "
-                     "first; and plugins of kind stage with their options, which may have a condition such as "
-                     "when = \"bytes >= 64 KiB\".");
+    print_comment(4, "The stages that a tensor passes, in order: the built-in push_pull, exactly once; "
+                     "around it the built-in pair local_reduce and local_broadcast, with which the workers "
+                     "of a host sum first; and plugins of kind stage with their options, which may have a "
+                     "condition such as when = \"bytes >= 64 KiB\".");
     print_comment(4, "Expected: a list of groups; equal on all members of the job");
     print_default_graph();
     struct finder finder;

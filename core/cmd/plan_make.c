@@ -35,8 +35,8 @@ static void make_hosts(struct making *m, const struct bps_conf *conf)
     for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
         bool near = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
                     (colocated == BPS_COLOCATED_FIRST && i == 0);
-        m->host[i] =
-            (struct bps_share){.senders = i < plan->hosts, .serves = i >= plan->hosts || near, .bandwidth = 1};
+        m->host[i] = (struct bps_share){
+            .senders = i < plan->hosts, .serves = i >= plan->hosts || near, .bandwidth = 1};
         plan->servers += m->host[i].serves;
     }
     bps_share_set(m->host, plan->hosts + plan->others);

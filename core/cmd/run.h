@@ -205,8 +205,8 @@ void bps_run_environment(const struct bps_run *run, const struct bps_run_child *
 /* Makes the installed package importable in whatever Python runs; the caller's own directories come first. */
 void bps_run_environment_python(void);
 /*
- * In the new process of a worker, with its environment: binds it to the cores of the section `affinity`. What is wrong
- * with those is printed and ends the process (run_bind.c).
+ * In the new process of a worker, with its environment: binds it to the cores of the section `affinity`. What
+ * is wrong with those is printed and ends the process (run_bind.c).
  */
 void bps_run_bind(const struct bps_run *run);
 /* Whether a server runs on this machine. */

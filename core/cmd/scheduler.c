@@ -14,10 +14,12 @@
 static const char help_text[] =
     "Usage: byteps scheduler [OPTIONS]\n"
     "\n"
-    "Gathers the members of a job, hands out ranks, addresses and placement, and watches that all are alive. Listens\n"
-    "on cluster.scheduler (port 0: any free port) and ends with the job. `byteps run` starts it by itself.\n"
+    "Gathers the members of a job, hands out ranks, addresses and placement, and watches that all are\n"
+    "alive. Listens on cluster.scheduler (port 0: any free port) and ends with the job. `byteps run`\n"
+    "starts it by itself.\n"
     "\n"
-    "      --announce FD      write the address \"host:port\" and a newline to the descriptor FD once it listens\n" BPS_CMD_CONF_HELP
+    "      --announce FD      write the address \"host:port\" and a newline to descriptor FD once it\n"
+    "                         listens\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 
 struct process {
@@ -49,7 +51,8 @@ static int announce(const char *fd_text, const char *address)
     char *end;
     long fd = strtol(fd_text, &end, 10);
     if (*fd_text == '\0' || *end != '\0' || fd < 0 || fd > 1 << 20) {
-        return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor", fd_text);
+        return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor",
+                             fd_text);
     }
     int sent = dprintf((int)fd, "%s\n", address);
     close((int)fd);
@@ -70,13 +73,15 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
                                 &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = watch != NULL ? announce(announce_fd, address) : bps_cmd_failure("scheduler", "cannot watch signals");
+        result = watch != NULL ? announce(announce_fd, address)
+                               : bps_cmd_failure("scheduler", "cannot watch signals");
         if (result == 0) {
             bps_loop_run(process.loop);
             result = process.verdict == BPS_OK ? 0 : BPS_EXIT_FAILURE;
         }
     } else {
-        result = bps_cmd_failure("scheduler", "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+        result =
+            bps_cmd_failure("scheduler", "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
     if (watch != NULL) {
         bps_loop_unwatch(process.loop, watch);

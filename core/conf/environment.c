@@ -72,7 +72,8 @@ static const struct variable variables[] = {
 #define NVARIABLES (sizeof variables / sizeof *variables)
 
 /* Of this BytePS, read elsewhere. */
-static const char *const own[] = {"BYTEPS_CONF", "BYTEPS_SET", "BYTEPS_PLUGIN_PATH", "BYTEPS_MODEL_PATH", "BYTEPS_PROGRAM"};
+static const char *const own[] = {"BYTEPS_CONF", "BYTEPS_SET", "BYTEPS_PLUGIN_PATH", "BYTEPS_MODEL_PATH",
+                                  "BYTEPS_PROGRAM"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 static const char *const idle[] = {
@@ -92,7 +93,8 @@ static const char *const idle[] = {
     "BYTEPS_PRINT_RDMA_LOG", "BYTEPS_RDMA_MAX_CONCURR_WR", "BYTEPS_RDMA_START_DEPTH",
     "BYTEPS_RDMA_RX_DEPTH", "BYTEPS_ADDRESS_POOL_SIZE", "BYTEPS_ZMQ_MAX_SOCKET", "BYTEPS_ZMQ_NTHREADS",
     "BYTEPS_UCX_ERRH_ENABLE", "BYTEPS_UCX_RECONNECT_TMO", "BYTEPS_UCX_SHORT_THRESH",
-    "BYTEPS_UCX_FORCE_REQ_ORDER", "BYTEPS_UCX_QUEUE_SENDS", "PSLITE_UCX_*", "BYTEPS_MULTITHREADED_CPU", "BYTEPS_ENABLE_GDB", "BYTEPS_NCCL_HOME",
+    "BYTEPS_UCX_FORCE_REQ_ORDER", "BYTEPS_UCX_QUEUE_SENDS", "PSLITE_UCX_*", "BYTEPS_MULTITHREADED_CPU",
+    "BYTEPS_ENABLE_GDB", "BYTEPS_NCCL_HOME",
     "BYTEPS_NCCL_INCLUDE", "BYTEPS_NCCL_LIB", "BYTEPS_NCCL_LINK", "BYTEPS_CUDA_HOME",
     "BYTEPS_CUDA_INCLUDE", "BYTEPS_CUDA_LIB", "BYTEPS_WITH_*", "BYTEPS_WITHOUT_*", "BYTEPS_UCX_HOME",
     "BYTEPS_UCX_PREFIX", "BYTEPS_UCX_TARBALL_PATH", "BYTEPS_USE_MPI", "BYTEPS_MPICXX_SHOW",

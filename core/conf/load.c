@@ -46,7 +46,8 @@ static bps_status default_instances(struct bps_conf *conf, const struct bps_inst
 {
     for (const struct bps_default_instance *d = map->defaults; d->name != NULL; d++) {
         char *path = bps_arena_format(&conf->arena, "%s.%s.plugin", map->name, d->name);
-        struct bps_conf_node *plugin = bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, d->plugin, "default");
+        struct bps_conf_node *plugin =
+            bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, d->plugin, "default");
         if (path == NULL || plugin == NULL || !bps_tree_put(&conf->arena, conf->root, path, plugin)) {
             return out_of_memory(report);
         }

@@ -15,8 +15,8 @@ static const struct bps_option cluster_table[] = {
      "Number of server processes; workers may host servers as well, see colocated."},
     {"colocated", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, colocated), "auto",
      "auto|none|first|hosts|all",
-     "Which workers host a server: none, the first, the first on each host without a server, or all; auto: as "
-     "many as relieve the network."},
+     "Which workers host a server: none, the first, the first on each host without a server, or all; auto: "
+     "as many as relieve the network."},
     {"rank", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, rank), "-1", "-1..32767",
      "The rank that this process wants; -1: the scheduler chooses."},
     {"local_rank", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, local_rank), "-1", "-1..32767",
@@ -43,9 +43,11 @@ static const struct bps_option worker_table[] = {
      "priority."},
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "256 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
-    {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto", "auto|on|off",
-     "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto where a host "
-     "has several of them and the transport between them works; on: an error where it does not; off: never."},
+    {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",
+     "auto|on|off",
+     "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
+     "where a host has several of them and the transport between them works; on: an error where it does not; "
+     "off: never."},
     {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",
      "Threads for the stages that need the CPU; 0: as many as cores, at most 4."},
     {0},
@@ -58,25 +60,27 @@ static const struct bps_option server_table[] = {
      "The reducer that sums, a name in reducers, or several in order of preference."},
     {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_server_section, values.order), "arrival",
      "arrival|rank", "In which order contributions are summed; rank gives the same bits in every run."},
-    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_server_section, values.bandwidth), "1", "0.001..1000",
-     "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to match."},
+    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_server_section, values.bandwidth), "1",
+     "0.001..1000",
+     "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to "
+     "match."},
     {"local", BPS_OPT_BOOL, 0, offsetof(struct bps_server_section, values.local), "true", NULL,
-     "Workers reach the servers of their own host through the transport between processes of a host, where that "
-     "works; false: through the network's, as all others."},
+     "Workers reach the servers of their own host through the transport between processes of a host, where "
+     "that works; false: through the network's, as all others."},
     {0},
 };
 
 static const struct bps_option affinity_table[] = {
     {"numa", BPS_OPT_CHOICE, 0, offsetof(struct bps_conf_affinity, numa), "auto", "auto|on|off",
-     "Where a machine has several NUMA nodes: auto binds the library's own threads and their memory to nodes; "
-     "on makes byteps run and byteps launch bind each worker process as well; off leaves everything to the "
-     "kernel."},
+     "Where a machine has several NUMA nodes: auto binds the library's own threads and their memory to "
+     "nodes; on makes byteps run and byteps launch bind each worker process as well; off leaves everything "
+     "to the kernel."},
     {"cores", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, cores), "", NULL,
      "Cores for workers, such as 0-3,8; several lists, separated by colons, are for the workers of a host in "
      "turn; empty: all that the process may use."},
     {"server_cores", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, server_cores), "", NULL,
-     "Cores for the shards of a server; several lists, separated by colons, are for shards in turn; empty: all "
-     "that the process may use."},
+     "Cores for the shards of a server; several lists, separated by colons, are for shards in turn; empty: "
+     "all that the process may use."},
     {"avoid", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, avoid), "", NULL,
      "Cores that are not used, such as 0,1."},
     {"quota", BPS_OPT_INT, 0, offsetof(struct bps_conf_affinity, quota), "0", "0..8192",
@@ -112,7 +116,8 @@ const struct bps_instance_map bps_instance_maps[] = {
     {"transports", "Ways to the other members: plugins of kind transport.", BPS_KIND_TRANSPORT,
      {{"net", "tcp"}, {"local", "ipc"}}},
     {"reducers", "The arithmetic of sums: plugins of kind reducer.", BPS_KIND_REDUCER, {{"sum", "cpu"}}},
-    {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR, {{0}}},
+    {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR,
+     {{0}}},
     {"frameworks", "Options of framework bindings.", BPS_KIND_FRAMEWORK, {{0}}},
     {0},
 };

@@ -104,9 +104,11 @@ static void check_colocated(struct bps_check *check)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     bool alone = cluster->workers == 1 && cluster->scheduler[0] == '\0';
-    if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone && !check->request->incomplete) {
+    if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone &&
+        !check->request->incomplete) {
         problem_at(check, "cluster.colocated",
-                   "there would be no server at all, because cluster.servers = 0; expected auto, first, hosts or all");
+                   "there would be no server at all, because cluster.servers = 0; expected auto, first, "
+                   "hosts or all");
     }
 }
 

@@ -4,7 +4,8 @@
  *
  *   when = "bytes >= 64 KiB and dtype == float32 and name != '*.bias'"
  *
- * Fields: bytes and count (numbers, bytes with units), dtype, op and name (names with * and ?, == and != only).
+ * Fields: bytes and count (numbers, bytes with units), dtype, op and name (names with * and ?, == and !=
+ * only).
  */
 #ifndef BPS_GRAPH_CONDITION_H
 #define BPS_GRAPH_CONDITION_H

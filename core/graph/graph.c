@@ -81,7 +81,8 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
     const char *stage = scalar(entry, "stage"), *when = scalar(entry, "when");
     node->origin = entry->origin;
     if (stage == NULL) {
-        BPS_REPORT(report, "%s: worker.graph[%u] has no stage; expected stage = \"push_pull\" or a plugin's name",
+        BPS_REPORT(report,
+                   "%s: worker.graph[%u] has no stage; expected stage = \"push_pull\" or a plugin's name",
                    entry->origin, index);
         return BPS_ERR_CONF;
     }
@@ -100,7 +101,8 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
         return open_stage(node, entry, index, loop, report);
     }
     if (when != NULL) {
-        BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin, stage);
+        BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin,
+                   stage);
         return BPS_ERR_CONF;
     }
     node->attr = builtin_attr;
@@ -113,13 +115,13 @@ static bps_status check_node(const struct bps_node *node, struct bps_report *rep
 {
     const struct bps_stage_attr *a = &node->attr;
     if ((a->memory & BPS_MEMORY_HOST) == 0) {
-        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it", node->origin,
-                   node->name);
+        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it",
+                   node->origin, node->name);
         return BPS_ERR_CONF;
     }
     if (a->takes == NULL || a->gives == NULL || (a->dtypes & ALL_TYPES) == 0 || (a->ops & ALL_OPS) == 0) {
-        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty", node->origin,
-                   node->name);
+        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty",
+                   node->origin, node->name);
         return BPS_ERR_PLUGIN;
     }
     if (strcmp(a->takes, a->gives) != 0 && (node->condition.clauses > 0 || a->writes == 0)) {
@@ -134,14 +136,16 @@ static bps_status check_edge(const char *from, const char *gives, const char *to
                              const char *origin, struct bps_report *report)
 {
     if (strcmp(gives, takes) != 0) {
-        BPS_REPORT(report, "%s: %s cannot follow %s: it takes '%s' data, but %s gives '%s'", origin, to, from, takes,
-                   from, gives);
+        BPS_REPORT(report, "%s: %s cannot follow %s: it takes '%s' data, but %s gives '%s'", origin, to, from,
+                   takes, from, gives);
         return BPS_ERR_CONF;
     }
     return BPS_OK;
 }
 
-/* push_pull exactly once; local_reduce somewhere before and local_broadcast somewhere after it, or neither. */
+/*
+ * push_pull exactly once; local_reduce somewhere before and local_broadcast somewhere after it, or neither.
+ */
 static bps_status check_builtins(struct bps_graph *graph, struct bps_report *report)
 {
     uint32_t count[BPS_NODE_LOCAL_BROADCAST + 1] = {0};
@@ -230,8 +234,8 @@ void bps_graph_free(struct bps_graph *graph)
     for (uint32_t i = 0; i < graph->nodes; i++) {
         const struct bps_node *node = &graph->node[i];
         if (node->tasks > 0) {
-            bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks, node->bytes,
-                      node->failures);
+            bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks,
+                      node->bytes, node->failures);
         }
         bps_instance_close(node->instance);
     }

@@ -2,10 +2,10 @@
 /*
  * graph.h - the stages that a partition of a tensor passes in a worker, built from worker.graph.
  *
- * The graph is a chain with one push_pull in it, and perhaps local_reduce before and local_broadcast after it:
- * these sum among the workers of one host, of which only one, the leader of the partition, passes what lies
- * between them. It is checked when it is built (neighbours must agree on memory, types and coding) and never
- * changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
+ * The graph is a chain with one push_pull in it, and perhaps local_reduce before and local_broadcast after
+ * it: these sum among the workers of one host, of which only one, the leader of the partition, passes what
+ * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
+ * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
@@ -58,7 +58,10 @@ struct bps_path {
 /* The index of the step of this kind; path->length: there is none. */
 uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind);
 
-/* Decides the path of a tensor and binds its stages. A tensor that is broadcast passes only the built-in ones. */
+/*
+ * Decides the path of a tensor and binds its stages. A tensor that is
+ * broadcast passes only the built-in ones.
+ */
 bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
                         struct bps_path *out, struct bps_report *report);
 void bps_path_fini(struct bps_path *path);

@@ -6,8 +6,8 @@
 #include "graph/graph.h"
 
 /* BPS_OK: the tensor passes this stage. BPS_AGAIN: it goes around it. */
-static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast, void **state,
-                         struct bps_report *report)
+static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast,
+                         void **state, struct bps_report *report)
 {
     struct bps_report reason = {""};
     if (node->instance == NULL) {
@@ -18,7 +18,8 @@ static bps_status passes(struct bps_node *node, const struct bps_tensor_info *te
         return BPS_AGAIN;
     }
     if ((node->attr.dtypes & BPS_DTYPE_BIT(tensor->dtype)) == 0) {
-        BPS_REPORT(report, "stage %s cannot take %s; give it a condition, such as when = \"dtype == float32\"",
+        BPS_REPORT(report,
+                   "stage %s cannot take %s; give it a condition, such as when = \"dtype == float32\"",
                    node->name, bps_dtype_name(tensor->dtype));
         return BPS_ERR_UNSUPPORTED;
     }

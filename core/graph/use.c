@@ -12,9 +12,9 @@ static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const cha
     return bps_instance_open(kind, NULL, name, bps_conf_find(conf, path), path, loop, out, report);
 }
 
-bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map, const struct bps_conf_node *use,
-                        const char *fallback, struct bps_loop *loop, struct bps_instance **out,
-                        struct bps_report *report)
+bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map,
+                        const struct bps_conf_node *use, const char *fallback, struct bps_loop *loop,
+                        struct bps_instance **out, struct bps_report *report)
 {
     struct bps_report reason = {""};
     uint32_t n = use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
@@ -42,5 +42,6 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop, out, report);
+    return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop,
+                        out, report);
 }

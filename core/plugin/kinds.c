@@ -60,8 +60,8 @@ static bps_status no_loan_read(struct bps_channel *channel, struct bps_loan *loa
     return BPS_ERR_UNSUPPORTED;
 }
 
-static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
-                                uint32_t bytes)
+static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
+                                const void *from, uint32_t bytes)
 {
     (void)channel;
     (void)loan;

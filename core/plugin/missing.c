@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * missing.c - what to say when there is no such plugin: what there is instead, and where it was looked for. The long
- * list of folders comes last, since a message that crosses the network may be cut.
+ * missing.c - what to say when there is no such plugin: what there is instead, and where it was looked for.
+ * The long list of folders comes last, since a message that crosses the network may be cut.
  */
 #include "plugin/missing.h"
 

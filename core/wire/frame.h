@@ -54,8 +54,8 @@ enum bps_frame_type {
 #define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP)
 
 /*
- * Tensor ids: named ones count from 1 and are handed out by the scheduler; unnamed ones and barriers carry their
- * number in the order of calls, so they need no declaration.
+ * Tensor ids: named ones count from 1 and are handed out by the scheduler; unnamed ones and barriers carry
+ * their number in the order of calls, so they need no declaration.
  */
 #define BPS_ID_UNNAMED 0x80000000u
 #define BPS_ID_BARRIER 0xc0000000u

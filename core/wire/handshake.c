@@ -45,7 +45,8 @@ static bps_status read_version(struct bps_reader *payload, struct bps_report *re
     }
     if (protocol != BPS_WIRE_VERSION) {
         BPS_REPORT(report,
-                   "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all hosts",
+                   "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all "
+                   "hosts",
                    bps_version(), BPS_WIRE_VERSION, version, protocol);
         return BPS_ERR_REFUSED;
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* link.c - channels between members: sending, receiving whole messages, ending. The handshake is in handshake.c. */
+/*
+ * link.c - channels between members: sending, receiving whole messages,
+ * ending. The handshake is in handshake.c.
+ */
 #include "wire/link.h"
 
 #include <stdlib.h>
@@ -166,7 +169,8 @@ static void on_sent(void *user, void *cookie)
     free(parcel);
 }
 
-bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes)
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload,
+                         size_t bytes)
 {
     if (link->channel == NULL || bytes > BPS_MESSAGE_LIMIT) {
         return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
@@ -230,7 +234,8 @@ static void on_closed(void *user, bps_status status, const char *text)
     struct bps_link *link = user;
     link_reset(link);
     link->handler->closed(link->owner, link, status,
-                          status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow" : text);
+                          status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow"
+                                                     : text);
 }
 
 static const struct bps_channel_events link_events = {
@@ -267,8 +272,9 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
     return status;
 }
 
-const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
-                                                 void *owner, const struct bps_transport_ops *transport,
+const struct bps_channel_events *bps_link_accept(struct bps_link *link,
+                                                 const struct bps_link_handler *handler, void *owner,
+                                                 const struct bps_transport_ops *transport,
                                                  struct bps_channel *channel, const char *peer, void **user)
 {
     link_init(link, handler, owner, transport, peer);

@@ -2,9 +2,10 @@
 /*
  * link.h - a channel to another member of the job: handshake, whole messages, and the way for slices.
  *
- * The acceptor speaks first (CHALLENGE with a fresh nonce), the dialler introduces itself (HELLO with that nonce),
- * the acceptor lets it in (WELCOME) or says why not (REFUSE). Until then only small messages are read, so that
- * foreign bytes can neither take memory nor reach the job; a recorded conversation fails at the nonce.
+ * The acceptor speaks first (CHALLENGE with a fresh nonce), the dialler introduces itself (HELLO with that
+ * nonce), the acceptor lets it in (WELCOME) or says why not (REFUSE). Until then only small messages are
+ * read, so that foreign bytes can neither take memory nor reach the job; a recorded conversation fails at the
+ * nonce.
  *
  * A link is embedded in its owner and driven by one loop's thread. Handlers may drop any link at any time.
  */
@@ -33,8 +34,12 @@ struct bps_link_handler {
     void (*introduce)(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello);
     /* Dialler: the acceptor lets us in. */
     void (*welcome)(void *owner, struct bps_link *link);
-    /* Acceptor: judge the HELLO: bps_link_welcome(), or an error that refuses the peer with the report's text. */
-    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report);
+    /*
+     * Acceptor: judge the HELLO: bps_link_welcome(), or an error that
+     * refuses the peer with the report's text.
+     */
+    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello,
+                        struct bps_report *report);
     /* A message has arrived. An error closes the link. */
     bps_status (*message)(void *owner, struct bps_link *link, const struct bps_header *header,
                           struct bps_reader *payload);
@@ -76,15 +81,17 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
                          const struct bps_transport_ops *transport, void *instance, const char *address,
                          uint32_t lane, struct bps_report *report);
 /* Takes over an accepted channel and challenges the peer. Returns what bps_accept_fn has to return. */
-const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
-                                                 void *owner, const struct bps_transport_ops *transport,
+const struct bps_channel_events *bps_link_accept(struct bps_link *link,
+                                                 const struct bps_link_handler *handler, void *owner,
+                                                 const struct bps_transport_ops *transport,
                                                  struct bps_channel *channel, const char *peer, void **user);
 
 /* Acceptor, within `hello`: lets the peer in. Messages may follow at once. */
 void bps_link_welcome(struct bps_link *link);
 
 /* Queues a message: `header` names its type and what else it is about; the payload is copied. */
-bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes);
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload,
+                         size_t bytes);
 /* A message with no other header fields than its type. */
 bps_status bps_link_send_message(struct bps_link *link, uint8_t type, const struct bps_writer *payload);
 bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *text);

@@ -2,8 +2,8 @@
 /*
  * lobby.h - where accepted links wait until their HELLO has been judged.
  *
- * Bounds what strangers can take: a number of connections at a time (the oldest makes room) and a time for the
- * handshake. Links that were let in leave the lobby and belong to its owner.
+ * Bounds what strangers can take: a number of connections at a time (the oldest makes room) and a time for
+ * the handshake. Links that were let in leave the lobby and belong to its owner.
  */
 #ifndef BPS_WIRE_LOBBY_H
 #define BPS_WIRE_LOBBY_H
@@ -33,7 +33,9 @@ struct bps_lobby {
 
 void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *handler,
                     const struct bps_transport_ops *transport, void *host);
-/* Drops everybody who still waits; the handler's closed is called for each, as for all that the lobby drops. */
+/*
+ * Drops everybody who still waits; the handler's closed is called for each, as for all that the lobby drops.
+ */
 void bps_lobby_fini(struct bps_lobby *lobby);
 /* A bps_accept_fn; its argument is the lobby. */
 const struct bps_channel_events *bps_lobby_accept(void *lobby, struct bps_channel *channel, const char *peer,

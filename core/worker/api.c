@@ -120,8 +120,8 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
     const struct bps_init_options none = {.size = sizeof none};
     const struct bps_init_options *o = options != NULL ? options : &none;
     if (o->size < sizeof *o) {
-        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
-                   sizeof *o);
+        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?",
+                   o->size, sizeof *o);
         return BPS_ERR_INVALID;
     }
     bps_status status = bps_conf_load(o->conf, o->set, o->nset, &conf, report);
@@ -317,7 +317,8 @@ static uint32_t plain_op(const struct bps_push_pull *request)
     return request->op < BPS_OPS ? request->op : BPS_WIRE_OPS;
 }
 
-bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report)
+bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
+                               struct bps_report *report)
 {
     if (!is_whole(request, report)) {
         return BPS_ERR_INVALID;
@@ -346,7 +347,8 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         return BPS_ERR_INVALID;
     }
     if (request->done != NULL || (out == NULL && timeout_ns != BPS_FOREVER)) {
-        BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
+        BPS_REPORT(report,
+                   "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
         return BPS_ERR_INVALID;
     }
     return run(request, plain_op(request), false, timeout_ns, out, report);
@@ -416,8 +418,8 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
 bps_status bps_binding_register(const struct bps_binding *binding, struct bps_report *report)
 {
     if (binding == NULL || binding->size < sizeof *binding || binding->abi != BPS_BINDING_ABI) {
-        BPS_REPORT(report, "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; install "
-                           "binding and library from the same version",
+        BPS_REPORT(report, "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; "
+                           "install binding and library from the same version",
                    binding != NULL ? binding->name : "?", binding != NULL ? binding->abi : 0, bps_version(),
                    BPS_BINDING_ABI);
         return BPS_ERR_PLUGIN;

@@ -2,8 +2,8 @@
 /*
  * declare.c - asking the scheduler for ids and placement, many tensors at a time.
  *
- * While one question is on its way, further tensors gather for the next: declaring costs round trips by time, not
- * by number.
+ * While one question is on its way, further tensors gather for the next: declaring costs round trips by time,
+ * not by number.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,8 @@ static void ask(void *arg)
     }
     bps_writer_init(&w);
     bps_writer_init(&names);
-    while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT && partitions < PARTITIONS_LIMIT) {
+    while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT &&
+           partitions < PARTITIONS_LIMIT) {
         partitions += bps_partitions(tensor->bytes, worker->partition);
         TAILQ_REMOVE(&worker->undeclared, tensor, entry);
         TAILQ_INSERT_TAIL(&worker->asked, tensor, entry);
@@ -94,7 +95,8 @@ static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entr
     return BPS_OK;
 }
 
-static bps_status read_one(struct bps_worker *worker, struct bps_tensor_entry *tensor, struct bps_reader *reply)
+static bps_status read_one(struct bps_worker *worker, struct bps_tensor_entry *tensor,
+                           struct bps_reader *reply)
 {
     uint32_t id = bps_get_u32(reply);
     tensor->job_dtype = bps_get_u8(reply);

@@ -2,10 +2,10 @@
 /*
  * local.h - a worker and the other workers of its host: the stages local_reduce and local_broadcast.
  *
- * Workers of one host form a group. Each partition has a leader in it, who takes the contributions of the others,
- * sums them with an engine of its own (sum/sum.h), and alone speaks with the shard; or, if there is no other
- * group, is done. The transport between them lends memory where it can, so that a sum reads and writes the
- * tensors where they lie.
+ * Workers of one host form a group. Each partition has a leader in it, who takes the contributions of the
+ * others, sums them with an engine of its own (sum/sum.h), and alone speaks with the shard; or, if there is
+ * no other group, is done. The transport between them lends memory where it can, so that a sum reads and
+ * writes the tensors where they lie.
  *
  * [core] Everything here belongs to the worker's loop, except opening.
  */
@@ -26,9 +26,9 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 /* True if there are others in the group. */
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
- * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum float16
- * and bfloat16, whose sums are to be rounded once, and might overflow on the way to an average; nor unnamed tensors,
- * whose type is not agreed upon beforehand. Each worker pushes these itself.
+ * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum
+ * float16 and bfloat16, whose sums are to be rounded once, and might overflow on the way to an average; nor
+ * unnamed tensors, whose type is not agreed upon beforehand. Each worker pushes these itself.
  */
 bool bps_local_takes(const struct bps_tensor_entry *tensor);
 /* How many links to others it will have; with all of them open the worker has joined. */
@@ -42,7 +42,9 @@ void bps_local_drop(struct bps_local *local);
 
 /* The stage local_reduce. The task goes on, from here or later, where its part in the exchange is over. */
 void bps_local_reduce(struct bps_task *task);
-/* The stage local_broadcast, for the leader: gives the result to the others. True: the task goes on at once. */
+/*
+ * The stage local_broadcast, for the leader: gives the result to the others. True: the task goes on at once.
+ */
 bool bps_local_broadcast(struct bps_task *task);
 /* This worker cannot contribute to a partition; as bps_remote_poison(). */
 void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
@@ -123,7 +125,8 @@ bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *
 bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
 
 /* ---- local_stage.c: the stages, and what those do who do not lead ---- */
-bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
+                            struct bps_sink **sink);
 bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
 void bps_local_sent(struct bps_local_peer *peer, void *cookie);
 bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,

@@ -2,8 +2,9 @@
 /*
  * local_lead.c - the leader of a partition in its group: takes contributions, hands the sum on or out.
  *
- * The engine calls back when a sum is there. If the group is the whole job that is the result, written to everybody's memory
- * already; else it lies in our own tensor, goes through the network as the group's contribution, and comes back there.
+ * The engine calls back when a sum is there. If the group is the whole job that is the result, written to
+ * everybody's memory already; else it lies in our own tensor, goes through the network as the group's
+ * contribution, and comes back there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static void *contribution_place(struct bps_sink *sink, uint32_t offset, uint32_t
 
 static uint32_t contribution_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
-    return bps_sum_take(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, data, bytes);
+    return bps_sum_take(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, data,
+                        bytes);
 }
 
 static bps_status contribution_lend(struct bps_sink *sink, struct bps_loan *loan)
@@ -236,7 +238,10 @@ bps_status bps_local_fail(struct bps_local *local, const struct bps_header *head
 
 /* ---- loans that are not mapped ---- */
 
-/* Out of reach: the peer has ended, which its link will tell soon, too. The job is going to fail with these words. */
+/*
+ * Out of reach: the peer has ended, which its link will tell soon, too.
+ * The job is going to fail with these words.
+ */
 static bps_status lose(struct bps_local_peer *peer, bps_status status)
 {
     const struct bps_worker *worker = peer->local->worker;
@@ -266,8 +271,9 @@ static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loa
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
-    return lose(peer, peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
-                                         : BPS_ERR_LOST);
+    return lose(peer, peer->link != NULL
+                          ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
+                          : BPS_ERR_LOST);
 }
 
 /* ---- sending ---- */

@@ -2,8 +2,8 @@
 /*
  * local_link.c - the links within a group: who may come in, and which way frames take.
  *
- * A worker dials those of lower rank and is dialled by those of higher rank. Who said hello before this worker has heard of
- * the new generation waits until then.
+ * A worker dials those of lower rank and is dialled by those of higher rank. Who said hello before this
+ * worker has heard of the new generation waits until then.
  */
 #include <openssl/crypto.h>
 #include <stdlib.h>
@@ -71,7 +71,8 @@ static void admit(struct bps_local *local, struct bps_guest *guest, struct visit
     bps_worker_link_opened(local->worker);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
+                           struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_local *local = guest->host;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_stage.c - the stage local_reduce, and the way of a worker that does not lead: it lends its contribution to the
- * leader of the partition and waits for the result, wherever that comes from.
+ * local_stage.c - the stage local_reduce, and the way of a worker that does not lead: it lends its
+ * contribution to the leader of the partition and waits for the result, wherever that comes from.
  */
 #include <string.h>
 
@@ -19,7 +19,8 @@ bool bps_local_takes(const struct bps_tensor_entry *tensor)
 static struct bps_local_peer *leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_local *local = tensor->worker->local;
-    uint64_t place = tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->lead[partition];
+    uint64_t place =
+        tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->lead[partition];
     return &local->peer[place];
 }
 
@@ -122,7 +123,8 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
 
 bool bps_local_unqueue(struct bps_task *task)
 {
-    return bps_local_takes(task->tensor) && bps_heap_remove(&leader_of(task->tensor, task->partition)->pushes, task);
+    return bps_local_takes(task->tensor) &&
+           bps_heap_remove(&leader_of(task->tensor, task->partition)->pushes, task);
 }
 
 /* The exchange is over when the result is there and the transport has let go of the contribution. */
@@ -171,7 +173,8 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
     return bytes;
 }
 
-bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
+                            struct bps_sink **sink)
 {
     struct bps_worker *worker = peer->local->worker;
     struct bps_task *task = bps_task_find(worker, header);

@@ -202,7 +202,8 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
     }
     int seals = fcntl(memory->fd, F_GET_SEALS);
     if (fstat(memory->fd, &file) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-        BPS_REPORT(report, "descriptor %d is not a memfd with F_SEAL_SHRINK, so that it cannot be shared safely",
+        BPS_REPORT(report,
+                   "descriptor %d is not a memfd with F_SEAL_SHRINK, so that it cannot be shared safely",
                    memory->fd);
         return BPS_ERR_INVALID;
     }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * memory.h - memory that the application shares with the library, and through it with the other workers of its
- * host.
+ * memory.h - memory that the application shares with the library, and through it with the other workers of
+ * its host.
  *
- * It belongs to the process, not to a job; while there is a job with a transport between the workers of a host,
- * that knows all of it.
+ * It belongs to the process, not to a job; while there is a job with a transport between the workers of a
+ * host, that knows all of it.
  */
 #ifndef BPS_WORKER_MEMORY_H
 #define BPS_WORKER_MEMORY_H
@@ -16,7 +16,10 @@
 bps_status bps_memory_join(struct bps_loop *loop, struct bps_instance *transport, struct bps_report *report);
 /* Not any more. Called while the loop still runs. */
 void bps_memory_part(struct bps_loop *loop);
-/* After fork(): no transport is told any more; if there was a job, no other process will map the regions from here. */
+/*
+ * After fork(): no transport is told any more; if there was a job, no
+ * other process will map the regions from here.
+ */
 void bps_memory_in_child(bool job);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.c - the transport to the processes of this host: for the group of workers here, and for the servers here.
+ * near.c - the transport to the processes of this host: for the group of workers here, and for the servers
+ * here.
  */
 #include "base/log.h"
 #include "node/transport.h"
@@ -49,7 +50,8 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
         return status;
     }
     bps_warn(LOG, "%s: %s",
-             group ? "workers of this host do not sum among themselves first" : "servers of this host are reached as all others",
+             group ? "workers of this host do not sum among themselves first"
+                   : "servers of this host are reached as all others",
              reason.text);
     return BPS_OK;
 }

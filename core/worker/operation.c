@@ -109,8 +109,8 @@ static void arrive(struct bps_post *post)
 }
 
 /* Fills in the operation of the request's tensor, ready to be posted. */
-static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
-                          bool barrier, struct bps_operation **out, struct bps_report *report)
+static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                          uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor;
     bps_status status = check_request(worker, request, op, report);
@@ -128,7 +128,8 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     uint32_t use = new_use(), before = atomic_load(&operation->state);
     if ((before & BPS_OP_PHASE) != BPS_OP_FREE ||
         !atomic_compare_exchange_strong(&operation->state, &before, use | BPS_OP_RUNNING)) {
-        BPS_REPORT(report, "tensor '%s' is already in flight on this worker; wait for it, or use another name",
+        BPS_REPORT(report,
+                   "tensor '%s' is already in flight on this worker; wait for it, or use another name",
                    tensor->name);
         return BPS_ERR_BUSY;
     }
@@ -142,7 +143,9 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
     if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {
-        /* Only the first size counts; another one is found out, and told to all, when the operation begins. */
+        /*
+         * Only the first size counts; another one is found out, and told to all, when the operation begins.
+         */
         bps_tensor_size(tensor, request->dtype, operation->bytes, NULL);
     }
     *out = operation;
@@ -152,7 +155,8 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
 /* Of an operation that is prepared; once it is posted it may be over, and its memory another one's. */
 static bps_handle handle_of(const struct bps_operation *operation)
 {
-    return (bps_handle)operation->use << 32 | bps_container(operation, struct bps_tensor_entry, operation)->slot;
+    return (bps_handle)operation->use << 32 |
+           bps_container(operation, struct bps_tensor_entry, operation)->slot;
 }
 
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
@@ -191,7 +195,8 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
     operation->text = strdup(line);
 }
 
-void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text)
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status,
+                         const char *text)
 {
     if (partition < operation->blamed) {
         operation->status = BPS_OK;
@@ -267,7 +272,8 @@ bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
     }
     uint32_t phase = phase_of(operation, handle, &state);
     bps_status status = operation->status;
-    if (phase == BPS_OP_DONE && atomic_load(&operation->state) == state) { /* else the status may be another one's */
+    /* Else the status may be another one's. */
+    if (phase == BPS_OP_DONE && atomic_load(&operation->state) == state) {
         return status;
     }
     return phase == BPS_OP_RUNNING ? BPS_INPROGRESS : BPS_OK;

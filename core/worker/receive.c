@@ -87,11 +87,13 @@ bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *
     if (header->tensor >= BPS_ID_UNNAMED) {
         return true;
     }
-    const struct bps_tensor_entry *tensor = header->tensor < worker->named_room ? worker->named[header->tensor] : NULL;
+    const struct bps_tensor_entry *tensor =
+        header->tensor < worker->named_room ? worker->named[header->tensor] : NULL;
     return tensor != NULL && header->round <= tensor->round;
 }
 
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink)
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
+                             struct bps_sink **sink)
 {
     struct bps_worker *worker = lane->remote->worker;
     struct bps_task *task = bps_task_find(worker, header);
@@ -103,7 +105,8 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL || header->offset % worker->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
+    if (task == NULL || header->offset % worker->slice != 0 ||
+        (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_operation *operation = &task->tensor->operation;
@@ -179,7 +182,8 @@ bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header
     if (header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);
+    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text)
+                                            : on_stalled(worker, header, text);
 }
 
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,

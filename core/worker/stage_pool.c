@@ -59,7 +59,8 @@ static uint32_t thread_count(const struct bps_worker *worker)
     return cores < 1 ? 1 : cores > AUTO_LIMIT ? AUTO_LIMIT : cores;
 }
 
-bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report)
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,
+                              struct bps_report *report)
 {
     uint32_t n = thread_count(worker);
     struct bps_stage_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->thread[0]);
@@ -111,7 +112,8 @@ void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpu
 {
     const void *set = cpus;
     for (uint32_t i = 0; i < pool->threads; i++) {
-        pthread_setaffinity_np(pool->thread[i], sizeof *cpus, set); /* the core thread's goes first and would tell */
+        /* The core thread's goes first and would tell. */
+        pthread_setaffinity_np(pool->thread[i], sizeof *cpus, set);
     }
 }
 

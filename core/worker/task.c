@@ -2,8 +2,8 @@
 /*
  * task.c - partitions on their way through the stages.
  *
- * A task runs along its tensor's path until a stage is not done at once: the network, or the pool of threads. What
- * comes back from there calls bps_task_advance() again.
+ * A task runs along its tensor's path until a stage is not done at once: the network, or the pool of threads.
+ * What comes back from there calls bps_task_advance() again.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -64,7 +64,10 @@ static void fail_group(struct bps_task *task, bps_status status, const char *lin
     bps_local_fail(task->tensor->worker->local, &header, line);
 }
 
-/* A stage has failed: before the network that is everybody's failure, after it only ours and of those we lead. */
+/*
+ * A stage has failed: before the network that is everybody's failure,
+ * after it only ours and of those we lead.
+ */
 static void stage_failed(struct bps_task *task, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = task->tensor;
@@ -215,8 +218,8 @@ void bps_task_advance(struct bps_task *task)
 static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
     const struct bps_operation *operation = &tensor->operation;
-    if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype && !tensor->unnamed &&
-        tensor->path_bytes == operation->bytes) {
+    if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
+        !tensor->unnamed && tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
     if (tensor->path_op != BPS_WIRE_OPS) {
@@ -253,8 +256,9 @@ static void refuse(struct bps_operation *operation, uint64_t bytes, bps_status s
 }
 
 /*
- * Another worker has declared another size. The shard decides whose words all workers get, as several may find this
- * out at the same time; one task waits for the verdict on the first partition, which every tensor has.
+ * Another worker has declared another size. The shard decides whose words all workers get, as several may
+ * find this out at the same time; one task waits for the verdict on the first partition, which every tensor
+ * has.
  */
 static void disagree(struct bps_operation *operation, const char *text)
 {
@@ -292,7 +296,10 @@ static void start_tasks(struct bps_operation *operation)
         task->failed = false;
         memset(task->got, 0, (bps_partitions(task->bytes, worker->slice) + 63) / 64 * sizeof *task->got);
     }
-    /* The last task that ends may end the operation, and its tensor may be used again: nothing after the loop. */
+    /*
+     * The last task that ends may end the operation, and its tensor may
+     * be used again: nothing after the loop.
+     */
     for (uint32_t i = 0; i < n; i++) {
         bps_task_advance(&tensor->task[i]);
     }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor.c - the table of this process's tensors: by name, by slot, and the unnamed ones, used again and again. */
+/*
+ * tensor.c - the table of this process's tensors: by name, by slot, and
+ * the unnamed ones, used again and again.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -46,7 +49,8 @@ static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
     }
     chunk = table->chunk[slot / BPS_CHUNK_SLOTS];
     if (chunk == NULL) {
-        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] = calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
+        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] =
+            calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
     }
     struct bps_tensor_entry *tensor = chunk != NULL ? calloc(1, sizeof *tensor) : NULL;
     if (tensor == NULL) {
@@ -138,7 +142,8 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
     }
     if (count > BPS_TENSOR_LIMIT / size ||
         bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
-        BPS_REPORT(report, "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise worker.partition",
+        BPS_REPORT(report, "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
+                           "worker.partition",
                    count, bps_dtype_name(dtype), BPS_PARTITIONS_LIMIT, (uint64_t)BPS_TENSOR_LIMIT);
         return BPS_ERR_INVALID;
     }

@@ -2,8 +2,8 @@
 /*
  * worker.h - a worker of a job: its core thread, its tensors and operations, its links to the shards.
  *
- * Application threads only fill in an operation, post it to the core thread and sleep until it is done; everything
- * else happens on the core thread. Members are marked with who may touch them:
+ * Application threads only fill in an operation, post it to the core thread and sleep until it is done;
+ * everything else happens on the core thread. Members are marked with who may touch them:
  *   [core]  the core thread           [const] set before the thread starts or before the tensor is shared
  *   [app]   whoever started the operation, until it is posted          [atomic] anybody
  */
@@ -64,8 +64,9 @@ struct bps_task {
 /* ---- one push_pull, broadcast or barrier ---- */
 
 /*
- * An operation's state word: a phase, a flag, and the number of the use, so that whoever holds the handle of an earlier
- * use can neither wait for nor take the result of a later one. The number is the upper half of the handle.
+ * An operation's state word: a phase, a flag, and the number of the use, so that whoever holds the handle of
+ * an earlier use can neither wait for nor take the result of a later one. The number is the upper half of the
+ * handle.
  */
 #define BPS_OP_FREE    0u
 #define BPS_OP_RUNNING 1u
@@ -232,7 +233,8 @@ void bps_worker_free(struct bps_worker *worker);
 /* [core] The job has failed: ends every operation with this text. */
 void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text);
 /*
- * [core] A link has ended that should not have. The job fails with what the scheduler knows about it, or soon with this text.
+ * [core] A link has ended that should not have. The job fails with what the scheduler knows about it, or soon
+ * with this text.
  */
 void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text);
 /* [core] A link to a shard or a worker of this host is open now, or has ended. */
@@ -268,8 +270,8 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor);
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
                                uint32_t root, bool barrier, bps_handle *out, struct bps_report *report);
 /*
- * Start and wait in one. If nothing else is in flight, the caller drives the worker's loop meanwhile. *out is written only
- * with BPS_INPROGRESS.
+ * Start and wait in one. If nothing else is in flight, the caller drives the worker's loop meanwhile. *out is
+ * written only with BPS_INPROGRESS.
  */
 bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
                              uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
@@ -278,7 +280,8 @@ bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
 bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
                               struct bps_report *report);
 /* [core] The shard's word on a partition. The lowest partition counts, so that all workers say the same. */
-void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text);
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status,
+                         const char *text);
 /* [core] Notes an error; the first one counts. */
 void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text);
 /* [core] It is over: wakes whoever waits. */
@@ -301,8 +304,8 @@ void bps_task_end(struct bps_task *task);
 
 /* ---- near.c ---- */
 /*
- * Opens the transport to processes of this host, if the configuration wants a group of the workers here or such a way to
- * servers. Where that does not work and must not, the log says why.
+ * Opens the transport to processes of this host, if the configuration wants a group of the workers here or
+ * such a way to servers. Where that does not work and must not, the log says why.
  */
 bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report);
 void bps_near_close(struct bps_worker *worker);
@@ -315,7 +318,10 @@ uint32_t bps_remotes_links(const struct bps_worker *worker);
 void bps_remotes_log(const struct bps_worker *worker);
 void bps_remotes_drop(struct bps_worker *worker);
 void bps_remotes_leave(struct bps_worker *worker);
-/* [core] Sends a POISON as it is to the shard of its tensor's partition. False: this worker has not declared the tensor. */
+/*
+ * [core] Sends a POISON as it is to the shard of its tensor's partition.
+ * False: this worker has not declared the tensor.
+ */
 bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
 /* [core] The group of a task's leader cannot contribute to the partition; FAILED will follow. */
 void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text);
@@ -339,7 +345,8 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
                      struct bps_header *out);
 
 /* ---- receive.c ---- */
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
+                             struct bps_sink **sink);
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
                                struct bps_reader *payload);
 /* FAILED or STALLED, from a shard or from the leader in our group. */
@@ -352,7 +359,8 @@ bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *
 void bps_sink_discard(struct bps_sink *sink);
 
 /* ---- stage_pool.c ---- */
-bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report);
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,
+                              struct bps_report *report);
 void bps_stage_pool_free(struct bps_stage_pool *pool);
 /* Binds its threads. */
 void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fuzz_ipc.c - any bytes as what a peer does over shared memory: messages on the socket, records in the ring, indices.
+ * fuzz_ipc.c - any bytes as what a peer does over shared memory: messages on the socket, records in the ring,
+ * indices.
  *
- * The input is a list of steps, each a byte that chooses one and the bytes it needs. Meanwhile the core's end sends
- * frames, lends payloads, keeps loans and returns them.
+ * The input is a list of steps, each a byte that chooses one and the bytes it needs. Meanwhile the core's end
+ * sends frames, lends payloads, keeps loans and returns them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,7 +94,8 @@ static bps_status on_header(void *user, const uint8_t *header, struct bps_sink *
     if (core.length > 1u << 20) {
         return BPS_ERR_PROTOCOL;
     }
-    core.sink = (struct bps_sink){.place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
+    core.sink = (struct bps_sink){
+        .place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
     *sink = &core.sink;
     return BPS_OK;
 }
@@ -115,7 +117,11 @@ static bps_status on_next(void *user, struct bps_frame *out)
     core.to_send--;
     memcpy(header, &large, sizeof large);
     *out = (struct bps_frame){
-        .header = header, .payload = payload, .bytes = LARGE, .answer = core.to_send % 2 == 0 ? answer : NULL};
+        .header = header,
+        .payload = payload,
+        .bytes = LARGE,
+        .answer = core.to_send % 2 == 0 ? answer : NULL,
+    };
     return BPS_OK;
 }
 
@@ -166,8 +172,8 @@ static void open_once(void)
     check(bps_instance_open(BPS_KIND_TRANSPORT, "ipc", "local", &group, "local", own.loop, &own.instance,
                             &report) == BPS_OK);
     own.ops = own.instance->ops;
-    check(own.ops->listen(own.instance->self, "", on_accept, NULL, own.address, sizeof own.address, &report) ==
-          BPS_OK);
+    check(own.ops->listen(own.instance->self, "", on_accept, NULL, own.address, sizeof own.address,
+                          &report) == BPS_OK);
 }
 
 /* ---- the peer's steps ---- */
@@ -281,8 +287,8 @@ static void step(struct raw *raw, struct input *input)
         }
         break;
     case 8: /* what the peer says of a payload that was lent to it */
-        ((struct ipc_record *)(raw->in + (size_t)(word(input) % (raw->bytes / IPC_LINE)) * IPC_LINE))->verdict =
-            byte(input);
+        ((struct ipc_record *)(raw->in + (size_t)(word(input) % (raw->bytes / IPC_LINE)) * IPC_LINE))
+            ->verdict = byte(input);
         break;
     default:
         turn();

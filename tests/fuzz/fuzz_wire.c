@@ -2,8 +2,8 @@
 /*
  * fuzz_wire.c - any bytes as what members of a job say to each other.
  *
- * The first byte chooses the kind of message that the rest is read as. Conversations with a summation engine are
- * fuzz_sum.c's.
+ * The first byte chooses the kind of message that the rest is read as. Conversations with a summation engine
+ * are fuzz_sum.c's.
  */
 #include <stdlib.h>
 #include <string.h>

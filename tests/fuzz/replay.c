@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay.c - the main function of a fuzz target that was built without libFuzzer: it runs the target once for each
- * file of the folders it is given, and for an empty input.
+ * replay.c - the main function of a fuzz target that was built without libFuzzer: it runs the target once for
+ * each file of the folders it is given, and for an empty input.
  */
 #include <dirent.h>
 #include <stdint.h>

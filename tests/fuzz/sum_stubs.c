@@ -123,7 +123,10 @@ static void wide_finish(void *dst, const void *acc, size_t count, double scale, 
     }
 }
 
-/* Of either type: the sum of bytes is the same, only their number differs. dst is no part of a source, but one. */
+/*
+ * Of either type: the sum of bytes is the same, only their number
+ * differs. dst is no part of a source, but one.
+ */
 static void reduce_bytes(uint8_t *dst, const void *const *src, unsigned n, size_t bytes)
 {
     for (unsigned i = 0; i < n; i++) {

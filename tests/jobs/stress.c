@@ -3,10 +3,10 @@
  * stress.c - a worker for test_stress.py:  stress SEED STEPS GENERATIONS
  *
  * Several threads start random operations: named and unnamed tensors of all types and many sizes, in place or
- * not, with scales, priorities, callbacks, broadcasts, barriers, disagreements. All workers draw the same plan
- * from the seed, so that everybody knows what everybody has pushed, and compare every element of every result.
- * Meanwhile one thread polls the operations of the others. At the end of a generation threads start operations
- * until shutdown stops them. Prints "stress: ok", or what was wrong.
+ * not, with scales, priorities, callbacks, broadcasts, barriers, disagreements. All workers draw the same
+ * plan from the seed, so that everybody knows what everybody has pushed, and compare every element of every
+ * result. Meanwhile one thread polls the operations of the others. At the end of a generation threads start
+ * operations until shutdown stops them. Prints "stress: ok", or what was wrong.
  */
 #include <math.h>
 #include <pthread.h>
@@ -295,9 +295,9 @@ static void land(struct flight *f)
     for (uint64_t i = 0; i < p->count; i++) {
         double want = expected(p, i), got = load(f->out + i * element, p->dtype);
         CHECK(fabs(got - want) <= precision * fabs(want),
-              "generation %d, '%s', %s of %s, element %lu of %lu is %g, expected %g", atomic_load(&generation),
-              p->name, p->broadcast ? "broadcast" : bps_op_name(p->op), bps_dtype_name(p->dtype), i, p->count,
-              got, want);
+              "generation %d, '%s', %s of %s, element %lu of %lu is %g, expected %g",
+              atomic_load(&generation), p->name, p->broadcast ? "broadcast" : bps_op_name(p->op),
+              bps_dtype_name(p->dtype), i, p->count, got, want);
     }
     free(f->memory);
 }

@@ -279,7 +279,8 @@ void peer_fini(struct peer *peer)
     peer->memory = NULL;
 }
 
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from,
+                                             void **user)
 {
     struct peer *peer = arg;
     ck_assert_ptr_nonnull(strrchr(from, ':'));

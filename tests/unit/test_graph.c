@@ -39,7 +39,8 @@ START_TEST(test_conditions)
     struct bps_condition condition;
     struct bps_report report = {""};
     ck_assert_msg(bps_condition_parse(conditions[_i].text, &condition, &report) == BPS_OK, "%s", report.text);
-    ck_assert_msg(bps_condition_holds(&condition, &tensor) == conditions[_i].holds, "%s", conditions[_i].text);
+    ck_assert_msg(bps_condition_holds(&condition, &tensor) == conditions[_i].holds, "%s",
+                  conditions[_i].text);
 }
 END_TEST
 

@@ -18,8 +18,8 @@ static bps_status seat(struct bps_roster *roster, uint32_t role, int rank, uint6
 {
     struct bps_guest *guest = calloc(1, sizeof *guest);
     struct bps_join join = {
-        .role = role, .rank = rank, .local_rank = -1, .local_size = -1, .host_id = host, .pid = 100 + (uint32_t)host,
-        .bandwidth = 1000};
+        .role = role, .rank = rank, .local_rank = -1, .local_size = -1, .host_id = host,
+        .pid = 100 + (uint32_t)host, .bandwidth = 1000};
     snprintf(join.host, sizeof join.host, "h%lu", host);
     snprintf(join.job, sizeof join.job, "j");
     report.text[0] = '\0';
@@ -70,11 +70,11 @@ START_TEST(test_wanted_ranks)
     bps_roster_init(&roster, 3, 0, BPS_COLOCATED_AUTO);
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 1, false), BPS_OK);
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 2, 5, false), BPS_ERR_REFUSED);
-    ck_assert_str_eq(report.text, "rank 2 is taken by worker 2 (host h1, pid 101); host h5, pid 105 wants it too; "
-                                  "check cluster.rank");
+    ck_assert_str_eq(report.text, "rank 2 is taken by worker 2 (host h1, pid 101); host h5, pid 105 wants it "
+                                  "too; check cluster.rank");
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, 3, 5, false), BPS_ERR_REFUSED);
-    ck_assert_str_eq(report.text, "worker rank 3 does not exist: the job has 3 workers; check cluster.rank and "
-                                  "cluster.workers");
+    ck_assert_str_eq(report.text, "worker rank 3 does not exist: the job has 3 workers; check cluster.rank "
+                                  "and cluster.workers");
     bps_roster_missing(&roster, text, sizeof text);
     ck_assert_str_eq(text, "2 of 3 workers (ranks 0, 1)");
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, 6, false), BPS_OK);
@@ -119,7 +119,8 @@ START_TEST(test_book)
     struct bps_book book, copy, cut;
     bps_roster_init(&roster, 2, 2, BPS_COLOCATED_AUTO);
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false), BPS_OK);
+        ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false),
+                         BPS_OK);
     }
     bps_roster_assign(&roster);
     for (int i = 2; i < 4; i++) {
@@ -178,7 +179,8 @@ END_TEST
 
 static struct bps_book_shard shards[] = {{.member = 1, .weight = 1}, {.member = 2, .weight = 1}};
 static struct bps_book_member workers[] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .group = 2}};
-static const struct bps_book two_shards = {.workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
+static const struct bps_book two_shards = {
+    .workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
 
 static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t bytes)
 {
@@ -240,7 +242,10 @@ START_TEST(test_declared)
 }
 END_TEST
 
-/* What is declared at once is spread by size, whatever its order: small pieces fill what large ones leave uneven. */
+/*
+ * What is declared at once is spread by size, whatever its order: small
+ * pieces fill what large ones leave uneven.
+ */
 START_TEST(test_declared_at_once)
 {
     static const uint64_t bytes[] = {100, 200, 700, 1024 + 300, 500};
@@ -301,7 +306,8 @@ END_TEST
 START_TEST(test_agreement)
 {
     ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 2\n", "y", &report), BPS_OK);
-    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 3\n", "y", &report), BPS_ERR_REFUSED);
+    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 3\n", "y", &report),
+                     BPS_ERR_REFUSED);
     ck_assert_str_eq(report.text,
                      "the configurations differ: 'b = 2' on the scheduler's host x, but 'b = 3' on host y");
     ck_assert_int_eq(bps_agreement_compare("a = 1\n", "x", "", "y", &report), BPS_ERR_REFUSED);

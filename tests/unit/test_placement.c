@@ -82,10 +82,12 @@ START_TEST(test_uneven_senders)
     host[0].senders = 3;
     bps_share_set(host, all);
     ck_assert(close_to(host[0].share, 1) && close_to(bps_share_time(host, all), 1));
-    all = hosts(host, 3, 0, true); /* the first has half of all: it costs nothing there, but gives them time */
+    /* The first has half of all: it costs nothing there, but gives them time. */
+    all = hosts(host, 3, 0, true);
     host[0].senders = 2;
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 0) && close_to(host[1].share, 0.5) && close_to(bps_share_time(host, all), 2));
+    ck_assert(close_to(host[0].share, 0) && close_to(host[1].share, 0.5) &&
+              close_to(bps_share_time(host, all), 2));
     all = hosts(host, 4, 0, true); /* as many everywhere: as if they were summed first */
     for (uint32_t i = 0; i < all; i++) {
         host[i].senders = 5;
@@ -95,7 +97,10 @@ START_TEST(test_uneven_senders)
 }
 END_TEST
 
-/* No transfer of share from one host to another may shorten the whole: for random links and numbers of workers. */
+/*
+ * No transfer of share from one host to another may shorten the whole:
+ * for random links and numbers of workers.
+ */
 START_TEST(test_shares_by_bandwidth_are_best)
 {
     srand(7);

@@ -286,14 +286,15 @@ START_TEST(a_missing_plugin)
 
     ck_assert_ptr_nonnull(mkdtemp(directory));
     setenv("BYTEPS_PLUGIN_PATH", directory, 1);
-    snprintf(want, sizeof want,
-             " no file reducer_qqqqqqqqqq.so in %s, %s%s", directory, bps_plugin_dir(), stat(bps_plugin_dir(), &st) != 0 ? " (which does not exist)" : "");
+    snprintf(want, sizeof want, " no file reducer_qqqqqqqqqq.so in %s, %s%s", directory, bps_plugin_dir(),
+             stat(bps_plugin_dir(), &st) != 0 ? " (which does not exist)" : "");
     bps_status status =
         bps_plugin_open(BPS_KIND_REDUCER, "qqqqqqqqqq", "x.conf:7: reducers.sum", &loaded, &report);
     rmdir(directory);
     ck_assert_int_eq(status, BPS_ERR_PLUGIN);
     ck_assert_ptr_null(loaded);
-    ck_assert_msg(strstr(report.text, "x.conf:7: reducers.sum: there is no reducer 'qqqqqqqqqq'; ") == report.text,
+    ck_assert_msg(strstr(report.text, "x.conf:7: reducers.sum: there is no reducer 'qqqqqqqqqq'; ") ==
+                      report.text,
                   "%s", report.text);
     ck_assert_msg(strstr(report.text, want), "%s", report.text);
     ck_assert_int_eq(bps_plugin_open(BPS_KIND_REDUCER, "qqqqqqqqqq", NULL, &loaded, NULL), BPS_ERR_PLUGIN);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_sum.c - the summation engine with the reducer cpu: random arrivals, odd ones out, poison, leaving, rounds
- * that overlap, stalls, and frames that no working peer sends.
+ * test_sum.c - the summation engine with the reducer cpu: random arrivals, odd ones out, poison, leaving,
+ * rounds that overlap, stalls, and frames that no working peer sends.
  *
  * Values are small whole numbers, so that sums are exact whatever the order.
  */
@@ -66,7 +66,8 @@ static void deliver_one(size_t i)
     deliveries[i] = deliveries[--delivery_count];
     ck_assert_int_eq(bps_header_decode(d.slice->header, &header), BPS_OK);
     if (!(header.op == BPS_WIRE_BROADCAST && header.root == d.rank) && d.slice->bytes > 0) {
-        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block, d.slice->bytes);
+        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block,
+               d.slice->bytes);
     }
     heard[d.rank].results++;
     bps_sum_delivered(d.slice);
@@ -101,8 +102,8 @@ static void setup(void)
     static const char *const settings[] = {"cluster.workers=1"};
     ck_assert_msg(bps_conf_load(NULL, settings, 1, &conf, &report) == BPS_OK, "%s", report.text);
     loop = bps_loop_new();
-    ck_assert_msg(bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &reducer, &report) ==
-                      BPS_OK,
+    ck_assert_msg(bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &reducer,
+                                    &report) == BPS_OK,
                   "%s", report.text);
     srand(17);
 }
@@ -153,7 +154,10 @@ static void begin_slice(struct sending *s, uint32_t partition, uint32_t slice)
     s->open = s->header.length > 0;
 }
 
-/* Gives the engine a few more bytes, as a socket would: into its place, or from ours. True: the slice is done. */
+/*
+ * Gives the engine a few more bytes, as a socket would: into its place,
+ * or from ours. True: the slice is done.
+ */
 static bool feed(struct sending *s, uint32_t most)
 {
     const uint8_t *data = s->data + s->header.partition * PARTITION + s->header.offset + s->at;
@@ -174,8 +178,8 @@ static bool feed(struct sending *s, uint32_t most)
 }
 
 /* All workers push all slices, in random pieces at random times. */
-static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes, uint8_t *const *data,
-                     double prescale, double postscale)
+static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes,
+                     uint8_t *const *data, double prescale, double postscale)
 {
     uint32_t partitions = bps_partitions(bytes, PARTITION);
     uint32_t total = 0, *next = calloc(workers, sizeof *next);
@@ -272,7 +276,8 @@ START_TEST(test_random_arrivals)
     bool rank_order = (_i & 1) != 0;
     uint8_t dtype = dtypes[_i / 2 % 3];
     uint32_t n = _i < 6 ? 1 : _i < 12 ? 2 : _i < 18 ? 5 : WORKERS_LIMIT;
-    uint64_t size = bps_dtype_size(dtype), counts[] = {0, 1, 3, SLICE / size, SLICE / size + 1, 3 * PARTITION / size + 5};
+    uint64_t size = bps_dtype_size(dtype),
+             counts[] = {0, 1, 3, SLICE / size, SLICE / size + 1, 3 * PARTITION / size + 5};
     start(n, rank_order);
     for (uint32_t c = 0; c < sizeof counts / sizeof *counts; c++) {
         for (uint32_t round = 0; round < 3; round++) {
@@ -494,8 +499,8 @@ START_TEST(test_stalls)
 END_TEST
 
 /*
- * A worker that has stopped in the middle of its push: some slices of the round are on their way to everybody when
- * the round fails, and must stay whole until they were delivered.
+ * A worker that has stopped in the middle of its push: some slices of the round are on their way to everybody
+ * when the round fails, and must stay whole until they were delivered.
  */
 START_TEST(test_stall_while_delivering)
 {
@@ -528,7 +533,10 @@ START_TEST(test_stall_while_delivering)
 }
 END_TEST
 
-/* Rounds that have failed wait for a slow worker; those who know of the failure go on, however many there are. */
+/*
+ * Rounds that have failed wait for a slow worker; those who know of the
+ * failure go on, however many there are.
+ */
 START_TEST(test_failed_rounds_ahead)
 {
     struct bps_header h = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 400);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_tcp_ends.c - how channels of the TCP transport begin and end, and what foreign peers can do: nothing. */
+/*
+ * test_tcp_ends.c - how channels of the TCP transport begin and end, and what foreign peers can do: nothing.
+ */
 #include <arpa/inet.h>
 #include <linux/sockios.h>
 #include <pthread.h>

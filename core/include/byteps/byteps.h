@@ -71,8 +71,8 @@ struct bps_report {
 
 /*
  * Reductions over the workers. float16 and bfloat16 are accumulated in float32 and rounded once. Integer sums
- * wrap. The average of integers is rounded towards minus infinity. For bool, sum and max are "or", product and
- * min are "and", and there is no average. min and max yield NaN where any worker has NaN.
+ * wrap. The average of integers is rounded towards minus infinity. For bool, sum and max are "or", product
+ * and min are "and", and there is no average. min and max yield NaN where any worker has NaN.
  */
 #define BPS_SUM     0u
 #define BPS_AVERAGE 1u
@@ -99,21 +99,24 @@ struct bps_init_options {
 
 /*
  * Joins the job that the configuration describes (byteps.conf(5)) and waits until all members are there.
- * Without any configuration it makes a job of this one process. Calling it again in a running job does nothing.
- * `options` may be NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who is
- * missing), BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
+ * Without any configuration it makes a job of this one process. Calling it again in a running job does
+ * nothing. `options` may be NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who
+ * is missing), BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
  */
 BPS_API bps_status bps_init(const struct bps_init_options *options, struct bps_report *report);
 
 /*
  * Finishes the operations in flight, leaves the job and frees everything, declared names too. bps_init() may
- * follow. Operations that the other workers do not join within 5 s fail, and with them the job, so that nobody
- * waits for a worker that is gone. Returns BPS_ERR_STATE if there is no job; returns the loss (and still frees
- * everything) if the job had failed. A worker that hosts a server waits for the other workers to leave.
+ * follow. Operations that the other workers do not join within 5 s fail, and with them the job, so that
+ * nobody waits for a worker that is gone. Returns BPS_ERR_STATE if there is no job; returns the loss (and
+ * still frees everything) if the job had failed. A worker that hosts a server waits for the other workers to
+ * leave.
  */
 BPS_API bps_status bps_shutdown(struct bps_report *report);
 
-/* Like bps_shutdown(), but remembers the declared tensors, so that the next bps_init() declares them again. */
+/*
+ * Like bps_shutdown(), but remembers the declared tensors, so that the next bps_init() declares them again.
+ */
 BPS_API bps_status bps_suspend(struct bps_report *report);
 
 /* Each returns a number >= 0, or BPS_ERR_STATE outside a job. */
@@ -121,7 +124,9 @@ BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
 BPS_API int bps_size(void);       /* number of workers */
 BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
 BPS_API int bps_local_size(void);
-/* Number of workers of this host that sum among themselves. 1: shared memory, see below, is of no use here. */
+/*
+ * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of no use here.
+ */
 BPS_API int bps_group_size(void);
 
 /*
@@ -166,7 +171,7 @@ typedef void (*bps_done_fn)(void *arg, bps_status status, const char *text);
 struct bps_push_pull {
     size_t size;       /* sizeof(struct bps_push_pull) */
     bps_tensor tensor; /* from bps_declare(), or 0: use `name` */
-    const char *name;  /* NULL with tensor 0: unnamed; the n-th unnamed call meets the n-th on the other workers */
+    const char *name;  /* NULL with tensor 0: unnamed; its n-th call meets the n-th of the other workers */
     const void *in;    /* count elements, any alignment; not changed before the operation has ended */
     void *out;         /* count elements; may be equal to in, must not overlap it otherwise */
     uint64_t count;    /* elements; 0 is allowed */
@@ -181,18 +186,18 @@ struct bps_push_pull {
 
 /*
  * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a
- * named tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until bps_wait()
- * has returned its result, or until `done` has been called. BPS_ERR_MISMATCH, BPS_ERR_LOST and the like
- * end the operation, with the same text on every worker that took part.
+ * named tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until
+ * bps_wait() has returned its result, or until `done` has been called. BPS_ERR_MISMATCH, BPS_ERR_LOST and the
+ * like end the operation, with the same text on every worker that took part.
  */
 BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
                                        struct bps_report *report);
 
 /*
- * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing else is
- * in flight on this worker, the calling thread does the work of the library's own one, and no thread has to wake
- * another. `done` must be NULL. BPS_INPROGRESS: the time is over, the operation goes on, and *out is its handle
- * for bps_wait().
+ * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing
+ * else is in flight on this worker, the calling thread does the work of the library's own one, and no thread
+ * has to wake another. `done` must be NULL. BPS_INPROGRESS: the time is over, the operation goes on, and *out
+ * is its handle for bps_wait().
  */
 BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
                                  struct bps_report *report);
@@ -205,8 +210,8 @@ BPS_API bps_status bps_broadcast_async(const struct bps_push_pull *request, uint
                                        struct bps_report *report);
 
 /*
- * Returns BPS_INPROGRESS while the operation runs, else its final status. Does not end the life of the handle.
- * A handle that was waited for is BPS_OK.
+ * Returns BPS_INPROGRESS while the operation runs, else its final status. Does not end the life of the
+ * handle. A handle that was waited for is BPS_OK.
  */
 BPS_API bps_status bps_poll(bps_handle handle);
 
@@ -226,14 +231,14 @@ BPS_API bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *ou
 /* ---- shared memory ------------------------------------------------------------------------------------ */
 
 /*
- * Tensors may lie anywhere. Workers of one host sum them fastest where they lie in memory that all of these can
- * map: then one pass reads all contributions and writes all results, and nothing is copied. Any part of such
- * memory may be a tensor.
+ * Tensors may lie anywhere. Workers of one host sum them fastest where they lie in memory that all of these
+ * can map: then one pass reads all contributions and writes all results, and nothing is copied. Any part of
+ * such memory may be a tensor.
  *
  * bps_alloc() returns zeroed memory of that kind, aligned to a page, which the caller owns until bps_free();
- * NULL: there is none. Each call takes a descriptor, so allocate in large pieces. It may be called at any time,
- * before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there the parent
- * sees.
+ * NULL: there is none. Each call takes a descriptor, so allocate in large pieces. It may be called at any
+ * time, before bps_init() as well, and outlives jobs. A forked child shares the memory: what it writes there
+ * the parent sees.
  */
 BPS_API void *bps_alloc(size_t bytes);
 /* Frees what bps_alloc() returned; no operation in flight may use it. NULL is allowed. */
@@ -249,9 +254,9 @@ struct bps_memory {
 };
 
 /*
- * Makes a mapping as good as memory of bps_alloc(). It must stay in its place until bps_unregister(), which no
- * operation in flight may outlive. BPS_ERR_INVALID: it cannot be shared safely; the report says why. These four
- * functions are thread-safe, but not to be called from `done`.
+ * Makes a mapping as good as memory of bps_alloc(). It must stay in its place until bps_unregister(), which
+ * no operation in flight may outlive. BPS_ERR_INVALID: it cannot be shared safely; the report says why. These
+ * four functions are thread-safe, but not to be called from `done`.
  */
 BPS_API bps_status bps_register(const struct bps_memory *memory, struct bps_report *report);
 BPS_API bps_status bps_unregister(void *address, struct bps_report *report);
@@ -260,7 +265,9 @@ BPS_API bps_status bps_unregister(void *address, struct bps_report *report);
 
 #define BPS_BINDING_ABI 1u
 
-/* What a framework binding tells about itself, so that `byteps info` and the log can name it. Static memory. */
+/*
+ * What a framework binding tells about itself, so that `byteps info` and the log can name it. Static memory.
+ */
 struct bps_binding {
     size_t size;           /* sizeof(struct bps_binding) */
     uint32_t abi;          /* BPS_BINDING_ABI */

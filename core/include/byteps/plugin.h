@@ -2,17 +2,18 @@
 /*
  * plugin.h - the interface for plugins: transports, reducers and stages.
  *
- * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one function,
- * bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It never links
- * to libbyteps: what it needs of the core comes in a `struct bps_host`. It is opened only when the configuration
- * names it, with RTLD_NOW | RTLD_LOCAL, and stays loaded while the process lives.
+ * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one
+ * function, bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It
+ * never links to libbyteps: what it needs of the core comes in a `struct bps_host`. It is opened only when
+ * the configuration names it, with RTLD_NOW | RTLD_LOCAL, and stays loaded while the process lives.
  *
- * Kind, name and ABI also stand in an ELF note (BPS_PLUGIN_NOTE), so that a plugin is listed, and a wrong file
- * refused, before any of its code runs.
+ * Kind, name and ABI also stand in an ELF note (BPS_PLUGIN_NOTE), so that a plugin is listed, and a wrong
+ * file refused, before any of its code runs.
  *
- * Threads: an instance is driven by its event loop, on one thread at a time: the loop's own one, or one of the
- * application's that waits for an operation and drives the loop meanwhile. Instances may run beside each other in one
- * process; so plugins keep no mutable global state and need no locks. Exceptions are named where they occur.
+ * Threads: an instance is driven by its event loop, on one thread at a time: the loop's own one, or one of
+ * the application's that waits for an operation and drives the loop meanwhile. Instances may run beside each
+ * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where
+ * they occur.
  * Blocking: nothing but open and close may block.
  * ABI: every table begins with its size, so that fields can be added at the end (a newer minor). A missing
  * optional operation is NULL; the loader replaces it by a stub. While the major version is 0, any minor may
@@ -52,7 +53,7 @@ extern "C" {
  */
 #define BPS_OPT_BOOL   1u /* bool:              true false yes no on off 1 0 */
 #define BPS_OPT_INT    2u /* int64_t:           decimal */
-#define BPS_OPT_SIZE   3u /* uint64_t bytes:    "64", "64 KiB", "4 MiB", "1 GiB"; kB MB GB are powers of ten */
+#define BPS_OPT_SIZE   3u /* uint64_t bytes:    "64", "64 KiB", "4 MiB", "1 GiB"; kB MB GB: powers of ten */
 #define BPS_OPT_TIME   4u /* uint64_t ns:       "500 ms", "30 s", "5 min", "1 h"; a plain number is seconds */
 #define BPS_OPT_DOUBLE 5u /* double:            finite */
 #define BPS_OPT_STRING 6u /* const char *:      the core's copy, valid until close */
@@ -126,9 +127,9 @@ struct bps_note {
 /* Put it once at file scope for each plugin: BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0"); */
 #define BPS_PLUGIN_NOTE(kind_, name_, version_) BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __LINE__)
 #define BPS_PLUGIN_NOTE_AT(kind_, name_, version_, line_) BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)
-#define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                      \
-    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct bps_note                    \
-        bps_plugin_note_##line_ = {7, sizeof(struct bps_note_body), BPS_NOTE_TYPE, "BytePS",                    \
+#define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                    \
+    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct bps_note                  \
+        bps_plugin_note_##line_ = {7, sizeof(struct bps_note_body), BPS_NOTE_TYPE, "BytePS",                 \
                                    {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}
 #endif
 
@@ -153,8 +154,8 @@ typedef void (*bps_watch_fn)(void *arg, uint32_t events);
 typedef void (*bps_call_fn)(void *arg);
 
 /*
- * Services of the core. One table per instance: pass it back as the first argument. Valid until close returns.
- * Only log, now, alloc and release may be called from other threads than the loop's.
+ * Services of the core. One table per instance: pass it back as the first argument. Valid until close
+ * returns. Only log, now, alloc and release may be called from other threads than the loop's.
  */
 struct bps_host {
     size_t size;
@@ -170,24 +171,30 @@ struct bps_host {
     void (*release)(const struct bps_host *host, void *memory);
 
     /*
-     * Event loop. A watch is edge-triggered for both directions: read and write until EAGAIN. The instance owns
-     * the descriptor and closes it after unwatch. unwatch may be called from any callback; none follows it.
+     * Event loop. A watch is edge-triggered for both directions: read and write until EAGAIN. The instance
+     * owns the descriptor and closes it after unwatch. unwatch may be called from any callback; none follows
+     * it.
      * NULL: no memory or no descriptor.
      */
     struct bps_watch *(*watch)(const struct bps_host *host, int fd, bps_watch_fn fn, void *arg);
     void (*unwatch)(const struct bps_host *host, struct bps_watch *watch);
-    /* Calls fn after delay_ns, and then every period_ns unless that is 0. A one-shot timer is gone after it. */
-    struct bps_timer *(*timer)(const struct bps_host *host, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
-                               void *arg);
+    /*
+     * Calls fn after delay_ns, and then every period_ns unless that is 0. A one-shot timer is gone after it.
+     */
+    struct bps_timer *(*timer)(const struct bps_host *host, uint64_t delay_ns, uint64_t period_ns,
+                               bps_call_fn fn, void *arg);
     void (*cancel)(const struct bps_host *host, struct bps_timer *timer);
-    /* Calls fn once, after the events of this turn of the loop and before it sleeps. The place to batch work. */
+    /*
+     * Calls fn once, after the events of this turn of the loop and before it sleeps. The place to batch work.
+     */
     void (*defer)(const struct bps_host *host, bps_call_fn fn, void *arg);
 
     /*
-     * Work that no descriptor announces, such as frames in shared memory. `poll` is called in each turn of the loop; it is
-     * cheap, does what there is to do, and returns whether there was something. Before the loop sleeps it calls `arm`:
-     * from then on until the next `poll`, new work must raise an event of a watched descriptor. False: there is work
-     * already, do not sleep. How long a loop polls before it sleeps is its own affair. unpoll as unwatch.
+     * Work that no descriptor announces, such as frames in shared memory. `poll` is called in each turn of
+     * the loop; it is cheap, does what there is to do, and returns whether there was something. Before the
+     * loop sleeps it calls `arm`: from then on until the next `poll`, new work must raise an event of a
+     * watched descriptor. False: there is work already, do not sleep. How long a loop polls before it sleeps
+     * is its own affair. unpoll as unwatch.
      */
     struct bps_poller *(*poller)(const struct bps_host *host, bool (*poll)(void *arg), bool (*arm)(void *arg),
                                  void *arg);
@@ -198,13 +205,13 @@ struct bps_host {
 };
 
 /* Writes a formatted line into a report, cut if it is too long; a NULL report is ignored. */
-#define BPS_REPORT(report, ...)                                                                                \
-    do {                                                                                                       \
-        if (report) {                                                                                          \
-            if (snprintf((report)->text, sizeof (report)->text, __VA_ARGS__) < 0) {                            \
-                (report)->text[0] = '\0';                                                                     \
-            }                                                                                                  \
-        }                                                                                                      \
+#define BPS_REPORT(report, ...)                                                                              \
+    do {                                                                                                     \
+        if (report) {                                                                                        \
+            if (snprintf((report)->text, sizeof (report)->text, __VA_ARGS__) < 0) {                          \
+                (report)->text[0] = '\0';                                                                    \
+            }                                                                                                \
+        }                                                                                                    \
     } while (0)
 
 /* ---- transports --------------------------------------------------------------------------------------- */
@@ -219,10 +226,10 @@ struct bps_host {
 struct bps_channel; /* the transport's */
 
 /*
- * The payload of a frame that its sender lends instead of sending its bytes, with room for an answer of as many bytes
- * (often the same memory). Where the memory is mapped, `data` and `answer` are addresses in this process; else they are
- * NULL, and the transport's loan_read and loan_write reach it. A loan is held until a frame returns it (bps_frame.returns)
- * or its channel has ended; `closed` is the last moment to touch it.
+ * The payload of a frame that its sender lends instead of sending its bytes, with room for an answer of as
+ * many bytes (often the same memory). Where the memory is mapped, `data` and `answer` are addresses in this
+ * process; else they are NULL, and the transport's loan_read and loan_write reach it. A loan is held until a
+ * frame returns it (bps_frame.returns) or its channel has ended; `closed` is the last moment to touch it.
  */
 struct bps_loan {
     const void *data;
@@ -237,9 +244,10 @@ struct bps_frame {
     uint32_t bytes;
     void *cookie;
     /*
-     * Not NULL: the receiver will answer this frame with as many bytes, and they belong here; payload and answer may be
-     * the same memory. The transport may then lend both to the receiver. If it has, `sent` is called when the loan comes
-     * back, just before `header` of the frame that returns it, and the answer is in its place by then.
+     * Not NULL: the receiver will answer this frame with as many bytes, and they belong here; payload and
+     * answer may be the same memory. The transport may then lend both to the receiver. If it has, `sent` is
+     * called when the loan comes back, just before `header` of the frame that returns it, and the answer is
+     * in its place by then.
      */
     void *answer;
     /* Not NULL: this frame has no payload and returns that loan, whose answer has been written. */
@@ -247,27 +255,33 @@ struct bps_frame {
 };
 
 /*
- * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by any
- * mix of two ways, until all are taken:
- *  - place: the core may lend the final memory for the bytes from `offset` on. The transport reads up to *bytes
- *    of them straight there and then calls take with that address. NULL: the core has no place for them now.
+ * Where the payload of an arriving frame goes. The transport presents the bytes in order, starting at 0, by
+ * any mix of two ways, until all are taken:
+ *  - place: the core may lend the final memory for the bytes from `offset` on. The transport reads up to
+ *    *bytes of them straight there and then calls take with that address. NULL: the core has no place for
+ *    them now.
  *  - take: the core consumes bytes that lie in any memory (a socket buffer, a sender's pages). It returns how
- *    many it took, from the front: all, or fewer by less than BPS_SINK_GRAIN, because an element is incomplete;
- *    the transport keeps those and presents them again, in front of the bytes that follow. Before the end of
- *    the payload nothing else makes it take fewer. Between place and take no other sink may be called.
+ *    many it took, from the front: all, or fewer by less than BPS_SINK_GRAIN, because an element is
+ *    incomplete; the transport keeps those and presents them again, in front of the bytes that follow. Before
+ *    the end of the payload nothing else makes it take fewer. Between place and take no other sink may be
+ *    called.
  */
 #define BPS_SINK_GRAIN 16u
 struct bps_sink {
     void *(*place)(struct bps_sink *sink, uint32_t offset, uint32_t *bytes);
     uint32_t (*take)(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes);
     /*
-     * Optional. A transport that lends offers the loan of the whole payload here, before place or take. BPS_OK: the core
-     * holds it now. BPS_AGAIN: the core wants the bytes; the transport presents them, and the loan is over with the last.
+     * Optional. A transport that lends offers the loan of the whole payload here, before place or take.
+     * BPS_OK: the core holds it now. BPS_AGAIN: the core wants the bytes; the transport presents them, and
+     * the loan is over with the last.
      */
     bps_status (*lend)(struct bps_sink *sink, struct bps_loan *loan);
 };
 
-/* Memory that the application has shared with the core: a mapping of a file that other processes can map as well. */
+/*
+ * Memory that the application has shared with the core: a mapping of a
+ * file that other processes can map as well.
+ */
 struct bps_region {
     void *memory; /* aligned to a page */
     uint64_t bytes;
@@ -280,9 +294,9 @@ struct bps_channel_events {
     /* An outgoing channel is usable. */
     void (*connected)(void *user);
     /*
-     * A header has arrived. *sink receives the place for its payload; it is ignored when that is empty. An error
-     * means that the peer is not trusted: the transport discards the channel and calls closed with that status.
-     * The core may call drop on this channel from here.
+     * A header has arrived. *sink receives the place for its payload; it is ignored when that is empty. An
+     * error means that the peer is not trusted: the transport discards the channel and calls closed with that
+     * status. The core may call drop on this channel from here.
      */
     bps_status (*header)(void *user, const uint8_t *header, struct bps_sink **sink);
     /*
@@ -301,8 +315,8 @@ struct bps_channel_events {
  * A peer has connected. Returns the events and, in *user, their argument; or NULL to refuse. `peer` is the
  * peer's address for messages.
  */
-typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_channel *channel, const char *peer,
-                                                          void **user);
+typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_channel *channel,
+                                                          const char *peer, void **user);
 
 struct bps_transport_attr {
     uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); at least 1 */
@@ -316,8 +330,9 @@ struct bps_transport_ops {
     void (*close)(void *instance); /* all channels have been dropped before */
     void (*query)(void *instance, struct bps_transport_attr *out);
     /*
-     * Accepts channels on an address "host:port"; port 0 is any free port, an empty host is the instance's own
-     * choice (its configured interface, else loopback). actual[n] receives the address that peers can dial.
+     * Accepts channels on an address "host:port"; port 0 is any free port, an empty host is the instance's
+     * own choice (its configured interface, else loopback). actual[n] receives the address that peers can
+     * dial.
      */
     bps_status (*listen)(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
                          size_t n, struct bps_report *report);
@@ -325,28 +340,36 @@ struct bps_transport_ops {
      * Starts to connect; connected or closed follows, never from within this call. `lane` counts from 0.
      * The core calls it again after a refusal if it wants to.
      */
-    bps_status (*dial)(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                       void *user, struct bps_channel **out, struct bps_report *report);
+    bps_status (*dial)(void *instance, const char *address, uint32_t lane,
+                       const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                       struct bps_report *report);
     void (*kick)(struct bps_channel *channel); /* `next` has frames now; cheap, may be called often */
-    /* Sends what `next` still gives until BPS_AGAIN, then closes; closed follows, never from within this call. */
+    /*
+     * Sends what `next` still gives until BPS_AGAIN, then closes; closed
+     * follows, never from within this call.
+     */
     void (*finish)(struct bps_channel *channel);
     /* Ends the channel at once. No callback follows, and no memory of frames or sinks is used any more. */
     void (*drop)(struct bps_channel *channel);
     /*
-     * The host part of the channel's own address, IPv6 in brackets: where other members on the same network can
-     * reach this host. host + ":0" is good for listen.
+     * The host part of the channel's own address, IPv6 in brackets: where other members on the same network
+     * can reach this host. host + ":0" is good for listen.
      */
     void (*local_host)(struct bps_channel *channel, char *host, size_t n);
     /* Optional: one line about the instance for `byteps graph --explain`. */
     void (*describe)(void *instance, char *text, size_t n);
-    /* With loans: copies between a loan that is not mapped and memory here. An error means that the peer is lost. */
+    /*
+     * With loans: copies between a loan that is not mapped and memory
+     * here. An error means that the peer is lost.
+     */
     bps_status (*loan_read)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
                             uint32_t bytes);
-    bps_status (*loan_write)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
-                             uint32_t bytes);
+    bps_status (*loan_write)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
+                             const void *from, uint32_t bytes);
     /*
-     * Optional. Frames may point into this region from now on, so that the transport can prepare for it; without attach
-     * they may as well. detach: no frame does any more. The region is the core's and stays in its place in between.
+     * Optional. Frames may point into this region from now on, so that the transport can prepare for it;
+     * without attach they may as well. detach: no frame does any more. The region is the core's and stays in
+     * its place in between.
      */
     bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
     void (*detach)(void *instance, const struct bps_region *region);
@@ -376,8 +399,8 @@ struct bps_kernels {
      * All of it in one pass over n >= 1 sources: dst = finish(first(src[0]) fold src[1] ... fold src[n-1]),
      * bit by bit the same as those steps. scales[n], or NULL for all 1. dst may be equal to one of the src.
      */
-    void (*reduce)(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
-                   uint64_t divisor);
+    void (*reduce)(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
+                   double scale, uint64_t divisor);
 };
 
 struct bps_reducer_ops {
@@ -385,8 +408,8 @@ struct bps_reducer_ops {
     bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
                        struct bps_report *report);
     void (*close)(void *instance);
-    /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a type.
-     * BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
+    /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a
+     * type. BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
     bps_status (*kernels)(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out);
     /* Optional: one line, such as the instruction set in use. */
     void (*describe)(void *instance, char *text, size_t n);
@@ -442,7 +465,8 @@ struct bps_stage_ops {
     void (*query)(void *instance, struct bps_stage_attr *out);
     /*
      * Optional. Called once per tensor, before its first task. *state_out (initially NULL) is passed to run.
-     * BPS_AGAIN: nothing to do for this tensor, leave the stage out of its path. An error fails the push_pull.
+     * BPS_AGAIN: nothing to do for this tensor, leave the stage out of its path. An error fails the
+     * push_pull.
      */
     bps_status (*bind)(void *instance, const struct bps_tensor_info *tensor, void **state_out,
                        struct bps_report *report);
@@ -451,7 +475,8 @@ struct bps_stage_ops {
      * Processes one task. An error fails this round of the tensor on every worker, with the report's text.
      * With BPS_EXECUTOR_CPU it is called on several threads at once, for different tasks.
      */
-    bps_status (*run)(void *instance, void *state, const struct bps_stage_task *task, struct bps_report *report);
+    bps_status (*run)(void *instance, void *state, const struct bps_stage_task *task,
+                      struct bps_report *report);
     /* Optional: one line. */
     void (*describe)(void *instance, char *text, size_t n);
 };
