@@ -30,24 +30,16 @@ struct drawing {
     struct bps_graph *graph;
     struct bps_instance *net, *reducer;
     char transport[256], summation[256]; /* what the instances say of themselves */
-    char local[512];                     /* how workers of one host meet, or why not */
+    char local[512], near[512];          /* how workers of one host meet, and how they reach servers there; or why not */
 };
 
-static void describe_local(const struct bps_conf *conf, struct drawing *d)
+static void describe_near(const struct bps_conf *conf, struct drawing *d)
 {
-    struct bps_instance *instance;
-    struct bps_report report = {""};
-    char own[256];
-    if (bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF) {
-        snprintf(d->local, sizeof d->local, "none: worker.hierarchy = off");
-    } else if (d->graph->local && bps_transport_open_local(conf, d->loop, &instance, &report) == BPS_OK) {
-        const struct bps_transport_ops *transport = instance->ops;
-        transport->describe(instance->self, own, sizeof own);
-        snprintf(d->local, sizeof d->local, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
-        bps_instance_close(instance);
-    } else {
-        snprintf(d->local, sizeof d->local, "none: %.400s", report.text);
-    }
+    char text[512];
+    bps_transport_text_local(conf, d->loop, text, sizeof text);
+    snprintf(d->near, sizeof d->near, "%s", bps_conf_server(conf)->local ? text : "none: server.local = false");
+    snprintf(d->local, sizeof d->local, "%s",
+             bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
 }
 
 static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, struct bps_report *report)
@@ -65,7 +57,7 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
         const struct bps_reducer_ops *reducer = d->reducer->ops;
         transport->describe(d->net->self, d->transport, sizeof d->transport);
         reducer->describe(d->reducer->self, d->summation, sizeof d->summation);
-        describe_local(conf, d);
+        describe_near(conf, d);
     }
     return status;
 }
@@ -110,10 +102,17 @@ static void print_line(const struct drawing *d)
     printf(" -> result\nserver: receive -> sum(%s) -> reply\n", d->reducer->name);
 }
 
+/* Between workers and servers. */
+static void print_transports(const struct drawing *d)
+{
+    printf("    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
+    printf("    same host  %s\n", d->near);
+}
+
 static void explain_builtin(const struct drawing *d, const struct bps_node *node)
 {
     if (node->kind == BPS_NODE_PUSH_PULL) {
-        printf("    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
+        print_transports(d);
     } else if (node->kind == BPS_NODE_LOCAL_REDUCE) {
         printf("    does       sums among the workers of this host, each leading its share of the partitions\n");
         printf("    transport  %s\n", d->local);
@@ -158,7 +157,8 @@ static void print_explained(const struct bps_conf *conf, const struct drawing *d
         explain_node(d, &d->graph->node[i]);
     }
     printf("server: each shard is one thread with its own connections and keys\n");
-    printf("  receive\n    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
+    printf("  receive\n");
+    print_transports(d);
     printf("  sum\n    reducer    %s: plugin %s %s, %s\n    order      of %s\n", d->reducer->name,
            d->reducer->loaded->plugin->name, d->reducer->loaded->module->version, d->summation, order);
     printf("  reply\n    data       each slice as soon as the last worker's contribution is in\n");
@@ -202,10 +202,11 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
                               node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
     }
     json_t *root = json_pack(
-        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
+        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
         (json_int_t)bps_conf_worker(conf)->partition, "slice", (json_int_t)bps_conf_worker(conf)->slice, "graph",
-        stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport, "server",
-        "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about", d->summation, "order",
+        stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
+        "same_host", d->near, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about",
+        d->summation, "order",
         bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);

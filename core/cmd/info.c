@@ -13,6 +13,7 @@
 
 #include "cmd/build_info.h"
 #include "cmd/plan.h"
+#include "node/transport.h"
 #include "plugin/registry.h"
 
 #define NAME "info"
@@ -99,6 +100,32 @@ static void add(json_t *object, const char *key, const char *text)
     json_object_set_new(object, key, json_string(*text ? text : "unknown"));
 }
 
+/* By what workers reach servers. */
+static void transports(json_t *info, const struct bps_conf *conf)
+{
+    char text[512];
+    struct bps_instance *net;
+    struct bps_report report = {""};
+    struct bps_loop *loop = bps_loop_new();
+    if (!loop) {
+        return;
+    }
+    if (bps_transport_open(conf, loop, &net, &report) == BPS_OK) {
+        bps_transport_text(net, text, sizeof(text));
+        bps_instance_close(net);
+    } else {
+        snprintf(text, sizeof(text), "none: %.400s", report.text);
+    }
+    add(info, "servers", text);
+    if (bps_conf_server(conf)->local) {
+        bps_transport_text_local(conf, loop, text, sizeof(text));
+    } else {
+        snprintf(text, sizeof(text), "as all others: server.local = false");
+    }
+    add(info, "servers of this host", text);
+    bps_loop_free(loop);
+}
+
 static json_t *collect(const struct bps_conf *conf)
 {
     char text[1024];
@@ -118,6 +145,7 @@ static json_t *collect(const struct bps_conf *conf)
     add(info, "vector instructions", text);
     json_object_set_new(info, "cores", json_integer(usable_cores()));
     bps_info_cores(info, conf);
+    transports(info, conf);
     if (uname(&system) == 0) {
         snprintf(text, sizeof(text), "%s %s %s", system.sysname, system.release, system.machine);
         add(info, "system", text);

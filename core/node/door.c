@@ -41,6 +41,7 @@ bps_status bps_door_open_near(struct bps_door *door, const struct bps_conf *conf
 void bps_door_close(struct bps_door *door)
 {
     bps_lobby_fini(&door->lobby);
+    bps_transport_log_bytes(door->transport);
     bps_instance_close(door->transport);
     door->transport = NULL;
     door->address[0] = '\0';

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport.c - the transports of a job: the one that push_pull uses between members, and that of local_reduce. */
+/* transport.c - opening the transports of a job, and what is told of them. */
 #include "node/transport.h"
 
 #include <string.h>
 
+#include "base/log.h"
 #include "graph/use.h"
+
+#define LOG "transport"
 
 static const struct bps_conf_node *use_of(const struct bps_conf *conf, const char *name)
 {
@@ -29,4 +32,52 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
 {
     return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "local_reduce"), "local", loop, out,
                         report);
+}
+
+/* ---- what is told of them ---- */
+
+void bps_transport_text(const struct bps_instance *instance, char *text, size_t n)
+{
+    const struct bps_transport_ops *transport = instance->ops;
+    char own[256];
+    transport->describe(instance->self, own, sizeof own);
+    snprintf(text, n, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
+}
+
+void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n)
+{
+    struct bps_instance *instance;
+    struct bps_report report = {""};
+    if (bps_transport_open_local(conf, loop, &instance, &report) == BPS_OK) {
+        bps_transport_text(instance, text, n);
+        bps_instance_close(instance);
+    } else {
+        snprintf(text, n, "none: %.400s", report.text);
+    }
+}
+
+struct line {
+    char text[400];
+    size_t used;
+};
+
+static void add_bytes(void *arg, const char *name, const char *help, uint64_t value)
+{
+    struct line *line = arg;
+    (void)help;
+    if (strncmp(name, "bytes_", 6) == 0 && value > 0 && line->used < sizeof line->text) {
+        line->used += (size_t)snprintf(line->text + line->used, sizeof line->text - line->used, "%s%s %lu",
+                                       line->used > 0 ? ", " : "", name + 6, value);
+    }
+}
+
+void bps_transport_log_bytes(const struct bps_instance *instance)
+{
+    struct line line = {"", 0};
+    if (instance != NULL) {
+        bps_instance_counters(instance, add_bytes, &line);
+    }
+    if (line.used > 0) {
+        bps_info(LOG, "bytes through '%s': %s", instance->name, line.text);
+    }
 }

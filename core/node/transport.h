@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport.h - opens the transport that the configuration prefers for traffic between members. */
+/* transport.h - the transports of a job: the network's, between all members, and the one between processes of a host. */
 #ifndef BPS_NODE_TRANSPORT_H
 #define BPS_NODE_TRANSPORT_H
 
@@ -12,8 +12,15 @@
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                               struct bps_report *report);
 
-/* The same for the workers of one host among themselves. */
+/* The same for the processes of one host: the list `use` of the stage local_reduce. */
 bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                                     struct bps_report *report);
+
+/* "local: plugin ipc, ring 64 KiB, ...", of an instance; and of the one that would be opened, or "none: " and why. */
+void bps_transport_text(const struct bps_instance *instance, char *text, size_t n);
+void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n);
+
+/* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
+void bps_transport_log_bytes(const struct bps_instance *instance);
 
 #endif

@@ -3,7 +3,7 @@
  * shard.c - a thread with its own loop, transports, connections and summation engine. Nothing is shared with other
  * shards; other threads only post to its loop.
  *
- * It has two doors: one on the network, and where that works one for the workers of its own host.
+ * It has two doors: on the network, and where that works for the workers of its own host.
  */
 #include "server/shard.h"
 

@@ -41,6 +41,8 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
 static void end(struct bps_worker *worker)
 {
     worker->phase = BPS_WORKER_ENDED;
+    bps_transport_log_bytes(worker->near);
+    bps_transport_log_bytes(worker->net);
     sem_post(&worker->ended);
 }
 

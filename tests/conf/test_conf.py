@@ -154,8 +154,8 @@ class Check(Case):
             with self.subTest(unused):
                 result = self.conf(*absent, "--set", unused)
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
-                self.assertRegex(result.stdout, f"^note: {reason}note: workers would reach the servers of their own host "
-                                                "as all others: no transport for it is usable\nconfiguration: ok\n$")
+                self.assertRegex(result.stdout, f"^note: {reason}note: workers would reach the servers of their own "
+                                                "host as all others: no transport for it is usable\n")
                 result = self.conf(*absent, "--set", unused, "--set", "server.local=false")
                 self.assertEqual((result.returncode, result.stdout), (1, ""))  # somebody wrote it
                 self.assertRegex(result.stderr, f"^{reason}$")
@@ -332,6 +332,18 @@ class Graph(Case):
                          "^none: --set: transports.local: there is no transport 'nowhere'")
         other = 'worker.graph=({stage="local_reduce"; use="net";},{stage="push_pull";},{stage="local_broadcast";})'
         self.assertRegex(self.local("--set", other), r"^net: plugin tcp, ")
+
+    def test_transport_to_servers_of_the_same_host(self):
+        for settings, words in (
+            ([], "local: plugin ipc, "),
+            (["--set", "worker.hierarchy=off"], "local: plugin ipc, "),
+            (["--set", "server.local=false"], "none: server.local = false"),
+            (["--set", "transports.local.plugin=nowhere"], "none: --set: transports.local: there is no transport"),
+        ):
+            with self.subTest(settings):
+                explained = self.graph("--explain", *settings)
+                found = re.findall(r"(?m)^    same host  (.*)$", explained)
+                self.assertEqual([line.startswith(words) for line in found], [True, True], explained)
 
     def test_without_hierarchy(self):
         self.assertEqual(self.graph("--set", 'worker.graph=({stage="push_pull";})'),

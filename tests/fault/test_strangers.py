@@ -225,7 +225,8 @@ class Impostor(unittest.TestCase):
     def test_wrong_messages(self):
         book = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 4_000_000_000)
         book_of_two = struct.pack("<I", 1) + bytes(16) + struct.pack("<II", 1, 1)
-        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1") + wire.string("")
+        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1)
+        book_of_two += wire.string("127.0.0.1:1") + wire.string("")
         cases = {
             "cut ASSIGN": wire.frame(wire.ASSIGN, b"\0\0\0"),
             "huge BOOK": wire.frame(wire.BOOK, book),

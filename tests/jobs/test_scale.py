@@ -120,6 +120,11 @@ class Scale(unittest.TestCase):
         found = self.largest(*NETWORK)
         self.assertEqual(set(found.pairs), {("server", "worker")}, found.pairs)
 
+    def test_servers_of_the_same_host(self):
+        """They share memory with the workers, and no connection is left that carries data."""
+        found = self.largest("worker.hierarchy=off")
+        self.assertEqual(set(found.pairs), set(), found.pairs)
+
     def growth(self, found, counts, role, what):
         """How much a process of a role holds more for each more of what was counted; the same at any size."""
         held = [snapshot.of(role, what) for snapshot in found]

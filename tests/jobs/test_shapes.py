@@ -10,6 +10,7 @@ import random
 import sys
 import tempfile
 import unittest
+import unittest.mock
 
 import harness
 
@@ -48,6 +49,7 @@ class Shapes(unittest.TestCase):
             end = ends[f"worker {rank}"]
             self.assertEqual(end.host, f"h{host}")
             self.assertEqual(end.out, f"{rank} of {len(ranks)}, here {local} of {workers[host]}\n")
+        return ends
 
     def test_2_1(self):
         self.check([2, 2], servers=1)
@@ -66,6 +68,31 @@ class Shapes(unittest.TestCase):
 
     def test_4_0_beside_the_workers(self):
         self.check([1, 3, 1, 2], settings=[*SMALL, "cluster.colocated=none"], beside=True)
+
+    def test_ways_to_the_servers(self):
+        """What is on the same host shares memory, also inside a worker; to all others there are connections."""
+        for colocated, name in (("none", "server"), ("hosts", "the server of worker")):
+            with self.subTest(name):
+                settings = [*SMALL, f"cluster.colocated={colocated}", "log.level=info"]
+                ends = self.check([1, 1, 1], settings=settings, beside=name == "server")
+                for rank in range(3):
+                    for other in range(3):
+                        way = "local" if rank == other else "net"
+                        self.assertIn(f"{name} {other} is reached through '{way}'", ends[f"worker {rank}"].err)
+
+    def test_out_of_reach(self):
+        """Two containers that look like one host, and do not hear of each other's sockets: the network is left."""
+        with tempfile.TemporaryDirectory() as folder:
+            program = os.path.join(folder, "byteps")
+            with open(program, "x", encoding="utf-8") as script:
+                script.write(f'#!/bin/sh\nhostname same && exec "{harness.program()}" "$@"\n')
+            os.chmod(program, 0o755)
+            worker = ["sh", "-c", 'hostname same && exec "$@"', "sh", os.path.join(FOLDER, "shapes"), folder]
+            with unittest.mock.patch.dict(os.environ, BYTEPS_PROGRAM=program):
+                ends = self.run_job(worker, [1], ["cluster.colocated=none", "log.level=info"], servers=1)
+        said = ends["worker 0"].err
+        self.assertEqual(said.count("server 0 is on this host, but is reached through 'net', not 'local'"), 1, said)
+        self.assertIn("server 0 is reached through 'net'", said)
 
     def test_4_2(self):
         self.check([1, 2, 1, 1], servers=2)
