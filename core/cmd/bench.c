@@ -22,26 +22,35 @@
 #define ROUNDS_LIMIT   10000
 
 static const char help_text[] =
-    "Usage: byteps bench push_pull [--workers N] [--servers K] [--model MODEL | --bytes SIZE]... [OPTIONS]\n"
+    "Usage: byteps bench push_pull [--workers N] [--servers K] [--alloc] [--model MODEL] [OPTIONS]\n"
+    "       byteps bench reducer [OPTIONS]\n"
     "\n"
-    "Measures push_pull of float32 tensors, beside a plain copy of the same bytes by all workers at once. "
-    "Started\n"
-    "alone, on a job of this machine; by 'byteps run', on that job, for instance on a cluster:\n"
+    "push_pull: float32 tensors, beside a plain copy of the same bytes by all workers at once. Started "
+    "alone, on a\n"
+    "job of this machine; by 'byteps run', on that job, for instance on a cluster:\n"
     "\n"
     "  byteps run --hosts a:1,b:1 -s 2 -- byteps bench push_pull --model resnet50\n"
     "\n"
+    "reducer: the kernels of the configured reducer for each data type, beside memcpy().\n"
+    "\n"
+    "      --bytes SIZE       of a tensor or buffer, such as 64MiB; may be repeated\n"
+    "                         (default: 4KiB, 256KiB, 4MiB and 64MiB; and for push_pull resnet50)\n"
+    "      --rounds R         of each measurement (default: 10)\n"
+    "      --json             for programs\n"
+    "\n"
+    "For push_pull only:\n"
     "  -n, --workers N        workers of the job of this machine (default: 2)\n"
     "  -s, --servers K        its servers; 0: the workers sum themselves (default: 0)\n"
     "      --model MODEL      the gradients of resnet50, vgg16, bert-large, or of a file as for 'byteps "
-    "plan'\n"
-    "      --bytes SIZE       one tensor, such as 64MiB; like --model this may be repeated\n"
-    "                         (default: 4KiB, 256KiB, 4MiB, 64MiB and resnet50)\n"
+    "plan';\n"
+    "                         may be repeated\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
-    "      --rounds R         of each measurement (default: 10)\n"
-    "      --json             for programs\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n";
+    "\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n";
 
 struct arguments {
     struct bps_bench_request request;
+    bool reducer; /* that is measured, and not push_pull */
+    bool model;   /* one was given */
     const char *workers, *servers;
     bool member; /* this process is a worker that a `byteps bench` has started */
     bool help;
@@ -72,6 +81,7 @@ static int take(struct arguments *a, int code, char **argv)
         a->help = true;
         return 0;
     case OPT_MODEL:
+        a->model = true;
         return bps_bench_add_model(request, optarg);
     case OPT_BYTES:
         return bps_bench_add_size(request, optarg);
@@ -89,6 +99,26 @@ static int take(struct arguments *a, int code, char **argv)
     default:
         return bps_cmd_conf_take(&request->conf, code, optarg) ? 0 : bps_cmd_bad_option(NAME, code, argv);
     }
+}
+
+static int take_subject(struct arguments *a, int argc, char **argv)
+{
+    if (optind == argc) {
+        return bps_cmd_usage(NAME, "say what to measure: push_pull or reducer");
+    }
+    const char *word = argv[optind];
+    a->reducer = strcmp(word, "reducer") == 0;
+    if (!a->reducer && strcmp(word, "push_pull") != 0) {
+        return bps_cmd_usage(NAME, "%s cannot be measured; expected push_pull or reducer",
+                             bps_shown(word).text);
+    }
+    if (optind + 1 < argc) {
+        return bps_cmd_usage(NAME, "%s is not expected", bps_shown(argv[optind + 1]).text);
+    }
+    if (a->reducer && (a->workers != NULL || a->servers != NULL || a->model || a->request.alloc)) {
+        return bps_cmd_usage(NAME, "--workers, --servers, --model and --alloc are for push_pull");
+    }
+    return 0;
 }
 
 static int parse(struct arguments *a, int argc, char **argv)
@@ -115,14 +145,7 @@ static int parse(struct arguments *a, int argc, char **argv)
     if (result != 0 || a->help) {
         return result;
     }
-    if (optind == argc) {
-        return bps_cmd_usage(NAME, "say what to measure: push_pull");
-    }
-    if (strcmp(argv[optind], "push_pull") != 0) {
-        return bps_cmd_usage(NAME, "%s cannot be measured; expected push_pull", bps_shown(argv[optind]).text);
-    }
-    return optind + 1 == argc ? 0
-                              : bps_cmd_usage(NAME, "%s is not expected", bps_shown(argv[optind + 1]).text);
+    return take_subject(a, argc, argv);
 }
 
 static int add_defaults(struct bps_bench_request *request)
@@ -132,7 +155,7 @@ static int add_defaults(struct bps_bench_request *request)
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && result == 0; i++) {
         result = bps_bench_add_size(request, sizes[i]);
     }
-    return result == 0 ? bps_bench_add_model(request, "resnet50") : result;
+    return result;
 }
 
 /* Becomes `byteps run`, whose workers run this program with the same arguments. Returns only when that fails.
@@ -168,7 +191,7 @@ static int become_job(const struct arguments *a, int argc, char **argv)
     return result;
 }
 
-static int measure(struct arguments *a, int argc, char **argv)
+static int measure_push_pull(struct arguments *a, int argc, char **argv)
 {
     struct bps_conf *conf = bps_cmd_conf_load(NAME, &a->request.conf, "worker");
     if (conf == NULL) {
@@ -180,11 +203,21 @@ static int measure(struct arguments *a, int argc, char **argv)
         return become_job(a, argc, argv);
     }
     if (!a->member && (a->workers != NULL || a->servers != NULL)) {
-        return bps_cmd_usage(
-            NAME, "--workers and --servers are for a job of its own; this process is in a job already");
+        return bps_cmd_usage(NAME,
+                             "--workers and --servers are for a job of its own; this process is in a job");
     }
-    int result = a->request.loads == 0 ? add_defaults(&a->request) : 0;
+    int result = 0;
+    if (a->request.loads == 0) {
+        result = add_defaults(&a->request);
+        result = result == 0 ? bps_bench_add_model(&a->request, "resnet50") : result;
+    }
     return result == 0 ? bps_bench_push_pull(&a->request) : result;
+}
+
+static int measure_reducer(struct arguments *a)
+{
+    int result = a->request.loads == 0 ? add_defaults(&a->request) : 0;
+    return result == 0 ? bps_bench_reducer(&a->request) : result;
 }
 
 int bps_cmd_bench(int argc, char **argv)
@@ -195,7 +228,7 @@ int bps_cmd_bench(int argc, char **argv)
         fputs(help_text, stdout);
         result = bps_cmd_finish(NAME, 0);
     } else if (result == 0) {
-        result = measure(&a, argc, argv);
+        result = a.reducer ? measure_reducer(&a) : measure_push_pull(&a, argc, argv);
     }
     bps_bench_loads_fini(&a.request);
     bps_cmd_conf_fini(&a.request.conf);

@@ -3,6 +3,7 @@
 #ifndef BPS_CMD_BENCH_H
 #define BPS_CMD_BENCH_H
 
+#include <jansson.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -28,13 +29,29 @@ struct bps_bench_request {
     bool json;
 };
 
-/* bench_load.c: a model's tensors, or one tensor of `text` bytes. Print what is wrong; return an exit status.
- */
+/* ---- bench_load.c: print what is wrong; return an exit status ---- */
+
+/* The tensors of a model, or one tensor of `text` bytes. */
 int bps_bench_add_model(struct bps_bench_request *request, const char *word);
 int bps_bench_add_size(struct bps_bench_request *request, const char *text);
 void bps_bench_loads_fini(struct bps_bench_request *request);
 
-/* bench_push_pull.c: a worker of the job measures, and rank 0 prints. Returns an exit status. */
+/* ---- bench_figures.c ---- */
+
+struct bps_bench_spread {
+    double median, least, most;
+};
+
+/* Sorts the values. */
+struct bps_bench_spread bps_bench_spread(double *values, size_t n);
+/* Prints the object and frees it; NULL: there was no memory. Returns an exit status. */
+int bps_bench_print_json(json_t *root);
+
+/* ---- the benchmarks; each returns an exit status ---- */
+
+/* bench_reducer.c: the kernels of the reducer that the configuration chooses. */
+int bps_bench_reducer(const struct bps_bench_request *request);
+/* bench_push_pull.c: a worker of the job measures, and rank 0 prints. */
 int bps_bench_push_pull(const struct bps_bench_request *request);
 
 #endif

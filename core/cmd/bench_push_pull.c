@@ -9,7 +9,6 @@
  * days.
  */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,15 +21,11 @@
 #define ROUND_SECONDS    0.1
 #define ITERATIONS_LIMIT 100000
 
-struct spread {
-    double median, fastest, slowest;
-};
-
 struct result {
-    uint64_t iterations;   /* of a round */
-    struct spread seconds; /* for one iteration */
-    struct spread copy;    /* for a copy of the same bytes */
-    double ratio;          /* median of the ratios within a round */
+    uint64_t iterations;             /* of a round */
+    struct bps_bench_spread seconds; /* for one iteration */
+    struct bps_bench_spread copy;    /* for a copy of the same bytes */
+    double ratio;                    /* median of the ratios within a round */
 };
 
 struct bench {
@@ -154,18 +149,6 @@ static bps_status check(struct bench *b)
     return BPS_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static struct spread spread_of(double *values, size_t n)
-{
-    qsort(values, n, sizeof *values, by_value);
-    return (struct spread){.median = values[n / 2], .fastest = values[0], .slowest = values[n - 1]};
-}
-
 static bps_status run_rounds(struct bench *b, double *copies, double *times, struct result *out)
 {
     size_t rounds = (size_t)b->request->rounds;
@@ -178,9 +161,9 @@ static bps_status run_rounds(struct bench *b, double *copies, double *times, str
         }
         ratios[i] = times[i] / copies[i];
     }
-    out->copy = spread_of(copies, rounds);
-    out->seconds = spread_of(times, rounds);
-    out->ratio = spread_of(ratios, rounds).median;
+    out->copy = bps_bench_spread(copies, rounds);
+    out->seconds = bps_bench_spread(times, rounds);
+    out->ratio = bps_bench_spread(ratios, rounds).median;
     free(ratios);
     return status == BPS_OK ? check(b) : status;
 }
@@ -254,14 +237,14 @@ static void print_row(const struct bps_bench_load *load, const struct result *r)
 {
     double bytes = (double)load->elements * sizeof(float);
     printf("%-12s%8u%12s%12s%12s%12s%12s%10.2f\n", load->name, load->tensors, bps_bytes_text(bytes),
-           bps_duration_text(r->seconds.median), bps_duration_text(r->seconds.fastest),
-           bps_duration_text(r->seconds.slowest), bps_bytes_text(bytes / r->seconds.median), r->ratio);
+           bps_duration_text(r->seconds.median), bps_duration_text(r->seconds.least),
+           bps_duration_text(r->seconds.most), bps_bytes_text(bytes / r->seconds.median), r->ratio);
     fflush(stdout);
 }
 
-static json_t *spread_json(const struct spread *s)
+static json_t *spread_json(const struct bps_bench_spread *s)
 {
-    return json_pack("{s:f, s:f, s:f}", "median", s->median, "fastest", s->fastest, "slowest", s->slowest);
+    return json_pack("{s:f, s:f, s:f}", "median", s->median, "fastest", s->least, "slowest", s->most);
 }
 
 static json_t *row_json(const struct bps_bench_load *load, const struct result *r)
@@ -278,12 +261,7 @@ static int print_json(const struct bps_bench_request *request, json_t *rows)
         json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version", bps_version(),
                   "workers", bps_size(), "workers_on_first_host", bps_local_size(), "rounds",
                   (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
-    int result = root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0
-                     ? 0
-                     : bps_cmd_failure(NAME, "cannot print JSON");
-    putchar('\n');
-    json_decref(root);
-    return result;
+    return bps_bench_print_json(root);
 }
 
 /* ---- the whole ---- */

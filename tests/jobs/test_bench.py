@@ -61,13 +61,15 @@ class Bench(unittest.TestCase):
 
     def test_bad_input(self):
         cases = {
-            (): (2, "say what to measure: push_pull"),
-            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull'),
+            (): (2, "say what to measure: push_pull or reducer"),
+            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull or reducer'),
             ("push_pull", "twice"): (2, '"twice" is not expected'),
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
             ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
+            ("reducer", "--alloc"): (2, "--workers, --servers, --model and --alloc are for push_pull"),
+            ("reducer", "--set", "server.use=none"): (1, "none"),
             ("push_pull", "--wrong"): (2, "unknown or ambiguous option '--wrong'"),
             ("push_pull", "--set", "worker.slise=1"): (1, "did you mean worker.slice?"),
         }
@@ -76,6 +78,21 @@ class Bench(unittest.TestCase):
                 result = self.bench(*words)
                 self.assertEqual((result.returncode, result.stdout), (status, ""), result)
                 self.assertIn(text, result.stderr)
+
+    def test_reducer(self):
+        """Every type and step is there, and the table has the same rows."""
+        result = self.bench("reducer", *QUICK, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        found = json.loads(result.stdout)
+        self.assertEqual((found["benchmark"], found["reducer"]), ("reducer", "sum"))
+        types = [row["dtype"] for row in found["results"]]
+        self.assertIn("bfloat16", types)
+        for row in found["results"]:
+            self.assertEqual(set(row["bytes_per_second"]), {"copy", "fold", "reduce", "finish"})
+            self.assertTrue(all(rate > 0 for rate in row["bytes_per_second"].values()), row)
+            self.assertEqual((row["bytes"], row["ratio_to_copy"]["copy"]), (4096, 1))
+        table = self.bench("reducer", *QUICK).stdout
+        self.assertEqual([line.split()[1] for line in table.splitlines() if line.startswith("4KiB ")], types)
 
     def test_full_device(self):
         with open(os.path.join("/dev", "full"), "w", encoding="ascii") as full:
