@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* channel.c - the life of a channel: its turns, and its end. */
+#include "verbs.h"
+
+#include <string.h>
+
+/* ---- turns ---- */
+
+static void refused(struct bps_channel *channel)
+{
+    char text[128];
+    snprintf(text, sizeof text, "the RDMA device has refused work: %s", strerror(channel->out.error));
+    verbs_channel_lost(channel, BPS_ERR_IO, text);
+}
+
+static void work(struct bps_channel *channel)
+{
+    verbs_hold(channel);
+    if (channel->state == VERBS_DIALLING && channel->dial->at == NULL) {
+        verbs_dial_lost(channel);
+    }
+    if (channel->state == VERBS_ACCEPTING) {
+        verbs_welcome(channel); /* a message has overtaken the news that the connection stands */
+    }
+    if (channel->state == VERBS_OPEN && channel->out.error != 0) {
+        refused(channel);
+    }
+    if (channel->state == VERBS_OPEN) {
+        verbs_receive(channel);
+    }
+    if (channel->state == VERBS_OPEN) {
+        verbs_send(channel);
+    }
+    verbs_release(channel);
+}
+
+/* One turn for each channel that has work now; those that queue again come after the next events. */
+void verbs_run_ready(struct verbs *verbs)
+{
+    struct verbs_device *device;
+    for (size_t n = verbs->nready; n > 0 && !TAILQ_EMPTY(&verbs->ready); n--) {
+        struct bps_channel *channel = TAILQ_FIRST(&verbs->ready);
+        TAILQ_REMOVE(&verbs->ready, channel, ready);
+        verbs->nready--;
+        channel->queued = false;
+        work(channel);
+    }
+    LIST_FOREACH(device, &verbs->devices, entry) {
+        verbs_slots_repost(device);
+    }
+}
+
+static void on_defer(void *arg)
+{
+    struct verbs *verbs = arg;
+    verbs->deferred = false;
+    verbs_run_ready(verbs);
+}
+
+void verbs_channel_queue(struct bps_channel *channel)
+{
+    struct verbs *verbs = channel->verbs;
+    if (channel->queued || channel->state == VERBS_DEAD) {
+        return;
+    }
+    channel->queued = true;
+    TAILQ_INSERT_TAIL(&verbs->ready, channel, ready);
+    verbs->nready++;
+    if (!verbs->deferred) {
+        verbs->deferred = true;
+        verbs->host->defer(verbs->host, on_defer, verbs);
+    }
+}
+
+void verbs_channel_wait(struct bps_channel *channel)
+{
+    if (!channel->starved) {
+        channel->starved = true;
+        TAILQ_INSERT_TAIL(&channel->pair->device->starved, channel, starving);
+    }
+}
+
+void verbs_wake_starved(struct verbs_device *device)
+{
+    while (!TAILQ_EMPTY(&device->starved)) {
+        struct bps_channel *channel = TAILQ_FIRST(&device->starved);
+        TAILQ_REMOVE(&device->starved, channel, starving);
+        channel->starved = false;
+        verbs_channel_queue(channel);
+    }
+}
+
+/* ---- life ---- */
+
+struct bps_channel *verbs_channel_new(struct verbs *verbs)
+{
+    struct bps_channel *channel = verbs->host->alloc(verbs->host, sizeof *channel, 64);
+    if (channel == NULL) {
+        return NULL;
+    }
+    *channel = (struct bps_channel){.verbs = verbs, .state = VERBS_DIALLING};
+    LIST_INSERT_HEAD(&verbs->channels, channel, entry);
+    return channel;
+}
+
+void verbs_hold(struct bps_channel *channel)
+{
+    channel->holders++;
+}
+
+void verbs_release(struct bps_channel *channel)
+{
+    channel->holders--;
+    if (channel->holders == 0 && channel->state == VERBS_DEAD) {
+        verbs_dial_free(channel);
+        channel->verbs->host->release(channel->verbs->host, channel);
+    }
+}
+
+void verbs_cancel_timer(struct bps_channel *channel)
+{
+    if (channel->timer != NULL) {
+        channel->verbs->host->cancel(channel->verbs->host, channel->timer);
+        channel->timer = NULL;
+    }
+}
+
+void verbs_channel_disconnect(struct bps_channel *channel)
+{
+    struct verbs_pair *pair = channel->pair;
+    if (channel->starved) {
+        TAILQ_REMOVE(&pair->device->starved, channel, starving);
+        channel->starved = false;
+    }
+    if (pair != NULL) {
+        verbs_pair_leave(pair);
+    } else if (channel->id != NULL) {
+        rdma_destroy_id(channel->id);
+    }
+    channel->pair = NULL;
+    channel->id = NULL;
+}
+
+/* From here on nothing calls back. */
+static void channel_kill(struct bps_channel *channel)
+{
+    struct verbs *verbs = channel->verbs;
+    channel->state = VERBS_DEAD;
+    verbs_cancel_timer(channel);
+    LIST_REMOVE(channel, entry);
+    if (channel->queued) {
+        TAILQ_REMOVE(&verbs->ready, channel, ready);
+        verbs->nready--;
+        channel->queued = false;
+    }
+    verbs_channel_disconnect(channel);
+}
+
+void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text)
+{
+    if (channel->state == VERBS_DEAD) {
+        return;
+    }
+    verbs_hold(channel);
+    channel_kill(channel);
+    if (channel->events != NULL) {
+        channel->events->closed(channel->user, status, text);
+    }
+    verbs_release(channel);
+}
+
+void verbs_drop(struct bps_channel *channel)
+{
+    if (channel == NULL || channel->state == VERBS_DEAD) {
+        return;
+    }
+    verbs_hold(channel);
+    channel_kill(channel);
+    verbs_release(channel);
+}
+
+static bool has_ready(const struct bps_channel *channel)
+{
+    const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
+    return slot != NULL && slot->state == VERBS_READY;
+}
+
+void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text)
+{
+    verbs_hold(channel);
+    channel->out.lost = true;
+    while (channel->state == VERBS_OPEN && has_ready(channel)) {
+        verbs_receive(channel);
+    }
+    if (channel->state == VERBS_OPEN && channel->out.finished) {
+        verbs_channel_end(channel, BPS_OK, "closed");
+    } else {
+        verbs_channel_end(channel, status, text);
+    }
+    verbs_release(channel);
+}
+
+static bool is_within_frame(const struct bps_channel *channel)
+{
+    const struct verbs_incoming *in = &channel->in;
+    const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
+    return in->announced > 0 || (slot != NULL && slot->state != VERBS_READY);
+}
+
+void verbs_channel_closed(struct bps_channel *channel)
+{
+    verbs_channel_lost(channel, BPS_ERR_IO,
+                       is_within_frame(channel) ? "connection closed by peer in the middle of a frame"
+                                                : "connection closed by peer");
+}
+
+/* ---- the end in order ---- */
+
+static void linger(struct bps_channel *channel);
+
+static void on_linger(void *arg)
+{
+    struct bps_channel *channel = arg;
+    channel->timer = NULL;
+    if (channel->progress) {
+        linger(channel);
+    } else {
+        verbs_channel_end(channel, BPS_ERR_TIMEOUT,
+                          channel->out.finish_done
+                              ? "the peer has not closed the connection within 5 s"
+                              : "the peer has not taken what was left to send within 5 s");
+    }
+}
+
+/* The end waits for the peer as long as that takes bytes, but not for ever. */
+static void linger(struct bps_channel *channel)
+{
+    const struct bps_host *host = channel->verbs->host;
+    channel->progress = false;
+    if (channel->timer == NULL) {
+        channel->timer = host->timer(host, VERBS_LINGER, 0, on_linger, channel);
+    }
+}
+
+void verbs_channel_open(struct bps_channel *channel)
+{
+    channel->state = VERBS_OPEN;
+    verbs_channel_queue(channel);
+    if (channel->finishing) {
+        linger(channel);
+    }
+}
+
+void verbs_finish(struct bps_channel *channel)
+{
+    if (channel->state == VERBS_DEAD || channel->finishing) {
+        return;
+    }
+    channel->finishing = true;
+    if (channel->state == VERBS_OPEN) {
+        linger(channel);
+    }
+    verbs_kick(channel);
+}
+
+/* ---- what the core asks ---- */
+
+void verbs_kick(struct bps_channel *channel)
+{
+    channel->out.kicked = true;
+    if (channel->state == VERBS_OPEN) {
+        verbs_channel_queue(channel);
+    }
+}
+
+void verbs_local_host(struct bps_channel *channel, char *host, size_t n)
+{
+    snprintf(host, n, "%s", "");
+    if (channel->id != NULL) {
+        verbs_host_text(rdma_get_local_addr(channel->id), host, n);
+    }
+}

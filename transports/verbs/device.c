@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device.c - RDMA devices: which there are, and what their channels share. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define COMPLETIONS 1024u  /* at first */
+#define RECEIVES    16384u /* buffers of the shared receive queue, at most */
+
+/* ---- refusals ---- */
+
+void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report)
+{
+    struct rlimit limit;
+    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        BPS_REPORT(
+            report,
+            "cannot register %llu KiB of memory: this process may lock %llu KiB; raise it with `ulimit -l "
+            "unlimited`, or LimitMEMLOCK=infinity of the service",
+            (unsigned long long)(bytes >> 10), (unsigned long long)(limit.rlim_cur >> 10));
+        return;
+    }
+    BPS_REPORT(report, "cannot register %llu KiB of memory: %s", (unsigned long long)(bytes >> 10),
+               strerror(error));
+}
+
+static bps_status no_device(struct bps_report *report)
+{
+    BPS_REPORT(report, "this host has no RDMA device: load the driver of its adapter, or use a different "
+                       "transport, such as tcp");
+    return BPS_ERR_UNSUPPORTED;
+}
+
+static bps_status unknown_device(const struct verbs *verbs, struct bps_report *report)
+{
+    char known[256] = "";
+    size_t used = 0;
+    for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
+        int n = snprintf(known + used, sizeof known - used, " %s",
+                         ibv_get_device_name(verbs->contexts[i]->device));
+        used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
+    }
+    BPS_REPORT(report, "device '%.64s': there is no such RDMA device; this host has%s", verbs->options.device,
+               known);
+    return BPS_ERR_CONF;
+}
+
+static bps_status inactive(const struct verbs *verbs, const char *name, struct bps_report *report)
+{
+    BPS_REPORT(report,
+               "port %lld of RDMA device %s is not active: connect its cable, or set its interface up",
+               (long long)verbs->options.port, name);
+    return BPS_ERR_UNSUPPORTED;
+}
+
+/* ---- one device ---- */
+
+static void on_async(void *arg, uint32_t events)
+{
+    struct verbs_device *device = arg;
+    struct ibv_async_event event;
+    (void)events;
+    while (ibv_get_async_event(device->context, &event) == 0) {
+        bool good = event.event_type == IBV_EVENT_PORT_ACTIVE || event.event_type == IBV_EVENT_COMM_EST ||
+                    event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ||
+                    event.event_type == IBV_EVENT_GID_CHANGE;
+        device->verbs->host->log(device->verbs->host, good ? BPS_LOG_DEBUG : BPS_LOG_WARN, "device %s: %s",
+                                 ibv_get_device_name(device->context->device),
+                                 ibv_event_type_str(event.event_type));
+        ibv_ack_async_event(&event);
+    }
+}
+
+static void on_wake(void *arg, uint32_t events)
+{
+    struct verbs_device *device = arg;
+    struct ibv_cq *cq;
+    void *context;
+    (void)events;
+    while (ibv_get_cq_event(device->wake, &cq, &context) == 0) {
+        ibv_ack_cq_events(cq, 1);
+    }
+    verbs_poll(device->verbs);
+}
+
+static bool make_nonblocking(int fd)
+{
+    int flags = fcntl(fd, F_GETFL);
+    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
+}
+
+/* All instances of a process share the context, and a loop watches a descriptor once: so each has its own. */
+static bool watch_device(struct verbs_device *device)
+{
+    const struct bps_host *host = device->verbs->host;
+    verbs_fork_hold();
+    device->async_fd = fcntl(device->context->async_fd, F_DUPFD_CLOEXEC, 0);
+    if (device->async_fd >= 0 && make_nonblocking(device->async_fd)) {
+        device->async_watch = host->watch(host, device->async_fd, on_async, device);
+    }
+    verbs_fork_release();
+    return device->async_watch != NULL;
+}
+
+static bool open_queues(struct verbs_device *device)
+{
+    const struct bps_host *host = device->verbs->host;
+    uint32_t limit = (uint32_t)device->attr.max_srq_wr;
+    device->srq_room = limit < RECEIVES ? limit : RECEIVES;
+    device->cq_room = COMPLETIONS;
+    device->pd = ibv_alloc_pd(device->context);
+    verbs_fork_hold();
+    device->wake = ibv_create_comp_channel(device->context);
+    if (device->wake != NULL && make_nonblocking(device->wake->fd)) {
+        device->wake_watch = host->watch(host, device->wake->fd, on_wake, device);
+    }
+    verbs_fork_release();
+    if (device->pd == NULL || device->wake_watch == NULL) {
+        return false;
+    }
+    struct ibv_srq_init_attr attr = {.attr = {.max_wr = device->srq_room, .max_sge = 1}};
+    device->cq = ibv_create_cq(device->context, (int)device->cq_room, NULL, device->wake, 0);
+    device->srq = device->cq != NULL ? ibv_create_srq(device->pd, &attr) : NULL;
+    return device->srq != NULL && watch_device(device);
+}
+
+static bool open_arena(struct verbs_device *device, struct verbs_arena *arena, struct ibv_mr **mr, int access)
+{
+    const struct verbs *verbs = device->verbs;
+    if (!verbs_arena_init(arena, verbs->host, verbs->options.arena, (uint32_t)verbs->options.block)) {
+        errno = ENOMEM;
+        return false;
+    }
+    *mr = ibv_reg_mr(device->pd, arena->memory, verbs_arena_bytes(arena), access);
+    return *mr != NULL;
+}
+
+static void close_mr(struct ibv_mr *mr)
+{
+    if (mr != NULL) {
+        ibv_dereg_mr(mr);
+    }
+}
+
+static void close_chunks(struct verbs_device *device)
+{
+    const struct bps_host *host = device->verbs->host;
+    while (!LIST_EMPTY(&device->chunks)) {
+        struct verbs_chunk *chunk = LIST_FIRST(&device->chunks);
+        LIST_REMOVE(chunk, entry);
+        close_mr(chunk->mr);
+        host->release(host, chunk->memory);
+        host->release(host, chunk->slots);
+        host->release(host, chunk);
+    }
+}
+
+static void close_watches(struct verbs_device *device)
+{
+    const struct bps_host *host = device->verbs->host;
+    verbs_fork_hold();
+    if (device->async_watch != NULL) {
+        host->unwatch(host, device->async_watch);
+    }
+    if (device->async_fd >= 0) {
+        close(device->async_fd);
+    }
+    if (device->wake_watch != NULL) {
+        host->unwatch(host, device->wake_watch);
+    }
+    if (device->wake != NULL) {
+        ibv_destroy_comp_channel(device->wake);
+    }
+    verbs_fork_release();
+}
+
+static void device_close(struct verbs_device *device)
+{
+    const struct bps_host *host = device->verbs->host;
+    for (uint32_t i = 0; i < VERBS_BUCKETS; i++) {
+        while (!LIST_EMPTY(&device->pairs[i])) {
+            verbs_pair_free(LIST_FIRST(&device->pairs[i]));
+        }
+    }
+    LIST_REMOVE(device, entry);
+    verbs_fork_remove(device);
+    if (device->srq != NULL) {
+        ibv_destroy_srq(device->srq);
+    }
+    if (device->cq != NULL) {
+        ibv_destroy_cq(device->cq);
+    }
+    close_watches(device);
+    verbs_windows_close(device);
+    close_chunks(device);
+    close_mr(device->send_mr);
+    close_mr(device->receive_mr);
+    verbs_arena_fini(&device->send, host);
+    verbs_arena_fini(&device->receive, host);
+    if (device->pd != NULL) {
+        ibv_dealloc_pd(device->pd);
+    }
+    host->release(host, device);
+}
+
+static bps_status device_open(struct verbs_device *device, struct bps_report *report)
+{
+    const struct verbs_options *o = &device->verbs->options;
+    const char *name = ibv_get_device_name(device->context->device);
+    if (ibv_query_device(device->context, &device->attr) != 0 || !open_queues(device)) {
+        if (errno == ENOMEM) {
+            verbs_register_failed(o->arena, errno, report);
+        } else {
+            BPS_REPORT(report, "RDMA device %s: %s", name, strerror(errno));
+        }
+        return BPS_ERR_UNSUPPORTED;
+    }
+    if (!open_arena(device, &device->receive, &device->receive_mr, IBV_ACCESS_LOCAL_WRITE) ||
+        !open_arena(device, &device->send, &device->send_mr, IBV_ACCESS_REMOTE_READ)) {
+        verbs_register_failed(o->arena, errno, report);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    verbs_windows_open(device);
+    return BPS_OK;
+}
+
+struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context,
+                                     struct bps_report *report)
+{
+    struct verbs_device *device;
+    LIST_FOREACH(device, &verbs->devices, entry) {
+        if (device->context == context) {
+            return device;
+        }
+    }
+    device = verbs->host->alloc(verbs->host, sizeof *device, 64);
+    if (device == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return NULL;
+    }
+    memset(device, 0, sizeof *device);
+    device->verbs = verbs;
+    device->context = context;
+    device->async_fd = -1;
+    STAILQ_INIT(&device->reposts);
+    TAILQ_INIT(&device->starved);
+    LIST_INSERT_HEAD(&verbs->devices, device, entry);
+    verbs_fork_add(device);
+    if (device_open(device, report) != BPS_OK) {
+        device_close(device);
+        return NULL;
+    }
+    return device;
+}
+
+/* ---- room for channels ---- */
+
+uint32_t verbs_slot_bytes(const struct verbs_options *options)
+{
+    uint32_t bytes = VERBS_WHOLE_BYTES + (uint32_t)options->eager;
+    bytes = bytes < VERBS_MESSAGE_MIN ? VERBS_MESSAGE_MIN : bytes;
+    return (bytes + 63) / 64 * 64;
+}
+
+/* More receive buffers for the shared queue. */
+static bool add_slots(struct verbs_device *device, uint32_t count)
+{
+    const struct bps_host *host = device->verbs->host;
+    uint32_t bytes = verbs_slot_bytes(&device->verbs->options);
+    struct verbs_chunk *chunk = host->alloc(host, sizeof *chunk, 8);
+    if (chunk == NULL) {
+        return false;
+    }
+    *chunk = (struct verbs_chunk){.memory = host->alloc(host, (size_t)count * bytes, 4096),
+                                  .slots = host->alloc(host, count * sizeof *chunk->slots, 64)};
+    LIST_INSERT_HEAD(&device->chunks, chunk, entry);
+    if (chunk->memory == NULL || chunk->slots == NULL ||
+        (chunk->mr = ibv_reg_mr(device->pd, chunk->memory, (size_t)count * bytes, IBV_ACCESS_LOCAL_WRITE)) ==
+            NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        chunk->slots[i] =
+            (struct verbs_slot){.data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
+        STAILQ_INSERT_TAIL(&device->reposts, &chunk->slots[i], entry);
+    }
+    device->nslots += count;
+    verbs_slots_repost(device);
+    return true;
+}
+
+bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report)
+{
+    uint32_t credits = (uint32_t)device->verbs->options.credits;
+    uint32_t need = device->cq_used + completions + credits, room = device->cq_room;
+    while (room < need) {
+        room *= 2;
+    }
+    if (room > device->cq_room) {
+        if (room > (uint32_t)device->attr.max_cqe || ibv_resize_cq(device->cq, (int)room) != 0) {
+            BPS_REPORT(report,
+                       "the completion queue of the RDMA device cannot hold %u entries: lower credits", room);
+            return BPS_ERR_NOMEM;
+        }
+        device->cq_room = room;
+    }
+    if (device->promised + credits > device->srq_room) {
+        BPS_REPORT(report, "the receive queue of the RDMA device holds %u messages only: lower credits",
+                   device->srq_room);
+        return BPS_ERR_NOMEM;
+    }
+    if (device->promised + credits > device->nslots && !add_slots(device, credits)) {
+        verbs_register_failed((uint64_t)credits * verbs_slot_bytes(&device->verbs->options), ENOMEM, report);
+        return BPS_ERR_NOMEM;
+    }
+    device->promised += credits;
+    device->cq_used += completions + credits;
+    return BPS_OK;
+}
+
+void verbs_device_unreserve(struct verbs_device *device, uint32_t completions)
+{
+    uint32_t credits = (uint32_t)device->verbs->options.credits;
+    device->promised -= credits;
+    device->cq_used -= completions + credits;
+}
+
+/* ---- the devices of an instance ---- */
+
+static bool is_active(const struct verbs *verbs, struct ibv_context *context)
+{
+    struct ibv_port_attr port;
+    return ibv_query_port(context, (uint8_t)verbs->options.port, &port) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
+static bps_status choose(const struct verbs *verbs, struct ibv_context **out, struct bps_report *report)
+{
+    const char *wanted = verbs->options.device;
+    *out = NULL;
+    for (uint32_t i = 0; verbs->contexts[i] != NULL && *out == NULL; i++) {
+        struct ibv_context *context = verbs->contexts[i];
+        bool fits = *wanted != '\0' ? strcmp(ibv_get_device_name(context->device), wanted) == 0
+                                    : is_active(verbs, context);
+        *out = fits ? context : NULL;
+    }
+    if (*out == NULL && *wanted != '\0') {
+        return unknown_device(verbs, report);
+    }
+    if (*out == NULL || !is_active(verbs, *out)) {
+        return inactive(verbs, ibv_get_device_name((*out != NULL ? *out : verbs->contexts[0])->device),
+                        report);
+    }
+    return BPS_OK;
+}
+
+/* Looks before librdmacm is asked, which would complain on its own. */
+static bps_status find_devices(struct verbs *verbs, struct bps_report *report)
+{
+    int n = 0;
+    struct ibv_device **list = ibv_get_device_list(&n);
+    if (list != NULL) {
+        ibv_free_device_list(list);
+    }
+    if (n == 0) {
+        return no_device(report);
+    }
+    int fd = open("/dev/infiniband/rdma_cm", O_RDWR | O_CLOEXEC);
+    if (fd < 0) {
+        BPS_REPORT(report, "/dev/infiniband/rdma_cm: %s; %s", strerror(errno),
+                   errno == EACCES || errno == EPERM
+                       ? "let this user read and write the files in /dev/infiniband"
+                       : "load the kernel module rdma_ucm, and give containers /dev/infiniband");
+        return BPS_ERR_UNSUPPORTED;
+    }
+    close(fd);
+    verbs->contexts = rdma_get_devices(&n);
+    if (verbs->contexts == NULL || n == 0) {
+        BPS_REPORT(
+            report,
+            "no RDMA device can be opened: %s; let this user read and write the files in /dev/infiniband",
+            strerror(errno));
+        return BPS_ERR_UNSUPPORTED;
+    }
+    return BPS_OK;
+}
+
+bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
+{
+    struct ibv_context *context;
+    verbs_fork_hold(); /* librdmacm opens the devices */
+    bps_status status = find_devices(verbs, report);
+    verbs_fork_release();
+    if (status == BPS_OK) {
+        status = choose(verbs, &context, report);
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    verbs->own = verbs_device_of(verbs, context, report);
+    return verbs->own != NULL ? BPS_OK : BPS_ERR_UNSUPPORTED;
+}
+
+void verbs_devices_close(struct verbs *verbs)
+{
+    while (!LIST_EMPTY(&verbs->devices)) {
+        device_close(LIST_FIRST(&verbs->devices));
+    }
+    if (verbs->contexts != NULL) {
+        rdma_free_devices(verbs->contexts);
+    }
+}

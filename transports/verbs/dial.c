@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * dial.c - connecting to a peer: every address of its name in turn, each for a limited time. An address is
+ * resolved to a device, then to a route, and then the queue pair is connected.
+ *
+ * A name is looked up by the C library, which may block as long as the name service takes. Numbers never do.
+ */
+#include "verbs.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+
+#define REJECTED_NO_LISTENER 8  /* reasons of the connection manager, as events have them */
+#define REJECTED_BY_PEER     28
+
+static void note_failure(struct bps_channel *channel, const char *reason)
+{
+    struct verbs_dial *dial = channel->dial;
+    char address[VERBS_ADDRESS_TEXT];
+    verbs_address_text(dial->at->ai_addr, address, sizeof address);
+    snprintf(dial->failure, sizeof dial->failure, "connect %s: %s", address, reason);
+}
+
+static int milliseconds(const struct verbs *verbs)
+{
+    return (int)((verbs->options.timeout + 999999) / 1000000);
+}
+
+static void set_options(const struct bps_channel *channel)
+{
+    const struct verbs_options *o = &channel->verbs->options;
+    uint8_t class = (uint8_t)o->traffic_class, timeout = (uint8_t)o->ack_timeout;
+    /* Wishes: where the kernel has none of them, the connection works all the same. */
+    (void)rdma_set_option(channel->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
+    (void)rdma_set_option(channel->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
+}
+
+/* Where the options name a device or an address, connections leave from there. */
+static struct sockaddr *source(const struct verbs *verbs, int family, struct sockaddr_storage *own)
+{
+    bool named =
+        *verbs->options.device != '\0' || *verbs->options.host != '\0' || verbs->options.gid_index >= 0;
+    return named && verbs_own_address(verbs, family, own) ? (struct sockaddr *)own : NULL;
+}
+
+static void on_timeout(void *arg);
+
+static bool attempt(struct bps_channel *channel)
+{
+    struct verbs *verbs = channel->verbs;
+    const struct addrinfo *at = channel->dial->at;
+    struct sockaddr_storage own;
+    if (rdma_create_id(verbs->manager, &channel->id, channel, RDMA_PS_TCP) != 0) {
+        note_failure(channel, strerror(errno));
+        return false;
+    }
+    set_options(channel);
+    if (rdma_resolve_addr(channel->id, source(verbs, at->ai_family, &own), at->ai_addr,
+                          milliseconds(verbs)) != 0) {
+        note_failure(channel, strerror(errno));
+        rdma_destroy_id(channel->id);
+        channel->id = NULL;
+        return false;
+    }
+    channel->timer = verbs->host->timer(verbs->host, verbs->options.timeout, 0, on_timeout, channel);
+    return true;
+}
+
+/* Goes through the addresses until one is under way. */
+static void attempt_rest(struct bps_channel *channel)
+{
+    while (channel->dial->at != NULL && !attempt(channel)) {
+        channel->dial->at = channel->dial->at->ai_next;
+    }
+}
+
+void verbs_dial_lost(struct bps_channel *channel)
+{
+    verbs_channel_end(channel, BPS_ERR_IO, channel->dial->failure);
+}
+
+/* This address is done with: the next one, or the end. */
+static void give_up(struct bps_channel *channel, const char *reason)
+{
+    note_failure(channel, reason);
+    verbs_cancel_timer(channel);
+    verbs_channel_disconnect(channel);
+    channel->dial->at = channel->dial->at->ai_next;
+    attempt_rest(channel);
+    if (channel->dial->at == NULL) {
+        verbs_dial_lost(channel);
+    }
+}
+
+static void on_timeout(void *arg)
+{
+    struct bps_channel *channel = arg;
+    channel->timer = NULL;
+    verbs_hold(channel);
+    give_up(channel, "no answer");
+    verbs_release(channel);
+}
+
+static void connect_pair(struct bps_channel *channel)
+{
+    uint8_t terms[VERBS_TERMS_BYTES];
+    struct rdma_conn_param parameters;
+    struct bps_report report = {"out of memory"};
+    struct verbs_pair *pair = verbs_pair_new(channel, &report);
+    if (pair == NULL) {
+        give_up(channel, report.text);
+        return;
+    }
+    verbs_pair_parameters(pair, terms, &parameters);
+    if (rdma_connect(channel->id, &parameters) != 0) {
+        give_up(channel, strerror(errno));
+    }
+}
+
+static void established(struct bps_channel *channel, const void *data, size_t bytes)
+{
+    struct verbs_terms terms;
+    channel->pair->connected = true;
+    if (!verbs_terms_get(data, bytes, &terms)) {
+        give_up(channel, "the peer is no transport of this kind, or of a different version");
+        return;
+    }
+    verbs_pair_agree(channel->pair, &terms);
+    verbs_cancel_timer(channel);
+    verbs_dial_free(channel);
+    verbs_channel_open(channel);
+    channel->events->connected(channel->user);
+}
+
+static const char *rejection(int reason)
+{
+    switch (reason) {
+    case REJECTED_NO_LISTENER:
+        return "connection refused";
+    case REJECTED_BY_PEER:
+        return "the peer has refused the connection; its log says why";
+    default:
+        return "connection rejected";
+    }
+}
+
+void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data,
+                      size_t bytes)
+{
+    switch (event->event) {
+    case RDMA_CM_EVENT_ADDR_RESOLVED:
+        if (channel->id->verbs == NULL) {
+            give_up(channel, "no RDMA device leads to this address");
+        } else if (rdma_resolve_route(channel->id, milliseconds(channel->verbs)) != 0) {
+            give_up(channel, strerror(errno));
+        }
+        break;
+    case RDMA_CM_EVENT_ROUTE_RESOLVED:
+        connect_pair(channel);
+        break;
+    case RDMA_CM_EVENT_ESTABLISHED:
+        established(channel, data, bytes);
+        break;
+    case RDMA_CM_EVENT_ADDR_ERROR:
+    case RDMA_CM_EVENT_ROUTE_ERROR:
+        give_up(channel,
+                event->status == -ENODEV ? "no RDMA device leads to this address" : strerror(-event->status));
+        break;
+    case RDMA_CM_EVENT_REJECTED:
+        give_up(channel, rejection(event->status));
+        break;
+    default:
+        give_up(channel, event->status < 0 ? strerror(-event->status) : rdma_event_str(event->event));
+    }
+}
+
+void verbs_dial_free(struct bps_channel *channel)
+{
+    struct verbs_dial *dial = channel->dial;
+    if (dial == NULL) {
+        return;
+    }
+    if (dial->list != NULL) {
+        freeaddrinfo(dial->list);
+    }
+    channel->verbs->host->release(channel->verbs->host, dial);
+    channel->dial = NULL;
+}
+
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
+                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                      struct bps_report *report)
+{
+    struct verbs *verbs = instance;
+    struct bps_report reason = {""};
+    (void)lane;
+    bps_status status = verbs_check_target(address, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct bps_channel *channel = verbs_channel_new(verbs);
+    struct verbs_dial *dial = verbs->host->alloc(verbs->host, sizeof *dial, 8);
+    if (channel == NULL || dial == NULL) {
+        verbs->host->release(verbs->host, dial);
+        verbs_drop(channel);
+        BPS_REPORT(report, "dial %.200s: out of memory", address);
+        return BPS_ERR_NOMEM;
+    }
+    channel->dial = dial;
+    channel->events = events;
+    channel->user = user;
+    /* A name that is not known (yet) is a refusal like any other: told by closed, and may be tried again. */
+    *dial = (struct verbs_dial){0};
+    dial->list = dial->at = verbs_resolve(verbs, address, &reason);
+    snprintf(dial->failure, sizeof dial->failure, "%.255s", reason.text);
+    attempt_rest(channel);
+    if (dial->at == NULL) {
+        verbs_channel_queue(channel);
+    }
+    *out = channel;
+    return BPS_OK;
+}

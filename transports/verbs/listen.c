@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* listen.c - listeners, and the channels that peers open. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <string.h>
+
+#define BACKLOG 1024
+
+struct verbs_listener {
+    LIST_ENTRY(verbs_listener) entry;
+    struct rdma_cm_id *id;
+    bps_accept_fn accept;
+    void *arg;
+};
+
+/* ---- accepting ---- */
+
+static void on_timeout(void *arg)
+{
+    struct bps_channel *channel = arg;
+    channel->timer = NULL;
+    verbs_drop(channel);
+}
+
+static bool accept_request(struct bps_channel *channel, const struct verbs_terms *terms,
+                           struct bps_report *report)
+{
+    uint8_t own[VERBS_TERMS_BYTES];
+    struct rdma_conn_param parameters;
+    struct verbs_pair *pair = verbs_pair_new(channel, report);
+    if (pair == NULL) {
+        return false;
+    }
+    verbs_pair_agree(pair, terms);
+    verbs_pair_parameters(pair, own, &parameters);
+    if (rdma_accept(channel->id, &parameters) != 0) {
+        BPS_REPORT(report, "accept: %s", strerror(errno));
+        return false;
+    }
+    pair->connected = true;
+    return true;
+}
+
+static void refuse(struct rdma_cm_id *id)
+{
+    (void)rdma_reject(id, NULL, 0);
+    rdma_destroy_id(id);
+}
+
+void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id,
+                          const void *data, size_t bytes)
+{
+    const struct bps_host *host = verbs->host;
+    struct verbs_terms terms;
+    struct bps_report report = {"out of memory"};
+    char peer[VERBS_ADDRESS_TEXT];
+    verbs_address_text(rdma_get_peer_addr(id), peer, sizeof peer);
+    id->context = NULL;
+    if (!verbs_terms_get(data, bytes, &terms)) {
+        host->log(host, BPS_LOG_WARN, "%s is no peer of this transport, or of a different version", peer);
+        refuse(id);
+        return;
+    }
+    struct bps_channel *channel = verbs_channel_new(verbs);
+    if (channel == NULL) {
+        refuse(id);
+        return;
+    }
+    channel->state = VERBS_ACCEPTING;
+    channel->id = id;
+    channel->listener = listener;
+    id->context = channel;
+    if (!accept_request(channel, &terms, &report)) {
+        host->log(host, BPS_LOG_WARN, "connection of %s: %s", peer, report.text);
+        verbs_drop(channel);
+        return;
+    }
+    channel->timer = host->timer(host, verbs->options.timeout, 0, on_timeout, channel);
+}
+
+void verbs_welcome(struct bps_channel *channel)
+{
+    struct verbs_listener *listener = channel->listener;
+    char peer[VERBS_ADDRESS_TEXT];
+    verbs_cancel_timer(channel);
+    verbs_address_text(rdma_get_peer_addr(channel->id), peer, sizeof peer);
+    verbs_hold(channel);
+    const struct bps_channel_events *events = listener->accept(listener->arg, channel, peer, &channel->user);
+    if (channel->state != VERBS_DEAD) {
+        channel->events = events;
+        if (events != NULL) {
+            verbs_channel_open(channel);
+        } else {
+            verbs_drop(channel);
+        }
+    }
+    verbs_release(channel);
+}
+
+/* ---- listening ---- */
+
+static bps_status listen_failed(const struct sockaddr *address, int error, struct bps_report *report)
+{
+    const char *remedy = "";
+    char text[VERBS_ADDRESS_TEXT];
+    if (error == EADDRINUSE) {
+        remedy = "; another process has this port: choose a different one, or 0 for any free one";
+    } else if (error == EADDRNOTAVAIL || error == ENODEV) {
+        remedy = "; no RDMA device of this host has this address";
+    } else if (error == EACCES) {
+        remedy = "; ports below 1024 are for privileged processes";
+    }
+    verbs_address_text(address, text, sizeof text);
+    BPS_REPORT(report, "listen %s: %s%s", text, strerror(error), remedy);
+    return BPS_ERR_IO;
+}
+
+/* The address that peers can dial. A wildcard is no such address. */
+static void announce(const struct verbs *verbs, struct rdma_cm_id *id, char *actual, size_t n)
+{
+    const struct sockaddr *bound = rdma_get_local_addr(id);
+    struct sockaddr_storage own;
+    char host[VERBS_ADDRESS_TEXT];
+    if (verbs_is_wildcard(bound) && verbs_own_address(verbs, AF_UNSPEC, &own)) {
+        verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+    } else {
+        verbs_host_text(bound, host, sizeof host);
+    }
+    snprintf(actual, n, "%s:%u", host, ntohs(rdma_get_src_port(id)));
+}
+
+static bool start(struct verbs *verbs, struct verbs_listener *listener, struct sockaddr *address)
+{
+    return rdma_create_id(verbs->manager, &listener->id, listener, RDMA_PS_TCP) == 0 &&
+           rdma_bind_addr(listener->id, address) == 0 && rdma_listen(listener->id, BACKLOG) == 0;
+}
+
+static void listener_free(struct verbs *verbs, struct verbs_listener *listener)
+{
+    if (listener->id != NULL) {
+        rdma_destroy_id(listener->id);
+    }
+    verbs->host->release(verbs->host, listener);
+}
+
+bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
+                        size_t n, struct bps_report *report)
+{
+    struct verbs *verbs = instance;
+    bps_status status = BPS_OK;
+    struct addrinfo *list = verbs_resolve(verbs, address, report);
+    if (list == NULL) {
+        return BPS_ERR_CONF;
+    }
+    struct verbs_listener *listener = verbs->host->alloc(verbs->host, sizeof *listener, 8);
+    if (listener == NULL) {
+        BPS_REPORT(report, "listen %s: out of memory", address);
+        freeaddrinfo(list);
+        return BPS_ERR_NOMEM;
+    }
+    *listener = (struct verbs_listener){.accept = accept, .arg = arg};
+    if (start(verbs, listener, list->ai_addr)) {
+        LIST_INSERT_HEAD(&verbs->listeners, listener, entry);
+        announce(verbs, listener->id, actual, n);
+    } else {
+        status = listen_failed(list->ai_addr, errno, report);
+        listener_free(verbs, listener);
+    }
+    freeaddrinfo(list);
+    return status;
+}
+
+void verbs_listeners_close(struct verbs *verbs)
+{
+    while (!LIST_EMPTY(&verbs->listeners)) {
+        struct verbs_listener *listener = LIST_FIRST(&verbs->listeners);
+        LIST_REMOVE(listener, entry);
+        listener_free(verbs, listener);
+    }
+}

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manager.c - events of the connection manager, and whom they concern. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+/* Says what the peer had to say when it connected: only valid until the event is given back. */
+struct said {
+    uint8_t data[64];
+    size_t bytes;
+};
+
+static bool has_data(enum rdma_cm_event_type type)
+{
+    return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_ESTABLISHED ||
+           type == RDMA_CM_EVENT_CONNECT_RESPONSE || type == RDMA_CM_EVENT_REJECTED;
+}
+
+static void keep(const struct rdma_cm_event *event, struct said *said)
+{
+    said->bytes = 0;
+    if (has_data(event->event) && event->param.conn.private_data != NULL) {
+        size_t n = event->param.conn.private_data_len;
+        said->bytes = n < sizeof said->data ? n : sizeof said->data;
+        memcpy(said->data, event->param.conn.private_data, said->bytes);
+    }
+}
+
+/* The peer's disconnect may overtake what it has sent. */
+static void disconnected(struct bps_channel *channel)
+{
+    verbs_poll(channel->verbs);
+    if (channel->state == VERBS_OPEN) {
+        verbs_channel_closed(channel);
+    } else if (channel->state == VERBS_ACCEPTING) {
+        verbs_drop(channel);
+    }
+}
+
+static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_event *event,
+                             const struct said *said)
+{
+    verbs_hold(channel);
+    if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device was removed");
+    } else if (event->event == RDMA_CM_EVENT_DISCONNECTED) {
+        disconnected(channel);
+    } else if (channel->state == VERBS_DIALLING) {
+        verbs_dial_event(channel, event, said->data, said->bytes);
+    } else if (channel->state == VERBS_ACCEPTING && event->event == RDMA_CM_EVENT_ESTABLISHED) {
+        verbs_welcome(channel);
+    } else if (channel->state == VERBS_ACCEPTING && event->status != 0) {
+        verbs_drop(channel);
+    }
+    verbs_release(channel);
+}
+
+static void on_event(void *arg, uint32_t events)
+{
+    struct verbs *verbs = arg;
+    struct rdma_cm_event *event;
+    (void)events;
+    while (rdma_get_cm_event(verbs->manager, &event) == 0) {
+        struct rdma_cm_event copy = *event;
+        struct said said;
+        keep(event, &said);
+        rdma_ack_cm_event(event);
+        if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
+            verbs_listen_request(verbs, copy.listen_id->context, copy.id, said.data, said.bytes);
+        } else if (copy.listen_id == NULL && copy.id->context != NULL &&
+                   copy.event != RDMA_CM_EVENT_TIMEWAIT_EXIT && copy.event != RDMA_CM_EVENT_ADDR_CHANGE) {
+            dispatch_channel(copy.id->context, &copy, &said);
+        }
+    }
+}
+
+bps_status verbs_manager_open(struct verbs *verbs, struct bps_report *report)
+{
+    const struct bps_host *host = verbs->host;
+    verbs_fork_hold();
+    verbs->manager = rdma_create_event_channel();
+    int flags = verbs->manager != NULL ? fcntl(verbs->manager->fd, F_GETFL) : -1;
+    if (flags >= 0 && fcntl(verbs->manager->fd, F_SETFL, flags | O_NONBLOCK) == 0) {
+        verbs->manager_watch = host->watch(host, verbs->manager->fd, on_event, verbs);
+    }
+    verbs_fork_release();
+    if (verbs->manager_watch == NULL) {
+        BPS_REPORT(report, "connection manager: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    return BPS_OK;
+}
+
+void verbs_manager_close(struct verbs *verbs)
+{
+    if (verbs->manager == NULL) {
+        return;
+    }
+    verbs_fork_hold();
+    if (verbs->manager_watch != NULL) {
+        verbs->host->unwatch(verbs->host, verbs->manager_watch);
+    }
+    rdma_destroy_event_channel(verbs->manager);
+    verbs_fork_release();
+}

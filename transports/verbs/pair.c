@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pair.c - queue pairs: how they are made, what both ends agree upon, and their end. A pair outlives its
+ * channel until the device has returned its last work request: only then is the memory free that they use.
+ */
+#include "verbs.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define INLINE_BYTES 128u
+#define RETRY_FOR_EVER 7 /* where the peer has no receive buffer, which credits prevent */
+
+static uint32_t smaller(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The device may have less room for inline data. */
+static bool create_queue_pair(struct verbs_pair *pair)
+{
+    struct verbs_device *device = pair->device;
+    struct ibv_qp_init_attr attr;
+    for (uint32_t bytes = INLINE_BYTES;; bytes /= 2) {
+        attr = (struct ibv_qp_init_attr){
+            .send_cq = device->cq,
+            .recv_cq = device->cq,
+            .srq = device->srq,
+            .qp_type = IBV_QPT_RC,
+            .cap = {.max_send_wr = pair->depth, .max_send_sge = 1, .max_inline_data = bytes},
+        };
+        if (rdma_create_qp(pair->id, device->pd, &attr) == 0) {
+            pair->inline_bytes = smaller(bytes, attr.cap.max_inline_data);
+            return true;
+        }
+        if (bytes == 0) {
+            return false;
+        }
+    }
+}
+
+static bool make_memory(struct verbs_pair *pair)
+{
+    const struct bps_host *host = pair->device->verbs->host;
+    size_t bytes = (size_t)pair->own.credits * pair->slot_bytes;
+    pair->memory = host->alloc(host, bytes, 4096);
+    pair->pieces = host->alloc(host, pair->own.credits * sizeof *pair->pieces, 8);
+    if (pair->memory == NULL || pair->pieces == NULL) {
+        errno = ENOMEM;
+        return false;
+    }
+    pair->mr = ibv_reg_mr(pair->device->pd, pair->memory, bytes, 0);
+    return pair->mr != NULL;
+}
+
+static void set_terms(struct verbs_pair *pair)
+{
+    const struct verbs_options *o = &pair->device->verbs->options;
+    pair->own = (struct verbs_terms){
+        .credits = (uint32_t)o->credits,
+        .eager = (uint32_t)o->eager,
+        .block = (uint32_t)o->block,
+        .reads = smaller((uint32_t)pair->device->attr.max_qp_rd_atom, VERBS_READS),
+    };
+    pair->slot_bytes = verbs_slot_bytes(o);
+    pair->depth = pair->own.credits + VERBS_READS + 2;
+}
+
+struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report *report)
+{
+    struct verbs *verbs = channel->verbs;
+    struct verbs_device *device = verbs_device_of(verbs, channel->id->verbs, report);
+    struct verbs_pair *pair = device != NULL ? verbs->host->alloc(verbs->host, sizeof *pair, 64) : NULL;
+    if (pair == NULL) {
+        return NULL;
+    }
+    *pair = (struct verbs_pair){.device = device, .id = channel->id, .channel = channel};
+    STAILQ_INIT(&pair->arrived);
+    set_terms(pair);
+    if (verbs_device_reserve(device, pair->depth, report) != BPS_OK) {
+        verbs->host->release(verbs->host, pair);
+        return NULL;
+    }
+    if (!make_memory(pair)) {
+        verbs_register_failed((uint64_t)pair->own.credits * pair->slot_bytes, errno, report);
+    } else if (!create_queue_pair(pair)) {
+        BPS_REPORT(report, "a queue pair cannot be made: %s", strerror(errno));
+    } else {
+        pair->number = pair->id->qp->qp_num;
+        LIST_INSERT_HEAD(&device->pairs[pair->number % VERBS_BUCKETS], pair, entry);
+        channel->pair = pair;
+        return pair;
+    }
+    pair->id = NULL; /* stays the channel's */
+    verbs_pair_free(pair);
+    return NULL;
+}
+
+void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer)
+{
+    pair->peer = (struct verbs_terms){
+        .credits = smaller(peer->credits, pair->own.credits),
+        .eager = smaller(peer->eager, pair->own.eager),
+        .block = smaller(peer->block, pair->own.block),
+        .reads = peer->reads,
+    };
+    pair->reads_room =
+        smaller(smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, peer->reads), VERBS_READS);
+    pair->channel->out.credits = pair->peer.credits;
+}
+
+void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct rdma_conn_param *out)
+{
+    verbs_terms_put(&pair->own, terms);
+    *out = (struct rdma_conn_param){
+        .private_data = terms,
+        .private_data_len = VERBS_TERMS_BYTES,
+        .responder_resources = (uint8_t)pair->own.reads,
+        .initiator_depth = (uint8_t)smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, VERBS_READS),
+        .retry_count = (uint8_t)pair->device->verbs->options.retry_count,
+        .rnr_retry_count = RETRY_FOR_EVER,
+    };
+}
+
+struct verbs_pair *verbs_pair_find(const struct verbs_device *device, uint32_t number)
+{
+    struct verbs_pair *pair;
+    LIST_FOREACH(pair, &device->pairs[number % VERBS_BUCKETS], entry) {
+        if (pair->number == number) {
+            return pair;
+        }
+    }
+    return NULL;
+}
+
+void verbs_pair_leave(struct verbs_pair *pair)
+{
+    pair->channel = NULL;
+    pair->id->context = NULL;
+    if (pair->device->batch.pair == pair) {
+        pair->device->batch.count = 0;
+    }
+    if (!pair->connected || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair)) {
+        verbs_pair_free(pair);
+    }
+}
+
+static void free_arrived(struct verbs_pair *pair)
+{
+    while (!STAILQ_EMPTY(&pair->arrived)) {
+        struct verbs_slot *slot = STAILQ_FIRST(&pair->arrived);
+        STAILQ_REMOVE_HEAD(&pair->arrived, entry);
+        verbs_slot_free(pair->device, slot);
+    }
+    for (; pair->npieces > 0; pair->npieces--) {
+        struct verbs_piece *piece = &pair->pieces[pair->first_piece++ % pair->peer.credits];
+        if (piece->block != NULL) {
+            verbs_arena_give(&pair->device->send, piece->block);
+        }
+    }
+    verbs_wake_starved(pair->device);
+}
+
+void verbs_pair_free(struct verbs_pair *pair)
+{
+    struct verbs_device *device = pair->device;
+    const struct bps_host *host = device->verbs->host;
+    if (pair->number != 0) {
+        LIST_REMOVE(pair, entry);
+    }
+    if (pair->id != NULL) {
+        rdma_destroy_qp(pair->id);
+            rdma_destroy_id(pair->id);
+        }
+    free_arrived(pair);
+    if (pair->mr != NULL) {
+        ibv_dereg_mr(pair->mr);
+    }
+    host->release(host, pair->memory);
+    host->release(host, pair->pieces);
+    verbs_device_unreserve(device, pair->depth);
+    host->release(host, pair);
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbs.c - the transport over RDMA: its module, its options, and the life of an instance. */
+#include "verbs.h"
+
+static const struct bps_option options[] = {
+    {"device", BPS_OPT_STRING, 0, offsetof(struct verbs_options, device), "", NULL,
+     "RDMA device, by its name in `ibv_devices`; empty: the first one with an active port, and for "
+     "connections as "
+     "the routes say."},
+    {"port", BPS_OPT_INT, 0, offsetof(struct verbs_options, port), "1", "1..255", "Port of the device."},
+    {"gid_index", BPS_OPT_INT, 0, offsetof(struct verbs_options, gid_index), "-1", "-1..1023",
+     "Row of the port's GID table, which is an address of this host with RoCE; -1: the first with an IPv4 "
+     "address "
+     "and RoCE v2, else IPv6."},
+    {"host", BPS_OPT_STRING, 0, offsetof(struct verbs_options, host), "", NULL,
+     "Own address to listen on, to connect from and to tell to others, for InfiniBand that of the IPoIB "
+     "interface; "
+     "empty: that of the GID."},
+    {"family", BPS_OPT_CHOICE, 0, offsetof(struct verbs_options, family), "auto", "auto|ipv4|ipv6",
+     "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
+    {"traffic_class", BPS_OPT_INT, 0, offsetof(struct verbs_options, traffic_class), "0", "0..255",
+     "Traffic class of the packets (the DSCP is its upper six bits); switches and the mapping of the device "
+     "to "
+     "service levels choose queues by it."},
+    {"ack_timeout", BPS_OPT_INT, 0, offsetof(struct verbs_options, ack_timeout), "18", "8..31",
+     "Time without acknowledgement after which packets are sent again: 4.096 us times two to this power; 18 "
+     "is "
+     "about 1 s."},
+    {"retry_count", BPS_OPT_INT, 0, offsetof(struct verbs_options, retry_count), "7", "0..7",
+     "How often they are sent again before the peer counts as dead."},
+    {"timeout", BPS_OPT_TIME, 0, offsetof(struct verbs_options, timeout), "20 s", "100 ms..1 h",
+     "Time that a peer has to answer to a connection."},
+    {"eager", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, eager), "4 KiB", "0..64 KiB",
+     "Payloads up to this size travel with their header; larger ones are read by the peer when it has room."},
+    {"block", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, block), "256 KiB", "4 KiB..4 MiB",
+     "Bytes of one read."},
+    {"window", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, window), "1 MiB", "64 KiB..1 GiB",
+     "Bytes that a peer may be told of before it has read them: with less, urgent frames overtake sooner."},
+    {"arena", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, arena), "8 MiB", "64 KiB..16 GiB",
+     "Bytes of registered memory for payloads that arrive, and as many for those to send that lie in memory "
+     "that is not registered."},
+    {"credits", BPS_OPT_INT, 0, offsetof(struct verbs_options, credits), "16", "4..1024",
+     "Messages that may be under way from a peer: so many receive buffers are kept for it."},
+    {0},
+};
+
+static void count(struct verbs *verbs)
+{
+    const struct bps_host *host = verbs->host;
+    verbs->count = (struct verbs_counters){
+        .frames_sent = host->counter(host, "frames_sent", "frames whose peer has been told of all"),
+        .frames_received = host->counter(host, "frames_received", "headers of frames that have arrived"),
+        .bytes_sent = host->counter(host, "bytes_sent", "bytes of payloads sent"),
+        .bytes_received = host->counter(host, "bytes_received", "bytes of payloads that have arrived"),
+        .bytes_copied =
+            host->counter(host, "bytes_copied", "bytes copied to registered memory before sending"),
+        .bytes_in_place = host->counter(host, "bytes_in_place", "bytes sent from where they lay"),
+        .work_requests = host->counter(host, "work_requests", "sends and reads posted"),
+        .doorbells = host->counter(host, "doorbells", "calls that posted them"),
+    };
+}
+
+static bps_status check_options(const struct verbs_options *o, struct bps_report *report)
+{
+    if (o->arena < 2 * o->block || o->arena / o->block > UINT32_MAX) {
+        BPS_REPORT(report, "arena = %llu: expected at least two blocks of block = %llu",
+                   (unsigned long long)o->arena, (unsigned long long)o->block);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+static void verbs_close(void *instance)
+{
+    struct verbs *verbs = instance;
+    verbs_listeners_close(verbs);
+    while (!LIST_EMPTY(&verbs->channels)) {
+        verbs_drop(LIST_FIRST(&verbs->channels));
+    }
+    if (verbs->poller != NULL) {
+        verbs->host->unpoll(verbs->host, verbs->poller);
+    }
+    verbs_devices_close(verbs);
+    verbs_manager_close(verbs);
+    verbs_regions_free(verbs);
+    verbs->host->release(verbs->host, verbs);
+}
+
+static bps_status verbs_open(const struct bps_host *host, const void *opts, void **instance_out,
+                             struct bps_report *report)
+{
+    bps_status status = check_options(opts, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct verbs *verbs = host->alloc(host, sizeof *verbs, 64);
+    if (verbs == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    *verbs = (struct verbs){.host = host, .options = *(const struct verbs_options *)opts};
+    TAILQ_INIT(&verbs->ready);
+    count(verbs);
+    verbs_fork_init();
+    status = verbs_devices_open(verbs, report);
+    if (status == BPS_OK) {
+        status = verbs_manager_open(verbs, report);
+    }
+    if (status == BPS_OK && (verbs->poller = host->poller(host, verbs_poll, verbs_arm, verbs)) == NULL) {
+        BPS_REPORT(report, "out of memory");
+        status = BPS_ERR_NOMEM;
+    }
+    if (status != BPS_OK) {
+        verbs_close(verbs);
+        return status;
+    }
+    *instance_out = verbs;
+    return BPS_OK;
+}
+
+static void verbs_query(void *instance, struct bps_transport_attr *out)
+{
+    (void)instance;
+    out->lanes = 1;
+}
+
+static void verbs_describe(void *instance, char *text, size_t n)
+{
+    const struct verbs *verbs = instance;
+    const struct verbs_options *o = &verbs->options;
+    struct sockaddr_storage own;
+    char host[VERBS_ADDRESS_TEXT] = "none";
+    if (verbs_own_address(verbs, AF_UNSPEC, &own)) {
+        verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+    }
+    snprintf(text, n,
+             "device %s port %lld, address %s, eager up to %llu KiB, blocks of %llu KiB, window %llu KiB",
+             ibv_get_device_name(verbs->own->context->device), (long long)o->port, host,
+             (unsigned long long)(o->eager >> 10), (unsigned long long)(o->block >> 10),
+             (unsigned long long)(o->window >> 10));
+}
+
+static const struct bps_transport_ops ops = {
+    .size = sizeof ops,
+    .open = verbs_open,
+    .close = verbs_close,
+    .query = verbs_query,
+    .listen = verbs_listen,
+    .dial = verbs_dial,
+    .kick = verbs_kick,
+    .finish = verbs_finish,
+    .drop = verbs_drop,
+    .local_host = verbs_local_host,
+    .describe = verbs_describe,
+    .attach = verbs_attach,
+    .detach = verbs_detach,
+};
+
+static const struct bps_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BPS_KIND_TRANSPORT,
+    .name = "verbs",
+    .summary = "frames over RDMA: RoCE and InfiniBand",
+    .options = options,
+    .options_size = sizeof(struct verbs_options),
+    .ops = &ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&plugin};
+
+static const struct bps_module module = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof module,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = "verbs",
+    .version = PLUGIN_VERSION,
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
+
+BPS_PLUGIN_NOTE(BPS_KIND_TRANSPORT, "verbs", PLUGIN_VERSION);
+
+const struct bps_module *BPS_PLUGIN_ENTRY(void)
+{
+    return &module;
+}

@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * verbs.h - the transport over RDMA: what its parts share.
+ *
+ * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop
+ * any channel at any time. So whoever calls back holds the channel (verbs_hold, verbs_release) and looks
+ * afterwards whether it is still open. A channel that has ended leaves its queue pair behind, until the
+ * device has returned the last work request.
+ */
+#ifndef VERBS_H
+#define VERBS_H
+
+#include <infiniband/verbs.h>
+#include <rdma/rdma_cma.h>
+#include <sys/queue.h>
+
+#include "message.h"
+
+#define VERBS_FAMILY_AUTO  0u
+#define VERBS_FAMILY_IPV4  1u
+#define VERBS_FAMILY_IPV6  2u
+#define VERBS_ADDRESS_TEXT 128          /* "[IPv6%interface]:port" */
+#define VERBS_LINGER       5000000000ull /* ns that the end of a channel may take */
+#define VERBS_READS        16u           /* RDMA reads of a channel that may be under way, at most */
+#define VERBS_BATCH        16u           /* work requests posted by one call, at most */
+#define VERBS_POLL         64            /* completions fetched by one call, at most */
+#define VERBS_TURN_FRAMES  64u           /* then the other channels have their turn */
+#define VERBS_BUCKETS      256u
+
+struct addrinfo;
+
+struct verbs_options {
+    const char *device;
+    int64_t port, gid_index;
+    const char *host;
+    uint32_t family; /* VERBS_FAMILY_* */
+    int64_t traffic_class, ack_timeout, retry_count;
+    uint64_t timeout; /* ns */
+    uint64_t eager, block, window, arena;
+    int64_t credits;
+};
+
+struct verbs_counters {
+    uint64_t *frames_sent, *frames_received, *bytes_sent, *bytes_received, *bytes_copied, *bytes_in_place;
+    uint64_t *work_requests, *doorbells;
+};
+
+/* ---- arena.c: registered memory in blocks of one size ---- */
+
+#define VERBS_HEAD 64u /* in front of each block: room for the rest of an element */
+
+struct verbs_arena {
+    uint8_t *memory;
+    uint32_t *free; /* a stack, so that the warmest block is taken first */
+    uint32_t block, count, nfree;
+};
+/* False: no memory. */
+bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block);
+void verbs_arena_fini(struct verbs_arena *arena, const struct bps_host *host);
+size_t verbs_arena_bytes(const struct verbs_arena *arena);
+/* NULL: there is none now. */
+uint8_t *verbs_arena_take(struct verbs_arena *arena);
+void verbs_arena_give(struct verbs_arena *arena, uint8_t *block);
+
+/* ---- the data ---- */
+
+struct verbs;
+struct verbs_listener;
+
+/* A buffer for one arriving message; later, that message, until it has been dealt with. */
+struct verbs_slot {
+    STAILQ_ENTRY(verbs_slot) entry;
+    uint8_t *data;
+    uint32_t lkey;
+    struct verbs_message message;
+    enum { VERBS_ARRIVED, VERBS_READING, VERBS_READY } state;
+    uint8_t *block; /* where its piece is read to; NULL: none */
+};
+STAILQ_HEAD(verbs_slots, verbs_slot);
+
+/* The receive buffers that were made at once. */
+struct verbs_chunk {
+    LIST_ENTRY(verbs_chunk) entry;
+    struct ibv_mr *mr;
+    uint8_t *memory;
+    struct verbs_slot *slots;
+};
+
+/* A region of the core's as a device knows it. */
+struct verbs_window {
+    LIST_ENTRY(verbs_window) entry;
+    const struct bps_region *region;
+    struct ibv_mr *mr;
+};
+
+/* A region that the core has attached. */
+struct verbs_region {
+    LIST_ENTRY(verbs_region) entry;
+    const struct bps_region *region;
+};
+
+struct verbs_pair;
+
+/* Work requests that are to be posted by one call. */
+struct verbs_batch {
+    struct ibv_send_wr wr[VERBS_BATCH];
+    struct ibv_sge sge[VERBS_BATCH];
+    unsigned count;
+    const struct verbs_pair *pair; /* they are of */
+};
+
+/* What the channels of a device share. */
+struct verbs_device {
+    LIST_ENTRY(verbs_device) entry, forked;
+    struct verbs *verbs;
+    struct ibv_context *context;
+    struct ibv_device_attr attr;
+    struct ibv_pd *pd;
+    struct ibv_comp_channel *wake;
+    struct ibv_cq *cq;
+    struct ibv_srq *srq;
+    struct bps_watch *wake_watch, *async_watch;
+    int async_fd; /* events of the device; -1: none */
+    struct verbs_arena send, receive;
+    struct ibv_mr *send_mr, *receive_mr;
+    uint32_t cq_room, cq_used;       /* completions: how many fit, how many there may be */
+    uint32_t srq_room;               /* receive buffers that the shared queue can hold */
+    uint32_t nslots, promised;       /* receive buffers: that there are, that peers may use */
+    struct verbs_slots reposts;      /* to be posted again */
+    LIST_HEAD(, verbs_chunk) chunks;
+    LIST_HEAD(, verbs_window) windows;
+    LIST_HEAD(, verbs_pair) pairs[VERBS_BUCKETS]; /* by number */
+    TAILQ_HEAD(verbs_queue, bps_channel) starved; /* channels that wait for a block */
+    struct ibv_wc wc[VERBS_POLL];                 /* fetched and not yet dealt with */
+    int first, nwc;
+    struct verbs_batch batch; /* of the channel that has its turn */
+};
+
+/* A piece of a payload that the peer has been told of. */
+struct verbs_piece {
+    uint8_t *block; /* NULL: it lies in the frame's own memory */
+    uint32_t bytes; /* 0: none; the frame waits for those before it */
+    void *cookie;
+    bool last; /* the frame is sent when this piece has been read */
+};
+
+/* A queue pair and what its work requests use. */
+struct verbs_pair {
+    LIST_ENTRY(verbs_pair) entry;
+    struct verbs_device *device;
+    struct rdma_cm_id *id;
+    struct bps_channel *channel; /* NULL: it has ended */
+    uint32_t number;
+    bool connected, draining;
+    struct verbs_terms own, peer;
+    uint32_t reads_room;    /* reads that may be under way at once */
+    uint32_t depth, posted, retired,
+        silent; /* work requests; `silent` since the last one that is signalled */
+    uint32_t inline_bytes;
+    uint8_t *memory; /* own messages, a slot for each credit of the peer's */
+    struct ibv_mr *mr;
+    uint32_t slot_bytes, slot;
+    struct verbs_slots arrived; /* messages not dealt with */
+    uint32_t narrived, reading;
+    struct verbs_piece *pieces; /* a ring of peer.credits */
+    uint32_t first_piece, npieces;
+};
+
+enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_DEAD };
+
+/* An attempt to connect. */
+struct verbs_dial {
+    struct addrinfo *list, *at; /* resolved addresses; the one that is tried; NULL: none is left */
+    char failure[256];          /* of the last attempt */
+};
+
+struct verbs_incoming {
+    uint32_t length, offset; /* of the payload; what the sink has taken */
+    uint32_t kept;
+    uint8_t keep[BPS_SINK_GRAIN];
+    struct bps_sink *sink;
+    uint32_t announced; /* of the last frame: bytes whose pieces have not been announced yet */
+    bool last;          /* FINISH has come */
+};
+
+struct verbs_outgoing {
+    uint32_t credits;  /* messages that the peer has room for */
+    uint32_t owed;     /* messages of the peer's that have been dealt with and that it has not been told of */
+    uint32_t done;     /* the same for its pieces */
+    uint32_t held;      /* frames that are announced and not yet `sent` */
+    uint64_t in_flight; /* bytes of pieces that the peer has not read yet */
+    struct bps_frame frame; /* that is being sent, from `offset` on */
+    bool busy;
+    uint32_t offset;
+    const struct ibv_mr *window; /* of the frame's own memory; NULL: it is copied */
+    bool kicked;
+    bool finished, finish_done; /* FINISH was posted; the peer has it */
+    bool lost;                  /* the connection has ended: nothing can be posted */
+    int error;                  /* of the last post; 0: none */
+};
+
+struct bps_channel {
+    LIST_ENTRY(bps_channel) entry;
+    TAILQ_ENTRY(bps_channel) ready, starving;
+    struct verbs *verbs;
+    enum verbs_state state;
+    unsigned holders;
+    struct rdma_cm_id *id;
+    struct verbs_pair *pair; /* NULL: none yet */
+    struct bps_timer *timer; /* of an attempt to connect, or of the end */
+    const struct bps_channel_events *events;
+    void *user;
+    struct verbs_dial *dial;
+    struct verbs_listener *listener; /* that it came by, until it is accepted */
+    bool queued, starved;            /* in verbs->ready, in device->starved */
+    bool finishing, eof;             /* finish was called; the peer's last message has come */
+    bool progress;                   /* since the timer was set */
+    struct verbs_incoming in;
+    struct verbs_outgoing out;
+};
+
+/* An instance. */
+struct verbs {
+    const struct bps_host *host;
+    struct verbs_options options;
+    struct verbs_counters count;
+    struct rdma_event_channel *manager;
+    struct bps_watch *manager_watch;
+    struct bps_poller *poller;
+    struct ibv_context **contexts; /* of all devices */
+    struct verbs_device *own;      /* that of the options */
+    LIST_HEAD(, verbs_device) devices;
+    LIST_HEAD(, verbs_region) regions;
+    LIST_HEAD(, verbs_listener) listeners;
+    LIST_HEAD(, bps_channel) channels;
+    TAILQ_HEAD(, bps_channel) ready; /* have work */
+    size_t nready;
+    bool deferred; /* a turn over `ready` is coming */
+};
+
+/* ---- address.c ---- */
+
+/* "host:port", "[ipv6]:port", ":port" to addresses. NULL and the reason in the report. */
+struct addrinfo *verbs_resolve(const struct verbs *verbs, const char *text, struct bps_report *report);
+/* Refuses what is no address to dial. */
+bps_status verbs_check_target(const char *text, struct bps_report *report);
+/* "10.0.0.7:9000", "[::1]:9000" */
+void verbs_address_text(const struct sockaddr *address, char *text, size_t n);
+/* The same without the port. */
+void verbs_host_text(const struct sockaddr *address, char *text, size_t n);
+uint16_t verbs_port_of(const struct sockaddr *address);
+bool verbs_is_wildcard(const struct sockaddr *address);
+/* The address of this host that the options name for a family (AF_UNSPEC: any). False: there is none. */
+bool verbs_own_address(const struct verbs *verbs, int family, struct sockaddr_storage *out);
+/* The address that a GID stands for, where it is one. */
+bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out);
+
+/* ---- device.c ---- */
+
+/* Finds the device of the options and prepares it. */
+bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
+void verbs_devices_close(struct verbs *verbs);
+/* The device of a context, prepared; NULL and the reason. */
+struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context,
+                                     struct bps_report *report);
+/* Makes room for the completions and the messages of one more channel. */
+bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report);
+void verbs_device_unreserve(struct verbs_device *device, uint32_t completions);
+/* Why memory could not be registered, and the remedy. */
+void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report);
+uint32_t verbs_slot_bytes(const struct verbs_options *options);
+
+/* ---- region.c ---- */
+
+bps_status verbs_attach(void *instance, const struct bps_region *region, struct bps_report *report);
+void verbs_detach(void *instance, const struct bps_region *region);
+/* A new device learns of all regions. */
+void verbs_windows_open(struct verbs_device *device);
+void verbs_windows_close(struct verbs_device *device);
+void verbs_regions_free(struct verbs *verbs);
+/* The registration that has all of these bytes; NULL: none. */
+const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const void *memory, uint32_t bytes);
+
+/* ---- fork.c ---- */
+
+void verbs_fork_init(void);
+/* Between these two nobody forks: while a descriptor is open and not watched. They do not nest. */
+void verbs_fork_hold(void);
+void verbs_fork_release(void);
+/* The device's own descriptor is closed in children from now on; from now on no more. */
+void verbs_fork_add(struct verbs_device *device);
+void verbs_fork_remove(struct verbs_device *device);
+
+/* ---- manager.c: events of the connection manager ---- */
+
+bps_status verbs_manager_open(struct verbs *verbs, struct bps_report *report);
+void verbs_manager_close(struct verbs *verbs);
+
+/* ---- listen.c, dial.c ---- */
+
+bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
+                        size_t n, struct bps_report *report);
+void verbs_listeners_close(struct verbs *verbs);
+/* A peer wants to connect; `data` is what it says. */
+void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id,
+                          const void *data, size_t bytes);
+/* The connection of an accepted channel stands: asks the core. */
+void verbs_welcome(struct bps_channel *channel);
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
+                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                      struct bps_report *report);
+void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data,
+                      size_t bytes);
+/* No address is left to try. */
+void verbs_dial_lost(struct bps_channel *channel);
+void verbs_dial_free(struct bps_channel *channel);
+
+/* ---- pair.c ---- */
+
+/* Gives the connection a queue pair; NULL and the reason. It belongs to the channel. */
+struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report *report);
+/* The peer's terms are known. */
+void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer);
+/* The channel has ended: the pair goes when the device has returned its work requests. */
+void verbs_pair_leave(struct verbs_pair *pair);
+void verbs_pair_free(struct verbs_pair *pair);
+struct verbs_pair *verbs_pair_find(const struct verbs_device *device, uint32_t number);
+/* The parameters to connect or accept with; `terms` has VERBS_TERMS_BYTES. */
+void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct rdma_conn_param *out);
+
+/* ---- channel.c: life of a channel, and the turns of those that have work ---- */
+
+struct bps_channel *verbs_channel_new(struct verbs *verbs);
+void verbs_channel_open(struct bps_channel *channel);
+void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text);
+void verbs_channel_queue(struct bps_channel *channel);
+void verbs_channel_wait(struct bps_channel *channel); /* for a block */
+void verbs_cancel_timer(struct bps_channel *channel);
+void verbs_run_ready(struct verbs *verbs);
+/* Takes the connection away. */
+void verbs_channel_disconnect(struct bps_channel *channel);
+/* The connection has ended. What has come before may explain it, and is handed over first. */
+void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text);
+/* The same where the peer has ended it. */
+void verbs_channel_closed(struct bps_channel *channel);
+/* All blocks that have become free are for those that wait. */
+void verbs_wake_starved(struct verbs_device *device);
+void verbs_hold(struct bps_channel *channel);
+void verbs_release(struct bps_channel *channel);
+void verbs_kick(struct bps_channel *channel);
+void verbs_finish(struct bps_channel *channel);
+/* NULL is allowed. */
+void verbs_drop(struct bps_channel *channel);
+void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
+
+/* ---- post.c: work requests, gathered and posted by one call; verbs_post_flush ends a turn ---- */
+
+#define VERBS_MESSAGE_SENT 0u
+#define VERBS_PIECE_READ   1u
+#define VERBS_FINISH_SENT  2u
+#define VERBS_DRAINED      3u
+/* An identifier of a completion: odd for those of work requests, else the address of a receive buffer. */
+static inline uint64_t verbs_wr_id(uint64_t kind, uint32_t sequence)
+{
+    return kind << 33 | (uint64_t)sequence << 1 | 1;
+}
+static inline bool verbs_wr_is_own(uint64_t id)
+{
+    return (id & 1) != 0;
+}
+static inline uint64_t verbs_wr_kind(uint64_t id)
+{
+    return id >> 33;
+}
+static inline uint32_t verbs_wr_sequence(uint64_t id)
+{
+    return (uint32_t)(id >> 1);
+}
+
+/* There is a free work request. */
+bool verbs_post_room(const struct verbs_pair *pair);
+void verbs_post_message(struct verbs_pair *pair, const uint8_t *data, uint32_t bytes, uint64_t kind);
+void verbs_post_read(struct verbs_pair *pair, uint8_t *to, const struct verbs_message *from);
+void verbs_post_flush(struct verbs_pair *pair);
+/* The last work request of a connection that has ended. False: it was refused. */
+bool verbs_post_drain(struct verbs_pair *pair);
+
+/* ---- complete.c ---- */
+
+bool verbs_poll(void *instance);
+bool verbs_arm(void *instance);
+/* Posts the receive buffers again whose messages have been dealt with. */
+void verbs_slots_repost(struct verbs_device *device);
+
+/* ---- receive.c, send.c: the caller holds the channel ---- */
+
+/* A message has come. */
+void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot, uint32_t bytes);
+/* The oldest read has completed. */
+void verbs_receive_read(struct verbs_pair *pair);
+/* Hands over what is ready, and reads what has been announced. */
+void verbs_receive(struct bps_channel *channel);
+void verbs_slot_free(struct verbs_device *device, struct verbs_slot *slot);
+
+void verbs_send(struct bps_channel *channel);
+/* The peer has dealt with messages, and has read pieces. False: it cannot have. */
+bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t done);
+
+#endif
