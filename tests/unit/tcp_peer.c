@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tcp_peer.c - instances of the TCP transport and peers with known streams, for its tests. */
+/* tcp_peer.c - peers with known streams, for the tests of transports between hosts. */
 #include "tcp_peer.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define PATTERN_BYTES (8u << 20)
-
-const struct side_kind side_kind = {"tcp", "net", "transports.net"};
 
 /* ---- streams ---- */
 
@@ -43,7 +39,7 @@ uint32_t stream_size(const struct stream *stream, uint32_t index)
     return size - size % stream->grain;
 }
 
-const uint8_t *stream_payload(const struct stream *stream, uint32_t index)
+const uint8_t *stream_pattern(void)
 {
     static uint32_t *pattern;
     if (pattern == NULL) {
@@ -53,8 +49,13 @@ const uint8_t *stream_payload(const struct stream *stream, uint32_t index)
             pattern[i] = mix(i + 1);
         }
     }
+    return (const uint8_t *)pattern;
+}
+
+const uint8_t *stream_payload(const struct stream *stream, uint32_t index)
+{
     ck_assert_uint_le(stream->largest, PATTERN_BYTES / 2);
-    return (const uint8_t *)pattern + mix(stream->seed + index) % (PATTERN_BYTES / 2);
+    return stream_pattern() + mix(stream->seed + index) % (PATTERN_BYTES / 2);
 }
 
 void stream_header(const struct stream *stream, uint32_t index, uint8_t *header)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tcp_peer.h - for the tests of the TCP transport: instances, and peers that send and check numbered frames.
+ * tcp_peer.h - for the tests of transports between hosts: peers that send and check numbered frames.
  *
  * What frame i of a stream contains follows from the stream's seed, so that the receiver checks every byte.
  */
@@ -73,6 +73,9 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
 
 /* Bytes of the header and of the payload of a frame. */
 uint32_t stream_size(const struct stream *stream, uint32_t index);
+/* Where all payloads lie. */
+#define PATTERN_BYTES (8u << 20)
+const uint8_t *stream_pattern(void);
 const uint8_t *stream_payload(const struct stream *stream, uint32_t index);
 void stream_header(const struct stream *stream, uint32_t index, uint8_t *header);
 

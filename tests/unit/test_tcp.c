@@ -7,6 +7,8 @@
 
 #include "tcp_peer.h"
 
+const struct side_kind side_kind = {"tcp", "net", "transports.net"};
+
 /* ---- two peers that exchange streams ---- */
 
 static struct bps_loop *shared_loop;

@@ -14,6 +14,8 @@
 
 #include "tcp_peer.h"
 
+const struct side_kind side_kind = {"tcp", "net", "transports.net"};
+
 static const struct stream nothing = {.grain = 1};
 static const struct stream some = {.seed = 8, .frames = 12, .largest = 100000, .grain = 4};
 static const struct stream others = {.seed = 9, .frames = 9, .largest = 100000, .grain = 4};

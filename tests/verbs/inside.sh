@@ -1,0 +1,103 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The tests of the transport over RDMA, on the devices of this machine. With the name of one as argument: only
+# that one.
+failed=0
+build=${top_builddir:?}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# The IPv4 address of the first device is a row of its table of GIDs, in hexadecimal: 0a4d:0001.
+hex=$(cat /sys/class/infiniband/*/ports/1/gids/* 2>/dev/null |
+    sed -n 's/^0000:0000:0000:0000:0000:ffff:\(..\)\(..\):\(..\)\(..\)/0x\1 0x\2 0x\3 0x\4/p' | head -n 1)
+[ -n "$hex" ] || { echo "no RDMA device has an IPv4 address"; exit 1; }
+# The four numbers are meant to be split.
+# shellcheck disable=SC2086
+host=$(printf '%d.%d.%d.%d' $hex)
+
+# NAME COMMAND...: runs it, and looks whether it has left anything in the kernel.
+check()
+{
+    name=$1
+    shift
+    if [ -n "$only" ] && [ "$only" != "$name" ]; then
+        return
+    fi
+    before=$(objects)
+    if "$@" >"$work/log" 2>&1 && [ "$(objects)" = "$before" ]; then
+        echo "PASS: $name"
+    else
+        echo "FAIL: $name"
+        cat "$work/log"
+        echo "objects before: $before; after: $(objects)"
+        failed=1
+    fi
+}
+
+objects()
+{
+    rdma resource show 2>/dev/null | tr '\n' ' '
+}
+
+# Stands in for ssh: the command runs here, on a host of that name.
+cat >"$work/ssh" <<'EOF'
+#!/bin/sh
+name=$1
+shift
+exec unshare --uts sh -c "hostname $name && $*"
+EOF
+chmod +x "$work/ssh"
+
+# HOSTS SERVERS [SETTING]...: a job over hosts, as in h0:2,h1:2, whose workers check every bit. What is
+# between the processes of a host travels through shared memory. It is an argument of check.
+# shellcheck disable=SC2317
+job()
+{
+    hosts=$1 servers=$2
+    shift 2
+    marks=$(mktemp -d "$work/marks.XXXXXX")
+    byteps run -H "$hosts" -s "$servers" -a "$host:0" -t 5min --ssh "$work/ssh" \
+        --set transports.net.plugin=verbs "$@" -- "$build/tests/jobs/shapes" "$marks"
+}
+
+# A worker is killed while both push: the job ends, and says who.
+# shellcheck disable=SC2317
+killed()
+{
+    # The variables are for the shell of the worker.
+    # shellcheck disable=SC2016
+    GATES=$work byteps run -n 2 -s 1 -a "$host:0" -t 5min --set transports.net.plugin=verbs \
+        --set worker.hierarchy=off --set server.local=false -- \
+        sh -c 'echo $$ >>"$0/pids"; exec "$1" init loop:x:300000:never' "$work" \
+        "$build/tests/fault/worker" >"$work/out" 2>&1 &
+    until [ "$(grep -c 'x runs' "$work/out")" = 2 ]; do
+        kill -0 $! 2>/dev/null || { cat "$work/out"; return 1; }
+        sleep 0.1
+    done
+    kill -9 "$(head -n 1 "$work/pids")"
+    ! wait $! && cat "$work/out" && grep -q 'was killed by SIGKILL' "$work/out" &&
+        grep -q 'error: ' "$work/out"
+}
+
+# Workers that join and leave again and again.
+# shellcheck disable=SC2317
+cycles()
+{
+    mkdir "$work/gates"
+    touch "$work/gates/g.10" "$work/gates/g.20"
+    GATES=$work/gates byteps run -n 2 -s 1 -a "$host:0" -t 5min --set transports.net.plugin=verbs \
+        --set worker.hierarchy=off --set server.local=false -- "$build/tests/fault/worker" cycles:20:100000:g
+}
+
+only=$1
+check frames "$build/tests/verbs/test_verbs"
+check job_2_1 job h0:1,h1:1 1 --set server.local=false
+check job_2_2 job h0:1,h1:1 2 --set server.local=false
+check job_3_1 job h0:1,h1:1,h2:1 1 --set server.local=false
+check job_of_two_on_each_host job h0:2,h1:2 2
+check job_without_groups job h0:2,h1:2 2 --set worker.hierarchy=off --set server.local=false
+check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='16 KiB'
+check job_with_large_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='1 MiB'
+check killed killed
+check cycles cycles
+exit $failed
