@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define USERS 2 /* the transports to other hosts and to other processes of this one */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
 
 struct shared {
@@ -24,9 +25,10 @@ struct shared {
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, shared) regions = LIST_HEAD_INITIALIZER(regions);
 static struct bps_loop *user_loop; /* NULL: there is no transport to tell */
-static struct bps_instance *user;
+static struct bps_instance *users[USERS];
+static unsigned nusers;
 
-/* ---- telling the transport ---- */
+/* ---- telling the transports ---- */
 
 struct tell {
     struct bps_post post;
@@ -37,19 +39,43 @@ struct tell {
     sem_t done;
 };
 
+static bps_status attach(const struct bps_region *region, struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    unsigned told = 0;
+    for (; told < nusers && status == BPS_OK; told++) {
+        const struct bps_transport_ops *ops = users[told]->ops;
+        status = ops->attach(users[told]->self, region, report);
+    }
+    if (status != BPS_OK) {
+        while (--told > 0) {
+            const struct bps_transport_ops *ops = users[told - 1]->ops;
+            ops->detach(users[told - 1]->self, region);
+        }
+    }
+    return status;
+}
+
+static void detach(const struct bps_region *region)
+{
+    for (unsigned i = 0; i < nusers; i++) {
+        const struct bps_transport_ops *ops = users[i]->ops;
+        ops->detach(users[i]->self, region);
+    }
+}
+
 static void on_tell(struct bps_post *post)
 {
     struct tell *tell = (struct tell *)post;
-    const struct bps_transport_ops *ops = user->ops;
     if (tell->attach) {
-        tell->status = ops->attach(user->self, tell->region, tell->report);
+        tell->status = attach(tell->region, tell->report);
     } else {
-        ops->detach(user->self, tell->region);
+        detach(tell->region);
     }
     sem_post(&tell->done);
 }
 
-static bps_status tell_transport(const struct bps_region *region, bool attach, struct bps_report *report)
+static bps_status tell_transports(const struct bps_region *region, bool attach, struct bps_report *report)
 {
     struct tell tell = {.post = {.fn = on_tell}, .region = region, .attach = attach, .report = report};
     if (user_loop == NULL) {
@@ -74,19 +100,23 @@ bps_status bps_memory_join(struct bps_loop *loop, struct bps_instance *transport
     }
     if (status == BPS_OK) {
         user_loop = loop;
-        user = transport;
+        users[nusers++] = transport;
     }
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
-void bps_memory_part(struct bps_loop *loop)
+void bps_memory_part(const struct bps_instance *transport)
 {
+    unsigned kept = 0;
     pthread_mutex_lock(&mutex);
-    if (user_loop == loop) {
-        user_loop = NULL;
-        user = NULL;
+    for (unsigned i = 0; i < nusers; i++) {
+        if (users[i] != transport) {
+            users[kept++] = users[i];
+        }
     }
+    nusers = kept;
+    user_loop = nusers > 0 ? user_loop : NULL;
     pthread_mutex_unlock(&mutex);
 }
 
@@ -96,7 +126,7 @@ void bps_memory_in_child(bool job)
     struct shared *shared;
     pthread_mutex_init(&mutex, NULL);
     user_loop = NULL;
-    user = NULL;
+    nusers = 0;
     LIST_FOREACH(shared, &regions, entry) {
         if (job && shared->region.fd >= 0) {
             close(shared->region.fd);
@@ -110,7 +140,7 @@ void bps_memory_in_child(bool job)
 static bps_status add(struct shared *shared, struct bps_report *report)
 {
     pthread_mutex_lock(&mutex);
-    bps_status status = tell_transport(&shared->region, true, report);
+    bps_status status = tell_transports(&shared->region, true, report);
     if (status == BPS_OK) {
         LIST_INSERT_HEAD(&regions, shared, entry);
     }
@@ -126,7 +156,7 @@ static struct shared *take(const void *memory, bool mapped)
     LIST_FOREACH(shared, &regions, entry) {
         if (shared->region.memory == memory && shared->mapped == mapped) {
             LIST_REMOVE(shared, entry);
-            tell_transport(&shared->region, false, NULL);
+            tell_transports(&shared->region, false, NULL);
             break;
         }
     }

@@ -58,7 +58,7 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
 
 void bps_near_close(struct bps_worker *worker)
 {
-    bps_memory_part(worker->loop);
+    bps_memory_part(worker->near);
     bps_local_free(worker->local);
     worker->local = NULL;
     bps_instance_close(worker->near);

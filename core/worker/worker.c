@@ -317,7 +317,8 @@ static void wait_for(sem_t *semaphore)
 
 void bps_worker_free(struct bps_worker *worker)
 {
-    bps_memory_part(worker->loop);
+    bps_memory_part(worker->near);
+    bps_memory_part(worker->net);
     if (worker->running) {
         bps_loop_stop(worker->loop);
         pthread_join(worker->thread, NULL);
@@ -381,6 +382,9 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
         status = open_alone(worker, report);
     } else if (status == BPS_OK) {
         status = bps_transport_open(worker->conf, worker->loop, &worker->net, report);
+        if (status == BPS_OK) {
+            status = bps_memory_join(worker->loop, worker->net, report);
+        }
         if (status == BPS_OK) {
             status = bps_near_open(worker, report);
         }
