@@ -21,7 +21,8 @@ static const char help_text[] =
     "      --explain          tell which plugin each stage uses and what was negotiated\n"
     "      --dot              print it in the language of graphviz\n"
     "      --json             print JSON\n" BPS_PLAN_HELP
-    "                         with --explain or --json: what each server would get of the model\n" BPS_CMD_CONF_HELP
+    "                         with --explain or --json: what each server would get of the model\n"
+    BPS_CMD_CONF_HELP
     "      --help             print this\n";
 
 /* Everything that a worker and a server open, and nothing of the network. */
@@ -30,14 +31,15 @@ struct drawing {
     struct bps_graph *graph;
     struct bps_instance *net, *reducer;
     char transport[256], summation[256]; /* what the instances say of themselves */
-    char local[512], near[512];          /* how workers of one host meet, and how they reach servers there; or why not */
+    char local[512], near[512];          /* how workers of a host meet, and reach its servers; or why not */
 };
 
 static void describe_near(const struct bps_conf *conf, struct drawing *d)
 {
     char text[512];
     bps_transport_text_local(conf, d->loop, text, sizeof text);
-    snprintf(d->near, sizeof d->near, "%s", bps_conf_server(conf)->local ? text : "none: server.local = false");
+    snprintf(d->near, sizeof d->near, "%s",
+             bps_conf_server(conf)->local ? text : "none: server.local = false");
     snprintf(d->local, sizeof d->local, "%s",
              bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
 }
@@ -114,7 +116,8 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     if (node->kind == BPS_NODE_PUSH_PULL) {
         print_transports(d);
     } else if (node->kind == BPS_NODE_LOCAL_REDUCE) {
-        printf("    does       sums among the workers of this host, each leading its share of the partitions\n");
+        printf("    does       sums among the workers of this host, each leading its share of the "
+               "partitions\n");
         printf("    transport  %s\n", d->local);
     } else {
         printf("    does       gives the result to the workers of this host\n");
@@ -140,11 +143,12 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
     }
     printf("    listed     %s\n", node->origin);
     printf("    when       %s\n", node->when[0] != '\0' ? node->when : "always");
-    printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n", dtypes, ops);
+    printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n",
+           dtypes, ops);
     printf("    data       host memory, takes '%s', gives '%s', %s\n", node->attr.takes, node->attr.gives,
            node->attr.writes != 0 ? "changes it" : "only looks");
-    printf("    runs on    %s\n",
-           node->attr.executor == BPS_EXECUTOR_CPU ? "the pool of threads (worker.threads)" : "the core thread");
+    bool pool = node->attr.executor == BPS_EXECUTOR_CPU;
+    printf("    runs on    %s\n", pool ? "the pool of threads (worker.threads)" : "the core thread");
 }
 
 static void print_explained(const struct bps_conf *conf, const struct drawing *d)
@@ -162,7 +166,8 @@ static void print_explained(const struct bps_conf *conf, const struct drawing *d
     printf("  sum\n    reducer    %s: plugin %s %s, %s\n    order      of %s\n", d->reducer->name,
            d->reducer->loaded->plugin->name, d->reducer->loaded->module->version, d->summation, order);
     printf("  reply\n    data       each slice as soon as the last worker's contribution is in\n");
-    printf("placement: by bytes, as the links of the hosts allow; --model MODEL shows what each server gets\n");
+    printf("placement: by bytes, as the links of the hosts allow; --model MODEL shows what each server "
+           "gets\n");
 }
 
 static void print_dot(const struct drawing *d)
@@ -172,7 +177,8 @@ static void print_dot(const struct drawing *d)
     printf("        result [shape=oval];\n");
     for (uint32_t i = 0; i < d->graph->nodes; i++) {
         const struct bps_node *node = &d->graph->node[i];
-        printf("        stage%u [label=\"%s\"];\n", i, node->kind == BPS_NODE_PUSH_PULL ? d->net->name : node->name);
+        printf("        stage%u [label=\"%s\"];\n", i,
+               node->kind == BPS_NODE_PUSH_PULL ? d->net->name : node->name);
     }
     printf("    }\n    subgraph cluster_server {\n        label=\"server\";\n");
     printf("        receive -> sum -> reply;\n        sum [label=\"sum (%s)\"];\n    }\n", d->reducer->name);
@@ -196,17 +202,17 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         mask_text(node->attr.ops, BPS_OPS, bps_op_name, ops, sizeof ops);
         json_array_append_new(
             stages, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "stage", node->name, "plugin",
-                              node->instance == NULL ? "built in" : node->instance->loaded->path, "when", node->when,
-                              "dtypes", dtypes, "operations", ops, "takes", node->attr.takes, "gives",
-                              node->attr.gives, "writes", node->attr.writes != 0, "executor",
+                              node->instance == NULL ? "built in" : node->instance->loaded->path, "when",
+                              node->when, "dtypes", dtypes, "operations", ops, "takes", node->attr.takes,
+                              "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
                               node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
     }
     json_t *root = json_pack(
         "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
-        (json_int_t)bps_conf_worker(conf)->partition, "slice", (json_int_t)bps_conf_worker(conf)->slice, "graph",
-        stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
-        "same_host", d->near, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about",
-        d->summation, "order",
+        (json_int_t)bps_conf_worker(conf)->partition, "slice", (json_int_t)bps_conf_worker(conf)->slice,
+        "graph", stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about",
+        d->transport, "same_host", d->near, "server", "reducer", d->reducer->name, "plugin",
+        d->reducer->loaded->path, "about", d->summation, "order",
         bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);

@@ -23,8 +23,8 @@ static int help(void)
     fputs("Usage: byteps info [--build] [--json] [--model MODEL] [OPTIONS]\n"
           "\n"
           "Tells about this installation and this machine; where the machine has several NUMA nodes or the\n"
-          "configuration chooses cores, also what runs where; and with a model, what each server of the configured\n"
-          "job would get of it.\n"
+          "configuration chooses cores, also what runs where; and with a model, what each server of the\n"
+          "configured job would get of it.\n"
           "\n"
           "      --build            show what configure found, and why a plugin was not built\n"
           "      --json             for programs\n" BPS_PLAN_HELP BPS_CMD_CONF_HELP

@@ -19,7 +19,7 @@ struct bps_book_member {
     uint32_t local_rank, local_size;
     uint32_t pid;
     uint64_t host_id; /* equal on the same host */
-    uint32_t group;  /* the lowest rank among the workers that sum together before they push; its own: it is alone */
+    uint32_t group;  /* the lowest rank of the workers that sum together before they push; its own: alone */
     char host[64];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
 };

@@ -135,7 +135,8 @@ static bps_status read_one(struct bps_declared *declared, struct bps_reader *req
     char *name = bps_get_string_new(request, BPS_NAME_LIMIT);
     uint8_t dtype = bps_get_u8(request);
     uint64_t bytes = bps_get_u64(request);
-    if (request->bad || dtype >= BPS_DTYPES || bytes > BPS_TENSOR_LIMIT || bytes % bps_dtype_size(dtype) != 0 ||
+    if (request->bad || dtype >= BPS_DTYPES || bytes > BPS_TENSOR_LIMIT ||
+        bytes % bps_dtype_size(dtype) != 0 ||
         bps_partitions(bytes, declared->partition) > BPS_PARTITIONS_LIMIT) {
         free(name);
         return BPS_ERR_PROTOCOL;

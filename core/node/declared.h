@@ -2,9 +2,10 @@
 /*
  * declared.h - the scheduler's table of declared tensors: name to id, size and placement.
  *
- * The first worker that declares a name decides its size; the others are told that size and compare. Placement is
- * twofold: which shard sums a partition, and which worker of a group leads it, that is, sums it for the group and
- * speaks with the shard. Groups of the same size have the same leaders. What is declared at once is placed by size.
+ * The first worker that declares a name decides its size; the others are told that size and compare.
+ * Placement is twofold: which shard sums a partition, and which worker of a group leads it, that is, sums it
+ * for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
+ * once is placed by size.
  */
 #ifndef BPS_NODE_DECLARED_H
 #define BPS_NODE_DECLARED_H
@@ -29,7 +30,9 @@ struct bps_declared {
 
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition);
 void bps_declared_fini(struct bps_declared *declared);
-/* Answers the DECLARE message of a worker: reads all names, places the new ones, writes the DECLARED message. */
+/*
+ * Answers the DECLARE message of a worker: reads all names, places the new ones, writes the DECLARED message.
+ */
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply);
 

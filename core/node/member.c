@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * member.c - joining and belonging. The scheduler may start later than its members, so that a refused connection
- * is tried again until the rendezvous time is over.
+ * member.c - joining and belonging. The scheduler may start later than its members, so that a refused
+ * connection is tried again until the rendezvous time is over.
  */
 #include "node/member.h"
 
@@ -153,7 +153,8 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
         lose(m, BPS_ERR_LOST, why);
     } else {
-        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
+        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler,
+                 text);
         m->retry = bps_loop_timer(m->loop, RETRY_AFTER, 0, dial, m);
         if (m->retry == NULL) {
             lose(m, BPS_ERR_NOMEM, "no memory to try again");
@@ -204,7 +205,8 @@ static void on_tick(void *arg)
         m->reminded = now;
         bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
-        snprintf(why, sizeof why, "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
+        snprintf(why, sizeof why,
+                 "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
                  cluster(m)->scheduler, (double)timeout / 1e9);
         lose(m, BPS_ERR_LOST, why);
     }
@@ -213,8 +215,8 @@ static void on_tick(void *arg)
 /* ---- life ---- */
 
 bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
-                          const char *local, const struct bps_member_events *events, void *owner, struct bps_member **out,
-                          struct bps_report *report)
+                          const char *local, const struct bps_member_events *events, void *owner,
+                          struct bps_member **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = bps_conf_cluster(conf);
     struct bps_member *m = calloc(1, sizeof *m);
@@ -242,7 +244,8 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
     bps_status status = m->join.agreement == NULL || m->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     if (status == BPS_OK) {
-        status = bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
+        status =
+            bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
     }
     if (status != BPS_OK) {
         bps_member_free(m);

@@ -17,9 +17,11 @@ struct bps_member_events {
      * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses as an
      * ENDPOINTS message has them.
      */
-    bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
-                           struct bps_report *report);
-    /* The job is complete. The book belongs to the member and lives until it is freed or joined comes again. */
+    bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host,
+                           struct bps_writer *endpoints, struct bps_report *report);
+    /*
+     * The job is complete. The book belongs to the member and lives until it is freed or joined comes again.
+     */
     void (*joined)(void *owner, const struct bps_book *book);
     /* The scheduler's answer to bps_member_declare(), in order. */
     bps_status (*declared)(void *owner, struct bps_reader *reply);
@@ -31,10 +33,13 @@ struct bps_member_events {
 
 struct bps_member;
 
-/* Begins to join. `transport` is an open instance on the loop; `local`: where workers of this host can dial us, or "". */
+/*
+ * Begins to join. `transport` is an open instance on the loop; `local`:
+ * where workers of this host can dial us, or "".
+ */
 bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance *transport,
-                          const char *local, const struct bps_member_events *events, void *owner, struct bps_member **out,
-                          struct bps_report *report);
+                          const char *local, const struct bps_member_events *events, void *owner,
+                          struct bps_member **out, struct bps_report *report);
 void bps_member_free(struct bps_member *member);
 /* Sends a DECLARE message; declared follows. */
 bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request);

@@ -56,7 +56,8 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
     if (seat->rank == NO_RANK) {
         snprintf(text, n, "%s (host %s, pid %u)", role_name(join->role), join->host, join->pid);
     } else {
-        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host, join->pid);
+        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host,
+                 join->pid);
     }
 }
 
@@ -89,7 +90,8 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     uint32_t limit = wanted(roster, join->role);
     char text[128];
     if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
-        BPS_REPORT(report, "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
+        BPS_REPORT(report,
+                   "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
                    role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
         return BPS_ERR_REFUSED;
     }
@@ -97,20 +99,20 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
         join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
-        BPS_REPORT(report, "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank", join->rank,
-                   text, join->host, join->pid);
+        BPS_REPORT(report, "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
+                   join->rank, text, join->host, join->pid);
         return BPS_ERR_REFUSED;
     }
     if (taken(roster, join->role) >= limit) {
-        BPS_REPORT(report, "job '%s' already has its %u %ss; is an old process still running?", join->job, limit,
-                   role_name(join->role));
+        BPS_REPORT(report, "job '%s' already has its %u %ss; is an old process still running?", join->job,
+                   limit, role_name(join->role));
         return BPS_ERR_REFUSED;
     }
     return BPS_OK;
 }
 
-bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
-                          struct bps_report *report)
+bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join,
+                          bool early, struct bps_report *report)
 {
     bps_status status = check_seat(roster, join, report);
     if (status != BPS_OK) {
@@ -149,7 +151,10 @@ void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat)
     free(seat);
 }
 
-/* Ranks for those who wanted none: host by host in the order in which hosts came, so that neighbours are near. */
+/*
+ * Ranks for those who wanted none: host by host in the order in which
+ * hosts came, so that neighbours are near.
+ */
 static void assign_ranks(struct bps_roster *roster, uint32_t role)
 {
     uint32_t next = 0;
@@ -225,7 +230,8 @@ static uint32_t group_of(const struct bps_roster *roster, const struct bps_seat 
     return lowest;
 }
 
-static void book_member(const struct bps_roster *roster, const struct bps_seat *seat, struct bps_book_member *out)
+static void book_member(const struct bps_roster *roster, const struct bps_seat *seat,
+                        struct bps_book_member *out)
 {
     *out = (struct bps_book_member){.role = seat->join.role,
                                     .rank = seat->rank,

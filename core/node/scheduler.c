@@ -155,8 +155,8 @@ static bps_status publish(struct bps_scheduler *s)
     bps_writer_init(&w);
     bps_status status = bps_roster_book(&s->roster, &book);
     if (status == BPS_ERR_INVALID) {
-        snprintf(text, sizeof text, "the servers have too many shards together, at most %u are possible; lower "
-                 "server.shards", BPS_SHARDS_LIMIT);
+        snprintf(text, sizeof text, "the servers have too many shards together, at most %u are possible; "
+                 "lower server.shards", BPS_SHARDS_LIMIT);
         fail_job(s, status, text);
         return BPS_OK;
     }
@@ -187,7 +187,8 @@ static bps_status publish(struct bps_scheduler *s)
 
 /* ---- what members say ---- */
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
+                           struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
@@ -198,11 +199,13 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
     }
     bps_status status = BPS_OK;
     if (strcmp(join.job, cluster(s)->job) != 0) {
-        BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
+        BPS_REPORT(report,
+                   "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
                    cluster(s)->job, join.host, join.pid, join.job);
         status = BPS_ERR_REFUSED;
     } else if (s->phase == ENDING || (early && !cluster(s)->stay)) {
-        BPS_REPORT(report, "job '%s' %s", join.job, early && s->phase != ENDING ? "is already complete" : "is over");
+        BPS_REPORT(report, "job '%s' %s", join.job,
+                   early && s->phase != ENDING ? "is already complete" : "is over");
         status = BPS_ERR_REFUSED;
     } else {
         status = bps_agreement_compare(s->agreement, s->host, join.agreement, join.host, report);
@@ -212,8 +215,9 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
     }
     if (status != BPS_OK) {
         /* At the end of a short job latecomers are nothing special. */
-        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s", link->peer,
-                join.host, join.pid, report->text[0] != '\0' ? report->text : bps_strerror(status));
+        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s",
+                link->peer, join.host, join.pid,
+                report->text[0] != '\0' ? report->text : bps_strerror(status));
         free(join.agreement);
         return status;
     }
@@ -353,7 +357,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     if (s->phase == ENDING) {
         bps_loop_defer(s->loop, finish_if_alone, s);
     } else if (gathering && !orderly) {
-        bool alone = bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0; /* servers that end between generations */
+        bool alone = bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0; /* servers between generations */
         BPS_LOG(alone ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
         fail_job(s, BPS_ERR_LOST, why);
@@ -362,7 +366,8 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     }
 }
 
-static const struct bps_link_handler handler = {.hello = on_hello, .message = on_message, .closed = on_closed};
+static const struct bps_link_handler handler = {
+    .hello = on_hello, .message = on_message, .closed = on_closed};
 
 /* ---- time ---- */
 
@@ -376,14 +381,14 @@ static void remind(struct bps_scheduler *s, uint64_t now)
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
         bps_roster_missing(&s->roster, missing, sizeof missing);
         if (now - s->since >= limit) {
-            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
-                     missing);
+            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s",
+                     (double)limit / 1e9, missing);
             fail_job(s, BPS_ERR_TIMEOUT, text);
             return;
         }
         s->reminded = now;
-        snprintf(text, sizeof text, "waiting for %s (%.0f of %.0f s)", missing, (double)(now - s->since) / 1e9,
-                 (double)limit / 1e9);
+        snprintf(text, sizeof text, "waiting for %s (%.0f of %.0f s)", missing,
+                 (double)(now - s->since) / 1e9, (double)limit / 1e9);
         bps_warn(LOG, "%s", text);
         struct bps_seat *seat;
         TAILQ_FOREACH(seat, &s->roster.seats, entry) {
@@ -445,8 +450,8 @@ static void on_tick(void *arg)
 /* ---- life ---- */
 
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
-                             void (*finished)(void *arg, bps_status status), void *arg, char *address, size_t n,
-                             struct bps_scheduler **out, struct bps_report *report)
+                             void (*finished)(void *arg, bps_status status), void *arg, char *address,
+                             size_t n, struct bps_scheduler **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = bps_conf_cluster(conf);
     struct bps_scheduler *s = calloc(1, sizeof *s);
@@ -463,11 +468,13 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);
     s->agreement = bps_conf_agreement(conf);
-    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
+    bps_status status =
+        s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
     if (status == BPS_OK) {
         s->transport = s->net->ops;
         s->lobby.transport = s->net->ops;
-        status = s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
+        status =
+            s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
     }
     if (status == BPS_OK) {
         uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scheduler.h - the rendezvous of a job: gathers the members, hands out ranks, addresses and placement, watches
- * that everybody is alive. Data never passes it.
+ * scheduler.h - the rendezvous of a job: gathers the members, hands out ranks, addresses and placement,
+ * watches that everybody is alive. Data never passes it.
  */
 #ifndef BPS_NODE_SCHEDULER_H
 #define BPS_NODE_SCHEDULER_H
@@ -12,12 +12,13 @@
 struct bps_scheduler;
 
 /*
- * Starts to listen on cluster.scheduler and works on the loop's thread. `finished` is called once when the job is
- * over: BPS_OK, or why it failed (already logged). address[n] receives "host:port" for members to dial.
+ * Starts to listen on cluster.scheduler and works on the loop's thread. `finished` is called once when the
+ * job is over: BPS_OK, or why it failed (already logged). address[n] receives "host:port" for members to
+ * dial.
  */
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
-                             void (*finished)(void *arg, bps_status status), void *arg, char *address, size_t n,
-                             struct bps_scheduler **out, struct bps_report *report);
+                             void (*finished)(void *arg, bps_status status), void *arg, char *address,
+                             size_t n, struct bps_scheduler **out, struct bps_report *report);
 /* Ends everything at once. */
 void bps_scheduler_free(struct bps_scheduler *scheduler);
 /* Ends the job in order: tells the members why (NULL: it is over) and calls finished when they know. */

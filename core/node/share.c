@@ -50,8 +50,9 @@ double bps_share_time(const struct bps_share *host, uint32_t n)
 }
 
 /*
- * What hosts sum that send half of all contributions costs their links nothing: what they push less, they answer more.
- * The others take what they can while every host is busy with its own workers; the rest is spread over those hosts.
+ * What hosts sum that send half of all contributions costs their links nothing: what they push less, they
+ * answer more. The others take what they can while every host is busy with its own workers; the rest is
+ * spread over those hosts.
  */
 static void share_freely(struct bps_share *host, uint32_t n, double all)
 {
@@ -73,8 +74,8 @@ static void share_freely(struct bps_share *host, uint32_t n, double all)
 }
 
 /*
- * The least t in which all can be summed is found by leaving out, until there are none, the hosts whose links are
- * busy with their own workers for longer than the t of all that are left.
+ * The least t in which all can be summed is found by leaving out, until there are none, the hosts whose links
+ * are busy with their own workers for longer than the t of all that are left.
  */
 static void share_by_time(struct bps_share *host, uint32_t n, double all)
 {

@@ -2,12 +2,13 @@
 /*
  * share.h - how much each host should sum, and how long that takes.
  *
- * The workers of a host are summed there first, and one sum crosses the network; where that is not so, each sends its
- * own. A host that sends r of all N contributions sends them for what is summed elsewhere, and for what it sums itself
- * it sends the result to the N - r others. A host without workers sends all N results of what it sums. The shares are
- * those that make the busiest link least busy. On equal links, with servers on all n hosts with workers and on k <= n
- * others, that is the optimum of BytePS (OSDI '20): (n-k)/(n^2+kn-2k) of the bytes for each of the n and
- * 2(n-1)/(n^2+kn-2k) for each of the k. With k >= n the k others share it all.
+ * The workers of a host are summed there first, and one sum crosses the network; where that is not so, each
+ * sends its own. A host that sends r of all N contributions sends them for what is summed elsewhere, and for
+ * what it sums itself it sends the result to the N - r others. A host without workers sends all N results of
+ * what it sums. The shares are those that make the busiest link least busy. On equal links, with servers on
+ * all n hosts with workers and on k <= n others, that is the optimum of BytePS (OSDI '20): (n-k)/(n^2+kn-2k)
+ * of the bytes for each of the n and 2(n-1)/(n^2+kn-2k) for each of the k. With k >= n the k others share it
+ * all.
  */
 #ifndef BPS_NODE_SHARE_H
 #define BPS_NODE_SHARE_H

@@ -1,22 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* transport.h - the transports of a job: the network's, between all members, and the one between processes of a host. */
+/*
+ * transport.h - the transports of a job: the network's, between all
+ * members, and the one between processes of a host.
+ */
 #ifndef BPS_NODE_TRANSPORT_H
 #define BPS_NODE_TRANSPORT_H
 
 #include "plugin/instance.h"
 
 /*
- * Opens the first usable instance of the list `use` of the stage push_pull. Says in the log which ones were not
- * usable and why; the report has the reasons if none was.
+ * Opens the first usable instance of the list `use` of the stage push_pull. Says in the log which ones were
+ * not usable and why; the report has the reasons if none was.
  */
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                               struct bps_report *report);
 
 /* The same for the processes of one host: the list `use` of the stage local_reduce. */
-bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
-                                    struct bps_report *report);
+bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop,
+                                    struct bps_instance **out, struct bps_report *report);
 
-/* "local: plugin ipc, ring 64 KiB, ...", of an instance; and of the one that would be opened, or "none: " and why. */
+/*
+ * "local: plugin ipc, ring 64 KiB, ...", of an instance; and of the one
+ * that would be opened, or "none: " and why.
+ */
 void bps_transport_text(const struct bps_instance *instance, char *text, size_t n);
 void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - a process whose only role is server: joins, serves generation after generation, ends with the job. */
+/*
+ * run.c - a process whose only role is server: joins, serves generation after generation, ends with the job.
+ */
 #include <stdlib.h>
 
 #include "base/log.h"

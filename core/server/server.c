@@ -21,16 +21,17 @@ uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_p
         return (uint32_t)wanted;
     }
     /*
-     * The kernel's part of the work runs beside the shards, so that half the cores are enough. But with two shards a
-     * worker has two connections, and while one waits for room the other one is busy: measured, even two cores gain.
+     * The kernel's part of the work runs beside the shards, so that half the cores are enough. But with two
+     * shards a worker has two connections, and while one waits for room the other one is busy: measured, even
+     * two cores gain.
      */
     unsigned cores = bps_cpus_count(&pinning->allowed);
     unsigned n = cores / 2 < 2 ? cores : cores / 2;
     return n < 1 ? 1 : n > AUTO_SHARDS_LIMIT ? AUTO_SHARDS_LIMIT : n;
 }
 
-static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf, const char *host, uint32_t count,
-                            struct bps_report *report)
+static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf, const char *host,
+                            uint32_t count, struct bps_report *report)
 {
     struct bps_pin pin;
     /* What does not work for the first shard, and has been told, is not tried for the others. */
@@ -38,7 +39,8 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
                 (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
-        status = bps_shard_new(conf, host, near, &server->pinning, &pin, &server->shard[server->shards], report);
+        status =
+            bps_shard_new(conf, host, near, &server->pinning, &pin, &server->shard[server->shards], report);
     }
     server->shards += status == BPS_OK;
     return status;

@@ -12,7 +12,9 @@
 
 struct bps_server;
 
-/* Starts the shards; they listen at `host` (the transport may know better) and wait for bps_server_serve(). */
+/*
+ * Starts the shards; they listen at `host` (the transport may know better) and wait for bps_server_serve().
+ */
 bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct bps_server **out,
                           struct bps_report *report);
 /* Stops the shards at once and frees everything. */
@@ -26,8 +28,8 @@ uint32_t bps_server_shards(const struct bps_server *server);
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning);
 
 /*
- * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed (already logged).
- * `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
+ * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed (already
+ * logged). `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
  */
 bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report);
 

@@ -54,7 +54,7 @@ struct bps_round {
     uint32_t deliveries;         /* of slices, that are under way */
     uint64_t begun, reminded;    /* ns */
     size_t memory;               /* of this struct and what follows it */
-    bool pending;                /* partial: it has failed, and the words for it are awaited; this counts as a hold */
+    bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
     bps_status verdict;          /* BPS_OK, or how it failed */
     char *failure;               /* why it failed; NULL: it has not */

@@ -64,9 +64,10 @@ struct bps_sum_events {
      */
     void (*summed)(void *owner, struct bps_sum_slice *slice);
     /*
-     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this FAILED header.
-     * True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same time; until
-     * then nobody is told, and loans are kept. False: the notices with these words follow.
+     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this
+     * FAILED header.
+     * True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same
+     * time; until then nobody is told, and loans are kept. False: the notices with these words follow.
      */
     bool (*failed)(void *owner, const struct bps_header *header, const char *text);
 };

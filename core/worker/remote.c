@@ -19,8 +19,8 @@ static void send_poison(struct bps_remote *remote, const struct bps_header *head
     bps_link_send(&remote->lane[0].link, header, text, strnlen(text, BPS_TEXT_LIMIT));
 }
 
-static struct bps_header poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
-                                       bps_status status, uint8_t flags)
+static struct bps_header poison_header(const struct bps_tensor_entry *tensor, uint32_t partition,
+                                       uint64_t bytes, bps_status status, uint8_t flags)
 {
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
@@ -95,7 +95,8 @@ static void server_text(const struct bps_remote *remote, char *text, size_t n)
     const struct bps_worker *worker = remote->worker;
     uint32_t member = worker->book->shard[remote->index].member;
     bool hosted = member < worker->size;
-    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
+    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server",
+             hosted ? member : member - worker->size);
 }
 
 static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
@@ -157,8 +158,8 @@ static const struct bps_link_handler handler = {
     .closed = on_closed,
 };
 
-static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address, uint32_t lanes,
-                       struct bps_report *report)
+static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address,
+                       uint32_t lanes, struct bps_report *report)
 {
     bps_status status = BPS_OK;
     remote->transport = transport;
@@ -167,7 +168,8 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
         struct bps_remote_lane *lane = &remote->lane[i];
         lane->remote = remote;
         lane->number = i;
-        status = bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
+        status =
+            bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
     }
     return status;
 }
@@ -193,8 +195,8 @@ static bool is_near(const struct bps_remote *remote)
 }
 
 /*
- * Whether two processes of a host can really share memory, only the attempt tells: containers of one host may look
- * alike and yet be apart. Said once for each server.
+ * Whether two processes of a host can really share memory, only the attempt tells: containers of one host may
+ * look alike and yet be apart. Said once for each server.
  */
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report)
 {
@@ -203,8 +205,9 @@ static bps_status fall_back(struct bps_remote *remote, const char *why, struct b
     char who[100];
     bool first = remote->index == 0 || shard[-1].member != shard->member;
     server_text(remote, who, sizeof who);
-    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG, "%s is on this host, but is reached through '%s', not '%s': %s",
-            who, worker->net->name, worker->near->name, why);
+    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
+            "%s is on this host, but is reached through '%s', not '%s': %s", who, worker->net->name,
+            worker->near->name, why);
     return dial_net(remote, report);
 }
 

@@ -2,8 +2,9 @@
 /*
  * remote_send.c - what a worker sends to the shards, and when.
  *
- * Each shard has one queue of tasks, ordered by urgency, that all lanes to it draw from. The transport asks for the
- * next slice when it can really send one; so a more urgent tensor overtakes a larger one between two slices.
+ * Each shard has one queue of tasks, ordered by urgency, that all lanes to it draw from. The transport asks
+ * for the next slice when it can really send one; so a more urgent tensor overtakes a larger one between two
+ * slices.
  */
 #include <string.h>
 
@@ -72,7 +73,8 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 }
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
-static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags, uint8_t *out)
+static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags,
+                         uint8_t *out)
 {
     const struct bps_worker *worker = task->tensor->worker;
     struct bps_header header;
@@ -94,7 +96,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     }
     const struct bps_worker *worker = task->tensor->worker;
     const struct bps_operation *operation = &task->tensor->operation;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
+    bool receiver =
+        operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
     uint32_t slices = receiver ? 1 : bps_partitions(task->bytes, worker->slice);
     uint32_t index = task->sent++;
     uint32_t bytes = receiver ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
@@ -132,8 +135,10 @@ void bps_remote_check(struct bps_task *task)
     }
     if (task->failed) {
         bps_task_end(task);
-    } else if (task->state == BPS_TASK_AWAITED && task->received == bps_partitions(task->bytes, worker->slice)) {
-        bool root = operation->op == BPS_WIRE_BROADCAST && bps_tensor_speaks_for(task->tensor, operation->root);
+    } else if (task->state == BPS_TASK_AWAITED &&
+               task->received == bps_partitions(task->bytes, worker->slice)) {
+        bool root =
+            operation->op == BPS_WIRE_BROADCAST && bps_tensor_speaks_for(task->tensor, operation->root);
         if (root && task->src != task->dst && task->bytes > 0) {
             memcpy(task->dst, task->src, task->bytes);
         }

@@ -16,7 +16,9 @@
 
 #define LOG "worker"
 
-/* How long a worker that leaves waits for its operations; then it gives up, so that the others do not wait. */
+/*
+ * How long a worker that leaves waits for its operations; then it gives up, so that the others do not wait.
+ */
 #define DRAIN_LIMIT (5 * BPS_S)
 
 /* ---- failing ---- */
@@ -61,7 +63,8 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
         bps_error(LOG, "%s", text);
     }
     if (worker->book != NULL && worker->member != NULL) {
-        bps_member_leave(worker->member, text); /* the others must not wait for us, even if the process lives on */
+        /* The others must not wait for us, even if the process lives on. */
+        bps_member_leave(worker->member, text);
     }
     bps_remotes_drop(worker); /* from here on nothing of the operations' memory is used */
     bps_local_drop(worker->local);
@@ -95,7 +98,10 @@ static void bind_threads(struct bps_worker *worker)
     }
 }
 
-/* The scheduler knows more about a loss than the end of a connection tells, but it must not be waited for long. */
+/*
+ * The scheduler knows more about a loss than the end of a connection
+ * tells, but it must not be waited for long.
+ */
 #define VERDICT_LIMIT BPS_S
 
 static void on_no_verdict(void *arg)
@@ -370,7 +376,8 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
     if (status == BPS_OK) {
         worker->loop = bps_loop_new();
-        status = worker->loop == NULL ? BPS_ERR_IO : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
+        status = worker->loop == NULL ? BPS_ERR_IO
+                                      : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
     }
     if (status == BPS_OK) {
         bps_loop_spin(worker->loop, BPS_LOOP_SPIN);

@@ -2,9 +2,9 @@
 /*
  * memory.c - memory of bps_alloc() as a Python object, a capsule whose destructor frees it.
  *
- * It belongs to no job: it outlives shutdown(), and at the end of the interpreter ends with the process at the
- * latest. A forked child is to keep nothing of its parent's memory and to write nothing into it, but inherits
- * objects that point there: it finds zeroed memory of its own at the same addresses.
+ * It belongs to no job: it outlives shutdown(), and at the end of the interpreter ends with the process at
+ * the latest. A forked child is to keep nothing of its parent's memory and to write nothing into it, but
+ * inherits objects that point there: it finds zeroed memory of its own at the same addresses.
  */
 #include "python.h"
 
@@ -22,7 +22,9 @@ struct memory {
     bool replaced; /* in a child: not of bps_alloc() any more */
 };
 
-/* Guards the list. Held across nothing that waits: other libraries hold their own locks when a fork takes it. */
+/*
+ * Guards the list. Held across nothing that waits: other libraries hold their own locks when a fork takes it.
+ */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, memory) memories = LIST_HEAD_INITIALIZER(memories);
 

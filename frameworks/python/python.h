@@ -53,7 +53,10 @@ int python_handle_setup(PyObject *module);
 #define PYTHON_KEEP 3
 PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP]);
 
-/* Sleeps until the operation of a handle has ended. Returns None, or NULL with its failure or that of a signal. */
+/*
+ * Sleeps until the operation of a handle has ended. Returns None, or
+ * NULL with its failure or that of a signal.
+ */
 PyObject *python_handle_wait(PyObject *handle, PyObject *none);
 
 /* Ends the life of dropped handles whose operations are over. */
@@ -75,7 +78,9 @@ PyObject *python_alloc(PyObject *module, PyObject *size);
 
 /* ---- operation.c --------------------------------------------------------------------------------------- */
 
-/* Functions of the module; module.c has their signatures for Python. All but the second return a new handle. */
+/*
+ * Functions of the module; module.c has their signatures for Python. All but the second return a new handle.
+ */
 PyObject *python_push_pull(PyObject *module, PyObject *args);
 PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);

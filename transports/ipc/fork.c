@@ -3,8 +3,8 @@
  * fork.c - forked children keep no descriptor.
  *
  * In a child the core closes what is watched. A socket that is not watched yet, or no longer, would stay open
- * there and hide the end of this process from its peers; so fork() waits for those few moments. The eventfds of
- * peers are never watched: those are closed here.
+ * there and hide the end of this process from its peers; so fork() waits for those few moments. The eventfds
+ * of peers are never watched: those are closed here.
  */
 #include "ipc.h"
 

@@ -137,7 +137,9 @@ bool tcp_is_wildcard(const struct sockaddr *address)
     return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
 }
 
-/* How much we would like to use an address; 0: not at all. Link-local ones have a meaning on one link only. */
+/*
+ * How much we would like to use an address; 0: not at all. Link-local ones have a meaning on one link only.
+ */
 static int rank(const struct ifaddrs *entry, const char *name, int family)
 {
     if (entry->ifa_addr == NULL || (entry->ifa_flags & IFF_UP) == 0 ||

@@ -108,8 +108,8 @@ static void on_timeout(void *arg)
 }
 
 /*
- * Dialling a free port of this host again and again meets, sooner or later, the very port that the kernel picks
- * for our own end: the socket is then connected to itself.
+ * Dialling a free port of this host again and again meets, sooner or later, the very port that the kernel
+ * picks for our own end: the socket is then connected to itself.
  */
 static bool is_connected_to_itself(int fd, const struct sockaddr_storage *peer)
 {
@@ -168,7 +168,9 @@ void tcp_dial_free(struct bps_channel *channel)
     channel->dial = NULL;
 }
 
-/* A name that is not known (yet) is a refusal like any other: it is told by closed, and may be tried again. */
+/*
+ * A name that is not known (yet) is a refusal like any other: it is told by closed, and may be tried again.
+ */
 static void look_up(struct bps_channel *channel, const struct tcp_target *target)
 {
     struct tcp_dial *dial = channel->dial;
@@ -177,8 +179,9 @@ static void look_up(struct bps_channel *channel, const struct tcp_target *target
     snprintf(dial->failure, sizeof dial->failure, "%.255s", report.text);
 }
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report)
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report)
 {
     struct tcp *tcp = instance;
     struct tcp_target target;

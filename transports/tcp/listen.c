@@ -42,7 +42,8 @@ static struct bps_channel *adopt(struct tcp *tcp, int fd)
 }
 
 /* The descriptor, or -1 and errno. *out: its channel, NULL where there was no memory for one. */
-static int accept_one(struct tcp_listener *listener, struct sockaddr_storage *address, struct bps_channel **out)
+static int accept_one(struct tcp_listener *listener, struct sockaddr_storage *address,
+                      struct bps_channel **out)
 {
     socklen_t length = sizeof *address;
     tcp_fork_hold();
@@ -54,7 +55,8 @@ static int accept_one(struct tcp_listener *listener, struct sockaddr_storage *ad
     return fd;
 }
 
-static void welcome(struct tcp_listener *listener, struct bps_channel *channel, const struct sockaddr *address)
+static void welcome(struct tcp_listener *listener, struct bps_channel *channel,
+                    const struct sockaddr *address)
 {
     char peer[TCP_ADDRESS_TEXT];
     tcp_address_text(address, peer, sizeof peer);

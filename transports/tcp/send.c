@@ -2,8 +2,8 @@
 /*
  * send.c - from the core's frames to the socket.
  *
- * The core is asked for frames only when the kernel has room, so that the most urgent one is chosen as late as
- * possible. An event or poll() tells that there is room; half of the low water of unsent bytes may then be
+ * The core is asked for frames only when the kernel has room, so that the most urgent one is chosen as late
+ * as possible. An event or poll() tells that there is room; half of the low water of unsent bytes may then be
  * written without asking again.
  */
 #include "tcp.h"

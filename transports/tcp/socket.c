@@ -95,7 +95,8 @@ void tcp_choose_congestion(struct tcp *tcp)
     }
     int error = 0;
     if (*wanted != '\0') {
-        error = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
+        error =
+            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
         tcp->set_congestion = error == 0;
     }
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, &length) != 0) {

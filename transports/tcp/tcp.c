@@ -4,8 +4,8 @@
 
 static const struct bps_option options[] = {
     {"interface", BPS_OPT_LIST, 0, offsetof(struct tcp_options, interface), "", NULL,
-     "Network interfaces: connections leave by each of them in turn, and the first is listened on when no host "
-     "is given; empty: as the routes say."},
+     "Network interfaces: connections leave by each of them in turn, and the first is listened on when no "
+     "host is given; empty: as the routes say."},
     {"host", BPS_OPT_STRING, 0, offsetof(struct tcp_options, host), "", NULL,
      "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
      "loopback."},

@@ -2,9 +2,10 @@
 /*
  * tcp.h - the transport over TCP: what its parts share.
  *
- * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop any
- * channel at any time. So whoever calls back holds the channel (tcp_hold, tcp_release) and looks afterwards
- * whether it is still open; a dropped channel closes its socket at once and is freed by the last holder.
+ * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop
+ * any channel at any time. So whoever calls back holds the channel (tcp_hold, tcp_release) and looks
+ * afterwards whether it is still open; a dropped channel closes its socket at once and is freed by the last
+ * holder.
  */
 #ifndef TCP_H
 #define TCP_H
@@ -106,7 +107,7 @@ struct bps_channel {
     struct tcp_dial *dial;
     bool queued;                   /* in tcp->ready */
     bool readable;                 /* the socket has more to read */
-    bool hangup;                   /* the peer has closed its end, or an error: only reading to the end finds out */
+    bool hangup;                   /* the peer has closed its end, or an error: only reading on tells */
     bool finishing, shut, eof;     /* finish was called; our end is closed; the peer's end is closed */
     bool progress;                 /* since the timer was set */
     int left;                      /* bytes that the peer had not acknowledged then */
@@ -162,8 +163,9 @@ void tcp_listeners_close(struct tcp *tcp);
 
 /* ---- dial.c ---- */
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report);
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report);
 /* The socket has an event, or no address is left to try. */
 void tcp_dial_continue(struct bps_channel *channel);
 void tcp_dial_free(struct bps_channel *channel);
