@@ -2,7 +2,10 @@
 /* door.c - listening with a transport of the job. */
 #include "node/door.h"
 
+#include "base/log.h"
 #include "node/transport.h"
+
+#define LOG "server"
 
 void bps_door_init(struct bps_door *door, const struct bps_link_handler *handler, void *host)
 {
@@ -34,8 +37,19 @@ bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf,
 bps_status bps_door_open_near(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
                               struct bps_report *report)
 {
-    bps_status status = bps_transport_open_local(conf, loop, &door->transport, report);
-    return status == BPS_OK ? listen_at(door, "", report) : status;
+    struct bps_report reason = {""};
+    bps_status status = bps_transport_open_local(conf, loop, &door->transport, &reason);
+    if (status == BPS_OK) {
+        status = listen_at(door, "", &reason);
+    }
+    if (status == BPS_ERR_CONF) {
+        BPS_REPORT(report, "%s", reason.text);
+        return status;
+    }
+    if (status != BPS_OK) {
+        bps_warn(LOG, "workers of this host reach this server as all others do: %s", reason.text);
+    }
+    return BPS_OK;
 }
 
 void bps_door_close(struct bps_door *door)

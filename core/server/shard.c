@@ -409,21 +409,6 @@ static bps_status start_thread(struct bps_shard *shard, struct bps_report *repor
     return BPS_OK;
 }
 
-/* Workers of this host come through the other door where this one cannot be opened. But a wrong option is an error. */
-static bps_status open_near(struct bps_shard *shard, struct bps_report *report)
-{
-    struct bps_report reason = {""};
-    bps_status status = bps_door_open_near(&shard->near, shard->conf, shard->loop, &reason);
-    if (status == BPS_ERR_CONF) {
-        BPS_REPORT(report, "%s", reason.text);
-        return status;
-    }
-    if (status != BPS_OK) {
-        bps_warn(LOG, "workers of this host reach this server as all others do: %s", reason.text);
-    }
-    return BPS_OK;
-}
-
 static bps_status open_parts(struct bps_shard *shard, const char *host, bool near, struct bps_report *report)
 {
     shard->loop = bps_loop_new();
@@ -436,7 +421,7 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool nea
         status = bps_door_open_net(&shard->net, shard->conf, shard->loop, host, report);
     }
     if (status == BPS_OK && near) {
-        status = open_near(shard, report);
+        status = bps_door_open_near(&shard->near, shard->conf, shard->loop, report);
     }
     if (status == BPS_OK) {
         shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);

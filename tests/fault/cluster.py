@@ -165,7 +165,7 @@ class _Gated:
         return found
 
     def watch_name(self, part):
-        """Returns the abstract name at which a worker listens for others of its host; it has to be gone at the end."""
+        """Returns the abstract name at which a part listens for others of its host; it has to be gone at the end."""
         pid = self.pid(part)
         (name,) = harness.until(lambda: abstract_names(pid), f"abstract name of {part}")
         self._names.add(name)

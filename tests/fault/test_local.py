@@ -368,15 +368,17 @@ RECORDS = {
 class Strangers(unittest.TestCase):
     """Processes of the same user at the workers' sockets: nothing changes, and nothing of them stays."""
 
+    SERVERS, LISTENERS = 0, "worker"
+
     @contextlib.contextmanager
     def running(self):
-        settings = ["transports.local.timeout=2s", "cluster.peer_timeout=60s"]
-        with cluster.ByHand(["init", "loop:grad:50000:enough", "leave"], 3, 0, settings) as job:
-            workers = [part for part in job.parts if part.startswith("worker")]
-            for part in workers:
-                job.wait_for("grad runs", part)
-            job.names = {part: job.watch_name(part) for part in workers}
-            before = {part: cluster.descriptors(job.pid(part)) for part in workers}
+        settings = ["transports.local.timeout=2s", "cluster.peer_timeout=60s", "server.shards=1"]
+        with cluster.ByHand(["init", "loop:grad:50000:enough", "leave"], 3, self.SERVERS, settings) as job:
+            for rank in range(3):
+                job.wait_for("grad runs", f"worker {rank}")
+            listeners = [part for part in job.parts if part.startswith(self.LISTENERS)]
+            job.names = {part: job.watch_name(part) for part in listeners}
+            before = {part: cluster.descriptors(job.pid(part)) for part in listeners}
             yield job
 
             def all_closed():
@@ -386,7 +388,7 @@ class Strangers(unittest.TestCase):
             job.open("enough")
             for part, end in job.finish().items():
                 self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
-                if part in workers:
+                if part.startswith("worker"):
                     self.assertIn("grad is right", end.out, cluster.show(job.now()))
 
     def test_messages(self):

@@ -10,9 +10,11 @@ import cluster
 import test_disagreement
 import test_kills
 import test_leaks
+import test_local
 import test_stops
+import wire
 
-cluster.LOCAL = "true"
+cluster.HIERARCHY, cluster.LOCAL = "off", "true"
 PUSH = ["init", "push:t:100000:float32:sum:1", "leave"]
 
 
@@ -92,6 +94,24 @@ class Stall(test_disagreement.Stall):
 
 class Leaks(test_leaks.Leaks):
     pass
+
+
+class Strangers(test_local.Strangers):
+    """Processes of the same user at the server's socket."""
+
+    SERVERS, LISTENERS = 1, "server"
+
+    def test_no_proof(self):
+        with self.running() as job:
+            for rank, epoch, words in (
+                (0, 1, "worker 0 could not prove that it belongs to this job"),
+                (7, 1, "worker 7 of epoch 1 is not in this job (3 workers, epoch 1)"),
+            ):
+                with self.subTest(words), test_local.Visitor(job.names["server 0"]) as visitor:
+                    nonce = visitor.open().nonce()
+                    visitor.put(wire.hello(nonce, wire.data(rank, 1, epoch, bytes(32))))
+                    self.assertEqual(visitor.get(), (wire.REFUSE, words.encode()))
+                    visitor.wait_for_end()
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random operations, tests/jobs/stress.c, of workers on one host, with every way that shared memory has for payloads.
+"""Random operations, tests/jobs/stress.c, of workers on one host, with every way that shared memory has for payloads:
+among the workers, and between them and the servers there.
 
 Every run draws a new plan; a failure prints its seed, which STRESS_SEED repeats.
 """
@@ -20,9 +21,9 @@ TEXTS = {
 
 
 class SharedMemory(unittest.TestCase):
-    def check_job(self, way, settings, workers=3, servers=0, steps=4):
+    def check_job(self, way, settings, workers=3, servers=0, steps=4, hierarchy="on"):
         seed = os.environ.get("STRESS_SEED") or str(random.randrange(1 << 32))
-        every = (*settings, f"transports.local.copy={way}", "worker.hierarchy=on", "log.level=info")
+        every = (*settings, f"transports.local.copy={way}", f"worker.hierarchy={hierarchy}", "log.level=info")
         options = [word for setting in every for word in ("--set", setting)]
         command = [str(PROGRAM), seed, str(steps), "2"]
         result = harness.run(command, workers=workers, servers=servers, options=options)
@@ -49,6 +50,15 @@ class SharedMemory(unittest.TestCase):
 
     def test_with_a_server(self):
         self.check_job("arena", ("worker.partition=64 KiB", "transports.local.inline_bytes=256"), servers=1)
+
+    def test_servers(self):
+        """One beside the workers, or inside each; whatever the order of the sums."""
+        for way in TEXTS:
+            for servers, colocated, order in ((1, "none", "arrival"), (0, "all", "arrival"), (1, "none", "rank")):
+                with self.subTest(way=way, colocated=colocated, order=order):
+                    settings = (f"cluster.colocated={colocated}", f"server.order={order}", "worker.slice=32 KiB")
+                    result = self.check_job(way, settings, servers=servers, hierarchy="off")
+                    self.assertNotIn("is reached through 'net'", str(result))
 
 
 if __name__ == "__main__":
