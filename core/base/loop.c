@@ -29,7 +29,7 @@
 #define EVENTS_PER_TURN 64
 #define POLLS_PER_TURN  64         /* while it spins: descriptors wait for so many polls */
 #define SHORT_SLEEP     4            /* times `spin`: after a longer sleep it does not pay to spin */
-#define PATIENCE        (1 * BPS_MS) /* how long a loop stays without a driver that may come back */
+#define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
 
 /* Who drives the loop; a futex. */
 enum driver {
@@ -379,7 +379,7 @@ static void stand_back(struct bps_loop *loop)
     uint32_t drives = atomic_load(&loop->drives);
     for (uint32_t driver = atomic_load(&loop->driver); driver != DRIVER_OWN && driver != DRIVER_WANTED;
          driver = atomic_load(&loop->driver)) {
-        futex_wait(&loop->driver, driver, driver == DRIVER_NONE ? PATIENCE : UINT64_MAX);
+        futex_wait(&loop->driver, driver, PATIENCE); /* nobody tells that a driver has gone */
         uint32_t now = atomic_load(&loop->drives);
         if (driver == DRIVER_NONE && drives == now) {
             change_driver(loop, DRIVER_NONE, DRIVER_OWN);
@@ -486,7 +486,7 @@ static int sleep_on_events(struct bps_loop *loop, struct epoll_event *events, ui
 static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
 {
     struct epoll_event events[EVENTS_PER_TURN];
-    bool spinning = should_spin(loop);
+    bool spinning = loop->deferred.count == 0 && should_spin(loop);
     bool worked = poll(loop, spinning);
     bool sleepy = !worked && !spinning && bps_pollers_arm(&loop->pollers);
     int n = sleepy ? sleep_on_events(loop, events, deadline)
@@ -541,6 +541,12 @@ static bool become_driver(struct bps_loop *loop)
     return true;
 }
 
+/* What is deferred still has to be done: others may wait for it. */
+static bool is_over(const struct bps_loop *loop, const struct bps_loop_wish *wish)
+{
+    return wish->done(wish->arg) && (loop->deferred.count == 0 || wish->busy(wish->arg));
+}
+
 bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uint64_t deadline)
 {
     if (!become_driver(loop)) {
@@ -548,7 +554,8 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
         return false;
     }
     atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
-    while (!wish->done(wish->arg) && !atomic_load(&loop->stop) && (deadline == UINT64_MAX || bps_now() < deadline)) {
+    while (!is_over(loop, wish) && !atomic_load(&loop->stop) &&
+           (deadline == UINT64_MAX || bps_now() < deadline)) {
         turn(loop, deadline);
     }
     if (wish->busy(wish->arg) || atomic_load(&loop->stop)) {

@@ -7,6 +7,9 @@
  */
 #define CHUNK (256u << 10)
 
+/* Smaller slices are not worth the way through the queue. */
+#define WORTH_QUEUEING (64u << 10)
+
 /* The last touch of a sum that was made as the bytes came. */
 static void finish_sum(struct bps_sum_slice *slice)
 {
@@ -59,7 +62,8 @@ static void deliver(struct bps_sum_slice *slice, uint32_t except)
     bps_sum_delivered(slice);
 }
 
-void bps_slice_complete(struct bps_sum_slice *slice)
+/* Makes the result and passes it on. */
+static void complete(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
@@ -76,6 +80,41 @@ void bps_slice_complete(struct bps_sum_slice *slice)
     } else {
         deliver(slice, BPS_SUM_ALL);
     }
+}
+
+/* True: the pass waits for bps_sum_work(). */
+static bool put_off(struct bps_sum_slice *slice)
+{
+    struct bps_sum *sum = slice->round->sum;
+    if (sum->config.events->due == NULL || slice->round->part == NULL || slice->bytes < WORTH_QUEUEING ||
+        !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice)) {
+        return false;
+    }
+    bps_round_hold(slice->round);
+    if (sum->due.count == 1) {
+        sum->config.events->due(sum->config.owner);
+    }
+    return true;
+}
+
+void bps_slice_complete(struct bps_sum_slice *slice)
+{
+    if (!put_off(slice)) {
+        complete(slice);
+    }
+}
+
+bool bps_sum_work(struct bps_sum *sum)
+{
+    struct bps_sum_slice *slice = bps_heap_pop(&sum->due);
+    if (slice != NULL) {
+        struct bps_round *round = slice->round;
+        if (round->failure == NULL) {
+            complete(slice);
+        }
+        bps_round_release(round);
+    }
+    return sum->due.count > 0;
 }
 
 void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)

@@ -6,6 +6,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/heap.h"
 #include "sum/sum.h"
 
 /* More bytes than any memory has, so that what is computed from them cannot overflow. */
@@ -89,6 +90,10 @@ struct bps_sum {
     uint32_t *member; /* they, in order */
     uint32_t *mate;   /* of each rank: the next one of its group, in a ring */
     uint32_t *slot;   /* of each member: the index of its part; a group's is that of its lowest rank */
+
+    /* See deliver.c. */
+    struct bps_heap due; /* slices whose pass is to be made; each holds its round */
+    uint64_t sequence;
 
     /* See part.c: one entry for each part of a slice, and the place for copies of chunks. */
     const void **source;

@@ -62,6 +62,7 @@ void bps_sum_free(struct bps_sum *sum)
         }
     }
     HASH_CLEAR(hh, sum->keys);
+    bps_heap_fini(&sum->due);
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
     free(sum->left_bits);

@@ -55,6 +55,11 @@ struct bps_sum_events {
                             uint32_t bytes);
     bps_status (*loan_write)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
                              const void *from, uint32_t bytes);
+    /*
+     * Optional. The pass over a partition is due, and would take a while: call bps_sum_work() soon. NULL:
+     * every pass is made at once, within the call that brings the last contribution.
+     */
+    void (*due)(void *owner);
     /* A round has failed: the engine is done with this loan of it, return it. Follows the notice. */
     void (*released)(void *owner, uint32_t rank, struct bps_loan *loan);
     /*
@@ -123,6 +128,12 @@ uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void
 bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan);
 /* The sender's link has ended within a slice. */
 void bps_sum_abandon(struct bps_sum_cursor *cursor);
+
+/*
+ * Makes the most urgent of the passes that are due, so that whoever drives the engine can see to its links in
+ * between. False: none is left.
+ */
+bool bps_sum_work(struct bps_sum *sum);
 
 /* ---- results ---- */
 

@@ -187,6 +187,7 @@ void bps_local_free(struct bps_local *local)
         return;
     }
     bps_local_drop(local);
+    bps_loop_forget(local->worker->loop, local);
     while (!STAILQ_EMPTY(&local->unsent)) {
         struct bps_unsent *unsent = STAILQ_FIRST(&local->unsent);
         STAILQ_REMOVE_HEAD(&local->unsent, entry);

@@ -141,6 +141,25 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     bps_task_advance(task);
 }
 
+/* One pass in each turn of the loop: in between frames are sent, and the peers get to work. */
+static void on_work(void *arg)
+{
+    struct bps_local *local = arg;
+    local->working = !local->dropped && bps_sum_work(local->sum);
+    if (local->working) {
+        bps_loop_defer_for(local->worker->loop, local, on_work, local);
+    }
+}
+
+static void on_due(void *owner)
+{
+    struct bps_local *local = owner;
+    if (!local->working) {
+        local->working = true;
+        bps_loop_defer_for(local->worker->loop, local, on_work, local);
+    }
+}
+
 bool bps_local_broadcast(struct bps_task *task)
 {
     struct bps_sum_slice *slice = task->sum;
@@ -334,6 +353,7 @@ static const struct bps_sum_events events = {
     .notice = on_notice,
     .loan_read = on_loan_read,
     .loan_write = on_loan_write,
+    .due = on_due,
     .released = on_released,
     .summed = on_summed,
     .failed = on_failed,

@@ -362,6 +362,56 @@ START_TEST(a_call_that_defers_itself_starves_nobody)
 }
 END_TEST
 
+/* ---- driving ---- */
+
+static bool drive_is_over;
+
+static void end_drive(void *arg)
+{
+    drive_is_over = true;
+    bps_loop_defer(loop, count_up, arg); /* such as an answer for someone who waits */
+}
+
+static void on_drive_post(struct bps_post *post)
+{
+    (void)post;
+    bps_loop_defer(loop, end_drive, &count);
+    bps_loop_timer(loop, 50 * BPS_MS, 0, stop, NULL); /* after the drive */
+}
+
+static bool drive_done(void *arg)
+{
+    (void)arg;
+    return drive_is_over;
+}
+
+static bool drive_busy(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+static void *run_loop(void *arg)
+{
+    bps_loop_run(loop);
+    return arg;
+}
+
+/* A thread that drives leaves no work behind; and if it does not come back, the timers fire all the same. */
+START_TEST(a_driver_leaves_nothing_undone)
+{
+    const struct bps_loop_wish wish = {.done = drive_done, .busy = drive_busy};
+    pthread_t thread;
+    drive_is_over = false;
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_loop, NULL), 0);
+    struct bps_post post = {.fn = on_drive_post};
+    bps_loop_post_quietly(loop, &post);
+    ck_assert(bps_loop_drive(loop, &wish, UINT64_MAX));
+    ck_assert_int_eq(count, 1);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+}
+END_TEST
+
 /* ---- fork ---- */
 
 START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
@@ -430,6 +480,7 @@ int main(void)
     tcase_add_test(all, deferred_calls_come_in_order_and_once);
     tcase_add_test(all, many_calls_can_be_deferred);
     tcase_add_test(all, a_call_that_defers_itself_starves_nobody);
+    tcase_add_test(all, a_driver_leaves_nothing_undone);
     tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
     tcase_add_test(all, loops_come_and_go_without_a_trace);
     suite_add_tcase(suite, all);

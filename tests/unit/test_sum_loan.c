@@ -33,6 +33,7 @@ static struct member {
 
 static struct bps_sum_slice *summed;
 static uint32_t told; /* rounds that the network was told of */
+static uint32_t due; /* calls for bps_sum_work() */
 
 static void lend(uint32_t rank, bool mapped);
 
@@ -101,7 +102,13 @@ static bool on_failed(void *owner, const struct bps_header *header, const char *
     return false;
 }
 
-static const struct bps_sum_events events = {
+static void on_due(void *owner)
+{
+    (void)owner;
+    due++;
+}
+
+static struct bps_sum_events events = {
     .result = on_result,
     .notice = on_notice,
     .loan_read = rig_loan_read,
@@ -132,7 +139,8 @@ static void setup(void)
     rig_open();
     memset(member, 0, sizeof member);
     summed = NULL;
-    told = 0;
+    told = due = 0;
+    events.due = NULL;
     at_once = false;
     again = 0;
     for (uint32_t r = 0; r < WORKERS; r++) {
@@ -262,6 +270,45 @@ START_TEST(test_at_once)
         ck_assert_uint_eq(member[r].results, 21);
         expect_answer(r, 6.0f);
     }
+}
+END_TEST
+
+/* The pass waits until the owner has time for it. */
+START_TEST(test_put_off)
+{
+    events.due = on_due;
+    start(false);
+    for (uint32_t r = 1; r < WORKERS; r++) {
+        ck_assert_uint_eq(due, 0);
+        lend(r, r != 3);
+    }
+    ck_assert_uint_eq(due, 1);
+    expect_answer(LEADER, LEADER);
+    ck_assert(!bps_sum_work(sum));
+    for (uint32_t r = 1; r < WORKERS; r++) {
+        ck_assert_uint_eq(member[r].results, 1);
+        expect_answer(r, 6.0f);
+        deliver(r);
+    }
+    ck_assert(!bps_sum_work(sum));
+    ck_assert_uint_eq(due, 1);
+}
+END_TEST
+
+/* Meanwhile the round may fail: what was lent is touched no more. */
+START_TEST(test_gone_while_put_off)
+{
+    events.due = on_due;
+    start(false);
+    for (uint32_t r = 1; r < WORKERS; r++) {
+        lend(r, r != 3);
+    }
+    bps_sum_gone(sum, 3);
+    expect_failure(1, "worker 3 was lost", 1);
+    expect_failure(2, "worker 3 was lost", 1);
+    ck_assert(!bps_sum_work(sum));
+    expect_failure(1, "worker 3 was lost", 1);
+    expect_answer(1, 1.0f);
 }
 END_TEST
 
@@ -531,6 +578,8 @@ int main(void)
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, test_partial, 0, 4);
     tcase_add_test(tests, test_at_once);
+    tcase_add_test(tests, test_put_off);
+    tcase_add_test(tests, test_gone_while_put_off);
     tcase_add_test(tests, test_network_fails);
     tcase_add_loop_test(tests, test_network_fails_early, 0, 3);
     tcase_add_test(tests, test_network_fails_late);

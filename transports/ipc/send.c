@@ -192,7 +192,8 @@ static void begin_stream(struct bps_channel *channel, const struct bps_frame *fr
     count(channel, IPC_BY_STREAM, frame->bytes);
 }
 
-static void send_large(struct bps_channel *channel, const struct bps_frame *frame)
+/* Returns how many bytes it has copied, or is going to. */
+static uint32_t send_large(struct bps_channel *channel, const struct bps_frame *frame)
 {
     struct ipc_record where = {.region = IPC_NONE, .answer_region = IPC_NONE};
     enum ipc_way way = IPC_BY_REGION;
@@ -207,12 +208,13 @@ static void send_large(struct bps_channel *channel, const struct bps_frame *fram
     uint32_t ticket = way == IPC_BY_ARENA && slot == NULL ? IPC_NONE : ipc_ticket_new(channel, frame, slot);
     if (ticket != IPC_NONE) {
         send_reference(channel, frame, way, ticket, &where);
-        return;
+        return slot != NULL ? frame->bytes : 0;
     }
     if (slot != NULL) {
         ipc_arena_give(channel, slot, frame->bytes);
     }
     begin_stream(channel, frame);
+    return frame->bytes;
 }
 
 /* ---- turns ---- */
@@ -255,7 +257,7 @@ static bool has_room(const struct bps_channel *channel)
 }
 
 /* False: the channel has ended. */
-static bool send_one(struct bps_channel *channel, uint64_t *bytes)
+static bool send_one(struct bps_channel *channel, uint64_t *copied)
 {
     struct bps_frame frame = {0};
     channel->kicked = false; /* a kick from within `next` counts */
@@ -264,20 +266,20 @@ static bool send_one(struct bps_channel *channel, uint64_t *bytes)
         return channel->state == IPC_OPEN;
     }
     channel->kicked = true;
-    *bytes += frame.bytes;
     if (frame.returns != NULL) {
         send_return(channel, &frame);
     } else if (frame.bytes <= channel->inline_max) {
+        *copied += frame.bytes;
         send_inline(channel, &frame);
     } else {
-        send_large(channel, &frame);
+        *copied += send_large(channel, &frame);
     }
     return channel->state == IPC_OPEN;
 }
 
 void ipc_send(struct bps_channel *channel)
 {
-    uint64_t bytes = 0;
+    uint64_t copied = 0;
     channel->starved = false;
     for (;;) {
         if (channel->stream.header != NULL && !continue_stream(channel)) {
@@ -290,11 +292,11 @@ void ipc_send(struct bps_channel *channel)
             channel->starved = true;
             break;
         }
-        if (bytes >= IPC_TURN_BYTES) {
+        if (copied >= IPC_TURN_BYTES) {
             ipc_channel_queue(channel);
             break;
         }
-        if (!send_one(channel, &bytes)) {
+        if (!send_one(channel, &copied)) {
             return;
         }
     }
