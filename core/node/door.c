@@ -25,8 +25,8 @@ static bps_status listen_at(struct bps_door *door, const char *address, struct b
     return status;
 }
 
-bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop, const char *host,
-                             struct bps_report *report)
+bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
+                             const char *host, struct bps_report *report)
 {
     char address[80];
     bps_status status = bps_transport_open(conf, loop, &door->transport, report);

@@ -15,11 +15,11 @@ struct bps_door {
 /* A door that is closed. Its guests will be the handler's, and know of `host`. */
 void bps_door_init(struct bps_door *door, const struct bps_link_handler *handler, void *host);
 /* Opens the network's transport and listens at `host`, any port. After an error the door is closed. */
-bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop, const char *host,
-                             struct bps_report *report);
+bps_status bps_door_open_net(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
+                             const char *host, struct bps_report *report);
 /*
- * The same with the transport between processes of a host. Where it does not work the door stays closed, and the log says
- * why; only a wrong option is an error.
+ * The same with the transport between processes of a host. Where it does not work the door stays closed, and the
+ * log says why; only a wrong option is an error.
  */
 bps_status bps_door_open_near(struct bps_door *door, const struct bps_conf *conf, struct bps_loop *loop,
                               struct bps_report *report);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c - a thread with its own loop, transports, connections and summation engine. Nothing is shared with other
- * shards; other threads only post to its loop.
+ * shard.c - a thread with its own loop, transports, connections and summation engine. Nothing is shared with
+ * other shards; other threads only post to its loop.
  *
  * It has two doors: on the network, and where that works for the workers of its own host.
  */
@@ -179,11 +179,12 @@ static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_r
 {
     uint8_t proof[BPS_PROOF_BYTES];
     if (lane->rank >= shard->book.workers || lane->epoch != shard->book.epoch) {
-        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank, lane->epoch,
-                   shard->book.workers, shard->book.epoch);
+        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank,
+                   lane->epoch, shard->book.workers, shard->book.epoch);
         return BPS_ERR_REFUSED;
     }
-    bps_status status = bps_book_proof(&shard->book, lane->guest->link.nonce, lane->rank, lane->number, proof);
+    const uint8_t *nonce = lane->guest->link.nonce;
+    bps_status status = bps_book_proof(&shard->book, nonce, lane->rank, lane->number, proof);
     if (status == BPS_OK && CRYPTO_memcmp(proof, lane->proof, sizeof proof) != 0) {
         BPS_REPORT(report, "worker %u could not prove that it belongs to this job", lane->rank);
         status = BPS_ERR_REFUSED;
@@ -207,7 +208,8 @@ static void admit(struct bps_shard *shard, struct lane *lane)
     bps_link_kick(&lane->guest->link);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
+                           struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
@@ -314,7 +316,8 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     };
     end_generation(shard);
     shard->peers = calloc(book->workers, sizeof *shard->peers);
-    bps_status status = shard->peers == NULL || group == NULL ? BPS_ERR_NOMEM : bps_sum_new(&config, &shard->sum);
+    bool memory = shard->peers != NULL && group != NULL;
+    bps_status status = memory ? bps_sum_new(&config, &shard->sum) : BPS_ERR_NOMEM;
     free(group);
     if (status == BPS_OK) {
         status = bps_book_copy(book, &shard->book);
@@ -430,8 +433,9 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool nea
     return status;
 }
 
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near, const struct bps_pinning *pinning,
-                         const struct bps_pin *pin, struct bps_shard **out, struct bps_report *report)
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near,
+                         const struct bps_pinning *pinning, const struct bps_pin *pin, struct bps_shard **out,
+                         struct bps_report *report)
 {
     struct bps_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL) {
