@@ -106,6 +106,8 @@ void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer)
     };
     pair->reads_room =
         smaller(smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, peer->reads), VERBS_READS);
+    /* A peer that has died keeps the blocks of its reads for a while: it must not keep all of them. */
+    pair->reads_room = smaller(pair->reads_room, (pair->device->receive.count + 3) / 4);
     pair->channel->out.credits = pair->peer.credits;
 }
 
