@@ -5,6 +5,10 @@ Gradients get there by themselves. A block of shared memory has a place for each
 about to make ``parameter.grad``, a hook gives it a copy in that place instead, and autograd adds what further
 backward passes compute to it there. A place is used again only when nobody holds what lies in it, so no
 gradient changes under someone who has kept it; meanwhile gradients stay where autograd has computed them.
+
+The copy pays if something is added to it: over several backward passes, or from step to step with
+``zero_grad(set_to_none=False)``. Of a gradient that is dropped after each backward pass it would cost about
+what it saves, so the hook gives its place up as soon as that happens. The block is freed with its last place.
 """
 
 import itertools
@@ -53,19 +57,25 @@ def _is_eligible(parameter):
 
 
 def _make_hook(parameter, memory):
-    """Return a hook that does not keep the parameter alive. It owns the place."""
+    """Return a hook that does not keep the parameter alive. It owns the place, and may give it up."""
     reference = weakref.ref(parameter)
     form = torch.empty_like(parameter, device="meta")
-    tenant = None  # weak: what keeps the tensor that lies here alive, and lives as long
+    tenant = None  # weak: a part of the buffer that lives as long as the storage of the gradient here
+    added = True  # something, to the last gradient here
 
     @torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
     def hook(gradient):
-        nonlocal tenant
+        nonlocal memory, tenant, added
+        if reference().grad is not None:
+            added = True
+            return None
+        if not added:
+            memory = None
         taken = tenant is not None and tenant() is not None
-        if taken or reference().grad is not None or torch.is_grad_enabled() or not _alike(gradient, form):
+        if memory is None or taken or torch.is_grad_enabled() or not _alike(gradient, form):
             return None
         view = memory[:]
-        tenant = weakref.ref(view)
+        tenant, added = weakref.ref(view), False
         place = torch.frombuffer(view, dtype=form.dtype).as_strided(form.size(), form.stride())
         return place.copy_(gradient)
 
