@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on several workers gives the same parameters as one process with the whole batch."""
 
-import os
 import warnings
 
 import checks
 import torch
+from loader import loaded
 
 import byteps.torch as bps
 from byteps.torch.cross_barrier import CrossBarrier
@@ -75,15 +75,6 @@ def batches(passes=1):
     return [torch.randn(passes, BATCH, 2, 6, 6, generator=generator) for _ in range(STEPS)]
 
 
-def loaded(passes):
-    """The same from forked workers of a DataLoader, beside the running job."""
-    workers = 0 if os.environ.get("SANITIZER", "no") != "no" else 2  # their locks do not bear forks
-    context = "fork" if workers else None
-    return torch.utils.data.DataLoader(
-        batches(passes), batch_size=None, num_workers=workers, multiprocessing_context=context
-    )
-
-
 def loss_of(model, x):
     return model(x).pow(2).mean()
 
@@ -129,7 +120,7 @@ def together(
         run = DistributedDataParallel(model, compression=compression)
     if scheduler and schedule is None:
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
-    for step, batch in enumerate(loaded(passes)):
+    for step, batch in enumerate(loaded(batches(passes))):
         if not late_zero:
             optimizer.zero_grad()
         for i, x in enumerate(batch):
