@@ -63,7 +63,7 @@ class Info(unittest.TestCase):
             with self.subTest(shape):
                 found = self.info(shape)
                 self.assertFalse(
-                    [key for key in found if key.startswith(("numa", "worker", "server", "affinity"))]
+                    [key for key in found if key.startswith(("numa", "worker", "server_shard", "affinity"))]
                 )
 
     def test_two_sockets(self):
