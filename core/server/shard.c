@@ -3,7 +3,7 @@
  * shard.c - a thread with its own loop, transports, connections and summation engine. Nothing is shared with
  * other shards; other threads only post to its loop.
  *
- * It has two doors: on the network, and where that works for the workers of its own host.
+ * It has two listeners: on the network, and where that works for the workers of its own host.
  */
 #include "server/shard.h"
 
@@ -18,7 +18,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "graph/use.h"
-#include "node/door.h"
+#include "node/listener.h"
 #include "sum/sum.h"
 
 #define LOG         "shard"
@@ -46,7 +46,7 @@ struct bps_shard {
     pthread_t thread;
     bool running;
     struct bps_loop *loop;
-    struct bps_door net, near;
+    struct bps_listener net, near;
     struct bps_instance *reducer;
     struct bps_timer *ticker;
     struct bps_book book;
@@ -325,11 +325,11 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     return status;
 }
 
-/* Judges those who said hello at a door before the generation began here. */
-static void judge_waiting(struct bps_shard *shard, struct bps_door *door)
+/* Judges those who said hello to a listener before the generation began here. */
+static void judge_waiting(struct bps_shard *shard, struct bps_listener *listener)
 {
     struct bps_guest *guest, *next;
-    for (guest = TAILQ_FIRST(&door->lobby.guests); guest != NULL; guest = next) {
+    for (guest = TAILQ_FIRST(&listener->lobby.guests); guest != NULL; guest = next) {
         struct lane *lane = guest->user;
         next = TAILQ_NEXT(guest, entry);
         if (lane == NULL) {
@@ -421,10 +421,10 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool nea
     bps_loop_spin(shard->loop, BPS_LOOP_SPIN);
     bps_status status = bps_reducer_open(shard->conf, shard->loop, &shard->reducer, report);
     if (status == BPS_OK) {
-        status = bps_door_open_net(&shard->net, shard->conf, shard->loop, host, report);
+        status = bps_listener_open_net(&shard->net, shard->conf, shard->loop, host, report);
     }
     if (status == BPS_OK && near) {
-        status = bps_door_open_near(&shard->near, shard->conf, shard->loop, report);
+        status = bps_listener_open_near(&shard->near, shard->conf, shard->loop, report);
     }
     if (status == BPS_OK) {
         shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
@@ -444,8 +444,8 @@ bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool nea
     shard->conf = conf;
     shard->pinning = pinning;
     shard->pin = *pin;
-    bps_door_init(&shard->net, &handler, shard);
-    bps_door_init(&shard->near, &handler, shard);
+    bps_listener_init(&shard->net, &handler, shard);
+    bps_listener_init(&shard->near, &handler, shard);
     bps_status status = open_parts(shard, host, near, report);
     if (status == BPS_OK) {
         status = start_thread(shard, report);
@@ -468,8 +468,8 @@ void bps_shard_free(struct bps_shard *shard)
         pthread_join(shard->thread, NULL);
     }
     end_generation(shard);
-    bps_door_close(&shard->near);
-    bps_door_close(&shard->net);
+    bps_listener_close(&shard->near);
+    bps_listener_close(&shard->net);
     if (shard->ticker != NULL) {
         bps_loop_cancel(shard->loop, shard->ticker);
     }
