@@ -208,7 +208,8 @@ def main():
     options = arguments()
     data = load(options)
     bps.init()
-    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // bps.local_size()))
+    share = max(1, len(os.sched_getaffinity(0)) // bps.local_size())
+    torch.set_num_threads(min(share, torch.get_num_threads()))
     trainer = Trainer(options, data)
     say(f"workers: {bps.size()}, images: {len(trainer.images)}, steps: {trainer.steps} of {options.batch_size} images")
     epochs = []

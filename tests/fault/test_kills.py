@@ -8,9 +8,12 @@ import re
 import unittest
 
 import cluster
+import harness
 
 SETTINGS = ["cluster.peer_timeout=30s", "log.level=debug", "server.shards=1"]
 GATHER = ["cluster.rendezvous_timeout=5s"]
+harness.skip_with_thread_sanitizer()  # also those who import this file
+
 LARGE = 4000000  # elements: several partitions, more than fits into the buffers of a connection
 GRAD = f"loop:grad:{LARGE}:never"
 IN_FLIGHT = "tensor 'grad' was in flight"

@@ -27,7 +27,7 @@ import time
 import unittest
 import uuid
 
-DEADLINE = 120.0
+DEADLINE = 600.0
 """Seconds after which a test gives up: far more than anything takes, since machines may be slow."""
 
 
@@ -42,6 +42,12 @@ def program():
 def python():
     """The interpreter for scripts of a test."""
     return os.environ.get("PYTHON") or sys.executable
+
+
+def skip_with_thread_sanitizer():
+    """Skips a file whose jobs compute for very long with ThreadSanitizer; ALL_TESTS=1 runs it all the same."""
+    if os.environ.get("SANITIZER") == "thread" and os.environ.get("ALL_TESTS") != "1":
+        raise unittest.SkipTest("takes too long with ThreadSanitizer; ALL_TESTS=1 runs it")
 
 
 def until(condition, what, timeout=DEADLINE):

@@ -10,7 +10,7 @@ import uuid
 
 from .bed import SWITCH
 
-DEADLINE = 120.0
+DEADLINE = 600.0
 """Seconds after which waiting is given up: far more than anything takes, since machines may be slow."""
 GRACE = 10.0
 
