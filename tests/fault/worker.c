@@ -247,7 +247,18 @@ static unsigned entries(const char *folder)
     if (dir != NULL) {
         closedir(dir);
     }
-    return n - 3; /* ".", ".." and, in /proc/self/fd, the folder itself */
+    return n - 3; /* ".", "..", and the folder itself in /proc/self/fd, this thread in /proc/self/task */
+}
+
+/* The threads beside this one. One that was joined is listed until the kernel has got round to it. */
+static unsigned other_threads(void)
+{
+    unsigned n = entries("/proc/self/task");
+    for (int i = 0; n > 0 && i < 500; i++) {
+        usleep(10000);
+        n = entries("/proc/self/task");
+    }
+    return n;
 }
 
 static unsigned lines_in_maps(void)
@@ -301,8 +312,8 @@ static bps_status cycles(char **field, struct bps_report *report)
         char gate[128];
         status = cycle(strtoul(field[2], NULL, 10), report);
         if (status == BPS_OK && (i == 10 || i == n)) {
-            say("cycle %d: %u %u %u %lu", i, entries("/proc/self/fd"), entries("/proc/self/task"),
-                lines_in_maps(), resident_kib());
+            say("cycle %d: %u %u %u %lu", i, entries("/proc/self/fd"), other_threads(), lines_in_maps(),
+                resident_kib());
             snprintf(gate, sizeof gate, "%s.%d", field[3], i);
             wait_at(gate);
         }
