@@ -38,8 +38,10 @@ HIERARCHY = "off"
 """worker.hierarchy of all jobs."""
 LOCAL = "false"
 """server.local of all jobs."""
-AT_ONCE = 1 if os.environ.get("SANITIZER") == "thread" else 4
-"""Jobs that run side by side: most of their time they wait. With ThreadSanitizer they compute."""
+COMPUTES = os.environ.get("SANITIZER") == "thread"
+"""Whether a job's time goes into computing: ThreadSanitizer is slow on every byte. Else most of it is waiting."""
+AT_ONCE = 2 if COMPUTES else 4
+"""Jobs that run side by side."""
 
 
 class End:
