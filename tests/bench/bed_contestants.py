@@ -43,9 +43,11 @@ class OnBed(Contestant):
 
 
 class BedPushPull(OnBed):
+    program = 'bench_push_pull'
+
     def launch(self):
         # The scheduler and the servers inherit the environment of this process, the workers get ours.
-        command = [os.path.abspath(os.path.join(BUILD, 'bench_push_pull')), self.directory, self.label, self.tensors]
+        command = [os.path.abspath(os.path.join(BUILD, self.program)), self.directory, self.label, self.tensors]
         self.job = Job(self.bed, Shape([1] * self.ranks, self.options.servers), command,
                        settings=(*self.options.set, *self.settings), tell=self.note)
         self.children = [part.process for part in self.job.parts.values()]

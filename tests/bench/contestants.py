@@ -120,13 +120,14 @@ class PushPull(Contestant):
     """Through one server, over TCP."""
 
     servers = 1
+    program = 'bench_push_pull'
     conf = ('worker.hierarchy=off', 'server.local=false')
     arguments = ()
 
     def launch(self):
         settings = [f'--set={setting}' for setting in (*self.conf, *self.options.set, *self.settings)]
         self.spawn('byteps', 'run', '-n', str(self.ranks), '-s', str(self.servers), *settings, '--',
-                   os.path.join(BUILD, 'bench_push_pull'), self.directory, self.label, self.tensors, *self.arguments)
+                   os.path.join(BUILD, self.program), self.directory, self.label, self.tensors, *self.arguments)
 
     def server_pid(self):
         """A descendant of `byteps run`."""

@@ -2,6 +2,7 @@
 /* round.c - the contestants' side of the benchmark driver. */
 #include "round.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,7 @@
 
 #define PIPE_PATH  400
 #define MANY       100000u
+#define SECOND     1000000000u
 
 void bench_fail(const char *format, ...)
 {
@@ -80,12 +82,20 @@ void bench_driver_open(const char *directory, const char *name, int rank, struct
     out->go = open_pipe(directory, name, rank, "go", "r");
 }
 
-static uint64_t now(void)
+uint64_t bench_now(void)
 {
     struct timespec t;
 
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return (uint64_t)t.tv_sec * SECOND + (uint64_t)t.tv_nsec;
+}
+
+void bench_sleep_until(uint64_t moment)
+{
+    const struct timespec t = {.tv_sec = (time_t)(moment / SECOND), .tv_nsec = (long)(moment % SECOND)};
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR) {
+    }
 }
 
 void bench_driver_serve(struct bench_driver *driver, void (*iteration)(void *arg), void *arg)
@@ -97,11 +107,11 @@ void bench_driver_serve(struct bench_driver *driver, void (*iteration)(void *arg
         uint64_t start;
 
         iteration(arg);
-        start = now();
+        start = bench_now();
         for (unsigned long i = 0; i < n; i++) {
             iteration(arg);
         }
-        fprintf(driver->done, "%lu %lu\n", start, now());
+        fprintf(driver->done, "%lu %lu\n", start, bench_now());
         fflush(driver->done);
     }
 }

@@ -36,6 +36,12 @@ void bench_tensors_read(const char *file, struct bench_tensors *out);
 /* Memory for so many float32, all of it touched. */
 float *bench_memory(uint64_t elements, float value);
 
+/* The moment by CLOCK_MONOTONIC, ns. */
+uint64_t bench_now(void);
+
+/* Sleeps until that moment; returns at once if it is over. */
+void bench_sleep_until(uint64_t moment);
+
 /* Opens the pipes and tells that the process is ready. */
 void bench_driver_open(const char *directory, const char *name, int rank, struct bench_driver *out);
 
