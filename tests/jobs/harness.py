@@ -44,12 +44,6 @@ def python():
     return os.environ.get("PYTHON") or sys.executable
 
 
-def skip_with_thread_sanitizer():
-    """Skips a file whose jobs compute for very long with ThreadSanitizer; ALL_TESTS=1 runs it all the same."""
-    if os.environ.get("SANITIZER") == "thread" and os.environ.get("ALL_TESTS") != "1":
-        raise unittest.SkipTest("takes too long with ThreadSanitizer; ALL_TESTS=1 runs it")
-
-
 def until(condition, what, timeout=DEADLINE):
     """Returns the first true value of condition(); fails the test when there is none in time."""
     end = time.monotonic() + timeout

@@ -24,8 +24,6 @@ try:
 except ImportError:
     raise unittest.SkipTest("PyTorch is not installed for this Python") from None
 
-harness.skip_with_thread_sanitizer()
-
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
 sys.path.insert(0, str(EXAMPLES))
 import fashion_mnist  # noqa: E402
