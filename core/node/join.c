@@ -61,6 +61,16 @@ static void boot_id(char *text, size_t n)
     }
 }
 
+/*
+ * The number of the network namespace: differs between containers of one machine that have the same name. Each
+ * has an address of its own, and the sockets by which processes of a host meet are of one namespace.
+ */
+static void network(char *text, size_t n)
+{
+    ssize_t length = readlink("/proc/self/ns/net", text, n - 1);
+    text[length > 0 ? length : 0] = '\0';
+}
+
 void bps_join_host(struct bps_join *join)
 {
     char text[256] = "";
@@ -70,6 +80,7 @@ void bps_join_host(struct bps_join *join)
     join->host[sizeof join->host - 1] = '\0';
     snprintf(text, sizeof text, "%s\n", join->host);
     boot_id(text + strlen(text), sizeof text - strlen(text));
+    network(text + strlen(text), sizeof text - strlen(text));
     uint8_t digest[EVP_MAX_MD_SIZE];
     if (EVP_Digest(text, strlen(text), digest, NULL, EVP_sha256(), NULL) == 1) {
         memcpy(&join->host_id, digest, sizeof join->host_id);

@@ -81,7 +81,7 @@ struct bps_local_peer {
     struct bps_link *link;  /* NULL: none yet, or none any more */
     struct bps_link dialled; /* to those of lower rank */
     struct bps_guest *guest; /* of those of higher rank */
-    bool left;
+    bool reached, left;      /* the link is open, or was; it leaves the job in order */
     struct bps_heap pushes;  /* tasks that it leads */
     struct bps_heap results; /* slices for it */
     struct bps_return_list returns;

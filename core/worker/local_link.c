@@ -66,6 +66,7 @@ static void admit(struct bps_local *local, struct bps_guest *guest, struct visit
     visitor->peer = peer;
     peer->guest = guest;
     peer->link = &guest->link;
+    peer->reached = true;
     bps_lobby_admit(guest);
     bps_link_welcome(&guest->link);
     bps_worker_link_opened(local->worker);
@@ -133,8 +134,10 @@ static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, 
 
 static void welcome(void *owner, struct bps_link *link)
 {
+    struct bps_local_peer *peer = owner;
     (void)link;
-    bps_worker_link_opened(((struct bps_local_peer *)owner)->local->worker);
+    peer->reached = true;
+    bps_worker_link_opened(peer->local->worker);
 }
 
 /* ---- frames ---- */
@@ -184,7 +187,11 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     } else {
         peer->local->dropped = true; /* the job is going to fail, and the loans of this peer are gone */
         bps_member_text(&worker->book->member[peer->rank], who, sizeof who);
-        snprintf(why, sizeof why, "%s was lost: %s", who, text);
+        snprintf(why, sizeof why,
+                 peer->reached ? "%s was lost: %s"
+                               : "%s is on this host, but shares no memory with this worker: %s; a job with "
+                                 "worker.hierarchy = \"off\" does without",
+                 who, text);
         bps_worker_suspect(worker, status, why);
     }
     bps_worker_link_closed(worker);

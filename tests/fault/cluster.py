@@ -312,8 +312,8 @@ class ByHand(_Gated):
         with open(reading, encoding="ascii") as announced:
             self.address = announced.readline().strip()
 
-    def start(self, part, name=None, settings=(), steps=None, scheduler=None):
-        """Starts a member; `name` is what it is called here if the part exists already."""
+    def start(self, part, name=None, settings=(), steps=None, scheduler=None, **how):
+        """Starts a member; `name` is what it is called here if the part exists already, `how` is for Popen."""
         role, _, rank = part.partition(" ")
         lines = [*self.common, *self.extra.get(part, ()), f"cluster.role={role}", f"cluster.rank={rank}"]
         lines += [f"cluster.scheduler={scheduler or self.address}", *settings]
@@ -321,7 +321,7 @@ class ByHand(_Gated):
         if part in self.hosts:
             enter = f"hostname {self.hosts[part]} && exec \"$@\""
             command = ["unshare", "--uts", "sh", "-c", enter, "sh", *command]
-        self.parts[name or part] = _Part(command, lines, self.env)
+        self.parts[name or part] = _Part(command, lines, self.env, **how)
 
     def __enter__(self):
         return self

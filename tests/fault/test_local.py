@@ -13,6 +13,8 @@ import os
 import random
 import socket
 import struct
+import subprocess
+import sys
 import unittest
 
 import cluster
@@ -22,6 +24,10 @@ import test_kills
 import test_leaks
 import test_stops
 import wire
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 
 cluster.HIERARCHY = "on"
 GATHERED = "workers of this host sum among themselves through 'local'"
@@ -71,6 +77,44 @@ class Transport(unittest.TestCase):
         reason = "BYTEPS_SET: transports.local.ringg: unknown key; did you mean transports.local.ring"
         self.refused("on", setting, f"error: .*{reason}")
         self.refused("auto", setting, f"error: {reason}")
+
+
+class Apart(unittest.TestCase):
+    """Workers of one machine that cannot share memory."""
+
+    def test_containers_of_one_name(self):
+        """Each has a network of its own: they are hosts of their own."""
+        rename = ["sh", "-c", 'hostname same && exec "$@"', "sh"]
+        steps = ["init", "push:t:100:float32:sum:1", "leave"]
+        with contextlib.ExitStack() as stack:
+            try:
+                bed = stack.enter_context(Testbed(2))
+            except Unavailable as reason:
+                raise unittest.SkipTest(str(reason)) from None
+            command = [*rename, cluster.WORKER, *steps]
+            job = stack.enter_context(bed.job(command, [1, 1], settings=["log.level=info"]))
+            for part, end in job.finish().items():
+                self.assertEqual(end.status, 0, job.show())
+                if part.startswith("worker"):
+                    self.assertIn("t: 3\n", end.out, job.show())
+            self.assertIn("(host same, ", job.now()["scheduler"].err, job.show())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root starts processes of other users")
+    def test_users(self):
+        other = {"user": 65534, "group": 65534, "extra_groups": []}
+        if subprocess.run(["test", "-x", cluster.WORKER], **other).returncode != 0:
+            self.skipTest("other users cannot start what was built here")
+        with cluster.ByHand(["init", "leave"], 2, 0, late=["worker 1"]) as job:
+            job.start("worker 1", **other)
+            ends = job.finish()
+        text = cluster.show(ends)
+        for rank in range(2):
+            self.assertEqual(ends[f"worker {rank}"].status, 3, text)
+            self.assertRegex(
+                ends[f"worker {rank}"].out,
+                r'worker 0 \(.*\) is on this host, but shares no memory with this worker: .* "off" does without',
+                text,
+            )
 
 
 class Kills(test_kills.ByHand):
