@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Says what the peer had to say when it connected: only valid until the event is given back. */
@@ -39,6 +40,22 @@ static void disconnected(struct bps_channel *channel)
     }
 }
 
+/*
+ * A channel may be open before the manager knows that its connection stands, since messages overtake its news. Who
+ * leaves meanwhile rejects the connection, for there is none yet to take away.
+ */
+static void failed(struct bps_channel *channel, const struct rdma_cm_event *event)
+{
+    char text[128];
+    if (event->event == RDMA_CM_EVENT_REJECTED) {
+        disconnected(channel);
+        return;
+    }
+    snprintf(text, sizeof text, "connection manager: %s (%s)", strerror(abs(event->status)),
+             rdma_event_str(event->event));
+    verbs_channel_lost(channel, BPS_ERR_IO, text);
+}
+
 static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_event *event,
                              const struct said *said)
 {
@@ -53,6 +70,8 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
         verbs_welcome(channel);
     } else if (channel->state == VERBS_ACCEPTING && event->status != 0) {
         verbs_drop(channel);
+    } else if (channel->state == VERBS_OPEN && event->status != 0) {
+        failed(channel, event);
     }
     verbs_release(channel);
 }
