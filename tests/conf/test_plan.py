@@ -10,7 +10,12 @@ import tempfile
 import unittest
 
 PROGRAM = os.environ.get("BYTEPS_PROGRAM")
-MODELS = {"resnet50": (161, 25557032), "vgg16": (32, 138357544), "bert-large": (398, 336226108)}
+MODELS = {
+    "resnet50": (161, 25557032),
+    "vgg16": (32, 138357544),
+    "bert-base": (206, 110106428),
+    "bert-large": (398, 336226108),
+}
 
 
 def setUpModule():
@@ -196,7 +201,11 @@ class Bad(Case):
             "such as 10Gbit"
         )
         for message, args in (
-            ("no model given; expected --model with a file or one of bert-large, resnet50, vgg16", []),
+            (
+                "no model given; expected --model with a file or one of "
+                "bert-base, bert-large, resnet50, vgg16",
+                [],
+            ),
             ("unknown or ambiguous option '--modle'", ["--modle", "x"]),
             ("option '--model' needs a value", ["--model"]),
             ("option '-n' needs a value", ["-n"]),
@@ -303,8 +312,8 @@ class Bad(Case):
             with self.subTest(message):
                 self.bad(f"byteps plan: {message}\n", "plan", "--model", self.write(text))
         self.bad(
-            'byteps plan: there is neither a model nor a file "alexnet"; installed models: bert-large, '
-            "resnet50, vgg16\n",
+            'byteps plan: there is neither a model nor a file "alexnet"; installed models: bert-base, '
+            "bert-large, resnet50, vgg16\n",
             "plan",
             "--model",
             "alexnet",
