@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Contestants whose processes run on the hosts of a test bed (../testbed), a rank on each of the first hosts."""
 
+import argparse
 import os
 import shlex
 import subprocess
@@ -10,9 +11,30 @@ from contestants import BUILD, SOURCE, Contestant, Gloo, OpenMPI
 
 sys.path.insert(0, os.path.dirname(SOURCE))
 
-from testbed import SWITCH, Job, Shape  # noqa: E402  (found by the line above)
+from testbed import SWITCH, Job, Shape, measure  # noqa: E402  (found by the line above)
 
 SUBNET = '10.77.0.0/24'
+
+
+def optimum(n, k, size, rate):
+    """Seconds for `size` bytes between n workers with k further servers on links of `rate` bytes per second."""
+    return max(2 * n * (n - 1) * size / ((n * n + k * n - 2 * k) * rate), size / rate)
+
+
+def shape(text):
+    """(workers, further servers) of an option."""
+    words = text.split(',')
+    if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[0]) < 2:
+        raise argparse.ArgumentTypeError(f"'{text}' is not WORKERS,SERVERS, such as 4,2")
+    return int(words[0]), int(words[1])
+
+
+def watched(act):
+    """What act() returns, and the idle part of the machine's cores meanwhile."""
+    idle, every = measure.cpu()
+    value = act()
+    later_idle, later = measure.cpu()
+    return value, (later_idle - idle) / max(later - every, 1)
 
 
 class OnBed(Contestant):
@@ -33,13 +55,6 @@ class OnBed(Contestant):
     def calibrate(self, most):
         """A round on a bed takes seconds: one iteration is enough."""
         self.iterations = 1
-
-    def idle_during_round(self, cpu):
-        """Makes a round; the idle part of the machine's cores in it, by a function that tells (idle, all) ticks."""
-        idle, every = cpu()
-        self.round()
-        later_idle, later = cpu()
-        return (later_idle - idle) / max(later - every, 1)
 
 
 class BedPushPull(OnBed):

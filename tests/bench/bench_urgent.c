@@ -5,16 +5,15 @@
  * bench_urgent DIRECTORY NAME TENSORS   the file has the elements of the huge tensor, then of the urgent one
  *
  * The driver writes lines HUGE PERIOD COUNT to the pipe NAME.RANK.go (round.h). With HUGE the huge tensor is
- * sent once. The urgent one is sent every PERIOD ns (0: not at all), at the same moments by all workers: COUNT
- * times, or until the huge one is there on some worker. The answer is a line with the moment when the huge one
- * started, the round trips of the urgent one, and the moment when the huge one ended, all in ns.
+ * sent once. The urgent one is sent every PERIOD ns (0: not at all), at the same moments by all workers:
+ * COUNT times, or until the huge one is there on some worker. The answer is a line with the moment when the
+ * huge one started, the round trips of the urgent one, and the moment when the huge one ended, all in ns.
  */
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <byteps/byteps.h>
 
@@ -47,8 +46,10 @@ static void check(bps_status status, const struct bps_report *report)
 static void declare(struct urgent *u)
 {
     const struct bps_declaration declarations[] = {
-        {.size = sizeof *declarations, .name = "huge", .count = u->tensors.count[HUGE_ONE], .dtype = BPS_FLOAT32},
-        {.size = sizeof *declarations, .name = "urgent", .count = u->tensors.count[URGENT_ONE], .dtype = BPS_FLOAT32},
+        {.size = sizeof *declarations, .name = "huge", .count = u->tensors.count[HUGE_ONE],
+         .dtype = BPS_FLOAT32},
+        {.size = sizeof *declarations, .name = "urgent", .count = u->tensors.count[URGENT_ONE],
+         .dtype = BPS_FLOAT32},
         {.size = sizeof *declarations, .name = "clock", .count = 1, .dtype = BPS_INT64},
     };
     bps_tensor out[TENSORS + 1];
@@ -150,7 +151,8 @@ static bool push_urgent(struct urgent *u, bool tell)
 }
 
 /* Round trips that ended after the huge one was here do not count. */
-static void push_urgents(struct urgent *u, bool huge, uint64_t period, uint64_t count, uint64_t begin, FILE *answer)
+static void push_urgents(struct urgent *u, bool huge, uint64_t period, uint64_t count, uint64_t begin,
+                         FILE *answer)
 {
     bool over = false;
 

@@ -80,6 +80,12 @@ class Contestant:
                 raise BenchError(self.log.read().strip()[-2000:] or 'it gave no answer')
         return pipe.readline()
 
+    def ask(self, *numbers):
+        """Tells all ranks what to do, and returns the numbers that each answers."""
+        for go, _ in self.pipes:
+            go.write(f'{" ".join(str(int(number)) for number in numbers)}\n'.encode())
+        return [[int(word) for word in self.answer(done, ROUND_LIMIT).split()] for _, done in self.pipes]
+
     def calibrate(self, most):
         """Chooses the iterations of a round, at most `most`."""
         self.round()
@@ -93,10 +99,8 @@ class Contestant:
 
     def round(self):
         """One round; notes the seconds of one iteration."""
-        for go, _ in self.pipes:
-            go.write(b'%d\n' % self.iterations)
-        times = [self.answer(done, ROUND_LIMIT).split() for _, done in self.pipes]
-        start, end = min(int(t[0]) for t in times), max(int(t[1]) for t in times)
+        times = self.ask(self.iterations)
+        start, end = min(start for start, _ in times), max(end for _, end in times)
         self.seconds.append((end - start) / self.iterations / 1e9)
 
     def stop(self):

@@ -33,12 +33,20 @@ void bench_tensors_read(const char *file, struct bench_tensors *out)
     if (in == NULL) {
         bench_fail("%s: %m", file);
     }
-    *out = (struct bench_tensors){.count = calloc(MANY, sizeof *out->count)};
-    while (out->count != NULL && out->n < MANY && fgets(line, sizeof line, in) != NULL) {
+    *out = (struct bench_tensors){0};
+    out->count = calloc(MANY, sizeof *out->count);
+    out->share = calloc(MANY, sizeof *out->share);
+    if (out->count == NULL || out->share == NULL) {
+        bench_fail("out of memory");
+    }
+    while (out->n < MANY && fgets(line, sizeof line, in) != NULL) {
         if (line[0] != '#') {
-            uint64_t count = strtoull(line, NULL, 10);
-            out->count[out->n++] = count;
-            out->elements += count;
+            char *rest;
+
+            out->count[out->n] = strtoull(line, &rest, 10);
+            out->share[out->n] = strtoull(rest, NULL, 10);
+            out->elements += out->count[out->n];
+            out->shares += out->share[out->n++];
         }
     }
     fclose(in);

@@ -19,8 +19,10 @@
 
 struct bench_tensors {
     size_t n;
-    uint64_t *count;  /* elements of each */
+    uint64_t *count;   /* elements of each */
     uint64_t elements; /* of all */
+    uint64_t *share;   /* of the compute time, of each */
+    uint64_t shares;   /* the sum of these */
 };
 
 struct bench_driver {
@@ -30,7 +32,7 @@ struct bench_driver {
 /* Prints what is wrong and ends the process. */
 void bench_fail(const char *format, ...) __attribute__((format(printf, 1, 2), noreturn));
 
-/* Numbers, one in each line; lines that begin with # are skipped. */
+/* A line: elements, and the share if there is one. Lines that begin with # are skipped. */
 void bench_tensors_read(const char *file, struct bench_tensors *out);
 
 /* Memory for so many float32, all of it touched. */
