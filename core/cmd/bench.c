@@ -23,6 +23,7 @@
 
 static const char help_text[] =
     "Usage: byteps bench push_pull [--workers N] [--servers K] [--alloc] [--model MODEL] [OPTIONS]\n"
+    "       byteps bench transport [--transport NAME] [--listen [ADDRESS] | --connect ADDRESS] [OPTIONS]\n"
     "       byteps bench reducer [OPTIONS]\n"
     "\n"
     "push_pull: float32 tensors, beside a plain copy of the same bytes by all workers at once. Started "
@@ -31,10 +32,13 @@ static const char help_text[] =
     "\n"
     "  byteps run --hosts a:1,b:1 -s 2 -- byteps bench push_pull --model resnet50\n"
     "\n"
+    "transport: latency and goodput between two processes, beside plain sockets; within a host, memcpy().\n"
+    "\n"
     "reducer: the kernels of the configured reducer for each data type, beside memcpy().\n"
     "\n"
-    "      --bytes SIZE       of a tensor or buffer, such as 64MiB; may be repeated\n"
-    "                         (default: 4KiB, 256KiB, 4MiB and 64MiB; and for push_pull resnet50)\n"
+    "      --bytes SIZE       of a tensor, message or buffer, such as 64MiB; may be repeated\n"
+    "      --min SIZE         instead: from this size on, each four times the one before (default: 1KiB),\n"
+    "      --max SIZE         up to this one (default: 64MiB)\n"
     "      --rounds R         of each measurement (default: 10)\n"
     "      --json             for programs\n"
     "\n"
@@ -45,18 +49,53 @@ static const char help_text[] =
     "plan';\n"
     "                         may be repeated\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
+    "\n"
+    "For transport only:\n"
+    "      --transport NAME   an entry of 'transports' in byteps.conf, or a plugin; may be repeated\n"
+    "                         (default: all entries; between two hosts, net)\n"
+    "      --listen [ADDRESS] be the other end, at HOST:PORT (default: any port on all interfaces)\n"
+    "      --connect ADDRESS  to the other end, as --listen has printed it\n"
     "\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n";
+
+enum subject { PUSH_PULL, TRANSPORT, REDUCER, SUBJECTS };
+
+static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer"};
+
+enum {
+    OPT_MODEL = 1,
+    OPT_BYTES,
+    OPT_MIN,
+    OPT_MAX,
+    OPT_ALLOC,
+    OPT_ROUNDS,
+    OPT_JSON,
+    OPT_TRANSPORT,
+    OPT_LISTEN,
+    OPT_CONNECT,
+    OPT_MEMBER
+};
+
+/* Options that mean something for one subject only. */
+static const struct {
+    int code;
+    enum subject subject;
+    const char *name;
+} special[] = {
+    {'n', PUSH_PULL, "--workers"},        {'s', PUSH_PULL, "--servers"},
+    {OPT_MODEL, PUSH_PULL, "--model"},    {OPT_ALLOC, PUSH_PULL, "--alloc"},
+    {OPT_LISTEN, TRANSPORT, "--listen"},  {OPT_CONNECT, TRANSPORT, "--connect"},
+    {OPT_TRANSPORT, TRANSPORT, "--transport"},
+};
+#define SPECIAL (sizeof special / sizeof *special)
 
 struct arguments {
     struct bps_bench_request request;
-    bool reducer; /* that is measured, and not push_pull */
-    bool model;   /* one was given */
-    const char *workers, *servers;
+    enum subject subject;
+    bool given[SPECIAL];
+    const char *workers, *servers, *min, *max;
     bool member; /* this process is a worker that a `byteps bench` has started */
     bool help;
 };
-
-enum { OPT_MODEL = 1, OPT_BYTES, OPT_ALLOC, OPT_ROUNDS, OPT_JSON, OPT_MEMBER };
 
 static int take_rounds(const char *text, int64_t *out)
 {
@@ -67,9 +106,30 @@ static int take_rounds(const char *text, int64_t *out)
     return 0;
 }
 
-static int take(struct arguments *a, int code, char **argv)
+static int add_transport(struct bps_bench_request *request, const char *name)
+{
+    const char **all = bps_cmd_alloc(request->transports + 1, sizeof *all);
+    if (request->transports > 0) {
+        memcpy(all, request->transport, request->transports * sizeof *all);
+    }
+    free(request->transport);
+    request->transport = all;
+    all[request->transports++] = name;
+    return 0;
+}
+
+/* The address is a word of its own, if there is one. */
+static const char *optional_word(int argc, char **argv)
+{
+    return optind < argc && argv[optind][0] != '-' ? argv[optind++] : "";
+}
+
+static int take(struct arguments *a, int code, int argc, char **argv)
 {
     struct bps_bench_request *request = &a->request;
+    for (size_t i = 0; i < SPECIAL; i++) {
+        a->given[i] |= special[i].code == code;
+    }
     switch (code) {
     case 'n':
         a->workers = optarg;
@@ -81,10 +141,15 @@ static int take(struct arguments *a, int code, char **argv)
         a->help = true;
         return 0;
     case OPT_MODEL:
-        a->model = true;
         return bps_bench_add_model(request, optarg);
     case OPT_BYTES:
         return bps_bench_add_size(request, optarg);
+    case OPT_MIN:
+        a->min = optarg;
+        return 0;
+    case OPT_MAX:
+        a->max = optarg;
+        return 0;
     case OPT_ALLOC:
         request->alloc = true;
         return 0;
@@ -92,6 +157,14 @@ static int take(struct arguments *a, int code, char **argv)
         return take_rounds(optarg, &request->rounds);
     case OPT_JSON:
         request->json = true;
+        return 0;
+    case OPT_TRANSPORT:
+        return add_transport(request, optarg);
+    case OPT_LISTEN:
+        request->listen = optional_word(argc, argv);
+        return 0;
+    case OPT_CONNECT:
+        request->connect = optarg;
         return 0;
     case OPT_MEMBER:
         a->member = true;
@@ -103,20 +176,54 @@ static int take(struct arguments *a, int code, char **argv)
 
 static int take_subject(struct arguments *a, int argc, char **argv)
 {
-    if (optind == argc) {
-        return bps_cmd_usage(NAME, "say what to measure: push_pull or reducer");
+    const char *word = optind < argc ? argv[optind] : NULL;
+    if (word == NULL) {
+        return bps_cmd_usage(NAME, "say what to measure: push_pull, transport or reducer");
     }
-    const char *word = argv[optind];
-    a->reducer = strcmp(word, "reducer") == 0;
-    if (!a->reducer && strcmp(word, "push_pull") != 0) {
-        return bps_cmd_usage(NAME, "%s cannot be measured; expected push_pull or reducer",
+    while (a->subject < SUBJECTS && strcmp(word, subject_names[a->subject]) != 0) {
+        a->subject++;
+    }
+    if (a->subject == SUBJECTS) {
+        return bps_cmd_usage(NAME, "%s cannot be measured; expected push_pull, transport or reducer",
                              bps_shown(word).text);
     }
     if (optind + 1 < argc) {
         return bps_cmd_usage(NAME, "%s is not expected", bps_shown(argv[optind + 1]).text);
     }
-    if (a->reducer && (a->workers != NULL || a->servers != NULL || a->model || a->request.alloc)) {
-        return bps_cmd_usage(NAME, "--workers, --servers, --model and --alloc are for push_pull");
+    for (size_t i = 0; i < SPECIAL; i++) {
+        if (a->given[i] && special[i].subject != a->subject) {
+            return bps_cmd_usage(NAME, "%s is for %s", special[i].name, subject_names[special[i].subject]);
+        }
+    }
+    return 0;
+}
+
+/* What is to be measured, if it was not named size by size. */
+static int take_sizes(struct arguments *a)
+{
+    bool range = a->min != NULL || a->max != NULL;
+    if (!range && a->request.loads > 0) {
+        return 0;
+    }
+    int result = bps_bench_add_range(&a->request, a->min ? a->min : "1KiB", a->max ? a->max : "64MiB");
+    if (result == 0 && !range && a->subject == PUSH_PULL) {
+        result = bps_bench_add_model(&a->request, "resnet50");
+    }
+    return result;
+}
+
+static int check_transport(const struct bps_bench_request *request)
+{
+    if (request->listen != NULL && request->connect != NULL) {
+        return bps_cmd_usage(NAME, "--listen and --connect are for different ends");
+    }
+    if ((request->listen != NULL || request->connect != NULL) && request->transports > 1) {
+        return bps_cmd_usage(NAME, "between two hosts one transport at a time is measured");
+    }
+    for (uint32_t i = 0; i < request->loads; i++) {
+        if (request->load[i].elements > BPS_BENCH_MESSAGE_LIMIT / sizeof(float)) {
+            return bps_cmd_usage(NAME, "%s: a message has at most 64 MiB", request->load[i].name);
+        }
     }
     return 0;
 }
@@ -129,9 +236,14 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"servers", required_argument, NULL, 's'},
         {"model", required_argument, NULL, OPT_MODEL},
         {"bytes", required_argument, NULL, OPT_BYTES},
+        {"min", required_argument, NULL, OPT_MIN},
+        {"max", required_argument, NULL, OPT_MAX},
         {"alloc", no_argument, NULL, OPT_ALLOC},
         {"rounds", required_argument, NULL, OPT_ROUNDS},
         {"json", no_argument, NULL, OPT_JSON},
+        {"transport", required_argument, NULL, OPT_TRANSPORT},
+        {"listen", no_argument, NULL, OPT_LISTEN},
+        {"connect", required_argument, NULL, OPT_CONNECT},
         {"member", no_argument, NULL, OPT_MEMBER},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -140,22 +252,14 @@ static int parse(struct arguments *a, int argc, char **argv)
     opterr = 0;
     optind = 1;
     while (result == 0 && (code = getopt_long(argc, argv, ":hn:s:", options, NULL)) != -1) {
-        result = take(a, code, argv);
+        result = take(a, code, argc, argv);
     }
     if (result != 0 || a->help) {
         return result;
     }
-    return take_subject(a, argc, argv);
-}
-
-static int add_defaults(struct bps_bench_request *request)
-{
-    static const char *const sizes[] = {"4KiB", "256KiB", "4MiB", "64MiB"};
-    int result = 0;
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && result == 0; i++) {
-        result = bps_bench_add_size(request, sizes[i]);
-    }
-    return result;
+    result = take_subject(a, argc, argv);
+    result = result == 0 ? take_sizes(a) : result;
+    return result == 0 && a->subject == TRANSPORT ? check_transport(&a->request) : result;
 }
 
 /* Becomes `byteps run`, whose workers run this program with the same arguments. Returns only when that fails.
@@ -206,18 +310,19 @@ static int measure_push_pull(struct arguments *a, int argc, char **argv)
         return bps_cmd_usage(NAME,
                              "--workers and --servers are for a job of its own; this process is in a job");
     }
-    int result = 0;
-    if (a->request.loads == 0) {
-        result = add_defaults(&a->request);
-        result = result == 0 ? bps_bench_add_model(&a->request, "resnet50") : result;
-    }
-    return result == 0 ? bps_bench_push_pull(&a->request) : result;
+    return bps_bench_push_pull(&a->request);
 }
 
-static int measure_reducer(struct arguments *a)
+static int measure(struct arguments *a, int argc, char **argv)
 {
-    int result = a->request.loads == 0 ? add_defaults(&a->request) : 0;
-    return result == 0 ? bps_bench_reducer(&a->request) : result;
+    switch (a->subject) {
+    case TRANSPORT:
+        return bps_bench_transport(&a->request);
+    case REDUCER:
+        return bps_bench_reducer(&a->request);
+    default:
+        return measure_push_pull(a, argc, argv);
+    }
 }
 
 int bps_cmd_bench(int argc, char **argv)
@@ -228,9 +333,10 @@ int bps_cmd_bench(int argc, char **argv)
         fputs(help_text, stdout);
         result = bps_cmd_finish(NAME, 0);
     } else if (result == 0) {
-        result = a.reducer ? measure_reducer(&a) : measure_push_pull(&a, argc, argv);
+        result = measure(&a, argc, argv);
     }
     bps_bench_loads_fini(&a.request);
+    free(a.request.transport);
     bps_cmd_conf_fini(&a.request.conf);
     return result;
 }

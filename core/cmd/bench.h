@@ -25,8 +25,11 @@ struct bps_bench_request {
     struct bps_bench_load *load;
     uint32_t loads;
     int64_t rounds;
-    bool alloc; /* tensors lie in memory of bps_alloc() */
     bool json;
+    bool alloc; /* push_pull: tensors lie in memory of bps_alloc() */
+    const char **transport;
+    uint32_t transports;
+    const char *listen, *connect; /* transport: at or to this address, "" any; NULL: not said */
 };
 
 /* ---- bench_load.c: print what is wrong; return an exit status ---- */
@@ -34,6 +37,8 @@ struct bps_bench_request {
 /* The tensors of a model, or one tensor of `text` bytes. */
 int bps_bench_add_model(struct bps_bench_request *request, const char *word);
 int bps_bench_add_size(struct bps_bench_request *request, const char *text);
+/* Sizes from `min` to `max`, each four times the one before. */
+int bps_bench_add_range(struct bps_bench_request *request, const char *min, const char *max);
 void bps_bench_loads_fini(struct bps_bench_request *request);
 
 /* ---- bench_figures.c ---- */
@@ -44,6 +49,8 @@ struct bps_bench_spread {
 
 /* Sorts the values. */
 struct bps_bench_spread bps_bench_spread(double *values, size_t n);
+/* "64MiB", into a static buffer of which there are a few. */
+const char *bps_bench_size_text(uint64_t bytes);
 /* Prints the object and frees it; NULL: there was no memory. Returns an exit status. */
 int bps_bench_print_json(json_t *root);
 
@@ -53,5 +60,9 @@ int bps_bench_print_json(json_t *root);
 int bps_bench_reducer(const struct bps_bench_request *request);
 /* bench_push_pull.c: a worker of the job measures, and rank 0 prints. */
 int bps_bench_push_pull(const struct bps_bench_request *request);
+
+/* bench_transport.c: one or several transports between two processes. */
+#define BPS_BENCH_MESSAGE_LIMIT (64u << 20)
+int bps_bench_transport(const struct bps_bench_request *request);
 
 #endif

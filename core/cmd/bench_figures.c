@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bench_figures.c - what all benchmarks do with their figures. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,6 +16,21 @@ struct bps_bench_spread bps_bench_spread(double *values, size_t n)
 {
     qsort(values, n, sizeof *values, by_value);
     return (struct bps_bench_spread){.median = values[n / 2], .least = values[0], .most = values[n - 1]};
+}
+
+const char *bps_bench_size_text(uint64_t bytes)
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    static char buffers[4][32];
+    static unsigned next;
+    char *text = buffers[next++ % 4];
+    size_t unit = 0;
+    while (unit < 4 && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    snprintf(text, sizeof buffers[0], "%" PRIu64 "%s", bytes, units[unit]);
+    return text;
 }
 
 int bps_bench_print_json(json_t *root)

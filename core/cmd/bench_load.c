@@ -41,17 +41,44 @@ int bps_bench_add_model(struct bps_bench_request *request, const char *word)
     return 0;
 }
 
+static int parse_size(const char *option, const char *text, uint64_t *out)
+{
+    if (bps_parse_size(text, out) != BPS_OK || *out < 4 || *out % 4 != 0 || *out > BYTES_LIMIT) {
+        return bps_cmd_usage(BPS_BENCH_NAME,
+                             "%s %s: expected a multiple of 4 bytes up to 1 TiB, such as 64MiB", option,
+                             bps_shown(text).text);
+    }
+    return 0;
+}
+
+static void add_bytes(struct bps_bench_request *request, uint64_t bytes)
+{
+    struct bps_bench_load *load = add(request, bps_bench_size_text(bytes), 1);
+    load->count[0] = load->elements = bytes / 4;
+}
+
 int bps_bench_add_size(struct bps_bench_request *request, const char *text)
 {
     uint64_t bytes;
-    if (bps_parse_size(text, &bytes) != BPS_OK || bytes < 4 || bytes % 4 != 0 || bytes > BYTES_LIMIT) {
-        return bps_cmd_usage(BPS_BENCH_NAME,
-                             "--bytes %s: expected a multiple of 4 bytes up to 1 TiB, such as 64MiB",
-                             bps_shown(text).text);
+    int result = parse_size("--bytes", text, &bytes);
+    if (result == 0) {
+        add_bytes(request, bytes);
     }
-    struct bps_bench_load *load = add(request, text, 1);
-    load->count[0] = load->elements = bytes / 4;
-    return 0;
+    return result;
+}
+
+int bps_bench_add_range(struct bps_bench_request *request, const char *min, const char *max)
+{
+    uint64_t least, most;
+    int result = parse_size("--min", min, &least);
+    result = result == 0 ? parse_size("--max", max, &most) : result;
+    if (result == 0 && least > most) {
+        result = bps_cmd_usage(BPS_BENCH_NAME, "--min %s is more than --max %s", min, max);
+    }
+    for (uint64_t bytes = least; result == 0 && bytes <= most; bytes *= 4) {
+        add_bytes(request, bytes);
+    }
+    return result;
 }
 
 void bps_bench_loads_fini(struct bps_bench_request *request)

@@ -223,22 +223,35 @@ static void close_load(struct bench *b)
 
 /* ---- what rank 0 prints ---- */
 
+static double algorithm_bandwidth(const struct bps_bench_load *load, const struct result *r)
+{
+    return (double)load->elements * sizeof(float) / r->seconds.median;
+}
+
+/* What each of n links carries each way at least, without servers: 2(n-1)/n of the bytes. */
+static double bus_bandwidth(const struct bps_bench_load *load, const struct result *r)
+{
+    double n = bps_size();
+    return algorithm_bandwidth(load, r) * 2 * (n - 1) / n;
+}
+
 static void print_head(const struct bps_bench_request *request)
 {
     printf("push_pull of float32 in %s, %d workers, %d on this host; %" PRId64 " rounds\n"
+           "algbw: bytes / median time; busbw: algbw * 2(n-1)/n for n workers, as nccl-tests has them\n"
            "x copy: how many times as long as a copy of the same bytes by all workers at once\n\n",
            request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(),
            request->rounds);
-    printf("%-12s%8s%12s%12s%12s%12s%12s%10s\n", "name", "tensors", "bytes", "median", "fastest", "slowest",
-           "per second", "x copy");
+    printf("%-12s%8s%12s%12s%12s%12s%12s%12s%10s\n", "name", "tensors", "bytes", "median", "fastest",
+           "slowest", "algbw/s", "busbw/s", "x copy");
 }
 
 static void print_row(const struct bps_bench_load *load, const struct result *r)
 {
-    double bytes = (double)load->elements * sizeof(float);
-    printf("%-12s%8u%12s%12s%12s%12s%12s%10.2f\n", load->name, load->tensors, bps_bytes_text(bytes),
-           bps_duration_text(r->seconds.median), bps_duration_text(r->seconds.least),
-           bps_duration_text(r->seconds.most), bps_bytes_text(bytes / r->seconds.median), r->ratio);
+    printf("%-12s%8u%12s%12s%12s%12s%12s%12s%10.2f\n", load->name, load->tensors,
+           bps_bytes_text((double)load->elements * sizeof(float)), bps_duration_text(r->seconds.median),
+           bps_duration_text(r->seconds.least), bps_duration_text(r->seconds.most),
+           bps_bytes_text(algorithm_bandwidth(load, r)), bps_bytes_text(bus_bandwidth(load, r)), r->ratio);
     fflush(stdout);
 }
 
@@ -249,10 +262,12 @@ static json_t *spread_json(const struct bps_bench_spread *s)
 
 static json_t *row_json(const struct bps_bench_load *load, const struct result *r)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f}", "name", load->name, "tensors",
+    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f}", "name", load->name, "tensors",
                      (json_int_t)load->tensors, "bytes", (json_int_t)(load->elements * sizeof(float)),
                      "iterations", (json_int_t)r->iterations, "seconds", spread_json(&r->seconds),
-                     "copy_seconds", spread_json(&r->copy), "ratio_to_copy", r->ratio);
+                     "copy_seconds", spread_json(&r->copy), "algorithm_bytes_per_second",
+                     algorithm_bandwidth(load, r), "bus_bytes_per_second", bus_bandwidth(load, r),
+                     "ratio_to_copy", r->ratio);
 }
 
 static int print_json(const struct bps_bench_request *request, json_t *rows)

@@ -33,6 +33,9 @@ class Bench(unittest.TestCase):
                 for times in (row["seconds"], row["copy_seconds"]):
                     self.assertTrue(0 < times["fastest"] <= times["median"] <= times["slowest"], times)
                 self.assertGreater(row["ratio_to_copy"], 0)
+                rate, n = row["algorithm_bytes_per_second"], found["workers"]
+                self.assertAlmostEqual(rate * row["seconds"]["median"], row["bytes"])
+                self.assertAlmostEqual(row["bus_bytes_per_second"] / rate, 2 * (n - 1) / n)
 
     def test_model(self):
         found = self.measured("--rounds", "1", "--model", "resnet50", "--bytes", "1MiB")
@@ -41,11 +44,15 @@ class Bench(unittest.TestCase):
             [("resnet50", 161, 102228128), ("1MiB", 1, 1 << 20)],
         )
 
+    def test_range(self):
+        found = self.measured("--rounds", "1", "--min", "1KiB", "--max", "20KiB", "--bytes", "4")
+        self.assertEqual([row["bytes"] for row in found["results"]], [4, 1 << 10, 4 << 10, 16 << 10])
+
     def test_table(self):
         result = self.bench("push_pull", *QUICK)
         self.assertEqual((result.returncode, result.stderr), (0, ""), result)
         self.assertIn("2 workers, 2 on this host; 2 rounds\n", result.stdout)
-        self.assertRegex(result.stdout, r"\n4KiB +1 +4\.096 kB( +[0-9.]+ [mu]?s){3} +[0-9.]+ [kMG]?B +[0-9.]+\n")
+        self.assertRegex(result.stdout, r"\n4KiB +1 +4\.096 kB( +[0-9.]+ [mu]?s){3}( +[0-9.]+ [kMG]?B){2} +[0-9.]+\n")
 
     def test_in_a_job(self):
         """Only rank 0 prints."""
@@ -61,14 +68,16 @@ class Bench(unittest.TestCase):
 
     def test_bad_input(self):
         cases = {
-            (): (2, "say what to measure: push_pull or reducer"),
-            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull or reducer'),
+            (): (2, "say what to measure: push_pull, transport or reducer"),
+            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull, transport or reducer'),
             ("push_pull", "twice"): (2, '"twice" is not expected'),
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
+            ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
+            ("reducer", "--max", "much"): (2, '--max "much": expected a multiple of 4 bytes up to 1 TiB'),
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
             ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
-            ("reducer", "--alloc"): (2, "--workers, --servers, --model and --alloc are for push_pull"),
+            ("reducer", "--alloc"): (2, "--alloc is for push_pull"),
             ("reducer", "--set", "server.use=none"): (1, "none"),
             ("push_pull", "--wrong"): (2, "unknown or ambiguous option '--wrong'"),
             ("push_pull", "--set", "worker.slise=1"): (1, "did you mean worker.slice?"),
