@@ -1,28 +1,48 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The tests of the transport over RDMA, on the devices of this machine. With the name of one as argument: only
-# that one.
+# The tests of the transport over RDMA, on the devices of this machine. VERBS_TESTS may name some of them;
+# then only those are run.
 failed=0
 build=${top_builddir:?}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# The IPv4 address of the first device is a row of its table of GIDs, in hexadecimal: 0a4d:0001.
-hex=$(cat /sys/class/infiniband/*/ports/1/gids/* 2>/dev/null |
-    sed -n 's/^0000:0000:0000:0000:0000:ffff:\(..\)\(..\):\(..\)\(..\)/0x\1 0x\2 0x\3 0x\4/p' | head -n 1)
-[ -n "$hex" ] || { echo "no RDMA device has an IPv4 address"; exit 1; }
-# The four numbers are meant to be split.
-# shellcheck disable=SC2086
-host=$(printf '%d.%d.%d.%d' $hex)
+# VERSION: "DEVICE ADDRESS" of each device that has an address of this version of the Internet Protocol. It is
+# a row of its table of GIDs, in hexadecimal.
+addresses()
+{
+    for device in /sys/class/infiniband/*; do
+        rows=$(cat "$device"/ports/1/gids/? 2>/dev/null)
+        case $1 in
+        ipv4)
+            hex=$(echo "$rows" |
+                sed -n 's/^[0:]*:ffff:\(..\)\(..\):\(..\)\(..\)$/0x\1 0x\2 0x\3 0x\4/p' | head -n 1)
+            # The four numbers are meant to be split.
+            # shellcheck disable=SC2086
+            [ -z "$hex" ] || printf '%s %d.%d.%d.%d\n' "${device##*/}" $hex
+            ;;
+        ipv6)
+            row=$(echo "$rows" | grep -v -e '^fe80' -e '^0000' | head -n 1)
+            [ -z "$row" ] || echo "${device##*/} $row"
+            ;;
+        esac
+    done
+}
+
+addresses ipv4 >"$work/ipv4"
+addresses ipv6 >"$work/ipv6"
+[ -s "$work/ipv4" ] || { echo "no RDMA device has an IPv4 address"; exit 1; }
+host=$(head -n 1 "$work/ipv4" | cut -d ' ' -f 2)
 
 # NAME COMMAND...: runs it, and looks whether it has left anything in the kernel.
 check()
 {
     name=$1
     shift
-    if [ -n "$only" ] && [ "$only" != "$name" ]; then
-        return
-    fi
+    case " $VERBS_TESTS " in
+    "  " | *" $name "*) ;;
+    *) return ;;
+    esac
     before=$(objects)
     if "$@" >"$work/log" 2>&1 && [ "$(objects)" = "$before" ]; then
         echo "PASS: $name"
@@ -39,11 +59,15 @@ objects()
     rdma resource show 2>/dev/null | tr '\n' ' '
 }
 
-# Stands in for ssh: the command runs here, on a host of that name.
+# Stands in for ssh: the command runs here, on a host of that name. Host h<i> has the i-th device; where these
+# do not suffice, hosts share them.
 cat >"$work/ssh" <<'EOF'
 #!/bin/sh
-name=$1
+name=$1 rows=$(dirname "$0")/${FAMILY:-ipv4}
 shift
+row=$(sed -n "$((${name#h} % $(wc -l <"$rows") + 1))p" "$rows")
+export BYTEPS_SET="transports.net.device=${row% *}
+transports.net.host=${row#* }"
 exec unshare --uts sh -c "hostname $name && $*"
 EOF
 chmod +x "$work/ssh"
@@ -58,6 +82,20 @@ job()
     marks=$(mktemp -d "$work/marks.XXXXXX")
     byteps run -H "$hosts" -s "$servers" -a "$host:0" -t 5min --ssh "$work/ssh" \
         --set transports.net.plugin=verbs "$@" -- "$build/tests/jobs/shapes" "$marks"
+}
+
+# The same with addresses of IPv6.
+# shellcheck disable=SC2317
+job_over_ipv6()
+{
+    [ -s "$work/ipv6" ] || { echo "no device has such an address"; return; }
+    host=[$(head -n 1 "$work/ipv6" | cut -d ' ' -f 2)]
+    export FAMILY=ipv6
+    job h0:1,h1:1 1 --set server.local=false
+    result=$?
+    unset FAMILY
+    host=$(head -n 1 "$work/ipv4" | cut -d ' ' -f 2)
+    return "$result"
 }
 
 # A worker is killed while both push: the job ends, and says who.
@@ -89,11 +127,11 @@ cycles()
         --set worker.hierarchy=off --set server.local=false -- "$build/tests/fault/worker" cycles:20:100000:g
 }
 
-only=$1
 check frames "$build/tests/verbs/test_verbs"
 check job_2_1 job h0:1,h1:1 1 --set server.local=false
 check job_2_2 job h0:1,h1:1 2 --set server.local=false
 check job_3_1 job h0:1,h1:1,h2:1 1 --set server.local=false
+check job_over_ipv6 job_over_ipv6
 check job_of_two_on_each_host job h0:2,h1:2 2
 check job_without_groups job h0:2,h1:2 2 --set worker.hierarchy=off --set server.local=false
 check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='16 KiB'

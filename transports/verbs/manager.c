@@ -41,8 +41,8 @@ static void disconnected(struct bps_channel *channel)
 }
 
 /*
- * A channel may be open before the manager knows that its connection stands, since messages overtake its news. Who
- * leaves meanwhile rejects the connection, for there is none yet to take away.
+ * A channel may be open before the manager knows that its connection stands, since messages overtake its
+ * news. Who leaves meanwhile rejects the connection, for there is none yet to take away.
  */
 static void failed(struct bps_channel *channel, const struct rdma_cm_event *event)
 {
