@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs the tests of the transport over RDMA where there is a device: here, or by the command in VERBS_VM.
+# Runs the tests of the transport over RDMA, or another script of this folder, where there is a device: here,
+# or by the command in VERBS_VM.
 folder=$(cd "${top_srcdir:?}" && pwd)/tests/verbs
-inside=$folder/inside.sh
+inside=$folder/${1:-inside.sh}
 if [ ! -f "${top_builddir:?}/tests/verbs/test_verbs" ]; then
     echo "skipped: verbs or the unit tests were left out of this build; configure says why"
     exit 77
