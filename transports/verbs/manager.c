@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Says what the peer had to say when it connected: only valid until the event is given back. */
@@ -41,19 +40,14 @@ static void disconnected(struct bps_channel *channel)
 }
 
 /*
- * A channel may be open before the manager knows that its connection stands, since messages overtake its
- * news. Who leaves meanwhile rejects the connection, for there is none yet to take away.
+ * A channel may be open before the manager knows that its connection stands, since messages overtake its news.
+ * Who leaves meanwhile rejects the connection, for there is none yet to take away. That a peer is unreachable
+ * says nothing of an open channel: the device decides when it has tried often enough.
  */
-static void failed(struct bps_channel *channel, const struct rdma_cm_event *event)
+static bool is_end(const struct bps_channel *channel, const struct rdma_cm_event *event)
 {
-    char text[128];
-    if (event->event == RDMA_CM_EVENT_REJECTED) {
-        disconnected(channel);
-        return;
-    }
-    snprintf(text, sizeof text, "connection manager: %s (%s)", strerror(abs(event->status)),
-             rdma_event_str(event->event));
-    verbs_channel_lost(channel, BPS_ERR_IO, text);
+    return event->event == RDMA_CM_EVENT_DISCONNECTED ||
+           (event->event == RDMA_CM_EVENT_REJECTED && channel->state == VERBS_OPEN);
 }
 
 static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_event *event,
@@ -62,7 +56,7 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
     verbs_hold(channel);
     if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
         verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device was removed");
-    } else if (event->event == RDMA_CM_EVENT_DISCONNECTED) {
+    } else if (is_end(channel, event)) {
         disconnected(channel);
     } else if (channel->state == VERBS_DIALLING) {
         verbs_dial_event(channel, event, said->data, said->bytes);
@@ -70,8 +64,6 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
         verbs_welcome(channel);
     } else if (channel->state == VERBS_ACCEPTING && event->status != 0) {
         verbs_drop(channel);
-    } else if (channel->state == VERBS_OPEN && event->status != 0) {
-        failed(channel, event);
     }
     verbs_release(channel);
 }
