@@ -40,9 +40,9 @@ static void disconnected(struct bps_channel *channel)
 }
 
 /*
- * A channel may be open before the manager knows that its connection stands, since messages overtake its news.
- * Who leaves meanwhile rejects the connection, for there is none yet to take away. That a peer is unreachable
- * says nothing of an open channel: the device decides when it has tried often enough.
+ * A channel may be open before the manager knows that its connection stands, since messages overtake its
+ * news. Who leaves meanwhile rejects the connection, for there is none yet to take away. That a peer is
+ * unreachable says nothing of an open channel: the device decides when it has tried often enough.
  */
 static bool is_end(const struct bps_channel *channel, const struct rdma_cm_event *event)
 {
