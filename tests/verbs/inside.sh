@@ -117,6 +117,27 @@ killed()
         grep -q 'error: ' "$work/out"
 }
 
+# The cable of a host is pulled for less than the time of the retries, while two hosts push: nobody notices.
+# shellcheck disable=SC2317
+pulled_for_a_moment()
+{
+    GATES=$work byteps run -H h0:1,h1:1 -s 1 -a "$host:0" -t 5min --ssh "$work/ssh" \
+        --set transports.net.plugin=verbs --set server.local=false -- \
+        "$build/tests/fault/worker" init loop:x:300000:moment leave >"$work/out" 2>&1 &
+    until [ "$(grep -c 'x runs' "$work/out")" = 2 ]; do
+        kill -0 $! 2>/dev/null || { cat "$work/out"; return 1; }
+        sleep 0.1
+    done
+    ip link set cable1 down
+    sleep 1
+    ip link set cable1 up
+    touch "$work/moment"
+    wait $!
+    result=$?
+    cat "$work/out"
+    return "$result"
+}
+
 # Workers that join and leave again and again.
 # shellcheck disable=SC2317
 cycles()
@@ -138,4 +159,7 @@ check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worke
 check job_with_large_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='1 MiB'
 check killed killed
 check cycles cycles
+if [ -d /sys/class/net/cable1 ]; then
+    check pulled_for_a_moment pulled_for_a_moment
+fi
 exit $failed
