@@ -114,7 +114,8 @@ static int serve(struct answerer *a)
         } else if (a->request.kind == BPS_BENCH_SOCKET) {
             open_socket(a);
         } else if (!use_socket(a)) {
-            return bps_cmd_failure(NAME, "%s: the plain sockets have failed", a->channel.peer);
+            return bps_cmd_failure(NAME, "%s: the plain socket has ended or is silent: is the peer alive?",
+                                   a->channel.peer);
         }
     }
 }

@@ -89,7 +89,8 @@ static bps_status stream(struct bps_bench_asker *asker, uint32_t bytes, uint64_t
 
 static bps_status plain_failed(const struct bps_bench_asker *asker, struct bps_report *report)
 {
-    BPS_REPORT(report, "%s: the plain sockets have failed", asker->channel.peer);
+    BPS_REPORT(report, "%s: the plain socket has ended or is silent: is the peer alive?",
+               asker->channel.peer);
     return BPS_ERR_LOST;
 }
 

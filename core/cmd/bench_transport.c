@@ -137,7 +137,7 @@ static bps_status measure_all(const struct bps_bench_request *request, struct bp
             bps_bench_print_latency(&row);
         }
     }
-    if (table) {
+    if (status == BPS_OK && table) {
         bps_bench_print_goodput_head();
     }
     for (uint32_t i = 0; i < request->loads && status == BPS_OK; i++) {
