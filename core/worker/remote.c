@@ -227,7 +227,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     bps_status status = BPS_OK;
     worker->remotes = worker->book->shards;
     worker->remote = calloc(worker->remotes, sizeof *worker->remote);
-    if (worker->remote == NULL) {
+    if (worker->remote == NULL || bps_window_init(&worker->window, worker->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
     for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
@@ -280,4 +280,5 @@ void bps_remotes_drop(struct bps_worker *worker)
         }
         bps_heap_fini(&remote->queue);
     }
+    bps_window_fini(&worker->window);
 }

@@ -4,7 +4,8 @@
  *
  * Each shard has one queue of tasks, ordered by urgency, that all lanes to it draw from. The transport asks
  * for the next slice when it can really send one; so a more urgent tensor overtakes a larger one between two
- * slices.
+ * slices. The window (window.h) keeps the shards together: one that is too far ahead gets nothing, and is
+ * kicked when the others have followed.
  */
 #include <string.h>
 
@@ -15,6 +16,22 @@ static void kick(struct bps_remote *remote)
 {
     for (uint32_t i = 0; i < remote->lanes; i++) {
         bps_link_kick(&remote->lane[i].link);
+    }
+}
+
+/* The queue of the shard has changed: tells the window, and kicks those that are held for it no longer. */
+static void settle(struct bps_remote *remote)
+{
+    struct bps_worker *worker = remote->worker;
+    const struct bps_task *task = bps_heap_top(&remote->queue);
+    uint32_t freed;
+    if (task != NULL) {
+        bps_window_wait(&worker->window, remote->index, task->tensor->operation.request.priority);
+    } else {
+        bps_window_rest(&worker->window, remote->index);
+    }
+    while ((freed = bps_window_freed(&worker->window, remote->index)) != BPS_WINDOW_NONE) {
+        kick(&worker->remote[freed]);
     }
 }
 
@@ -40,12 +57,16 @@ void bps_remote_push(struct bps_task *task)
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
+    settle(remote);
     kick(remote);
 }
 
 void bps_remote_unqueue(struct bps_task *task)
 {
-    bps_heap_remove(&bps_remote_of(task->tensor, task->partition)->queue, task);
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    if (bps_heap_remove(&remote->queue, task)) {
+        settle(remote);
+    }
 }
 
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
@@ -91,10 +112,10 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_remote_lane *lane = owner;
     struct bps_task *task = bps_heap_top(&lane->remote->queue);
     (void)link;
-    if (task == NULL) {
+    struct bps_worker *worker = lane->remote->worker;
+    if (task == NULL || !bps_window_admits(&worker->window, lane->remote->index)) {
         return BPS_AGAIN;
     }
-    const struct bps_worker *worker = task->tensor->worker;
     const struct bps_operation *operation = &task->tensor->operation;
     bool receiver =
         operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
@@ -106,6 +127,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         bps_heap_pop(&lane->remote->queue);
         task->state = BPS_TASK_AWAITED;
     }
+    bps_window_sent(&worker->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
+    settle(lane->remote);
     task->held++;
     *out = (struct bps_frame){
         .header = task->header[index],

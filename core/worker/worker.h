@@ -22,6 +22,7 @@
 #include "node/placement.h"
 #include "server/server.h"
 #include "wire/link.h"
+#include "worker/window.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -198,6 +199,7 @@ struct bps_worker {
     uint32_t rank, size, local_rank, local_size; /* [const] once joined */
     uint32_t remotes;
     struct bps_remote *remote;
+    struct bps_window window;      /* over the remotes */
     struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
     uint32_t open_links;           /* to shards and to workers of this host */
     bool dialled;                  /* all links are begun */
