@@ -28,6 +28,7 @@
 
 #define EVENTS_PER_TURN 64
 #define POLLS_PER_TURN  64         /* while it spins: descriptors wait for so many polls */
+#define POLLS_ALONE     (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
 #define SHORT_SLEEP     4            /* times `spin`: after a longer sleep it does not pay to spin */
 #define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
 
@@ -64,6 +65,7 @@ struct bps_loop {
     struct watch_list watches, removed;
     struct bps_pollers pollers;
     uint64_t spin, worked; /* ns to go on looking after the last work; when that was */
+    uint64_t looked;       /* when descriptors were asked last */
     bool eager;            /* the last sleep was short */
     struct bps_timers timers;
     struct call_list deferred, running;
@@ -483,14 +485,29 @@ static int sleep_on_events(struct bps_loop *loop, struct epoll_event *events, ui
     return n;
 }
 
+/*
+ * Asks the descriptors without waiting. Where pollers have just had work that can wait for a moment: the system call
+ * would take longer than a small frame.
+ */
+static int look_at_events(struct bps_loop *loop, struct epoll_event *events, bool worked)
+{
+    if (worked) {
+        uint64_t now = bps_now();
+        if (now - loop->looked < POLLS_ALONE) {
+            return 0;
+        }
+        loop->looked = now;
+    }
+    return epoll_wait(loop->epoll, events, EVENTS_PER_TURN, 0);
+}
+
 static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
 {
     struct epoll_event events[EVENTS_PER_TURN];
     bool spinning = loop->deferred.count == 0 && should_spin(loop);
     bool worked = poll(loop, spinning);
     bool sleepy = !worked && !spinning && bps_pollers_arm(&loop->pollers);
-    int n = sleepy ? sleep_on_events(loop, events, deadline)
-                   : epoll_wait(loop->epoll, events, EVENTS_PER_TURN, 0);
+    int n = sleepy ? sleep_on_events(loop, events, deadline) : look_at_events(loop, events, worked);
     for (int i = 0; i < n; i++) {
         call_watch(&events[i]);
     }

@@ -362,6 +362,25 @@ START_TEST(a_call_that_defers_itself_starves_nobody)
 }
 END_TEST
 
+static bool always(void *arg)
+{
+    (void)arg;
+    return true;
+}
+
+START_TEST(a_poller_that_always_works_starves_nobody)
+{
+    struct bps_poller *poller = bps_loop_poller(loop, always, always, NULL);
+    open_pair(pairs[0]);
+    watches[0] = bps_loop_watch(loop, pairs[0][0], on_events, NULL);
+    bps_loop_run(loop);
+    ck_assert_int_eq(count, 3);
+    bps_loop_unwatch(loop, watches[0]);
+    bps_loop_unpoll(loop, poller);
+    close(pairs[0][0]);
+}
+END_TEST
+
 /* ---- driving ---- */
 
 static bool drive_is_over;
@@ -480,6 +499,7 @@ int main(void)
     tcase_add_test(all, deferred_calls_come_in_order_and_once);
     tcase_add_test(all, many_calls_can_be_deferred);
     tcase_add_test(all, a_call_that_defers_itself_starves_nobody);
+    tcase_add_test(all, a_poller_that_always_works_starves_nobody);
     tcase_add_test(all, a_driver_leaves_nothing_undone);
     tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
     tcase_add_test(all, loops_come_and_go_without_a_trace);
