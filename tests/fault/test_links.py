@@ -20,6 +20,7 @@ LOOP = ["init", "loop:grad:100000:enough", "leave"]
 IDLE = ["init", "push:warm:8:float32:sum:1", "gate:idle", "loop:grad:100000:enough", "leave"]
 LATE = ["@2:gate:late", "init", "leave"]
 WORKERS = [1, 2]  # ranks 1 and 2 are on host 1, an extra server is on host 2
+BY_TRANSPORT = ["cluster.peer_timeout=300s", "transports.net.user_timeout=2s", "transports.net.keepalive=2s"]
 LOST = r"(scheduler|server \d+|worker \d+) (?:\(host|at) .* was lost: "
 
 
@@ -82,6 +83,17 @@ class TooLong(unittest.TestCase):
                 others = set(ends) - beyond if part in beyond else beyond
                 self.assertTrue(lost & others, f"{part} speaks of {lost}\n{hosts.job.show()}")
 
+    def cut_for_the_transport(self):
+        """The transport hears no acknowledgement long before the members miss each other's signs of life."""
+        with OnHosts(LOOP, BY_TRANSPORT, servers=1) as hosts:
+            hosts.wait_for_all("grad runs")
+            hosts.bed.cut(1)
+            ends = hosts.finish(self)
+            for part, end in ends.items():
+                self.assertNotEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+                self.assertRegex(end.out + end.err, LOST, f"{part}\n{hosts.job.show()}")
+            self.assertIn("no answer for 2 s", ends["server 0"].err, hosts.job.show())
+
     def gather(self):
         """A host that never comes: those who wait say who is missing, and so does it."""
         with OnHosts(LATE, ["cluster.rendezvous_timeout=3s"], servers=1) as hosts:
@@ -104,6 +116,7 @@ class TooLong(unittest.TestCase):
             "with a worker that serves": lambda: self.cut(0),
             "with the worker that serves all": lambda: self.cut(0, more=["cluster.colocated=first"]),
             "with a worker and the scheduler": lambda: self.cut(0, servers=1, scheduler_host=0),
+            "for the transport": self.cut_for_the_transport,
             "while the job gathers": self.gather,
         }
         cluster.side_by_side(self, cases)

@@ -217,6 +217,7 @@ void tcp_channel_open(struct bps_channel *channel)
 {
     channel->state = TCP_OPEN;
     cancel_timer(channel);
+    tcp_silence_watch(channel->tcp);
     tcp_send_room(channel);
     if (channel->finishing) {
         linger(channel);

@@ -45,9 +45,6 @@ void tcp_socket_tune(const struct tcp *tcp, int fd)
     if (o->keepalive > 0) {
         set_keepalive(fd, o->keepalive);
     }
-    if (o->user_timeout > 0) {
-        set(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, clamp((o->user_timeout + 999999) / 1000000));
-    }
 }
 
 int tcp_socket(const struct tcp *tcp, int family)
@@ -132,5 +129,5 @@ void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n)
         return;
     }
     time_text(tcp->options.user_timeout, time, sizeof time);
-    snprintf(text, n, "no answer for %s (TCP user timeout)", time);
+    snprintf(text, n, "no answer for %s", time);
 }

@@ -24,7 +24,7 @@ static const struct bps_option options[] = {
      "Time without traffic after which the peer's kernel is probed; 0: never."},
     {"user_timeout", BPS_OPT_TIME, 0, offsetof(struct tcp_options, user_timeout), "20 s", "0..1 h",
      "Time without acknowledgement, or without answer to a connection, after which the peer counts as dead; "
-     "0: the system's default."},
+     "0: the kernel decides, after many minutes."},
     {"family", BPS_OPT_CHOICE, 0, offsetof(struct tcp_options, family), "auto", "auto|ipv4|ipv6",
      "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
     {0},
@@ -90,6 +90,7 @@ fail:
 static void tcp_close(void *instance)
 {
     struct tcp *tcp = instance;
+    tcp_silence_unwatch(tcp);
     tcp_listeners_close(tcp);
     while (!LIST_EMPTY(&tcp->channels)) {
         tcp_drop(LIST_FIRST(&tcp->channels));

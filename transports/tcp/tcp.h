@@ -60,6 +60,7 @@ struct tcp {
     TAILQ_HEAD(, bps_channel) ready; /* have work that need not wait for an event */
     size_t nready;
     bool deferred; /* a turn over `ready` is coming */
+    struct bps_timer *silence; /* looks for peers that are gone; NULL: not yet, or nobody wants to know */
 };
 
 enum tcp_state { TCP_DIALLING, TCP_OPEN, TCP_DEAD };
@@ -111,6 +112,7 @@ struct bps_channel {
     bool finishing, shut, eof;     /* finish was called; our end is closed; the peer's end is closed */
     bool progress;                 /* since the timer was set */
     int left;                      /* bytes that the peer had not acknowledged then */
+    uint64_t silent_since;         /* ns: bytes wait for an acknowledgement, and none has come; 0: none wait */
     struct tcp_incoming in;
     struct tcp_outgoing out;
 };
@@ -200,5 +202,11 @@ void tcp_receive(struct bps_channel *channel);
 void tcp_send(struct bps_channel *channel);
 /* The kernel has room again. */
 void tcp_send_room(struct bps_channel *channel);
+
+/* ---- silence.c ---- */
+
+/* From now on the open channels are looked after, if they are not yet. */
+void tcp_silence_watch(struct tcp *tcp);
+void tcp_silence_unwatch(struct tcp *tcp);
 
 #endif
