@@ -2,10 +2,11 @@
 """Reduces the gradients of a model's parameters while the backward pass still computes others.
 
 Each gradient is sent from, and its result received into, the gradient's own memory, as soon as autograd has
-finished it. A round ends when all gradients have been reduced; so every worker sends every parameter in
-every round, zeros for those it did not use. A small tensor of flags goes with each round. From it all
-workers learn which parameters nobody has used, whose gradients stay None everywhere, and whether their
-lists of parameters agree at all.
+finished it. The most urgent is the one that the next forward pass needs first, which is the one that the
+first backward pass finished last. A round ends when all gradients have been reduced; so every worker sends
+every parameter in every round, zeros for those it did not use. A small tensor of flags goes with each round.
+From it all workers learn which parameters nobody has used, whose gradients stay None everywhere, and whether
+their lists of parameters agree at all.
 """
 
 import hashlib
@@ -76,7 +77,10 @@ class Reducer:
     """
 
     def __init__(self, named, compression, op, passes=1):
-        """Declare the gradients of [(name, parameter)], the most urgent first, and watch them."""
+        """Declare the gradients of [(name, parameter)] and watch them.
+
+        The first in the list is the most urgent until a backward pass has shown a better order.
+        """
         self.paused = False
         self.dirty = False
         self.passes = passes
@@ -87,6 +91,8 @@ class Reducer:
         self._names = []
         self._index = {}
         self._left = []  # backward passes to go
+        self._priority = []
+        self._finished = []  # indexes, in the order of the first backward pass; None: that is over
         self._flying = {}  # index -> _Flight
         self._flags = None  # handle of the flags in flight
         self._used = None  # the flags of all workers together
@@ -106,7 +112,9 @@ class Reducer:
             self.parameters.append(parameter)
             self._names.append(_unique_name(f"byteps.Gradient.{name}", parameter))
             self._left.append(self.passes)
+            self._priority.append(-self._index[parameter])
             self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))
+        self._finished = []
         self._digest = self._make_digest()
         _bps.declare([*self._names[first:], self._flags_name])
 
@@ -131,6 +139,8 @@ class Reducer:
         """Start counting backward passes anew."""
         self.passes = passes or self.passes
         self._left = [self.passes] * len(self.parameters)
+        if self._finished:
+            self._finished = []
 
     # ---- a round -------------------------------------------------------------------------------------
 
@@ -149,6 +159,8 @@ class Reducer:
         self.dirty = True
         self._left[index] -= 1
         if self._left[index] == 0:
+            if self._finished is not None:
+                self._finished.append(index)
             self._start(index, parameter.grad)
 
     def _start(self, index, gradient):
@@ -158,8 +170,15 @@ class Reducer:
             gradient,
             self.parameters[index],
             self._compression,
-            lambda memory: _bps.push_pull(memory, None, name, self._op, -index, 1.0, 1.0),
+            lambda memory: _bps.push_pull(memory, None, name, self._op, self._priority[index], 1.0, 1.0),
         )
+
+    def _learn_priorities(self):
+        """The last of a backward pass is the first of a forward pass; what was not used is the least urgent."""
+        unused = sorted(set(range(len(self.parameters))).difference(self._finished))
+        for place, index in enumerate([*reversed(self._finished), *unused]):
+            self._priority[index] = -place
+        self._finished = None
 
     def launch(self):
         """Send the flags, and the gradients that have not been sent: zeros where this worker has none."""
@@ -176,6 +195,8 @@ class Reducer:
                 if gradient is None:
                     gradient = torch.zeros_like(parameter, requires_grad=False)
                 self._start(index, gradient)
+        if self._finished:
+            self._learn_priorities()
         self.reset()
 
     def _used_anywhere(self):

@@ -124,8 +124,8 @@ def DistributedOptimizer(
 
     It is an instance of a subclass of the optimizer's class, with the same name, that shares parameters,
     groups and state with the optimizer given; use only the new one from then on. Gradients are sent while
-    backward() runs, the first parameters of the model with the highest priority, as the next forward pass
-    needs them first. A parameter that only some workers have used gets zeros from the others; one that
+    backward() runs, those that it finishes last with the highest priority, as the next forward pass needs
+    them first. A parameter that only some workers have used gets zeros from the others; one that
     nobody has used keeps grad None.
 
     Args:

@@ -8,6 +8,7 @@ import torch
 from loader import loaded
 
 import byteps.torch as bps
+from byteps.torch import _reducer
 from byteps.torch.cross_barrier import CrossBarrier
 from byteps.torch.parallel import DistributedDataParallel
 
@@ -283,6 +284,48 @@ def check_closure():
         return model
 
     same(run(True), run(False))
+
+
+class Recorder:
+    """In place of the native module: notes the priorities of the gradients."""
+
+    def __init__(self, native):
+        self.native, self.priorities = native, {}
+
+    def __getattr__(self, name):
+        return getattr(self.native, name)
+
+    def push_pull(self, source, target, name, op, priority, *scales):
+        if name.startswith("byteps.Gradient."):
+            self.priorities[name.split(".")[2]] = priority
+        return self.native.push_pull(source, target, name, op, priority, *scales)
+
+
+class Backwards(torch.nn.Module):
+    """Names its layers in another order than it uses them."""
+
+    def __init__(self):
+        super().__init__()
+        self.third, self.first, self.never, self.second = (torch.nn.Linear(3, 3, bias=False) for _ in range(4))
+
+    def forward(self, x):
+        return self.third(self.second(self.first(x)))
+
+
+def check_priorities():
+    """They follow the order of the first backward pass."""
+    model = Backwards()
+    bps.broadcast_parameters(model.state_dict())
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+    recorder = _reducer._bps = Recorder(_reducer._bps)
+    try:
+        for _ in range(2):
+            model(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+    finally:
+        _reducer._bps = recorder.native
+    order = sorted(recorder.priorities, key=recorder.priorities.get, reverse=True)
+    assert order == ["first", "second", "third", "never"], recorder.priorities
 
 
 def check_mistakes():
