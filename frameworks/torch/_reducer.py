@@ -174,7 +174,7 @@ class Reducer:
         )
 
     def _learn_priorities(self):
-        """The last of a backward pass is the first of a forward pass; what was not used is the least urgent."""
+        """The last of a backward pass is the first of a forward pass; what was unused is the least urgent."""
         unused = sorted(set(range(len(self.parameters))).difference(self._finished))
         for place, index in enumerate([*reversed(self._finished), *unused]):
             self._priority[index] = -place

@@ -142,7 +142,7 @@ START_TEST(test_somebody_may_always_send)
     for (uint32_t i = 0; i < 4; i++) {
         bps_window_wait(&window, i, 0);
     }
-    for (int step = 0; step < 100000; step++) {
+    for (int step = 0; step < 20000; step++) {
         uint32_t i = (uint32_t)rand_r(&seed) % 4, admitted = 0;
         if (rand_r(&seed) % 8 == 0) {
             bps_window_rest(&window, i);
