@@ -3,9 +3,8 @@
  * silence.c - finds peers that are gone: something waits for an acknowledgement, and none at all has come for
  * `user_timeout`.
  *
- * The kernel's own TCP_USER_TIMEOUT counts from the first retransmission of a time of losses, even when the peer has
- * acknowledged other bytes since, and so ends connections that are only congested. It also ends those to a peer
- * that is alive and reads nothing.
+ * The kernel's own TCP_USER_TIMEOUT was seen to end connections that were only congested: with losses on a slow
+ * link, while peers answered. It also ends those to a peer that is alive and reads nothing.
  */
 #include "tcp.h"
 
