@@ -22,13 +22,13 @@
 #define ROUNDS_LIMIT   10000
 
 static const char help_text[] =
-    "Usage: byteps bench push_pull [--workers N] [--servers K] [--alloc] [--model MODEL] [OPTIONS]\n"
+    "Usage: byteps bench push_pull [--workers N] [--servers K] [--dtype TYPE] [--model MODEL] [OPTIONS]\n"
     "       byteps bench transport [--transport NAME] [--listen [ADDRESS] | --connect ADDRESS] [OPTIONS]\n"
     "       byteps bench reducer [OPTIONS]\n"
     "\n"
-    "push_pull: float32 tensors, beside a plain copy of the same bytes by all workers at once. Started "
-    "alone, on a\n"
-    "job of this machine; by 'byteps run', on that job, for instance on a cluster:\n"
+    "push_pull: the tensors of all workers are averaged, beside a plain copy of the same bytes by all at "
+    "once.\n"
+    "Started alone, on a job of this machine; by 'byteps run', on that job, for instance on a cluster:\n"
     "\n"
     "  byteps run --hosts a:1,b:1 -s 2 -- byteps bench push_pull --model resnet50\n"
     "\n"
@@ -48,6 +48,7 @@ static const char help_text[] =
     "      --model MODEL      the gradients of resnet50, vgg16, bert-large, or of a file as for 'byteps "
     "plan';\n"
     "                         may be repeated\n"
+    "      --dtype TYPE       float32, float16 or bfloat16; may be repeated (default: float32)\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
     "\n"
     "For transport only:\n"
@@ -67,6 +68,7 @@ enum {
     OPT_MIN,
     OPT_MAX,
     OPT_ALLOC,
+    OPT_DTYPE,
     OPT_ROUNDS,
     OPT_JSON,
     OPT_TRANSPORT,
@@ -81,10 +83,10 @@ static const struct {
     enum subject subject;
     const char *name;
 } special[] = {
-    {'n', PUSH_PULL, "--workers"},        {'s', PUSH_PULL, "--servers"},
-    {OPT_MODEL, PUSH_PULL, "--model"},    {OPT_ALLOC, PUSH_PULL, "--alloc"},
-    {OPT_LISTEN, TRANSPORT, "--listen"},  {OPT_CONNECT, TRANSPORT, "--connect"},
-    {OPT_TRANSPORT, TRANSPORT, "--transport"},
+    {'n', PUSH_PULL, "--workers"},         {'s', PUSH_PULL, "--servers"},
+    {OPT_MODEL, PUSH_PULL, "--model"},     {OPT_ALLOC, PUSH_PULL, "--alloc"},
+    {OPT_DTYPE, PUSH_PULL, "--dtype"},     {OPT_LISTEN, TRANSPORT, "--listen"},
+    {OPT_CONNECT, TRANSPORT, "--connect"}, {OPT_TRANSPORT, TRANSPORT, "--transport"},
 };
 #define SPECIAL (sizeof special / sizeof *special)
 
@@ -104,6 +106,18 @@ static int take_rounds(const char *text, int64_t *out)
                              ROUNDS_LIMIT);
     }
     return 0;
+}
+
+static int add_dtype(struct bps_bench_request *request, const char *name)
+{
+    static const uint32_t known[] = {BPS_FLOAT32, BPS_FLOAT16, BPS_BFLOAT16};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        if (strcmp(name, bps_dtype_name(known[i])) == 0) {
+            request->dtype[known[i]] = true;
+            return 0;
+        }
+    }
+    return bps_cmd_usage(NAME, "--dtype %s: expected float32, float16 or bfloat16", bps_shown(name).text);
 }
 
 static int add_transport(struct bps_bench_request *request, const char *name)
@@ -153,6 +167,8 @@ static int take(struct arguments *a, int code, int argc, char **argv)
     case OPT_ALLOC:
         request->alloc = true;
         return 0;
+    case OPT_DTYPE:
+        return add_dtype(request, optarg);
     case OPT_ROUNDS:
         return take_rounds(optarg, &request->rounds);
     case OPT_JSON:
@@ -239,6 +255,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"min", required_argument, NULL, OPT_MIN},
         {"max", required_argument, NULL, OPT_MAX},
         {"alloc", no_argument, NULL, OPT_ALLOC},
+        {"dtype", required_argument, NULL, OPT_DTYPE},
         {"rounds", required_argument, NULL, OPT_ROUNDS},
         {"json", no_argument, NULL, OPT_JSON},
         {"transport", required_argument, NULL, OPT_TRANSPORT},
@@ -257,12 +274,17 @@ static int parse(struct arguments *a, int argc, char **argv)
     if (result != 0 || a->help) {
         return result;
     }
+    if (memchr(a->request.dtype, true, sizeof a->request.dtype) == NULL) {
+        a->request.dtype[BPS_FLOAT32] = true;
+    }
     result = take_subject(a, argc, argv);
     result = result == 0 ? take_sizes(a) : result;
     return result == 0 && a->subject == TRANSPORT ? check_transport(&a->request) : result;
 }
 
-/* Becomes `byteps run`, whose workers run this program with the same arguments. Returns only when that fails.
+/*
+ * Becomes `byteps run`, whose workers run this program with the same arguments; settings are for all parts of
+ * the job. Returns only when that fails.
  */
 static int become_job(const struct arguments *a, int argc, char **argv)
 {
@@ -270,25 +292,34 @@ static int become_job(const struct arguments *a, int argc, char **argv)
     if (self == NULL) {
         return bps_cmd_failure(NAME, "cannot find this program: %s", strerror(errno));
     }
-    char **words = bps_cmd_alloc((size_t)argc + 12, sizeof *words);
+    const struct bps_cmd_conf *conf = &a->request.conf;
+    const char **words = bps_cmd_alloc((size_t)argc + 2 * conf->nset + 13, sizeof *words);
     const char *const head[] = {self,
                                 "run",
                                 "--no-prefix",
                                 "--workers",
                                 a->workers ? a->workers : "2",
                                 "--servers",
-                                a->servers ? a->servers : "0",
-                                "--",
-                                self};
+                                a->servers ? a->servers : "0"};
     size_t n = 0;
-    for (size_t i = 0; i < sizeof head / sizeof *head; i++) {
-        words[n++] = (char *)head[i];
+    for (; n < sizeof head / sizeof *head; n++) {
+        words[n] = head[n];
     }
+    if (conf->file != NULL) {
+        words[n++] = "--conf";
+        words[n++] = conf->file;
+    }
+    for (size_t i = 0; i < conf->nset; i++) {
+        words[n++] = "--set";
+        words[n++] = conf->set[i];
+    }
+    words[n++] = "--";
+    words[n++] = self;
     for (int i = 0; i < argc; i++) {
         words[n++] = argv[i];
     }
     words[n] = "--member";
-    execv(self, words);
+    execv(self, (char *const *)words);
     int result = bps_cmd_failure(NAME, "cannot start %s: %s", self, strerror(errno));
     free(words);
     free(self);

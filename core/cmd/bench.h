@@ -11,10 +11,13 @@
 
 #define BPS_BENCH_NAME "bench"
 
-/* What one row of the table measures: the elements of its float32 tensors, in the order of the forward pass.
+/*
+ * What a row of the table measures: the elements of its tensors, in the order of the forward pass; in types
+ * of other sizes than float32 a load of a given size has more of them, a model as many.
  */
 struct bps_bench_load {
     char *name;
+    bool sized;
     uint32_t tensors;
     uint64_t *count;
     uint64_t elements;
@@ -26,7 +29,8 @@ struct bps_bench_request {
     uint32_t loads;
     int64_t rounds;
     bool json;
-    bool alloc; /* push_pull: tensors lie in memory of bps_alloc() */
+    bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */
+    bool dtype[BPS_DTYPES]; /* push_pull: in which types */
     const char **transport;
     uint32_t transports;
     const char *listen, *connect; /* transport: at or to this address, "" any; NULL: not said */

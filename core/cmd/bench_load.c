@@ -54,7 +54,8 @@ static int parse_size(const char *option, const char *text, uint64_t *out)
 static void add_bytes(struct bps_bench_request *request, uint64_t bytes)
 {
     struct bps_bench_load *load = add(request, bps_bench_size_text(bytes), 1);
-    load->count[0] = load->elements = bytes / 4;
+    load->count[0] = load->elements = bytes / sizeof(float);
+    load->sized = true;
 }
 
 int bps_bench_add_size(struct bps_bench_request *request, const char *text)

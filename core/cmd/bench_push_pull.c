@@ -31,9 +31,12 @@ struct result {
 struct bench {
     const struct bps_bench_request *request;
     const struct bps_bench_load *load;
+    uint32_t dtype;
+    size_t width, bytes; /* of an element, of all */
+    uint64_t *count;     /* of each tensor */
     bps_tensor *tensor;
     bps_handle *handle;
-    float *memory, *copy;
+    uint8_t *memory, *copy;
     struct bps_report report;
 };
 
@@ -62,9 +65,9 @@ static bps_status declare(struct bench *b)
     struct bps_declaration *declarations = bps_cmd_alloc(n, sizeof *declarations);
     char **names = bps_cmd_alloc(n, sizeof *names);
     for (uint32_t i = 0; i < n; i++) {
-        names[i] = bps_cmd_print("bench %s %u", b->load->name, i);
+        names[i] = bps_cmd_print("bench %s %s %u", b->load->name, bps_dtype_name(b->dtype), i);
         declarations[i] = (struct bps_declaration){
-            .size = sizeof *declarations, .name = names[i], .count = b->load->count[i], .dtype = BPS_FLOAT32};
+            .size = sizeof *declarations, .name = names[i], .count = b->count[i], .dtype = b->dtype};
     }
     bps_status status = bps_declare(declarations, n, b->tensor, &b->report);
     for (uint32_t i = 0; i < n; i++) {
@@ -79,20 +82,20 @@ static bps_status declare(struct bench *b)
 
 static bps_status copy_all(struct bench *b)
 {
-    memcpy(b->copy, b->memory, b->load->elements * sizeof *b->memory);
+    memcpy(b->copy, b->memory, b->bytes);
     __asm__ volatile("" : : "r"(b->copy) : "memory"); /* nobody reads it; it is copied all the same */
     return BPS_OK;
 }
 
-static struct bps_push_pull tensor_request(const struct bench *b, uint32_t i, float *at)
+static struct bps_push_pull tensor_request(const struct bench *b, uint32_t i, void *at)
 {
     return (struct bps_push_pull){
         .size = sizeof(struct bps_push_pull),
         .tensor = b->tensor[i],
         .in = at,
         .out = at,
-        .count = b->load->count[i],
-        .dtype = BPS_FLOAT32,
+        .count = b->count[i],
+        .dtype = b->dtype,
         .op = BPS_AVERAGE,
         .priority = -(int32_t)i,
         .prescale = 1,
@@ -103,14 +106,14 @@ static struct bps_push_pull tensor_request(const struct bench *b, uint32_t i, fl
 static bps_status push_pull_all(struct bench *b)
 {
     uint32_t n = b->load->tensors, started = n;
-    float *at = b->memory + b->load->elements;
+    uint8_t *at = b->memory + b->bytes;
     bps_status status = BPS_OK;
     if (n == 1) {
         const struct bps_push_pull one = tensor_request(b, 0, b->memory);
         return bps_push_pull(&one, BPS_FOREVER, &b->handle[0], &b->report);
     }
     while (started > 0 && status == BPS_OK) {
-        at -= b->load->count[started - 1];
+        at -= b->count[started - 1] * b->width;
         const struct bps_push_pull each = tensor_request(b, started - 1, at);
         status = bps_push_pull_async(&each, &b->handle[started - 1], &b->report);
         started -= status == BPS_OK;
@@ -134,15 +137,46 @@ static bps_status time_calls(struct bench *b, bps_status (*call)(struct bench *b
     return status == BPS_OK ? largest(b, out) : status;
 }
 
+/* ---- elements: positive numbers that are normal in each type ---- */
+
+#define HALF_SHIFT  13u
+#define HALF_BIAS   (112u << 23) /* between the exponents of float32 and float16 */
+#define BRAIN_SHIFT 16u
+
+static void write_element(const struct bench *b, uint64_t i, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (b->dtype == BPS_FLOAT32) {
+        ((float *)b->memory)[i] = value;
+    } else {
+        ((uint16_t *)b->memory)[i] =
+            (uint16_t)(b->dtype == BPS_FLOAT16 ? (bits - HALF_BIAS) >> HALF_SHIFT : bits >> BRAIN_SHIFT);
+    }
+}
+
+static float read_element(const struct bench *b, uint64_t i)
+{
+    if (b->dtype == BPS_FLOAT32) {
+        return ((const float *)b->memory)[i];
+    }
+    uint32_t bits = ((const uint16_t *)b->memory)[i];
+    bits = b->dtype == BPS_FLOAT16 ? (bits << HALF_SHIFT) + HALF_BIAS : bits << BRAIN_SHIFT;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
 /* The average of 1 .. size, as rank r has begun with r + 1; then of equal numbers, which many roundings may
  * move. */
 static bps_status check(struct bench *b)
 {
     float expected = (float)(bps_size() + 1) / 2;
-    for (uint64_t i = 0; i < b->load->elements; i++) {
-        if (!(b->memory[i] > 0.99f * expected && b->memory[i] < 1.01f * expected)) {
-            BPS_REPORT(&b->report, "element %" PRIu64 " of %s is %g, not %g", i, b->load->name,
-                       (double)b->memory[i], (double)expected);
+    for (uint64_t i = 0; i < b->bytes / b->width; i++) {
+        float found = read_element(b, i);
+        if (!(found > 0.99f * expected && found < 1.01f * expected)) {
+            BPS_REPORT(&b->report, "element %" PRIu64 " of %s in %s is %g, not %g", i, b->load->name,
+                       bps_dtype_name(b->dtype), (double)found, (double)expected);
             return BPS_ERR_FAILED;
         }
     }
@@ -194,23 +228,30 @@ static bps_status measure(struct bench *b, struct result *out)
 
 static bps_status open_load(struct bench *b)
 {
-    size_t bytes = b->load->elements * sizeof *b->memory;
+    b->width = bps_dtype_size(b->dtype);
+    uint64_t more = b->load->sized ? sizeof(float) / b->width : 1;
+    b->bytes = b->load->elements * more * b->width;
+    b->count = bps_cmd_alloc(b->load->tensors, sizeof *b->count);
+    for (uint32_t i = 0; i < b->load->tensors; i++) {
+        b->count[i] = b->load->count[i] * more;
+    }
     b->tensor = bps_cmd_alloc(b->load->tensors, sizeof *b->tensor);
     b->handle = bps_cmd_alloc(b->load->tensors, sizeof *b->handle);
-    b->memory = b->request->alloc ? bps_alloc(bytes) : malloc(bytes);
-    b->copy = malloc(bytes);
+    b->memory = b->request->alloc ? bps_alloc(b->bytes) : malloc(b->bytes);
+    b->copy = malloc(b->bytes);
     if (b->memory == NULL || b->copy == NULL) {
         BPS_REPORT(&b->report, "no memory for %s", b->load->name);
         return BPS_ERR_NOMEM;
     }
-    for (uint64_t i = 0; i < b->load->elements; i++) {
-        b->memory[i] = (float)(bps_rank() + 1);
+    for (uint64_t i = 0; i < b->bytes / b->width; i++) {
+        write_element(b, i, (float)(bps_rank() + 1));
     }
     return BPS_OK;
 }
 
 static void close_load(struct bench *b)
 {
+    free(b->count);
     free(b->tensor);
     free(b->handle);
     free(b->copy);
@@ -223,35 +264,43 @@ static void close_load(struct bench *b)
 
 /* ---- what rank 0 prints ---- */
 
-static double algorithm_bandwidth(const struct bps_bench_load *load, const struct result *r)
+static double algorithm_bandwidth(const struct bench *b, const struct result *r)
 {
-    return (double)load->elements * sizeof(float) / r->seconds.median;
+    return (double)b->bytes / r->seconds.median;
 }
 
 /* What each of n links carries each way at least, without servers: 2(n-1)/n of the bytes. */
-static double bus_bandwidth(const struct bps_bench_load *load, const struct result *r)
+static double bus_bandwidth(const struct bench *b, const struct result *r)
 {
     double n = bps_size();
-    return algorithm_bandwidth(load, r) * 2 * (n - 1) / n;
+    return algorithm_bandwidth(b, r) * 2 * (n - 1) / n;
+}
+
+/* What the servers read, or whoever sums: the contributions of all workers. */
+static double summed(const struct bench *b, const struct result *r)
+{
+    return algorithm_bandwidth(b, r) * bps_size();
 }
 
 static void print_head(const struct bps_bench_request *request)
 {
-    printf("push_pull of float32 in %s, %d workers, %d on this host; %" PRId64 " rounds\n"
+    printf("push_pull in %s, %d workers, %d on this host; %" PRId64 " rounds\n"
            "algbw: bytes / median time; busbw: algbw * 2(n-1)/n for n workers, as nccl-tests has them\n"
+           "summed: bytes of all workers / median time\n"
            "x copy: how many times as long as a copy of the same bytes by all workers at once\n\n",
            request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(),
            request->rounds);
-    printf("%-12s%8s%12s%12s%12s%12s%12s%12s%10s\n", "name", "tensors", "bytes", "median", "fastest",
-           "slowest", "algbw/s", "busbw/s", "x copy");
+    printf("%-12s%-9s%8s%10s%10s%10s%10s%11s%11s%11s%8s\n", "name", "type", "tensors", "bytes", "median",
+           "fastest", "slowest", "algbw/s", "busbw/s", "summed/s", "x copy");
 }
 
-static void print_row(const struct bps_bench_load *load, const struct result *r)
+static void print_row(const struct bench *b, const struct result *r)
 {
-    printf("%-12s%8u%12s%12s%12s%12s%12s%12s%10.2f\n", load->name, load->tensors,
-           bps_bytes_text((double)load->elements * sizeof(float)), bps_duration_text(r->seconds.median),
+    printf("%-12s%-9s%8u%10s%10s%10s%10s%11s%11s%11s%8.2f\n", b->load->name, bps_dtype_name(b->dtype),
+           b->load->tensors, bps_bytes_text((double)b->bytes), bps_duration_text(r->seconds.median),
            bps_duration_text(r->seconds.least), bps_duration_text(r->seconds.most),
-           bps_bytes_text(algorithm_bandwidth(load, r)), bps_bytes_text(bus_bandwidth(load, r)), r->ratio);
+           bps_bytes_text(algorithm_bandwidth(b, r)), bps_bytes_text(bus_bandwidth(b, r)),
+           bps_bytes_text(summed(b, r)), r->ratio);
     fflush(stdout);
 }
 
@@ -260,14 +309,14 @@ static json_t *spread_json(const struct bps_bench_spread *s)
     return json_pack("{s:f, s:f, s:f}", "median", s->median, "fastest", s->least, "slowest", s->most);
 }
 
-static json_t *row_json(const struct bps_bench_load *load, const struct result *r)
+static json_t *row_json(const struct bench *b, const struct result *r)
 {
-    return json_pack("{s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f}", "name", load->name, "tensors",
-                     (json_int_t)load->tensors, "bytes", (json_int_t)(load->elements * sizeof(float)),
-                     "iterations", (json_int_t)r->iterations, "seconds", spread_json(&r->seconds),
-                     "copy_seconds", spread_json(&r->copy), "algorithm_bytes_per_second",
-                     algorithm_bandwidth(load, r), "bus_bytes_per_second", bus_bandwidth(load, r),
-                     "ratio_to_copy", r->ratio);
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f}", "name", b->load->name,
+                     "dtype", bps_dtype_name(b->dtype), "tensors", (json_int_t)b->load->tensors, "bytes",
+                     (json_int_t)b->bytes, "iterations", (json_int_t)r->iterations, "seconds",
+                     spread_json(&r->seconds), "copy_seconds", spread_json(&r->copy),
+                     "algorithm_bytes_per_second", algorithm_bandwidth(b, r), "bus_bytes_per_second",
+                     bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r), "ratio_to_copy", r->ratio);
 }
 
 static int print_json(const struct bps_bench_request *request, json_t *rows)
@@ -289,9 +338,9 @@ static bps_status run_load(struct bench *b, json_t *rows)
         status = measure(b, &result);
     }
     if (status == BPS_OK && bps_rank() == 0) {
-        json_array_append_new(rows, row_json(b->load, &result));
+        json_array_append_new(rows, row_json(b, &result));
         if (!b->request->json) {
-            print_row(b->load, &result);
+            print_row(b, &result);
         }
     }
     close_load(b);
@@ -304,10 +353,13 @@ static bps_status run_loads(const struct bps_bench_request *request, json_t *row
     if (bps_rank() == 0 && !request->json) {
         print_head(request);
     }
-    for (uint32_t i = 0; i < request->loads && status == BPS_OK; i++) {
-        struct bench b = {.request = request, .load = &request->load[i]};
-        status = run_load(&b, rows);
-        *report = b.report;
+    for (uint32_t i = 0; i < request->loads * BPS_DTYPES && status == BPS_OK; i++) {
+        struct bench b = {
+            .request = request, .load = &request->load[i / BPS_DTYPES], .dtype = i % BPS_DTYPES};
+        if (request->dtype[b.dtype]) {
+            status = run_load(&b, rows);
+            *report = b.report;
+        }
     }
     return status;
 }

@@ -29,13 +29,16 @@ class Bench(unittest.TestCase):
                 self.assertEqual((found["benchmark"], found["rounds"]), ("push_pull", 2))
                 self.assertEqual(found["shared_memory"], "--alloc" in shape)
                 (row,) = found["results"]
-                self.assertEqual((row["name"], row["tensors"], row["bytes"]), ("4KiB", 1, 4096))
+                self.assertEqual(
+                    (row["name"], row["dtype"], row["tensors"], row["bytes"]), ("4KiB", "float32", 1, 4096)
+                )
                 for times in (row["seconds"], row["copy_seconds"]):
                     self.assertTrue(0 < times["fastest"] <= times["median"] <= times["slowest"], times)
                 self.assertGreater(row["ratio_to_copy"], 0)
                 rate, n = row["algorithm_bytes_per_second"], found["workers"]
                 self.assertAlmostEqual(rate * row["seconds"]["median"], row["bytes"])
                 self.assertAlmostEqual(row["bus_bytes_per_second"] / rate, 2 * (n - 1) / n)
+                self.assertAlmostEqual(row["summed_bytes_per_second"] / rate, n)
 
     def test_model(self):
         found = self.measured("--rounds", "1", "--model", "resnet50", "--bytes", "1MiB")
@@ -43,6 +46,24 @@ class Bench(unittest.TestCase):
             [(row["name"], row["tensors"], row["bytes"]) for row in found["results"]],
             [("resnet50", 161, 102228128), ("1MiB", 1, 1 << 20)],
         )
+
+    def test_types(self):
+        """A size is in bytes; a model has the same elements in each type. The sums are right, or the bench fails."""
+        found = self.measured(
+            *("--rounds", "1", "--bytes", "4KiB", "--model", "resnet50", "-n", "3"),
+            *("--dtype", "bfloat16", "--dtype", "float16", "--dtype", "float32"),
+        )
+        self.assertEqual(
+            [(row["dtype"], row["bytes"]) for row in found["results"]],
+            [("float32", 4096), ("float16", 4096), ("bfloat16", 4096)]
+            + [("float32", 102228128), ("float16", 51114064), ("bfloat16", 51114064)],
+        )
+
+    def test_settings_reach_the_servers(self):
+        shards = ["--set", "server.shards=3", "--set", "log.level=info"]
+        result = self.bench("push_pull", *QUICK, "-s", "1", *shards, "--set", "worker.hierarchy=off")
+        self.assertEqual(result.returncode, 0, result)
+        self.assertIn("serving 2 workers, epoch 1, 3 shards here", result.stderr)
 
     def test_range(self):
         found = self.measured("--rounds", "1", "--min", "1KiB", "--max", "20KiB", "--bytes", "4")
@@ -52,7 +73,8 @@ class Bench(unittest.TestCase):
         result = self.bench("push_pull", *QUICK)
         self.assertEqual((result.returncode, result.stderr), (0, ""), result)
         self.assertIn("2 workers, 2 on this host; 2 rounds\n", result.stdout)
-        self.assertRegex(result.stdout, r"\n4KiB +1 +4\.096 kB( +[0-9.]+ [mu]?s){3}( +[0-9.]+ [kMG]?B){2} +[0-9.]+\n")
+        times, rates = r"( +[0-9.]+ [mu]?s){3}", r"( +[0-9.]+ [kMG]?B){3}"
+        self.assertRegex(result.stdout, rf"\n4KiB +float32 +1 +4\.096 kB{times}{rates} +[0-9.]+\n")
 
     def test_in_a_job(self):
         """Only rank 0 prints."""
@@ -74,6 +96,8 @@ class Bench(unittest.TestCase):
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
             ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
             ("reducer", "--max", "much"): (2, '--max "much": expected a multiple of 4 bytes up to 1 TiB'),
+            ("push_pull", "--dtype", "int8"): (2, '--dtype "int8": expected float32, float16 or bfloat16'),
+            ("reducer", "--dtype", "float16"): (2, "--dtype is for push_pull"),
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
             ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
