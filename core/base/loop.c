@@ -449,7 +449,8 @@ static void run_posts(struct bps_loop *loop)
 /* Milliseconds the loop may sleep; -1: until something happens. */
 static int sleep_limit(struct bps_loop *loop, uint64_t deadline)
 {
-    if (loop->deferred.count > 0 || atomic_load(&loop->posts) != NULL || atomic_load(&loop->stop)) {
+    if (loop->deferred.count > 0 || atomic_load(&loop->posts) != NULL || atomic_load(&loop->stop) ||
+        atomic_load(&loop->driver) == DRIVER_WANTED) {
         return 0;
     }
     uint64_t timer = bps_timers_next(&loop->timers);

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -431,6 +432,52 @@ START_TEST(a_driver_leaves_nothing_undone)
 }
 END_TEST
 
+static sem_t about_to_sleep;
+
+static bool never(void *arg)
+{
+    (void)arg;
+    return false;
+}
+
+/* Called right before the loop sleeps. When there is nothing left to do, a driver comes meanwhile. */
+static bool arm_slowly(void *arg)
+{
+    bool *came = arg;
+    if (drive_is_over && !*came) {
+        *came = true;
+        sem_post(&about_to_sleep);
+        usleep(50000);
+    }
+    return true;
+}
+
+static void on_last_post(struct bps_post *post)
+{
+    (void)post;
+    drive_is_over = true;
+}
+
+/* Nothing else would ever wake the loop. */
+START_TEST(a_loop_about_to_sleep_stands_back_for_a_driver)
+{
+    const struct bps_loop_wish wish = {.done = drive_done, .busy = drive_busy};
+    struct bps_post post = {.fn = on_last_post};
+    bool came = false;
+    pthread_t thread;
+    struct bps_poller *poller = bps_loop_poller(loop, never, arm_slowly, &came);
+    drive_is_over = false;
+    ck_assert_int_eq(sem_init(&about_to_sleep, 0, 0), 0);
+    bps_loop_post_quietly(loop, &post);
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_loop, NULL), 0);
+    ck_assert_int_eq(sem_wait(&about_to_sleep), 0);
+    ck_assert(bps_loop_drive(loop, &wish, UINT64_MAX));
+    bps_loop_stop(loop);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    bps_loop_unpoll(loop, poller);
+}
+END_TEST
+
 /* ---- fork ---- */
 
 START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
@@ -501,6 +548,7 @@ int main(void)
     tcase_add_test(all, a_call_that_defers_itself_starves_nobody);
     tcase_add_test(all, a_poller_that_always_works_starves_nobody);
     tcase_add_test(all, a_driver_leaves_nothing_undone);
+    tcase_add_test(all, a_loop_about_to_sleep_stands_back_for_a_driver);
     tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
     tcase_add_test(all, loops_come_and_go_without_a_trace);
     suite_add_tcase(suite, all);
