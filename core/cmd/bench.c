@@ -41,6 +41,7 @@ static const char help_text[] =
     "      --max SIZE         up to this one (default: 64MiB)\n"
     "      --rounds R         of each measurement (default: 10)\n"
     "      --json             for programs\n"
+    "      --plot FILE        draw bandwidth over size into FILE, a .png, .svg or .pdf, with matplotlib\n"
     "\n"
     "For push_pull only:\n"
     "  -n, --workers N        workers of the job of this machine (default: 2)\n"
@@ -71,6 +72,7 @@ enum {
     OPT_DTYPE,
     OPT_ROUNDS,
     OPT_JSON,
+    OPT_PLOT,
     OPT_TRANSPORT,
     OPT_LISTEN,
     OPT_CONNECT,
@@ -174,6 +176,9 @@ static int take(struct arguments *a, int code, int argc, char **argv)
     case OPT_JSON:
         request->json = true;
         return 0;
+    case OPT_PLOT:
+        request->plot = optarg;
+        return 0;
     case OPT_TRANSPORT:
         return add_transport(request, optarg);
     case OPT_LISTEN:
@@ -258,6 +263,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"dtype", required_argument, NULL, OPT_DTYPE},
         {"rounds", required_argument, NULL, OPT_ROUNDS},
         {"json", no_argument, NULL, OPT_JSON},
+        {"plot", required_argument, NULL, OPT_PLOT},
         {"transport", required_argument, NULL, OPT_TRANSPORT},
         {"listen", no_argument, NULL, OPT_LISTEN},
         {"connect", required_argument, NULL, OPT_CONNECT},
@@ -335,7 +341,8 @@ static int measure_push_pull(struct arguments *a, int argc, char **argv)
     bool job = bps_conf_cluster(conf)->scheduler[0] != '\0';
     bps_conf_free(conf);
     if (!job && !a->member) {
-        return become_job(a, argc, argv);
+        int result = bps_bench_check_plot(&a->request);
+        return result == 0 ? become_job(a, argc, argv) : result;
     }
     if (!a->member && (a->workers != NULL || a->servers != NULL)) {
         return bps_cmd_usage(NAME,
@@ -346,14 +353,14 @@ static int measure_push_pull(struct arguments *a, int argc, char **argv)
 
 static int measure(struct arguments *a, int argc, char **argv)
 {
-    switch (a->subject) {
-    case TRANSPORT:
-        return bps_bench_transport(&a->request);
-    case REDUCER:
-        return bps_bench_reducer(&a->request);
-    default:
+    if (a->subject == PUSH_PULL) {
         return measure_push_pull(a, argc, argv);
     }
+    int result = bps_bench_check_plot(&a->request);
+    if (result != 0) {
+        return result;
+    }
+    return a->subject == TRANSPORT ? bps_bench_transport(&a->request) : bps_bench_reducer(&a->request);
 }
 
 int bps_cmd_bench(int argc, char **argv)

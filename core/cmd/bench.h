@@ -29,6 +29,7 @@ struct bps_bench_request {
     uint32_t loads;
     int64_t rounds;
     bool json;
+    const char *plot;       /* into this file; NULL: no picture */
     bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */
     bool dtype[BPS_DTYPES]; /* push_pull: in which types */
     const char **transport;
@@ -55,8 +56,15 @@ struct bps_bench_spread {
 struct bps_bench_spread bps_bench_spread(double *values, size_t n);
 /* "64MiB", into a static buffer of which there are a few. */
 const char *bps_bench_size_text(uint64_t bytes);
-/* Prints the object and frees it; NULL: there was no memory. Returns an exit status. */
-int bps_bench_print_json(json_t *root);
+
+/* ---- bench_script.c: print what is wrong; return an exit status ---- */
+
+/* Becomes a Python script with these words, up to NULL. Returns only when that fails. */
+int bps_bench_become_script(const char *script, char *const *words);
+/* Whether --plot, if it was given, will work. */
+int bps_bench_check_plot(const struct bps_bench_request *request);
+/* Prints and draws the results as the options say, and frees them; NULL: there was no memory. */
+int bps_bench_show(const struct bps_bench_request *request, json_t *root);
 
 /* ---- the benchmarks; each returns an exit status ---- */
 

@@ -32,11 +32,3 @@ const char *bps_bench_size_text(uint64_t bytes)
     snprintf(text, sizeof buffers[0], "%" PRIu64 "%s", bytes, units[unit]);
     return text;
 }
-
-int bps_bench_print_json(json_t *root)
-{
-    bool printed = root != NULL && json_dumpf(root, stdout, JSON_INDENT(2)) == 0;
-    putchar('\n');
-    json_decref(root);
-    return printed ? 0 : bps_cmd_failure(BPS_BENCH_NAME, "cannot print JSON");
-}

@@ -319,13 +319,11 @@ static json_t *row_json(const struct bench *b, const struct result *r)
                      bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r), "ratio_to_copy", r->ratio);
 }
 
-static int print_json(const struct bps_bench_request *request, json_t *rows)
+static json_t *results_json(const struct bps_bench_request *request, json_t *rows)
 {
-    json_t *root =
-        json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version", bps_version(),
-                  "workers", bps_size(), "workers_on_first_host", bps_local_size(), "rounds",
-                  (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
-    return bps_bench_print_json(root);
+    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version",
+                     bps_version(), "workers", bps_size(), "workers_on_first_host", bps_local_size(),
+                     "rounds", (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
 }
 
 /* ---- the whole ---- */
@@ -374,19 +372,23 @@ int bps_bench_push_pull(const struct bps_bench_request *request)
     if (bps_init(&options, &report) != BPS_OK) {
         return bps_cmd_failure(NAME, "%s", report.text);
     }
-    json_t *rows = json_array();
     bool first = bps_rank() == 0;
-    int result = 0;
-    bps_status status = run_loads(request, rows, &report);
-    if (status == BPS_OK && first && request->json) {
-        result = print_json(request, rows);
+    int result = first ? bps_bench_check_plot(request) : 0; /* the others draw nothing */
+    if (result != 0) {
+        return result;
     }
+    json_t *rows = json_array();
+    bps_status status = run_loads(request, rows, &report);
+    json_t *results = results_json(request, rows);
     json_decref(rows);
     if (status == BPS_OK) {
         status = bps_shutdown(&report);
     }
     if (status != BPS_OK) {
-        return bps_cmd_failure(NAME, "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+        result = bps_cmd_failure(NAME, "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+    } else if (first) {
+        return bps_cmd_finish(NAME, bps_bench_show(request, results));
     }
-    return first ? bps_cmd_finish(NAME, result) : result;
+    json_decref(results);
+    return result;
 }

@@ -153,13 +153,12 @@ static json_t *row_json(const struct bench *m, const struct row *row)
                      "bytes_per_second", rates, "ratio_to_copy", ratios);
 }
 
-static int print_json(const struct bps_bench_request *request, const struct bps_instance *reducer,
-                      json_t *rows)
+static int show(const struct bps_bench_request *request, const struct bps_instance *reducer, json_t *rows)
 {
     json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:O}", "benchmark", "reducer", "version",
                              bps_version(), "reducer", reducer->name, "plugin", reducer->loaded->path,
                              "rounds", (json_int_t)request->rounds, "results", rows);
-    return bps_bench_print_json(root);
+    return bps_bench_show(request, root);
 }
 
 /* ---- the whole ---- */
@@ -217,8 +216,8 @@ static int run_loads(const struct bps_bench_request *request, const struct bps_i
     for (uint32_t i = 0; i < request->loads && result == 0; i++) {
         result = run_load(request, &request->load[i], reducer, rows);
     }
-    if (result == 0 && request->json) {
-        result = print_json(request, reducer, rows);
+    if (result == 0) {
+        result = show(request, reducer, rows);
     }
     json_decref(rows);
     return bps_cmd_finish(NAME, result);

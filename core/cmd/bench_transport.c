@@ -230,10 +230,10 @@ int bps_bench_transport(const struct bps_bench_request *request)
     bps_log_set_level(BPS_LOG_WARN);
     json_t *all = json_array();
     int result = run_transports(request, conf, all);
-    if (result == 0 && request->json) {
-        result = bps_bench_print_json(json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "transport", "version",
-                                                bps_version(), "rounds", (json_int_t)request->rounds,
-                                                "transports", all));
+    if (result == 0) {
+        result = bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "transport",
+                                                   "version", bps_version(), "rounds",
+                                                   (json_int_t)request->rounds, "transports", all));
     }
     json_decref(all);
     bps_conf_free(conf);

@@ -73,7 +73,7 @@ static const struct variable variables[] = {
 
 /* Of this BytePS, read elsewhere. */
 static const char *const own[] = {"BYTEPS_CONF", "BYTEPS_SET", "BYTEPS_PLUGIN_PATH", "BYTEPS_MODEL_PATH",
-                                  "BYTEPS_PROGRAM"};
+                                  "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 static const char *const idle[] = {

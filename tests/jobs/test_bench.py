@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`byteps bench`: what it prints for people and programs, on a job of its own and in one that is there; bad input."""
 
+import importlib.util
 import json
 import os
 import subprocess
+import sys
+import tempfile
 import unittest
 
 import harness
@@ -126,6 +129,49 @@ class Bench(unittest.TestCase):
             self.assertEqual((row["bytes"], row["ratio_to_copy"]["copy"]), (4096, 1))
         table = self.bench("reducer", *QUICK).stdout
         self.assertEqual([line.split()[1] for line in table.splitlines() if line.startswith("4KiB ")], types)
+
+    def plotted(self, subject, file, *words):
+        """`byteps bench` with this Python, started with these words, as the python3 of the PATH."""
+        with tempfile.TemporaryDirectory() as folder:
+            python = os.path.join(folder, "python3")
+            with open(python, "w", encoding="utf-8") as script:
+                print(f"#!/bin/sh\nexec {sys.executable} {' '.join(words)} \"$@\"", file=script)
+            os.chmod(python, 0o755)
+            env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}")
+            command = [harness.program(), "bench", subject, *QUICK, "--json", "--plot", file]
+            return subprocess.run(
+                command, capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, env=env, check=False
+            )
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
+    def test_plot(self):
+        for subject in ("push_pull", "transport", "reducer"):
+            with self.subTest(subject), tempfile.TemporaryDirectory() as folder:
+                file = os.path.join(folder, "picture.png")
+                result = self.plotted(subject, file)
+                self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+                self.assertEqual(json.loads(result.stdout)["benchmark"], subject)
+                self.assertEqual(os.listdir(folder), ["picture.png"])
+                with open(file, "rb") as picture:
+                    self.assertEqual(picture.read(8), b"\x89PNG\r\n\x1a\n")
+
+    def test_no_plot(self):
+        """Said before anything is measured; nothing is written."""
+        with tempfile.TemporaryDirectory() as folder:
+            inside = os.path.join(folder, "picture.png")
+            for file, words, text in (
+                (inside, ["-S"], "--plot needs matplotlib, which"),
+                (os.path.join(folder, "none", "picture.png"), [], "picture.png cannot be written"),
+                (os.path.join(folder, "picture.gif"), [], "expected a name that ends with .png, .svg or .pdf"),
+            ):
+                if "-S" not in words and not importlib.util.find_spec("matplotlib"):
+                    continue
+                for subject in ("push_pull", "transport", "reducer"):
+                    with self.subTest(file, subject=subject):
+                        result = self.plotted(subject, file, *words)
+                        self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+                        self.assertIn(text, result.stderr)
+            self.assertEqual(os.listdir(folder), [])
 
     def test_full_device(self):
         with open(os.path.join("/dev", "full"), "w", encoding="ascii") as full:
