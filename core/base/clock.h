@@ -17,6 +17,14 @@ static inline uint64_t bps_now(void)
     return (uint64_t)t.tv_sec * BPS_S + (uint64_t)t.tv_nsec;
 }
 
+/* The same, up to 10 ms behind, in a quarter of the time: for what counts in seconds. */
+static inline uint64_t bps_now_roughly(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * BPS_S + (uint64_t)t.tv_nsec;
+}
+
 /* Tells the processor that this thread polls. */
 static inline void bps_pause(void)
 {

@@ -64,6 +64,7 @@ struct bps_loop {
     int epoll, event; /* event: an eventfd that ends the sleep */
     struct watch_list watches, removed;
     struct bps_pollers pollers;
+    uint64_t now;          /* read once in a turn, after a sleep, and after events */
     uint64_t spin, worked; /* ns to go on looking after the last work; when that was */
     uint64_t looked;       /* when descriptors were asked last */
     bool eager;            /* the last sleep was short */
@@ -458,11 +459,10 @@ static int sleep_limit(struct bps_loop *loop, uint64_t deadline)
     if (deadline == UINT64_MAX) {
         return -1;
     }
-    uint64_t now = bps_now();
-    if (deadline <= now) {
+    if (deadline <= loop->now) {
         return 0;
     }
-    uint64_t ms = (deadline - now - 1) / BPS_MS + 1;
+    uint64_t ms = (deadline - loop->now - 1) / BPS_MS + 1;
     return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
@@ -472,17 +472,18 @@ static int sleep_limit(struct bps_loop *loop, uint64_t deadline)
  */
 static bool should_spin(const struct bps_loop *loop)
 {
-    return loop->eager && bps_now() - loop->worked < loop->spin;
+    return loop->eager && loop->now - loop->worked < loop->spin;
 }
 
 /* Sleeps until something happens, at most until the deadline. */
 static int sleep_on_events(struct bps_loop *loop, struct epoll_event *events, uint64_t deadline)
 {
-    uint64_t since = loop->spin > 0 ? bps_now() : 0;
+    uint64_t since = loop->now;
     atomic_store(&loop->sleeping, true);
     int n = epoll_wait(loop->epoll, events, EVENTS_PER_TURN, sleep_limit(loop, deadline));
     atomic_store(&loop->sleeping, false);
-    loop->eager = loop->spin > 0 && bps_now() - since < SHORT_SLEEP * loop->spin;
+    loop->now = bps_now();
+    loop->eager = loop->now - since < SHORT_SLEEP * loop->spin;
     return n;
 }
 
@@ -493,11 +494,10 @@ static int sleep_on_events(struct bps_loop *loop, struct epoll_event *events, ui
 static int look_at_events(struct bps_loop *loop, struct epoll_event *events, bool worked)
 {
     if (worked) {
-        uint64_t now = bps_now();
-        if (now - loop->looked < POLLS_ALONE) {
+        if (loop->now - loop->looked < POLLS_ALONE) {
             return 0;
         }
-        loop->looked = now;
+        loop->looked = loop->now;
     }
     return epoll_wait(loop->epoll, events, EVENTS_PER_TURN, 0);
 }
@@ -508,12 +508,16 @@ static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
     bool spinning = loop->deferred.count == 0 && should_spin(loop);
     bool worked = poll(loop, spinning);
     bool sleepy = !worked && !spinning && bps_pollers_arm(&loop->pollers);
+    loop->now = bps_now();
     int n = sleepy ? sleep_on_events(loop, events, deadline) : look_at_events(loop, events, worked);
     for (int i = 0; i < n; i++) {
         call_watch(&events[i]);
     }
-    if (loop->spin > 0 && (worked || n > 0)) {
-        loop->worked = bps_now();
+    if (n > 0) {
+        loop->now = bps_now();
+    }
+    if (worked || n > 0) {
+        loop->worked = loop->now;
     } else if (spinning) {
         sched_yield();
     }
@@ -525,7 +529,7 @@ static void turn(struct bps_loop *loop, uint64_t deadline)
 {
     wait_and_dispatch(loop, deadline);
     run_posts(loop);
-    bps_timers_fire(&loop->timers);
+    bps_timers_fire(&loop->timers, loop->now);
     run_deferred(loop);
 }
 

@@ -108,12 +108,8 @@ uint64_t bps_timers_next(const struct bps_timers *timers)
     return timers->count > 0 ? timers->heap[0]->deadline : UINT64_MAX;
 }
 
-void bps_timers_fire(struct bps_timers *timers)
+void bps_timers_fire(struct bps_timers *timers, uint64_t now)
 {
-    if (timers->count == 0) {
-        return;
-    }
-    uint64_t now = bps_now();
     while (timers->count > 0 && timers->heap[0]->deadline <= now) {
         struct bps_timer *timer = timers->heap[0];
         if (timer->period == 0) {

@@ -19,7 +19,7 @@ struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, u
 void bps_timers_cancel(struct bps_timers *timers, struct bps_timer *timer);
 /* The earliest deadline; UINT64_MAX: none. */
 uint64_t bps_timers_next(const struct bps_timers *timers);
-/* Calls what is due. Callbacks may add and cancel any timer. */
-void bps_timers_fire(struct bps_timers *timers);
+/* Calls what is due at `now` (bps_now()). Callbacks may add and cancel any timer. */
+void bps_timers_fire(struct bps_timers *timers, uint64_t now);
 
 #endif

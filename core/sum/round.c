@@ -106,7 +106,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->slices = round->unfinished = slices;
     round->bytes = bytes;
     round->max_bytes = header->bytes;
-    round->begun = round->reminded = bps_now();
+    round->begun = round->reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
         round->slice[i].round = round;
         round->slice[i].index = i;

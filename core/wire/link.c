@@ -106,7 +106,7 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
 {
     struct bps_link *link = user;
     struct bps_header header;
-    link->last_received = bps_now();
+    link->last_received = bps_now_roughly();
     if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED) {
         return BPS_ERR_PROTOCOL;
     }
@@ -159,7 +159,7 @@ static bps_status on_next(void *user, struct bps_frame *out)
 static void on_sent(void *user, void *cookie)
 {
     struct bps_link *link = user;
-    link->last_sent = bps_now();
+    link->last_sent = bps_now_roughly();
     if (((uintptr_t)cookie & 1) == 0) {
         link->handler->sent(link->owner, link, cookie);
         return;

@@ -339,7 +339,7 @@ static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint6
 
 static uint64_t deadline_after(uint64_t ns)
 {
-    uint64_t now = bps_now();
+    uint64_t now = ns != BPS_FOREVER ? bps_now() : 0;
     return ns > BPS_FOREVER - now ? BPS_FOREVER : now + ns;
 }
 
