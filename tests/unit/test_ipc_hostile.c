@@ -369,7 +369,7 @@ static void tail_odd(void)
 static void head_too_far(void)
 {
     atomic_store(&raw.shared->side[0].head, IPC_LINE);
-    side.ops->kick(victim.channel);
+    side.ops->finish(victim.channel); /* which waits for the peer to take what was sent, so it looks */
 }
 
 static void write_size(uint32_t size)

@@ -6,15 +6,23 @@
 
 /* ---- turns ---- */
 
+/* How far the peer has come is asked only if something waits for that: the line travels from core to core. */
+static bool reap(struct bps_channel *channel)
+{
+    return !ipc_waits(channel) || ipc_reap(channel);
+}
+
 void ipc_channel_turn(struct bps_channel *channel)
 {
     ipc_hold(channel);
     if (channel->readable) {
         ipc_messages_receive(channel);
     }
-    if (channel->state == IPC_OPEN && ipc_reap(channel) && ipc_receive(channel)) {
+    channel->sends = true;
+    if (channel->state == IPC_OPEN && reap(channel) && ipc_receive(channel)) {
         ipc_send(channel);
     }
+    channel->sends = false;
     if (channel->state == IPC_OPEN) {
         ipc_end_continue(channel);
     }
@@ -238,7 +246,7 @@ void ipc_drop(struct bps_channel *channel)
 void ipc_kick(struct bps_channel *channel)
 {
     channel->kicked = true;
-    if (channel->state == IPC_OPEN && !channel->starved) {
+    if (channel->state == IPC_OPEN && !channel->starved && !channel->sends) {
         ipc_channel_queue(channel);
     }
 }

@@ -167,6 +167,7 @@ struct bps_channel {
     bool queued;     /* in ipc->ready */
     bool readable;   /* the socket has more to read */
     bool kicked;     /* the core may have frames */
+    bool sends;      /* a turn is under way that will ask for them */
     bool starved;    /* sending waits for the peer to take what is there */
     bool finishing, shut, eof; /* finish was called; our end is closed; the peer's end is closed */
     uint64_t seen;   /* what the peer had taken when the timer was set */
