@@ -44,20 +44,33 @@ static void prepare_headers(struct bps_sum_slice *slice)
     bps_header_encode(&header, slice->empty_header);
 }
 
-/* Passes the result to all who spoke, except one. */
-static void deliver(struct bps_sum_slice *slice, uint32_t except)
+/* Passes the result to one worker, if it has spoken. */
+static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum *sum = round->sum;
+    if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank)) {
+        slice->undelivered++;
+        round->deliveries++;
+        sum->config.events->result(sum->config.owner, rank, slice);
+    }
+}
+
+/* Passes the result to all who spoke. A leader comes last, and has its own of a partial sum already. */
+static void deliver(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    const struct bps_sum *sum = round->sum;
+    uint32_t leader = bps_aggregates(sum) ? sum->config.leader : BPS_SUM_ALL;
     slice->undelivered = 1; /* ours, so that the slice stays until we are done */
     round->deliveries++;
     for (uint32_t i = 0; i < sum->members; i++) {
-        uint32_t rank = sum->member[i];
-        if (bps_bit(round->spoke_bits, rank) && !bps_bit(sum->gone_bits, rank) && rank != except) {
-            slice->undelivered++;
-            round->deliveries++;
-            sum->config.events->result(sum->config.owner, rank, slice);
+        if (sum->member[i] != leader) {
+            deliver_to(slice, sum->member[i]);
         }
+    }
+    if (leader != BPS_SUM_ALL && !bps_is_partial(sum)) {
+        deliver_to(slice, leader);
     }
     bps_sum_delivered(slice);
 }
@@ -78,15 +91,20 @@ static void complete(struct bps_sum_slice *slice)
         round->handed_on = true;
         config->events->summed(config->owner, slice);
     } else {
-        deliver(slice, BPS_SUM_ALL);
+        deliver(slice);
     }
+}
+
+bool bps_slice_is_quick(const struct bps_sum_slice *slice)
+{
+    return slice->round->sum->config.events->due == NULL || slice->bytes < WORTH_QUEUEING;
 }
 
 /* True: the pass waits for bps_sum_work(). */
 static bool put_off(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
-    if (sum->config.events->due == NULL || slice->round->part == NULL || slice->bytes < WORTH_QUEUEING ||
+    if (slice->round->part == NULL || bps_slice_is_quick(slice) ||
         !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice)) {
         return false;
     }
@@ -129,7 +147,7 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
         status = bps_loans_write(slice, leader, at, bytes, (const char *)data + at);
     }
     if (status == BPS_OK) {
-        deliver(slice, leader);
+        deliver(slice);
     }
     bps_round_release(round);
 }

@@ -57,13 +57,22 @@ static void list_sources(struct pass *pass)
     }
 }
 
-/* Whether somebody is to get the sum, and has lent no memory for it. */
+/* Where the leader gets the sum, if in memory here: those who have lent none can be sent it from there. */
+static void *leader_answer(const struct bps_sum_slice *slice)
+{
+    const struct bps_sum *sum = slice->round->sum;
+    uint32_t leader = sum->config.leader;
+    bool gets = bps_aggregates(sum) && (bps_is_partial(sum) || bps_sum_wants_data(slice, leader));
+    const struct bps_loan *loan = gets ? bps_sum_loan(slice, leader) : NULL;
+    return loan != NULL ? loan->answer : NULL;
+}
+
+/* Whether somebody is to get the sum, and there is no memory for it yet. */
 static bool needs_block(const struct pass *pass)
 {
     const struct bps_sum *sum = pass->slice->round->sum;
-    if (bps_is_partial(sum)) {
-        const struct bps_loan *loan = loan_in(pass, sum->slot[sum->config.leader]);
-        return loan == NULL || loan->answer == NULL;
+    if (leader_answer(pass->slice) != NULL || bps_is_partial(sum)) {
+        return leader_answer(pass->slice) == NULL;
     }
     for (uint32_t i = 0; i < sum->members; i++) {
         if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, sum->member[i])) {
@@ -78,7 +87,8 @@ static bps_status take_block(struct pass *pass)
 {
     struct bps_sum_slice *slice = pass->slice;
     struct bps_sum *sum = slice->round->sum;
-    slice->block = bps_parts(slice)[sum->origin[0]].block;
+    const struct bps_part *first = &bps_parts(slice)[sum->origin[0]];
+    slice->block = first->borrowed ? NULL : first->block;
     if (slice->block == NULL) {
         slice->block = bps_pool_get(&sum->pool, bps_slice_room(slice));
     }
@@ -198,16 +208,6 @@ static bps_status prepare(struct pass *pass)
     return status;
 }
 
-/* What to send to those who have no answer of theirs in a loan; a partial sum is for the leader only. */
-static const void *payload_of(const struct bps_sum_slice *slice)
-{
-    const struct bps_sum *sum = slice->round->sum;
-    if (slice->block != NULL || !bps_is_partial(sum)) {
-        return slice->block;
-    }
-    return bps_sum_loan(slice, sum->config.leader)->answer;
-}
-
 bps_status bps_parts_sum(struct bps_sum_slice *slice)
 {
     struct pass pass = {.slice = slice};
@@ -221,7 +221,7 @@ bps_status bps_parts_sum(struct bps_sum_slice *slice)
         status = sum_chunk(&pass, at, bytes);
     }
     if (status == BPS_OK) {
-        slice->payload = payload_of(slice);
+        slice->payload = slice->block != NULL ? slice->block : leader_answer(slice);
         bps_parts_free(slice);
     }
     return status;
@@ -232,7 +232,7 @@ void bps_parts_free(struct bps_sum_slice *slice)
     struct bps_sum *sum = slice->round->sum;
     for (uint32_t i = 0; slice->round->part != NULL && i < sum->members; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
-        if (part->block != NULL && part->block != slice->block) {
+        if (part->block != NULL && part->block != slice->block && !part->borrowed) {
             bps_pool_put(&sum->pool, part->block, slice->bytes);
         }
         part->block = NULL;

@@ -35,11 +35,8 @@ void bps_pool_fini(struct bps_pool *pool)
 
 static unsigned class_of(size_t bytes)
 {
-    unsigned c = 0;
-    while (((size_t)1 << (BPS_POOL_SMALLEST + c)) < bytes) {
-        c++;
-    }
-    return c;
+    const size_t smallest = (size_t)1 << BPS_POOL_SMALLEST;
+    return bytes <= smallest ? 0 : 64 - (unsigned)__builtin_clzl(bytes - 1) - BPS_POOL_SMALLEST;
 }
 
 /* Maps a chunk and cuts it into blocks of one class. */

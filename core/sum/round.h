@@ -4,6 +4,8 @@
 #define BPS_SUM_ROUND_H
 
 #define HASH_NONFATAL_OOM 1
+/* Ids have 64 bits; the golden ratio spreads them over the upper half. */
+#define HASH_FUNCTION(id, length, hash) ((hash) = (unsigned)(*(id) * 0x9e3779b97f4a7c15u >> 32))
 #include <uthash.h>
 
 #include "base/heap.h"
@@ -37,6 +39,7 @@ struct bps_odd {
 struct bps_part {
     void *block;
     struct bps_loan *loan;
+    bool borrowed; /* the block is the transport's: it is only read, and only within bps_sum_take() */
 };
 
 struct bps_round {
@@ -209,6 +212,8 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped)
 /* ---- deliver.c ---- */
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);
+/* Whether parts are summed within that call. */
+bool bps_slice_is_quick(const struct bps_sum_slice *slice);
 
 /* ---- part.c ---- */
 /* Sums the contributions to a slice that were kept apart. An error has failed the round. */

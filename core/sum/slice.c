@@ -102,6 +102,20 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
     bps_round_release(round);
 }
 
+/* The last contribution, if it is whole and summed at once, need not be copied to a block. */
+static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+{
+    const struct bps_sum_slice *slice = cursor_slice(cursor);
+    struct bps_part *part = slice->round->part != NULL ? &bps_parts(slice)[cursor->slot] : NULL;
+    if (part == NULL || part->block != NULL || offset > 0 || bytes < cursor->bytes ||
+        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
+        return false;
+    }
+    part->block = (void *)(uintptr_t)data;
+    part->borrowed = true;
+    return true;
+}
+
 uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_round *round = cursor->round;
@@ -109,7 +123,7 @@ uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void
         return bytes;
     }
     bytes -= bytes % (uint32_t)bps_element(round);
-    bool wanted = round->failure == NULL && !cursor->hollow;
+    bool wanted = round->failure == NULL && !cursor->hollow && !borrow(cursor, offset, data, bytes);
     char *block = wanted ? block_of(cursor) : NULL;
     if (block == NULL && wanted) {
         bps_round_fail_nomem(round);

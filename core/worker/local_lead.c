@@ -30,6 +30,14 @@ static bool sends_payload(const struct bps_sum_slice *slice, uint32_t rank)
     return bps_sum_loan(slice, rank) == NULL && slice->payload != NULL && bps_sum_wants_data(slice, rank);
 }
 
+/* The task in whose tensor the bytes of that frame lie; NULL: there is none, or they are the engine's. */
+static struct bps_task *payload_owner(struct bps_local *local, const struct bps_sum_slice *slice,
+                                      uint32_t rank)
+{
+    struct bps_task *task = sends_payload(slice, rank) ? task_of(local, slice) : NULL;
+    return task != NULL && task->dst == slice->payload ? task : NULL;
+}
+
 /* ---- contributions ---- */
 
 static void *contribution_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
@@ -96,8 +104,8 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
         memcpy(task->dst, slice->payload, slice->bytes);
     }
     bps_sum_delivered(slice);
-    if (task != NULL) {
-        bps_local_finish(task);
+    if (task != NULL && task->held == 0) {
+        bps_local_finish(task); /* else when the last frame is out */
     }
 }
 
@@ -115,8 +123,9 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
         return;
     }
     bps_header_decode(slice->header, &header);
-    if (!local->final && sends_payload(slice, rank)) {
-        task_of(local, slice)->held++; /* what is sent lies in the tensor */
+    struct bps_task *task = payload_owner(local, slice, rank);
+    if (task != NULL) {
+        task->held++;
     }
     if (!bps_heap_push(&peer->results, header.priority, local->worker->sequence++, slice)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
@@ -327,7 +336,7 @@ bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *
 static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
 {
     struct bps_local *local = peer->local;
-    struct bps_task *task = !local->final && sends_payload(slice, peer->rank) ? task_of(local, slice) : NULL;
+    struct bps_task *task = payload_owner(local, slice, peer->rank);
     bps_sum_delivered(slice);
     if (task != NULL && --task->held == 0) {
         bps_local_finish(task);
