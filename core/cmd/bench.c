@@ -3,16 +3,14 @@
  * bench.c - `byteps bench`: how fast this installation is on this machine or cluster.
  *
  * A benchmark is a program of workers like any other. Within a job it takes part in that job; otherwise it
- * becomes a `byteps run` whose workers are this very program.
+ * makes one, whose workers are this very program.
  */
 #include "cmd/bench.h"
 
-#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "conf/tree.h"
 #include "conf/value.h"
@@ -51,6 +49,9 @@ static const char help_text[] =
     "                         may be repeated\n"
     "      --dtype TYPE       float32, float16 or bfloat16; may be repeated (default: float32)\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
+    "      --testbed          each worker and server on a host of its own, made of network namespaces; "
+    "needs root\n"
+    "      --rate RATE        of each link of the test bed in each direction (default: 1Gbit)\n"
     "\n"
     "For transport only:\n"
     "      --transport NAME   an entry of 'transports' in byteps.conf, or a plugin; may be repeated\n"
@@ -73,6 +74,8 @@ enum {
     OPT_ROUNDS,
     OPT_JSON,
     OPT_PLOT,
+    OPT_TESTBED,
+    OPT_RATE,
     OPT_TRANSPORT,
     OPT_LISTEN,
     OPT_CONNECT,
@@ -87,6 +90,7 @@ static const struct {
 } special[] = {
     {'n', PUSH_PULL, "--workers"},         {'s', PUSH_PULL, "--servers"},
     {OPT_MODEL, PUSH_PULL, "--model"},     {OPT_ALLOC, PUSH_PULL, "--alloc"},
+    {OPT_TESTBED, PUSH_PULL, "--testbed"}, {OPT_RATE, PUSH_PULL, "--rate"},
     {OPT_DTYPE, PUSH_PULL, "--dtype"},     {OPT_LISTEN, TRANSPORT, "--listen"},
     {OPT_CONNECT, TRANSPORT, "--connect"}, {OPT_TRANSPORT, TRANSPORT, "--transport"},
 };
@@ -96,7 +100,7 @@ struct arguments {
     struct bps_bench_request request;
     enum subject subject;
     bool given[SPECIAL];
-    const char *workers, *servers, *min, *max;
+    const char *min, *max;
     bool member; /* this process is a worker that a `byteps bench` has started */
     bool help;
 };
@@ -148,10 +152,10 @@ static int take(struct arguments *a, int code, int argc, char **argv)
     }
     switch (code) {
     case 'n':
-        a->workers = optarg;
+        request->job.workers = optarg;
         return 0;
     case 's':
-        a->servers = optarg;
+        request->job.servers = optarg;
         return 0;
     case 'h':
         a->help = true;
@@ -175,6 +179,12 @@ static int take(struct arguments *a, int code, int argc, char **argv)
         return take_rounds(optarg, &request->rounds);
     case OPT_JSON:
         request->json = true;
+        return 0;
+    case OPT_TESTBED:
+        request->job.testbed = true;
+        return 0;
+    case OPT_RATE:
+        request->job.rate = optarg;
         return 0;
     case OPT_PLOT:
         request->plot = optarg;
@@ -233,6 +243,14 @@ static int take_sizes(struct arguments *a)
     return result;
 }
 
+static int check_push_pull(const struct bps_bench_job *job)
+{
+    if (job->rate != NULL && !job->testbed) {
+        return bps_cmd_usage(NAME, "--rate is for --testbed");
+    }
+    return 0;
+}
+
 static int check_transport(const struct bps_bench_request *request)
 {
     if (request->listen != NULL && request->connect != NULL) {
@@ -264,6 +282,8 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"rounds", required_argument, NULL, OPT_ROUNDS},
         {"json", no_argument, NULL, OPT_JSON},
         {"plot", required_argument, NULL, OPT_PLOT},
+        {"testbed", no_argument, NULL, OPT_TESTBED},
+        {"rate", required_argument, NULL, OPT_RATE},
         {"transport", required_argument, NULL, OPT_TRANSPORT},
         {"listen", no_argument, NULL, OPT_LISTEN},
         {"connect", required_argument, NULL, OPT_CONNECT},
@@ -285,50 +305,11 @@ static int parse(struct arguments *a, int argc, char **argv)
     }
     result = take_subject(a, argc, argv);
     result = result == 0 ? take_sizes(a) : result;
-    return result == 0 && a->subject == TRANSPORT ? check_transport(&a->request) : result;
-}
-
-/*
- * Becomes `byteps run`, whose workers run this program with the same arguments; settings are for all parts of
- * the job. Returns only when that fails.
- */
-static int become_job(const struct arguments *a, int argc, char **argv)
-{
-    char *self = realpath("/proc/self/exe", NULL);
-    if (self == NULL) {
-        return bps_cmd_failure(NAME, "cannot find this program: %s", strerror(errno));
+    if (result == 0 && a->subject == PUSH_PULL) {
+        result = check_push_pull(&a->request.job);
+    } else if (result == 0 && a->subject == TRANSPORT) {
+        result = check_transport(&a->request);
     }
-    const struct bps_cmd_conf *conf = &a->request.conf;
-    const char **words = bps_cmd_alloc((size_t)argc + 2 * conf->nset + 13, sizeof *words);
-    const char *const head[] = {self,
-                                "run",
-                                "--no-prefix",
-                                "--workers",
-                                a->workers ? a->workers : "2",
-                                "--servers",
-                                a->servers ? a->servers : "0"};
-    size_t n = 0;
-    for (; n < sizeof head / sizeof *head; n++) {
-        words[n] = head[n];
-    }
-    if (conf->file != NULL) {
-        words[n++] = "--conf";
-        words[n++] = conf->file;
-    }
-    for (size_t i = 0; i < conf->nset; i++) {
-        words[n++] = "--set";
-        words[n++] = conf->set[i];
-    }
-    words[n++] = "--";
-    words[n++] = self;
-    for (int i = 0; i < argc; i++) {
-        words[n++] = argv[i];
-    }
-    words[n] = "--member";
-    execv(self, (char *const *)words);
-    int result = bps_cmd_failure(NAME, "cannot start %s: %s", self, strerror(errno));
-    free(words);
-    free(self);
     return result;
 }
 
@@ -340,13 +321,13 @@ static int measure_push_pull(struct arguments *a, int argc, char **argv)
     }
     bool job = bps_conf_cluster(conf)->scheduler[0] != '\0';
     bps_conf_free(conf);
+    const struct bps_bench_job *own = &a->request.job;
     if (!job && !a->member) {
-        int result = bps_bench_check_plot(&a->request);
-        return result == 0 ? become_job(a, argc, argv) : result;
+        return bps_bench_become_job(&a->request, argc, argv);
     }
-    if (!a->member && (a->workers != NULL || a->servers != NULL)) {
-        return bps_cmd_usage(NAME,
-                             "--workers and --servers are for a job of its own; this process is in a job");
+    if (!a->member && (own->workers != NULL || own->servers != NULL || own->testbed)) {
+        return bps_cmd_usage(
+            NAME, "--workers, --servers and --testbed are for a job of its own; this process is in a job");
     }
     return bps_bench_push_pull(&a->request);
 }

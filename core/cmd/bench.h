@@ -23,6 +23,13 @@ struct bps_bench_load {
     uint64_t elements;
 };
 
+/* The job that is made if this process is in none. NULL: as by default. */
+struct bps_bench_job {
+    const char *workers, *servers;
+    bool testbed;
+    const char *rate; /* of its links */
+};
+
 struct bps_bench_request {
     struct bps_cmd_conf conf;
     struct bps_bench_load *load;
@@ -32,6 +39,7 @@ struct bps_bench_request {
     const char *plot;       /* into this file; NULL: no picture */
     bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */
     bool dtype[BPS_DTYPES]; /* push_pull: in which types */
+    struct bps_bench_job job;
     const char **transport;
     uint32_t transports;
     const char *listen, *connect; /* transport: at or to this address, "" any; NULL: not said */
@@ -54,6 +62,11 @@ struct bps_bench_spread {
 
 /* Sorts the values. */
 struct bps_bench_spread bps_bench_spread(double *values, size_t n);
+/* The time of this host's processors since its start, in some unit, and the idle part of it; 0: not known. */
+struct bps_bench_processors {
+    double all, idle;
+};
+struct bps_bench_processors bps_bench_processors(void);
 /* "64MiB", into a static buffer of which there are a few. */
 const char *bps_bench_size_text(uint64_t bytes);
 
@@ -65,6 +78,11 @@ int bps_bench_become_script(const char *script, char *const *words);
 int bps_bench_check_plot(const struct bps_bench_request *request);
 /* Prints and draws the results as the options say, and frees them; NULL: there was no memory. */
 int bps_bench_show(const struct bps_bench_request *request, json_t *root);
+
+/* ---- bench_job.c ---- */
+
+/* Becomes a job that measures by these arguments; returns an exit status, and only when that fails. */
+int bps_bench_become_job(const struct bps_bench_request *request, int argc, char **argv);
 
 /* ---- the benchmarks; each returns an exit status ---- */
 

@@ -22,10 +22,11 @@
 #define ITERATIONS_LIMIT 100000
 
 struct result {
-    uint64_t iterations;             /* of a round */
-    struct bps_bench_spread seconds; /* for one iteration */
-    struct bps_bench_spread copy;    /* for a copy of the same bytes */
-    double ratio;                    /* median of the ratios within a round */
+    uint64_t iterations;               /* of a round */
+    struct bps_bench_spread seconds;   /* for one iteration */
+    struct bps_bench_spread copy;      /* for a copy of the same bytes */
+    double ratio;                      /* median of the ratios within a round */
+    struct bps_bench_processors spent; /* on this host, during push_pull */
 };
 
 struct bench {
@@ -190,9 +191,13 @@ static bps_status run_rounds(struct bench *b, double *copies, double *times, str
     bps_status status = BPS_OK;
     for (size_t i = 0; i < rounds && status == BPS_OK; i++) {
         status = time_calls(b, copy_all, out->iterations, &copies[i]);
+        struct bps_bench_processors before = bps_bench_processors();
         if (status == BPS_OK) {
             status = time_calls(b, push_pull_all, out->iterations, &times[i]);
         }
+        struct bps_bench_processors after = bps_bench_processors();
+        out->spent.all += after.all - before.all;
+        out->spent.idle += after.idle - before.idle;
         ratios[i] = times[i] / copies[i];
     }
     out->copy = bps_bench_spread(copies, rounds);
@@ -309,14 +314,20 @@ static json_t *spread_json(const struct bps_bench_spread *s)
     return json_pack("{s:f, s:f, s:f}", "median", s->median, "fastest", s->least, "slowest", s->most);
 }
 
+static json_t *idle_json(const struct bps_bench_processors *spent)
+{
+    return spent->all > 0 ? json_real(spent->idle / spent->all) : json_null();
+}
+
 static json_t *row_json(const struct bench *b, const struct result *r)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f}", "name", b->load->name,
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:o}", "name", b->load->name,
                      "dtype", bps_dtype_name(b->dtype), "tensors", (json_int_t)b->load->tensors, "bytes",
                      (json_int_t)b->bytes, "iterations", (json_int_t)r->iterations, "seconds",
                      spread_json(&r->seconds), "copy_seconds", spread_json(&r->copy),
                      "algorithm_bytes_per_second", algorithm_bandwidth(b, r), "bus_bytes_per_second",
-                     bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r), "ratio_to_copy", r->ratio);
+                     bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r), "ratio_to_copy", r->ratio,
+                     "idle_share", idle_json(&r->spent));
 }
 
 static json_t *results_json(const struct bps_bench_request *request, json_t *rows)

@@ -11,14 +11,9 @@ from contestants import BUILD, SOURCE, Contestant, Gloo, OpenMPI
 
 sys.path.insert(0, os.path.dirname(SOURCE))
 
-from testbed import SWITCH, Job, Shape, measure  # noqa: E402  (found by the line above)
+from testbed import SWITCH, Job, Shape  # noqa: E402  (found by the line above)
 
 SUBNET = '10.77.0.0/24'
-
-
-def optimum(n, k, size, rate):
-    """Seconds for `size` bytes between n workers with k further servers on links of `rate` bytes per second."""
-    return max(2 * n * (n - 1) * size / ((n * n + k * n - 2 * k) * rate), size / rate)
 
 
 def shape(text):
@@ -27,14 +22,6 @@ def shape(text):
     if len(words) != 2 or not all(word.isdigit() for word in words) or int(words[0]) < 2:
         raise argparse.ArgumentTypeError(f"'{text}' is not WORKERS,SERVERS, such as 4,2")
     return int(words[0]), int(words[1])
-
-
-def watched(act):
-    """What act() returns, and the idle part of the machine's cores meanwhile."""
-    idle, every = measure.cpu()
-    value = act()
-    later_idle, later = measure.cpu()
-    return value, (later_idle - idle) / max(later - every, 1)
 
 
 class OnBed(Contestant):

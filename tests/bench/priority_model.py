@@ -7,13 +7,12 @@ import re
 import statistics
 import tempfile
 
-from bed_contestants import BedPushPull, optimum, watched
+from bed_contestants import BedPushPull
 from tables import progress
 
 from testbed import Testbed, measure
 
 BACKWARD = 2  # a layer's backward pass takes so often the time of its forward pass
-STREAM_SECONDS = 1.5
 VGG16_SIDES = {0: 224, 2: 224, 5: 112, 7: 112, 10: 56, 12: 56, 14: 56, 17: 28, 19: 28, 21: 28}
 RESNET50_SIDES = {'conv': 112, 'bn': 112, 'layer1': 56, 'layer2': 28, 'layer3': 14, 'layer4': 7}
 
@@ -80,7 +79,7 @@ class BedModel(BedPushPull):
 
     def train(self, priorities, compute, count):
         """(seconds of an iteration, idle part of the cores)"""
-        times, idle = watched(lambda: self.ask(priorities, compute * 1e9, count))
+        times, idle = measure.watched(lambda: self.ask(priorities, compute * 1e9, count))
         return (max(end for _, end in times) - min(start for start, _ in times)) / count / 1e9, idle
 
 
@@ -96,8 +95,8 @@ def measure_model(name, n, k, options):
             file.writelines(f'{size // 4} {share}\n' for size, share in zip(model.bytes, model.shares))
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate))
-        rates, _ = measure.streams(options.bed, [(0, 1)], STREAM_SECONDS, options.congestion)
-        result['stream'], result['optimum'] = rates[0], optimum(n, k, size, rates[0])
+        rates, _ = measure.streams(options.bed, [(0, 1)], measure.STREAM_SECONDS, options.congestion)
+        result['stream'], result['optimum'] = rates[0], measure.optimum(n, k, size, rates[0])
         contestant = BedModel(name, directory, tensors, n, options)
         stack.callback(contestant.stop)
         contestant.start()

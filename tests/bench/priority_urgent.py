@@ -7,13 +7,12 @@ import statistics
 import subprocess
 import tempfile
 
-from bed_contestants import BedPushPull, optimum, watched
+from bed_contestants import BedPushPull
 from contestants import PushPull
 from tables import progress, time_text
 
 from testbed import Testbed, measure
 
-STREAM_SECONDS = 1.5
 HUGE, URGENT = 128 << 20, 64 << 10  # bytes
 SHARE = 0.01  # of the link, for the urgent tensor
 
@@ -35,7 +34,7 @@ class Urgent:
 
     def phase(self, huge, period, count):
         """Seconds of the huge tensor, if it is sent, and of the urgent one's round trips, on all ranks."""
-        answers, idle = watched(lambda: self.ask(huge, period * 1e9, count))
+        answers, idle = measure.watched(lambda: self.ask(huge, period * 1e9, count))
         result = {'idle': idle}
         if huge:
             result['seconds'] = (max(each[-1] for each in answers) - min(each[0] for each in answers)) / 1e9
@@ -63,7 +62,7 @@ def measure_urgent(place, n, k, options):
         on_bed = place == 'bed'
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate)) if on_bed else Loopback()
-        rates, _ = measure.streams(options.bed, [(0, 1)], STREAM_SECONDS, options.congestion)
+        rates, _ = measure.streams(options.bed, [(0, 1)], measure.STREAM_SECONDS, options.congestion)
         contestant = (BedUrgent if on_bed else LoopUrgent)('urgent', directory, tensors, n, options)
         contestant.servers = k
         stack.callback(contestant.stop)
@@ -77,7 +76,7 @@ def measure_urgent(place, n, k, options):
                            'both': contestant.phase(True, period, 0)})
     progress('')
     return {'place': place, 'workers': n, 'servers': k, 'huge_bytes': 4 * huge, 'urgent_bytes': 4 * urgent,
-            'stream': rates[0], 'optimum': optimum(n, k, 4 * huge, rates[0]), 'rounds': rounds}
+            'stream': rates[0], 'optimum': measure.optimum(n, k, 4 * huge, rates[0]), 'rounds': rounds}
 
 
 def print_urgent(result):

@@ -11,6 +11,10 @@ import unittest
 
 import harness
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+
 QUICK = ["--rounds", "2", "--bytes", "4KiB"]
 
 
@@ -89,7 +93,7 @@ class Bench(unittest.TestCase):
     def test_shape_of_a_job_that_is_there(self):
         result = harness.run([harness.program(), "bench", "push_pull", "-n", "2"], workers=2)
         self.assertNotEqual(result.status, 0, result)
-        self.assertIn("--workers and --servers are for a job of its own", result.err)
+        self.assertIn("--workers, --servers and --testbed are for a job of its own", result.err)
 
     def test_bad_input(self):
         cases = {
@@ -99,6 +103,9 @@ class Bench(unittest.TestCase):
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
             ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
             ("reducer", "--max", "much"): (2, '--max "much": expected a multiple of 4 bytes up to 1 TiB'),
+            ("push_pull", "--rate", "1Gbit"): (2, "--rate is for --testbed"),
+            ("transport", "--testbed"): (2, "--testbed is for push_pull"),
+            ("push_pull", "--testbed", "-n", "1"): (1, "there is nothing to send between fewer than 2 workers"),
             ("push_pull", "--dtype", "int8"): (2, '--dtype "int8": expected float32, float16 or bfloat16'),
             ("reducer", "--dtype", "float16"): (2, "--dtype is for push_pull"),
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
@@ -129,6 +136,36 @@ class Bench(unittest.TestCase):
             self.assertEqual((row["bytes"], row["ratio_to_copy"]["copy"]), (4096, 1))
         table = self.bench("reducer", *QUICK).stdout
         self.assertEqual([line.split()[1] for line in table.splitlines() if line.startswith("4KiB ")], types)
+
+    def test_testbed(self):
+        try:
+            Testbed(1).close()
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        shape = ["--testbed", "-n", "3", "-s", "1", "--rate", "100Mbit", "--rounds", "1"]
+        found = self.measured(*shape, "--bytes", "256KiB", "--set", "server.shards=1")
+        self.assertEqual((found["workers"], found["workers_on_first_host"], found["servers"]), (3, 1, 1))
+        self.assertTrue(0 < found["stream_bytes_per_second"] < 100e6 / 8, found)
+        (row,) = found["results"]
+        optimum = 2 * 3 * 2 * row["bytes"] / ((9 + 3 - 2) * found["stream_bytes_per_second"])
+        self.assertAlmostEqual(row["optimum_seconds"], optimum)
+        self.assertAlmostEqual(row["ratio_to_optimum"], row["seconds"]["median"] / optimum)
+        self.assertTrue(0 <= row["idle_share"] <= 1, row)
+        table = self.bench("push_pull", *shape, "--bytes", "256KiB")
+        self.assertEqual((table.returncode, table.stderr), (0, ""), table)
+        self.assertRegex(table.stdout, r"\n256KiB +float32 +262144( +[0-9.]+ ms){4} +[0-9.]+ +\d+ %\n$")
+
+    def test_no_testbed(self):
+        """Without root, or with a network that cannot be."""
+        nobody = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
+        pipes = {"capture_output": True, "encoding": "utf-8", "timeout": harness.DEADLINE, "check": False}
+        if subprocess.run([*nobody, harness.program(), "--version"], **pipes).returncode == 0:
+            result = subprocess.run([*nobody, harness.program(), "bench", "push_pull", "--testbed"], **pipes)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+            self.assertEqual(result.stderr, "testbed: network namespaces need root\n")
+        result = self.bench("push_pull", "--testbed", "--rate", "fast")
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+        self.assertIn("'fast' is not a rate such as 100mbit or 1gbit, or none", result.stderr)
 
     def plotted(self, subject, file, *words):
         """`byteps bench` with this Python, started with these words, as the python3 of the PATH."""

@@ -47,13 +47,18 @@ def seconds(text):
 # ---- what all verbs with hosts of their own share, and all that use a bed which is there
 
 
-def network():
+def links():
     common = argparse.ArgumentParser(add_help=False)
-    common.add_argument("--hosts", type=int, metavar="N", help="number of hosts (as many as are needed)")
     common.add_argument(
         "--rate", default="1gbit", help="of each link: 100mbit, none, or one for each host (1gbit)"
     )
     common.add_argument("--buffer", default=units.BUFFER, help="of each port: 20ms, 256k (%(default)s)")
+    return common
+
+
+def network():
+    common = argparse.ArgumentParser(add_help=False, parents=[links()])
+    common.add_argument("--hosts", type=int, metavar="N", help="number of hosts (as many as are needed)")
     return common
 
 
@@ -88,6 +93,19 @@ def add_run(verbs):
         "--grace", type=seconds, default=GRACE, help="for the others when a part has failed (10)"
     )
     run.add_argument("--stat", action="store_true", help="print bytes and drops of each link at the end")
+
+
+def add_bench(verbs):
+    bench = verbs.add_parser(
+        "bench", parents=[links()], usage=USAGE, help="run byteps bench push_pull --json on hosts of their own"
+    )
+    bench.set_defaults(takes_command=True)
+    bench.add_argument("-n", "--workers", type=int, default=2, metavar="N", help="each on a host (2)")
+    bench.add_argument("-s", "--servers", type=int, default=0, metavar="K", help="likewise (0)")
+    bench.add_argument(
+        "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="for all parts"
+    )
+    bench.add_argument("--json", action="store_true", help="for programs")
 
 
 def add_other_makers(verbs):
@@ -138,7 +156,7 @@ def parse(words):
     )
     parser = argparse.ArgumentParser(prog="testbed", description=DESCRIPTION)
     verbs = parser.add_subparsers(dest="verb", metavar="VERB", required=True)
-    for add in (add_run, add_other_makers, add_users, add_keepers):
+    for add in (add_run, add_bench, add_other_makers, add_users, add_keepers):
         add(verbs)
     args = parser.parse_args(words)
     takes = getattr(args, "takes_command", False)

@@ -2,6 +2,7 @@
 """The command `testbed`: its verbs."""
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -9,7 +10,7 @@ import sys
 import threading
 
 from . import bed as beds
-from . import job, kernel, measure
+from . import bench, job, kernel, measure
 from .arguments import parse
 
 
@@ -52,6 +53,16 @@ def do_run(args):
         if args.stat:
             show_counters(bed)
         return status
+
+
+def do_bench(args):
+    if args.workers < 2 or args.servers < 0:
+        raise ValueError("there is nothing to send between fewer than 2 workers, and no less than 0 servers")
+    found = bench.run(args)
+    if args.json:
+        print(json.dumps(found, indent=2))
+    else:
+        bench.show(found)
 
 
 def do_with(args):

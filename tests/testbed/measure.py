@@ -11,6 +11,8 @@ import sys
 import time
 
 CHUNK = 1 << 18
+STREAM_SECONDS = 1.5
+"""Long enough for one stream to fill a link."""
 PAYLOAD = 1448 / 1514
 """The part of a link's bytes that is payload of TCP."""
 
@@ -54,6 +56,20 @@ def cpu():
     with open("/proc/stat", encoding="ascii") as file:
         times = [int(word) for word in file.readline().split()[1:9]]
     return times[3] + times[4], sum(times)
+
+
+def watched(act):
+    """What act() returns, and the idle part of the machine's cores meanwhile."""
+    idle, every = cpu()
+    value = act()
+    later_idle, later = cpu()
+    return value, (later_idle - idle) / max(later - every, 1)
+
+
+def optimum(n, k, size, rate):
+    """The least seconds for a push_pull of `size` bytes between n workers, at least 2, and k further servers, each on a
+    host of its own with a link of `rate` bytes per second in each direction."""
+    return max(2 * n * (n - 1) * size / ((n * n + k * n - 2 * k) * rate), size / rate)
 
 
 def streams(bed, pairs, seconds, congestion):
