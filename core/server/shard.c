@@ -72,9 +72,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
-    struct bps_header header;
-    bps_header_decode(slice->header, &header);
-    if (!bps_heap_push(&peer->results, header.priority, shard->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->fields.priority, shard->sequence++, slice)) {
         bps_error(LOG, "out of memory for the results of worker %u", rank);
         return;
     }

@@ -38,6 +38,7 @@ static void prepare_headers(struct bps_sum_slice *slice)
                                 .root = round->spec.root,
                                 .priority = round->priority,
                                 .length = slice->bytes};
+    slice->fields = header;
     bps_header_encode(&header, slice->header);
     header.length = 0;
     header.flags = BPS_FLAG_EMPTY;

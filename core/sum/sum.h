@@ -30,7 +30,8 @@ struct bps_round;
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
 struct bps_sum_slice {
     struct bps_round *round;
-    uint8_t header[BPS_HEADER_BYTES];       /* of the RESULT frame */
+    struct bps_header fields;               /* of the RESULT frame */
+    uint8_t header[BPS_HEADER_BYTES];       /* the same as it is sent */
     uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
     const void *payload;                    /* the result; NULL: it is empty, or nobody needs it from here */
     void *block;                            /* the engine's: the accumulator, then the result */

@@ -19,9 +19,7 @@
 
 static struct bps_task *task_of(struct bps_local *local, const struct bps_sum_slice *slice)
 {
-    struct bps_header header;
-    bps_header_decode(slice->header, &header);
-    return bps_task_find(local->worker, &header);
+    return bps_task_find(local->worker, &slice->fields);
 }
 
 /* True if a worker of the group gets the slice's bytes in a frame, because it has lent nothing. */
@@ -113,7 +111,6 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    struct bps_header header;
     if (rank == local->worker->rank) {
         own_result(local, slice);
         return;
@@ -122,12 +119,11 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
         bps_sum_delivered(slice);
         return;
     }
-    bps_header_decode(slice->header, &header);
     struct bps_task *task = payload_owner(local, slice, rank);
     if (task != NULL) {
         task->held++;
     }
-    if (!bps_heap_push(&peer->results, header.priority, local->worker->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->fields.priority, local->worker->sequence++, slice)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
