@@ -11,6 +11,7 @@ import fcntl
 import mmap
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -99,14 +100,31 @@ class Apart(unittest.TestCase):
                     self.assertIn("t: 3\n", end.out, job.show())
             self.assertIn("(host same, ", job.now()["scheduler"].err, job.show())
 
-    @unittest.skipUnless(os.geteuid() == 0, "only root starts processes of other users")
-    def test_users(self):
+    def ends_of_users(self, steps, servers, settings=()):
+        """Two workers, of which the second belongs to another user."""
         other = {"user": 65534, "group": 65534, "extra_groups": []}
+        if os.geteuid() != 0:
+            self.skipTest("only root starts processes of other users")
         if subprocess.run(["test", "-x", cluster.WORKER], **other).returncode != 0:
             self.skipTest("other users cannot start what was built here")
-        with cluster.ByHand(["init", "leave"], 2, 0, late=["worker 1"]) as job:
+        with cluster.ByHand(steps, 2, servers, settings, late=["worker 1"]) as job:
             job.start("worker 1", **other)
-            ends = job.finish()
+            return job.finish()
+
+    def test_server_of_another_user(self):
+        """The worker says so once, however many shards the server has, and goes through the network."""
+        steps = ["init", "push:t:100:float32:sum:1", "leave"]
+        ends = self.ends_of_users(steps, 1, ["worker.hierarchy=off", "server.local=true", "server.shards=2", "log.level=info"])
+        text = cluster.show(ends)
+        for rank, way in enumerate(("local", "net")):
+            self.assertEqual(ends[f"worker {rank}"].status, 0, text)
+            self.assertIn("t: 3\n", ends[f"worker {rank}"].out, text)
+            self.assertIn(f"server 0 is reached through '{way}'", ends[f"worker {rank}"].err, text)
+        said = "WARN .*server 0 is on this host, but is reached through 'net', not 'local': ."
+        self.assertEqual([len(re.findall(said, ends[f"worker {rank}"].err)) for rank in range(2)], [0, 1], text)
+
+    def test_users(self):
+        ends = self.ends_of_users(["init", "leave"], 0)
         text = cluster.show(ends)
         for rank in range(2):
             self.assertEqual(ends[f"worker {rank}"].status, 3, text)
