@@ -23,6 +23,7 @@ static const char help_text[] =
     "Usage: byteps bench push_pull [--workers N] [--servers K] [--dtype TYPE] [--model MODEL] [OPTIONS]\n"
     "       byteps bench transport [--transport NAME] [--listen [ADDRESS] | --connect ADDRESS] [OPTIONS]\n"
     "       byteps bench reducer [OPTIONS]\n"
+    "       byteps bench train [--workers N] [--servers K] [OPTIONS]\n"
     "\n"
     "push_pull: the tensors of all workers are averaged, beside a plain copy of the same bytes by all at "
     "once.\n"
@@ -34,6 +35,10 @@ static const char help_text[] =
     "\n"
     "reducer: the kernels of the configured reducer for each data type, beside memcpy().\n"
     "\n"
+    "train: a small training with PyTorch, beside the same without communication and one worker alone; in a "
+    "job as\n"
+    "push_pull is.\n"
+    "\n"
     "      --bytes SIZE       of a tensor, message or buffer, such as 64MiB; may be repeated\n"
     "      --min SIZE         instead: from this size on, each four times the one before (default: 1KiB),\n"
     "      --max SIZE         up to this one (default: 64MiB)\n"
@@ -41,9 +46,11 @@ static const char help_text[] =
     "      --json             for programs\n"
     "      --plot FILE        draw bandwidth over size into FILE, a .png, .svg or .pdf, with matplotlib\n"
     "\n"
-    "For push_pull only:\n"
+    "For push_pull and train only:\n"
     "  -n, --workers N        workers of the job of this machine (default: 2)\n"
     "  -s, --servers K        its servers; 0: the workers sum themselves (default: 0)\n"
+    "\n"
+    "For push_pull only:\n"
     "      --model MODEL      the gradients of resnet50, vgg16, bert-large, or of a file as for 'byteps "
     "plan';\n"
     "                         may be repeated\n"
@@ -60,9 +67,10 @@ static const char help_text[] =
     "      --connect ADDRESS  to the other end, as --listen has printed it\n"
     "\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n";
 
-enum subject { PUSH_PULL, TRANSPORT, REDUCER, SUBJECTS };
+enum subject { PUSH_PULL, TRANSPORT, REDUCER, TRAIN, SUBJECTS };
 
-static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer"};
+static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer", "train"};
+#define ALL_SUBJECTS "push_pull, transport, reducer or train"
 
 enum {
     OPT_MODEL = 1,
@@ -82,17 +90,29 @@ enum {
     OPT_MEMBER
 };
 
-/* Options that mean something for one subject only. */
+/* Options that mean nothing for some subjects. */
+#define FOR(subject) (1u << (subject))
+#define WITH_SIZES   (FOR(PUSH_PULL) | FOR(TRANSPORT) | FOR(REDUCER))
+#define WITH_JOB     (FOR(PUSH_PULL) | FOR(TRAIN))
 static const struct {
     int code;
-    enum subject subject;
+    unsigned subjects;
     const char *name;
 } special[] = {
-    {'n', PUSH_PULL, "--workers"},         {'s', PUSH_PULL, "--servers"},
-    {OPT_MODEL, PUSH_PULL, "--model"},     {OPT_ALLOC, PUSH_PULL, "--alloc"},
-    {OPT_TESTBED, PUSH_PULL, "--testbed"}, {OPT_RATE, PUSH_PULL, "--rate"},
-    {OPT_DTYPE, PUSH_PULL, "--dtype"},     {OPT_LISTEN, TRANSPORT, "--listen"},
-    {OPT_CONNECT, TRANSPORT, "--connect"}, {OPT_TRANSPORT, TRANSPORT, "--transport"},
+    {'n', WITH_JOB, "--workers"},
+    {'s', WITH_JOB, "--servers"},
+    {OPT_BYTES, WITH_SIZES, "--bytes"},
+    {OPT_MIN, WITH_SIZES, "--min"},
+    {OPT_MAX, WITH_SIZES, "--max"},
+    {OPT_PLOT, WITH_SIZES, "--plot"},
+    {OPT_MODEL, FOR(PUSH_PULL), "--model"},
+    {OPT_ALLOC, FOR(PUSH_PULL), "--alloc"},
+    {OPT_TESTBED, FOR(PUSH_PULL), "--testbed"},
+    {OPT_RATE, FOR(PUSH_PULL), "--rate"},
+    {OPT_DTYPE, FOR(PUSH_PULL), "--dtype"},
+    {OPT_LISTEN, FOR(TRANSPORT), "--listen"},
+    {OPT_CONNECT, FOR(TRANSPORT), "--connect"},
+    {OPT_TRANSPORT, FOR(TRANSPORT), "--transport"},
 };
 #define SPECIAL (sizeof special / sizeof *special)
 
@@ -144,86 +164,103 @@ static const char *optional_word(int argc, char **argv)
     return optind < argc && argv[optind][0] != '-' ? argv[optind++] : "";
 }
 
+/* Takes an option whose value is kept as it is, or that has none. */
+static bool take_plain(struct arguments *a, int code)
+{
+    struct bps_bench_request *request = &a->request;
+    const struct {
+        int code;
+        const char **to;
+    } words[] = {
+        {'n', &request->job.workers},
+        {'s', &request->job.servers},
+        {OPT_RATE, &request->job.rate},
+        {OPT_MIN, &a->min},
+        {OPT_MAX, &a->max},
+        {OPT_PLOT, &request->plot},
+        {OPT_CONNECT, &request->connect},
+    };
+    const struct {
+        int code;
+        bool *to;
+    } flags[] = {
+        {'h', &a->help},          {OPT_ALLOC, &request->alloc},         {OPT_JSON, &request->json},
+        {OPT_MEMBER, &a->member}, {OPT_TESTBED, &request->job.testbed},
+    };
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (words[i].code == code) {
+            *words[i].to = optarg;
+            return true;
+        }
+    }
+    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
+        if (flags[i].code == code) {
+            *flags[i].to = true;
+            return true;
+        }
+    }
+    return false;
+}
+
 static int take(struct arguments *a, int code, int argc, char **argv)
 {
     struct bps_bench_request *request = &a->request;
     for (size_t i = 0; i < SPECIAL; i++) {
         a->given[i] |= special[i].code == code;
     }
+    if (take_plain(a, code) || bps_cmd_conf_take(&request->conf, code, optarg)) {
+        return 0;
+    }
     switch (code) {
-    case 'n':
-        request->job.workers = optarg;
-        return 0;
-    case 's':
-        request->job.servers = optarg;
-        return 0;
-    case 'h':
-        a->help = true;
-        return 0;
     case OPT_MODEL:
         return bps_bench_add_model(request, optarg);
     case OPT_BYTES:
         return bps_bench_add_size(request, optarg);
-    case OPT_MIN:
-        a->min = optarg;
-        return 0;
-    case OPT_MAX:
-        a->max = optarg;
-        return 0;
-    case OPT_ALLOC:
-        request->alloc = true;
-        return 0;
     case OPT_DTYPE:
         return add_dtype(request, optarg);
     case OPT_ROUNDS:
         return take_rounds(optarg, &request->rounds);
-    case OPT_JSON:
-        request->json = true;
-        return 0;
-    case OPT_TESTBED:
-        request->job.testbed = true;
-        return 0;
-    case OPT_RATE:
-        request->job.rate = optarg;
-        return 0;
-    case OPT_PLOT:
-        request->plot = optarg;
-        return 0;
     case OPT_TRANSPORT:
         return add_transport(request, optarg);
     case OPT_LISTEN:
         request->listen = optional_word(argc, argv);
         return 0;
-    case OPT_CONNECT:
-        request->connect = optarg;
-        return 0;
-    case OPT_MEMBER:
-        a->member = true;
-        return 0;
     default:
-        return bps_cmd_conf_take(&request->conf, code, optarg) ? 0 : bps_cmd_bad_option(NAME, code, argv);
+        return bps_cmd_bad_option(NAME, code, argv);
     }
+}
+
+/* "push_pull or train", into a static buffer. */
+static const char *subjects_text(unsigned subjects)
+{
+    static char text[64];
+    size_t n = 0;
+    for (enum subject i = 0; i < SUBJECTS; i++) {
+        if (subjects & FOR(i)) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "%s%s", n > 0 ? " or " : "", subject_names[i]);
+        }
+    }
+    return text;
 }
 
 static int take_subject(struct arguments *a, int argc, char **argv)
 {
     const char *word = optind < argc ? argv[optind] : NULL;
     if (word == NULL) {
-        return bps_cmd_usage(NAME, "say what to measure: push_pull, transport or reducer");
+        return bps_cmd_usage(NAME, "say what to measure: " ALL_SUBJECTS);
     }
     while (a->subject < SUBJECTS && strcmp(word, subject_names[a->subject]) != 0) {
         a->subject++;
     }
     if (a->subject == SUBJECTS) {
-        return bps_cmd_usage(NAME, "%s cannot be measured; expected push_pull, transport or reducer",
-                             bps_shown(word).text);
+        return bps_cmd_usage(NAME, "%s cannot be measured; expected " ALL_SUBJECTS, bps_shown(word).text);
     }
     if (optind + 1 < argc) {
         return bps_cmd_usage(NAME, "%s is not expected", bps_shown(argv[optind + 1]).text);
     }
     for (size_t i = 0; i < SPECIAL; i++) {
-        if (a->given[i] && special[i].subject != a->subject) {
-            return bps_cmd_usage(NAME, "%s is for %s", special[i].name, subject_names[special[i].subject]);
+        if (a->given[i] && !(special[i].subjects & FOR(a->subject))) {
+            return bps_cmd_usage(NAME, "%s is for %s", special[i].name, subjects_text(special[i].subjects));
         }
     }
     return 0;
@@ -233,7 +270,7 @@ static int take_subject(struct arguments *a, int argc, char **argv)
 static int take_sizes(struct arguments *a)
 {
     bool range = a->min != NULL || a->max != NULL;
-    if (!range && a->request.loads > 0) {
+    if (a->subject == TRAIN || (!range && a->request.loads > 0)) {
         return 0;
     }
     int result = bps_bench_add_range(&a->request, a->min ? a->min : "1KiB", a->max ? a->max : "64MiB");
@@ -313,7 +350,7 @@ static int parse(struct arguments *a, int argc, char **argv)
     return result;
 }
 
-static int measure_push_pull(struct arguments *a, int argc, char **argv)
+static int measure_in_job(struct arguments *a, int argc, char **argv)
 {
     struct bps_conf *conf = bps_cmd_conf_load(NAME, &a->request.conf, "worker");
     if (conf == NULL) {
@@ -323,19 +360,20 @@ static int measure_push_pull(struct arguments *a, int argc, char **argv)
     bps_conf_free(conf);
     const struct bps_bench_job *own = &a->request.job;
     if (!job && !a->member) {
-        return bps_bench_become_job(&a->request, argc, argv);
+        int result = a->subject == TRAIN ? bps_bench_check_train() : bps_bench_check_plot(&a->request);
+        return result == 0 ? bps_bench_become_job(&a->request, argc, argv) : result;
     }
     if (!a->member && (own->workers != NULL || own->servers != NULL || own->testbed)) {
         return bps_cmd_usage(
             NAME, "--workers, --servers and --testbed are for a job of its own; this process is in a job");
     }
-    return bps_bench_push_pull(&a->request);
+    return a->subject == TRAIN ? bps_bench_train(&a->request) : bps_bench_push_pull(&a->request);
 }
 
 static int measure(struct arguments *a, int argc, char **argv)
 {
-    if (a->subject == PUSH_PULL) {
-        return measure_push_pull(a, argc, argv);
+    if (FOR(a->subject) & WITH_JOB) {
+        return measure_in_job(a, argc, argv);
     }
     int result = bps_bench_check_plot(&a->request);
     if (result != 0) {

@@ -76,6 +76,10 @@ const char *bps_bench_size_text(uint64_t bytes);
 int bps_bench_become_script(const char *script, char *const *words);
 /* Whether --plot, if it was given, will work. */
 int bps_bench_check_plot(const struct bps_bench_request *request);
+/* Whether a training can be measured here. */
+int bps_bench_check_train(void);
+/* Becomes a worker of a training, which measures. */
+int bps_bench_train(const struct bps_bench_request *request);
 /* Prints and draws the results as the options say, and frees them; NULL: there was no memory. */
 int bps_bench_show(const struct bps_bench_request *request, json_t *root);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_job.c - the job that `byteps bench push_pull` measures when it is in none: on this machine by
+ * bench_job.c - the job that `byteps bench` measures when it is in none: on this machine by
  * `byteps run`, or on hosts of a test bed. Its workers are this very program, with the same arguments.
  */
 #include <errno.h>
@@ -101,11 +101,8 @@ int bps_bench_become_job(const struct bps_bench_request *request, int argc, char
     if (self == NULL) {
         return bps_cmd_failure(NAME, "cannot find this program: %s", strerror(errno));
     }
-    int result = bps_bench_check_plot(request);
-    if (result == 0) {
-        result = request->job.testbed ? become_testbed(request, self, argc, argv)
+    int result = request->job.testbed ? become_testbed(request, self, argc, argv)
                                       : become_run(request, self, argc, argv);
-    }
     free(self);
     return result;
 }

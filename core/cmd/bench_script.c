@@ -54,8 +54,8 @@ int bps_bench_become_script(const char *script, char *const *words)
     return result;
 }
 
-/* Runs bench_plot.py with a file as its standard input. */
-static int run_plot(char *const *words, FILE *input)
+/* Runs a script with a file as its standard input, and waits for its end. */
+static int run_script(const char *script, char *const *words, FILE *input)
 {
     fflush(NULL);
     pid_t pid = fork();
@@ -63,7 +63,7 @@ static int run_plot(char *const *words, FILE *input)
         if (input != NULL && dup2(fileno(input), STDIN_FILENO) < 0) {
             _exit(BPS_EXIT_FAILURE);
         }
-        _exit(bps_bench_become_script("bench_plot.py", words));
+        _exit(bps_bench_become_script(script, words));
     }
     int status = 0;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -71,13 +71,15 @@ static int run_plot(char *const *words, FILE *input)
     if (pid < 0) {
         return bps_cmd_failure(NAME, "cannot start another process: %s", strerror(errno));
     }
-    return WIFEXITED(status) ? WEXITSTATUS(status) : bps_cmd_failure(NAME, "--plot: python3 was killed");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : bps_cmd_failure(NAME, "%s was killed", script);
 }
+
+/* ---- pictures ---- */
 
 int bps_bench_check_plot(const struct bps_bench_request *request)
 {
     char *const words[] = {"--check", (char *)request->plot, NULL};
-    return request->plot != NULL ? run_plot(words, NULL) : 0;
+    return request->plot != NULL ? run_script("bench_plot.py", words, NULL) : 0;
 }
 
 static int draw(const char *plot, const json_t *root)
@@ -89,7 +91,7 @@ static int draw(const char *plot, const json_t *root)
         result = bps_cmd_failure(NAME, "--plot: cannot write a temporary file: %s", strerror(errno));
     } else {
         rewind(file);
-        result = run_plot(words, file);
+        result = run_script("bench_plot.py", words, file);
     }
     if (file != NULL) {
         fclose(file);
@@ -112,5 +114,37 @@ int bps_bench_show(const struct bps_bench_request *request, json_t *root)
         result = draw(request->plot, root);
     }
     json_decref(root);
+    return result;
+}
+
+/* ---- training ---- */
+
+int bps_bench_check_train(void)
+{
+    char *const words[] = {"--check", NULL};
+    return run_script("bench_train.py", words, NULL);
+}
+
+int bps_bench_train(const struct bps_bench_request *request)
+{
+    const struct bps_cmd_conf *conf = &request->conf;
+    const char **words = bps_cmd_alloc(2 * conf->nset + 6, sizeof *words);
+    char *rounds = bps_cmd_print("--rounds=%lld", (long long)request->rounds);
+    size_t n = 0;
+    words[n++] = rounds;
+    if (request->json) {
+        words[n++] = "--json";
+    }
+    if (conf->file != NULL) {
+        words[n++] = "--conf";
+        words[n++] = conf->file;
+    }
+    for (size_t i = 0; i < conf->nset; i++) {
+        words[n++] = "--set";
+        words[n++] = conf->set[i];
+    }
+    int result = bps_bench_become_script("bench_train.py", (char *const *)words);
+    free(rounds);
+    free(words);
     return result;
 }

@@ -24,7 +24,7 @@ static const struct command commands[] = {
     {"plugin", "list the plugins and tell about one", bps_cmd_plugin},
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
-    {"bench", "measure push_pull, a transport or the reducer on this machine or cluster", bps_cmd_bench},
+    {"bench", "measure push_pull, a transport, the reducer or a training", bps_cmd_bench},
     {"info", "tell about this installation and this machine", bps_cmd_info},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

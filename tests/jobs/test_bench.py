@@ -97,8 +97,8 @@ class Bench(unittest.TestCase):
 
     def test_bad_input(self):
         cases = {
-            (): (2, "say what to measure: push_pull, transport or reducer"),
-            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull, transport or reducer'),
+            (): (2, "say what to measure: push_pull, transport, reducer or train"),
+            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull, transport, reducer or train'),
             ("push_pull", "twice"): (2, '"twice" is not expected'),
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
             ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
@@ -111,6 +111,8 @@ class Bench(unittest.TestCase):
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
             ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
+            ("train", "--bytes", "4KiB"): (2, "--bytes is for push_pull or transport or reducer"),
+            ("transport", "--workers", "4"): (2, "--workers is for push_pull or train"),
             ("reducer", "--alloc"): (2, "--alloc is for push_pull"),
             ("reducer", "--set", "server.use=none"): (1, "none"),
             ("push_pull", "--wrong"): (2, "unknown or ambiguous option '--wrong'"),
@@ -167,7 +169,7 @@ class Bench(unittest.TestCase):
         self.assertEqual((result.returncode, result.stdout), (1, ""), result)
         self.assertIn("'fast' is not a rate such as 100mbit or 1gbit, or none", result.stderr)
 
-    def plotted(self, subject, file, *words):
+    def bench_with_python(self, args, *words):
         """`byteps bench` with this Python, started with these words, as the python3 of the PATH."""
         with tempfile.TemporaryDirectory() as folder:
             python = os.path.join(folder, "python3")
@@ -175,10 +177,32 @@ class Bench(unittest.TestCase):
                 print(f"#!/bin/sh\nexec {sys.executable} {' '.join(words)} \"$@\"", file=script)
             os.chmod(python, 0o755)
             env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}")
-            command = [harness.program(), "bench", subject, *QUICK, "--json", "--plot", file]
+            command = [harness.program(), "bench", *args]
             return subprocess.run(
                 command, capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, env=env, check=False
             )
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
+    def test_train(self):
+        """The ratios are those of the only round."""
+        words = ["train", "--rounds", "1", "--set", "worker.partition=1MiB"]
+        result = self.bench_with_python([*words, "-n", "2", "-s", "1", "--json"])
+        self.assertEqual(result.returncode, 0, result)
+        found = json.loads(result.stdout)
+        self.assertEqual((found["benchmark"], found["workers"], found["rounds"]), ("train", 2, 1))
+        rates = found["images_per_second"]
+        for name, other in (("ratio_to_alone", "alone"), ("ratio_to_without_communication", "without_communication")):
+            self.assertAlmostEqual(found[name], rates["with_communication"] / rates[other])
+        self.assertTrue(0 < found["waiting_share"] < 1, found)
+
+    def test_no_train(self):
+        """Said once, before a job is started."""
+        result = self.bench_with_python(["train"], "-S")
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result)
+        self.assertRegex(result.stderr, r"^byteps bench: train needs PyTorch, which .* pip install torch\n$")
+
+    def plotted(self, subject, file, *words):
+        return self.bench_with_python([subject, *QUICK, "--json", "--plot", file], *words)
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_plot(self):
