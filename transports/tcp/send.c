@@ -44,14 +44,17 @@ static bool has_room(struct bps_channel *channel)
     return false;
 }
 
-/* Asks the core for frames, enough for one system call; a large one is the last. */
+/*
+ * Asks the core for frames, enough for one system call, and no more than the kernel has room for but for the last:
+ * whatever is taken here cannot be overtaken any more.
+ */
 static void gather(struct bps_channel *channel)
 {
     struct tcp_outgoing *out = &channel->out;
-    uint64_t bytes = 0;
+    int64_t bytes = 0, enough = out->room < TCP_BATCH_BYTES ? out->room : TCP_BATCH_BYTES;
     out->first = out->count = 0;
     out->written = 0;
-    while (out->count < TCP_BATCH_FRAMES && bytes < TCP_BATCH_BYTES) {
+    while (out->count < TCP_BATCH_FRAMES && bytes < enough) {
         struct bps_frame *frame = &out->frames[out->count];
         out->kicked = false; /* a kick from within `next` counts */
         bps_status status = channel->events->next(channel->user, frame);
@@ -60,7 +63,7 @@ static void gather(struct bps_channel *channel)
         }
         out->kicked = true;
         out->count++;
-        bytes += BPS_HEADER_BYTES + (uint64_t)frame->bytes;
+        bytes += BPS_HEADER_BYTES + (int64_t)frame->bytes;
     }
 }
 

@@ -17,7 +17,7 @@
 #include <sys/socket.h>
 
 #define TCP_BATCH_FRAMES 64
-#define TCP_BATCH_BYTES  (128u << 10) /* enough for one system call */
+#define TCP_BATCH_BYTES  (128 << 10)  /* enough for one system call */
 #define TCP_BULK         (32u << 10)  /* payloads from this size on are read straight into their place */
 #define TCP_SCRATCH      (128u << 10) /* stays in the second-level cache */
 #define TCP_SCRATCH_HEAD 64u          /* before it, room for the rest of an element */
