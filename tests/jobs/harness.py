@@ -182,6 +182,7 @@ class Job:
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
+            self._show_stacks()
             self.end()
             raise AssertionError(f"byteps run did not end within {timeout:g} s\n{self.result()}") from None
         self._join()
@@ -234,6 +235,13 @@ class Job:
             time.sleep(0.01)
         self._join()
 
+    def _show_stacks(self):
+        """Python programs that have called faulthandler.enable() write where each of their threads is."""
+        for pid in processes(self.id):
+            if "python" in os.path.basename(command(pid).partition(" ")[0]):
+                _kill(pid, signal.SIGABRT)
+        time.sleep(1)
+
     def _join(self):
         for reader in (self._out, self._err):
             reader.join(10)
@@ -257,9 +265,9 @@ def command(pid):
         return "?"
 
 
-def _kill(pid):
+def _kill(pid, number=signal.SIGKILL):
     try:
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, number)
     except ProcessLookupError:
         pass
 

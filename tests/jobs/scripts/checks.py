@@ -5,6 +5,7 @@ A script ends with ``checks.main(globals(), bps)``. Names on the command line ch
 A failure prints its traceback and ends the process with status 1; success prints "passed N".
 """
 
+import faulthandler
 import sys
 import traceback
 
@@ -13,6 +14,7 @@ import byteps
 
 def main(names, bps):
     """Join the job, run the checks, leave the job."""
+    faulthandler.enable()
     bps.init()
     chosen = sys.argv[1:] or [name for name in names if name.startswith("check_")]
     for name in chosen:
