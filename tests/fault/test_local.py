@@ -114,7 +114,8 @@ class Apart(unittest.TestCase):
     def test_server_of_another_user(self):
         """The worker says so once, however many shards the server has, and goes through the network."""
         steps = ["init", "push:t:100:float32:sum:1", "leave"]
-        ends = self.ends_of_users(steps, 1, ["worker.hierarchy=off", "server.local=true", "server.shards=2", "log.level=info"])
+        settings = ["worker.hierarchy=off", "server.local=true", "server.shards=2", "log.level=info"]
+        ends = self.ends_of_users(steps, 1, settings)
         text = cluster.show(ends)
         for rank, way in enumerate(("local", "net")):
             self.assertEqual(ends[f"worker {rank}"].status, 0, text)
