@@ -142,7 +142,7 @@ bool bps_sum_work(struct bps_sum *sum);
 bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank);
 /*
  * The loan whose answer has this worker's result already: return it with slice->empty_header. NULL: it has
- * lent nothing.
+ * lent nothing. slice->payload may lie in the leader's: that one stays until all others have got the slice.
  */
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank);
 /* A slice was delivered to one worker. */

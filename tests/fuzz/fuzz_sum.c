@@ -151,8 +151,21 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     }
 }
 
+/* What others get may lie in the leader's loan, so of a slice the leader's delivery comes last. */
+static uint32_t before_the_leader(uint32_t i)
+{
+    const struct delivery *leader = &engine.delivery[i];
+    for (uint32_t j = 0; j < engine.deliveries && leader->rank == LEADER; j++) {
+        if (engine.delivery[j].slice == leader->slice && engine.delivery[j].rank != LEADER) {
+            return j;
+        }
+    }
+    return i;
+}
+
 static void deliver(uint32_t i)
 {
+    i = before_the_leader(i);
     struct delivery d = engine.delivery[i];
     struct bps_loan *loan = bps_sum_loan(d.slice, d.rank);
     struct bps_header header;
@@ -332,7 +345,9 @@ static size_t act_on_aggregator(const uint8_t *step, size_t size)
         }
         return (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
     default:
-        lose(rank);
+        if (rank != LEADER) { /* whose process this is */
+            lose(rank);
+        }
         return 1;
     }
 }
