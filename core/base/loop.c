@@ -353,9 +353,9 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
 }
 
-static void set_driver(struct bps_loop *loop, enum driver driver)
+/* After a change. It is not part of it: whoever stored the word again could undo what another thread made of it. */
+static void tell_driver(struct bps_loop *loop)
 {
-    atomic_store(&loop->driver, driver);
     syscall(SYS_futex, &loop->driver, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
@@ -369,7 +369,7 @@ static bool change_driver(struct bps_loop *loop, enum driver from, enum driver t
 static void call_own_thread(struct bps_loop *loop)
 {
     if (change_driver(loop, DRIVER_NONE, DRIVER_OWN)) {
-        set_driver(loop, DRIVER_OWN);
+        tell_driver(loop);
     }
 }
 
@@ -377,7 +377,7 @@ static void call_own_thread(struct bps_loop *loop)
 static void stand_back(struct bps_loop *loop)
 {
     if (change_driver(loop, DRIVER_WANTED, DRIVER_LENT)) {
-        set_driver(loop, DRIVER_LENT);
+        tell_driver(loop);
     }
     uint32_t drives = atomic_load(&loop->drives);
     for (uint32_t driver = atomic_load(&loop->driver); driver != DRIVER_OWN && driver != DRIVER_WANTED;
@@ -581,7 +581,8 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
         turn(loop, deadline);
     }
     if (wish->busy(wish->arg) || atomic_load(&loop->stop)) {
-        set_driver(loop, DRIVER_OWN);
+        atomic_store(&loop->driver, DRIVER_OWN);
+        tell_driver(loop);
         return true;
     }
     atomic_store(&loop->driver, DRIVER_NONE);

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -478,6 +479,54 @@ START_TEST(a_loop_about_to_sleep_stands_back_for_a_driver)
 }
 END_TEST
 
+#define DRIVES 30000
+
+static void on_counted_post(struct bps_post *post)
+{
+    (void)post;
+    count++;
+}
+
+static void on_quick_post(struct bps_post *post)
+{
+    (void)post;
+    drive_is_over = true;
+}
+
+static void *post_often(void *arg)
+{
+    static struct bps_post post[DRIVES];
+    atomic_bool *over = arg;
+    for (int i = 0; i < DRIVES && !atomic_load(over); i++) {
+        post[i].fn = on_counted_post;
+        bps_loop_post(loop, &post[i]);
+        usleep(i % 16);
+    }
+    return NULL;
+}
+
+/* The loop's own thread is called back by posts and asked to stand back by drivers, again and again. */
+START_TEST(drivers_come_and_go)
+{
+    const struct bps_loop_wish wish = {.done = drive_done, .busy = drive_busy};
+    struct bps_post post = {.fn = on_quick_post};
+    atomic_bool over = false;
+    pthread_t own, poster;
+    ck_assert_int_eq(pthread_create(&own, NULL, run_loop, NULL), 0);
+    ck_assert_int_eq(pthread_create(&poster, NULL, post_often, &over), 0);
+    for (int i = 0; i < DRIVES; i++) {
+        drive_is_over = false;
+        bps_loop_post_quietly(loop, &post);
+        bool drove = bps_loop_drive(loop, &wish, UINT64_MAX);
+        ck_assert(drove && drive_is_over);
+    }
+    atomic_store(&over, true);
+    ck_assert_int_eq(pthread_join(poster, NULL), 0);
+    bps_loop_stop(loop);
+    ck_assert_int_eq(pthread_join(own, NULL), 0);
+}
+END_TEST
+
 /* ---- fork ---- */
 
 START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
@@ -549,6 +598,7 @@ int main(void)
     tcase_add_test(all, a_poller_that_always_works_starves_nobody);
     tcase_add_test(all, a_driver_leaves_nothing_undone);
     tcase_add_test(all, a_loop_about_to_sleep_stands_back_for_a_driver);
+    tcase_add_test(all, drivers_come_and_go);
     tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
     tcase_add_test(all, loops_come_and_go_without_a_trace);
     suite_add_tcase(suite, all);
