@@ -353,7 +353,7 @@ static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, ns == UINT64_MAX ? NULL : &timeout, NULL, 0);
 }
 
-/* After a change. It is not part of it: whoever stored the word again could undo what another thread made of it. */
+/* After a change, which is made already: storing the word again could undo what another thread made of it. */
 static void tell_driver(struct bps_loop *loop)
 {
     syscall(SYS_futex, &loop->driver, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
