@@ -71,8 +71,9 @@ static void *leader_answer(const struct bps_sum_slice *slice)
 static bool needs_block(const struct pass *pass)
 {
     const struct bps_sum *sum = pass->slice->round->sum;
-    if (leader_answer(pass->slice) != NULL || bps_is_partial(sum)) {
-        return leader_answer(pass->slice) == NULL;
+    bool answer = leader_answer(pass->slice) != NULL;
+    if (answer || bps_is_partial(sum)) {
+        return !answer;
     }
     for (uint32_t i = 0; i < sum->members; i++) {
         if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, sum->member[i])) {

@@ -7,7 +7,7 @@
 /* ---- turns ---- */
 
 /* How far the peer has come is asked only if something waits for that: the line travels from core to core. */
-static bool reap(struct bps_channel *channel)
+static bool reap_if_needed(struct bps_channel *channel)
 {
     return !ipc_waits(channel) || ipc_reap(channel);
 }
@@ -19,7 +19,7 @@ void ipc_channel_turn(struct bps_channel *channel)
         ipc_messages_receive(channel);
     }
     channel->sends = true;
-    if (channel->state == IPC_OPEN && reap(channel) && ipc_receive(channel)) {
+    if (channel->state == IPC_OPEN && reap_if_needed(channel) && ipc_receive(channel)) {
         ipc_send(channel);
     }
     channel->sends = false;
