@@ -116,6 +116,12 @@ static const struct op reducer_ops[] = {
     OP(reducer, open), OP(reducer, close), OP(reducer, kernels), OP(reducer, describe), {NULL, 0},
 };
 
+/* Of a reducer that has devices; none of them is optional. */
+static const struct op device_ops[] = {
+    OP(device, mark), OP(device, mark_copies), OP(device, follow), OP(device, await), OP(device, release),
+    OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0},
+};
+
 static const struct op stage_ops[] = {
     OP(stage, open),   OP(stage, close), OP(stage, query),    OP(stage, bind),
     OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
@@ -191,6 +197,24 @@ static any_fn get_op(const void *ops, size_t offset)
     return fn;
 }
 
+static bps_status check_device(const struct bps_device_ops *device, struct bps_report *report)
+{
+    if (device == NULL) {
+        return BPS_OK;
+    }
+    if (device->size < sizeof *device) {
+        return bps_refuse(report, "device.size is %zu, expected %zu or more; set it to its struct's size",
+                          device->size, sizeof *device);
+    }
+    for (const struct op *op = device_ops; op->name; op++) {
+        if (!get_op(device, op->offset)) {
+            return bps_refuse(report, "operation device.%s is missing; set it in struct bps_device_ops",
+                              op->name);
+        }
+    }
+    return BPS_OK;
+}
+
 bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, struct bps_report *report)
 {
     const struct kind *row = find_kind(kind);
@@ -222,6 +246,9 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
                               row->name);
         }
         memcpy((char *)&copy + op->offset, &stub, sizeof stub);
+    }
+    if (kind == BPS_KIND_REDUCER && check_device(copy.reducer.device, report) != BPS_OK) {
+        return BPS_ERR_PLUGIN;
     }
     *out = copy;
     return BPS_OK;

@@ -168,6 +168,22 @@ typedef uint64_t bps_handle;
  */
 typedef void (*bps_done_fn)(void *arg, bps_status status, const char *text);
 
+/* Kinds of memory that are not the host's: the numbers of DLPack. */
+#define BPS_DEVICE_HOST 0u
+#define BPS_DEVICE_CUDA 2u
+
+/*
+ * Where a tensor lies. For device memory a reducer of worker.use must bring that type of device. The
+ * operation begins behind all work that `stream` was given before. What `stream` is given after the operation
+ * has ended, which is when bps_wait() has returned or `done` is called, finds the result. The host waits for
+ * neither. Stream and memory live at least until then.
+ */
+struct bps_device {
+    uint32_t type; /* BPS_DEVICE_*; 0: host memory, and the rest is ignored */
+    int32_t index; /* of the device */
+    void *stream;  /* of the device, such as a CUstream; NULL: its default stream */
+};
+
 /* push_pull: result = postscale * (op over all workers of prescale * in). */
 struct bps_push_pull {
     size_t size;       /* sizeof(struct bps_push_pull) */
@@ -183,6 +199,7 @@ struct bps_push_pull {
     double postscale;  /* 1 for none; floating point types only. Must be equal on all workers */
     bps_done_fn done;  /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
     void *arg;
+    struct bps_device device; /* of in and out; all 0: host memory */
 };
 
 /*

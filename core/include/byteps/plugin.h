@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 2u
+#define BPS_ABI_MINOR 3u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -378,7 +378,9 @@ struct bps_transport_ops {
 /* ---- reducers ----------------------------------------------------------------------------------------- */
 
 /*
- * The arithmetic of the summation service. Elements of type T are accumulated in type A: float32 for float16
+ * The arithmetic of the summation service, and the way to the memory of devices.
+ *
+ * Elements of type T are accumulated in type A: float32 for float16
  * and bfloat16, T for all others. Any alignment of any pointer, any count, 0 included. Elementwise, left to
  * right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
  *
@@ -403,16 +405,74 @@ struct bps_kernels {
                    double scale, uint64_t divisor);
 };
 
+/*
+ * Device memory: how tensors in it get to the host and back. Work on a device is ordered by streams, the
+ * application's and the reducer's own ones for its copies. A mark is a point in that work: it is reached when
+ * everything before it is done.
+ */
+struct bps_mark; /* the reducer's */
+
+/* An error means that the device does not work any more; `text` says why. */
+typedef void (*bps_device_fn)(void *arg, bps_status status, const char *text);
+
+/* A copy between a device and the host. Its memory stays valid until `done` is called, or close returns. */
+struct bps_copy {
+    int32_t device; /* its index */
+    bool to_device;
+    void *to;
+    const void *from;
+    uint64_t bytes;
+    bps_device_fn done; /* called once, on the loop and never from within `copy`, when the bytes are there */
+    void *arg;
+};
+
+struct bps_device_ops {
+    size_t size;
+    uint32_t type; /* of the devices: BPS_DEVICE_CUDA */
+    /*
+     * A mark behind all work that the stream of `device` has been given so far; the caller owns it. Any
+     * thread. BPS_ERR_INVALID: there is no such device. BPS_ERR_STATE: the stream is being captured into a
+     * graph, whose later runs would leave this out. The report has the reason.
+     */
+    bps_status (*mark)(void *instance, const struct bps_device *device, struct bps_mark **out,
+                       struct bps_report *report);
+    /* A mark behind all copies to the device that were begun so far. On the loop. */
+    bps_status (*mark_copies)(void *instance, int32_t device, struct bps_mark **out,
+                              struct bps_report *report);
+    /* What the stream is given from now on waits for the mark. The host does not wait. Any thread. */
+    bps_status (*follow)(void *instance, const struct bps_device *device, struct bps_mark *mark,
+                         struct bps_report *report);
+    /* Calls `reached` once, on the loop and never from within this call. On the loop. */
+    bps_status (*await)(void *instance, struct bps_mark *mark, bps_device_fn reached, void *arg,
+                        struct bps_report *report);
+    /* Gives back a mark that nobody awaits. Any thread. */
+    void (*release)(void *instance, struct bps_mark *mark);
+    /*
+     * Begins a copy, on the loop. Those of one direction are done in the order of these calls; both
+     * directions run at once.
+     */
+    bps_status (*copy)(void *instance, const struct bps_copy *copy, struct bps_report *report);
+    /*
+     * Copies may be from and to this region of host memory from now on, so that the reducer can prepare for
+     * it; without attach they may as well. detach: none does any more. On the loop, or before it runs.
+     */
+    bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
+    void (*detach)(void *instance, const struct bps_region *region);
+};
+
 struct bps_reducer_ops {
     size_t size;
     bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
                        struct bps_report *report);
+    /* Waits for the copies under way, whose `done` is not called any more. All marks have been released. */
     void (*close)(void *instance);
     /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a
-     * type. BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
+     * type, on host memory. BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
     bps_status (*kernels)(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out);
     /* Optional: one line, such as the instruction set in use. */
     void (*describe)(void *instance, char *text, size_t n);
+    /* Optional: it has devices. All of these operations must be there. */
+    const struct bps_device_ops *device;
 };
 
 /* ---- stages ------------------------------------------------------------------------------------------- */
