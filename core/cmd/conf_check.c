@@ -97,7 +97,8 @@ static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct 
     bool group = false;
     if (kind == BPS_KIND_REDUCER) {
         out[0] = (struct demand){.use = bps_conf_find(conf, "server.use"), .fallback = "sum"};
-        return 1;
+        out[1] = (struct demand){.use = bps_conf_find(conf, "worker.use"), .fallback = "sum"};
+        return 2;
     }
     if (kind != BPS_KIND_TRANSPORT) {
         return 0;

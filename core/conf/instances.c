@@ -203,4 +203,8 @@ void bps_check_instances(struct bps_check *check)
     if (use != NULL && has_words_only(use) && !bps_check_is_over(check)) {
         check_use(check, map_of_kind(BPS_KIND_REDUCER), "server.use", use);
     }
+    use = bps_conf_find(check->conf, "worker.use");
+    if (use != NULL && has_words_only(use) && !bps_check_is_over(check)) {
+        check_use(check, map_of_kind(BPS_KIND_REDUCER), "worker.use", use);
+    }
 }

@@ -48,6 +48,9 @@ static const struct bps_option worker_table[] = {
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
      "where a host has several of them and the transport between them works; on: an error where it does not; "
      "off: never."},
+    {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
+     "The reducer that reaches the memory of tensors, a name in reducers, or several in order of preference: "
+     "cuda for tensors on GPUs; sum knows host memory only."},
     {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",
      "Threads for the stages that need the CPU; 0: as many as cores, at most 4."},
     {0},
@@ -115,7 +118,8 @@ const struct bps_section bps_sections[] = {
 const struct bps_instance_map bps_instance_maps[] = {
     {"transports", "Ways to the other members: plugins of kind transport.", BPS_KIND_TRANSPORT,
      {{"net", "tcp"}, {"local", "ipc"}}},
-    {"reducers", "The arithmetic of sums: plugins of kind reducer.", BPS_KIND_REDUCER, {{"sum", "cpu"}}},
+    {"reducers", "The arithmetic of sums: plugins of kind reducer.", BPS_KIND_REDUCER, 
+     {{"sum", "cpu"}, {"cuda", "cuda"}}},
     {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR,
      {{0}}},
     {"frameworks", "Options of framework bindings.", BPS_KIND_FRAMEWORK, {{0}}},

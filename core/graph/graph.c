@@ -14,6 +14,8 @@ static const char *const builtin_names[] = {
     [BPS_NODE_LOCAL_REDUCE] = "local_reduce",
     [BPS_NODE_PUSH_PULL] = "push_pull",
     [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",
+    [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
+    [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",
 };
 
 /* Built-in stages carry host memory as it is; reducers can sum nothing else. */
@@ -107,6 +109,15 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
     }
     node->attr = builtin_attr;
     return check_members(node, entry, index, report);
+}
+
+static void build_copy(struct bps_node *node, enum bps_node_kind kind)
+{
+    node->kind = kind;
+    node->origin = "for tensors in device memory";
+    node->attr = builtin_attr;
+    node->attr.memory = BPS_MEMORY_HOST | BPS_MEMORY_DEVICE;
+    snprintf(node->name, sizeof node->name, "%s", builtin_names[kind]);
 }
 
 /* ---- checking ---- */
@@ -211,6 +222,8 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
         return BPS_ERR_NOMEM;
     }
     bps_status status = BPS_OK;
+    build_copy(&graph->to_host, BPS_NODE_COPY_TO_HOST);
+    build_copy(&graph->to_device, BPS_NODE_COPY_TO_DEVICE);
     while (status == BPS_OK && graph->nodes < n) {
         uint32_t i = graph->nodes++;
         status = build_node(&graph->node[i], list->children[i], i, loop, report);
@@ -226,19 +239,25 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
     return BPS_OK;
 }
 
+static void log_node(const struct bps_node *node)
+{
+    if (node->tasks > 0) {
+        bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks,
+                  node->bytes, node->failures);
+    }
+}
+
 void bps_graph_free(struct bps_graph *graph)
 {
     if (graph == NULL) {
         return;
     }
+    log_node(&graph->to_host);
     for (uint32_t i = 0; i < graph->nodes; i++) {
-        const struct bps_node *node = &graph->node[i];
-        if (node->tasks > 0) {
-            bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks,
-                      node->bytes, node->failures);
-        }
-        bps_instance_close(node->instance);
+        log_node(&graph->node[i]);
+        bps_instance_close(graph->node[i].instance);
     }
+    log_node(&graph->to_device);
     free(graph);
 }
 

@@ -6,6 +6,8 @@
  * it: these sum among the workers of one host, of which only one, the leader of the partition, passes what
  * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
  * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
+ * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
+ * host memory.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
@@ -13,7 +15,14 @@
 #include "graph/condition.h"
 #include "plugin/instance.h"
 
-enum bps_node_kind { BPS_NODE_PLUGIN, BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL, BPS_NODE_LOCAL_BROADCAST };
+enum bps_node_kind {
+    BPS_NODE_PLUGIN,
+    BPS_NODE_LOCAL_REDUCE,
+    BPS_NODE_PUSH_PULL,
+    BPS_NODE_LOCAL_BROADCAST,
+    BPS_NODE_COPY_TO_HOST,   /* these two are not configured, but put into paths where they are needed */
+    BPS_NODE_COPY_TO_DEVICE,
+};
 
 struct bps_node {
     char name[64];                /* of the stage: "push_pull", "clip" */
@@ -30,6 +39,7 @@ struct bps_node {
 struct bps_graph {
     uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
     bool local; /* it has local_reduce and local_broadcast */
+    struct bps_node to_host, to_device; /* for tensors on a device */
     struct bps_node node[];
 };
 

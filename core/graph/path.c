@@ -31,23 +31,35 @@ static bps_status passes(struct bps_node *node, const struct bps_tensor_info *te
     return status;
 }
 
+static void append(struct bps_path *path, struct bps_node *node, void *state)
+{
+    path->step[path->length++] = (struct bps_path_step){node, state};
+}
+
 bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
                         struct bps_path *out, struct bps_report *report)
 {
-    struct bps_path path = {0, calloc(graph->nodes, sizeof *path.step), strdup(tensor->name)};
+    struct bps_path path = {0, calloc(graph->nodes + 2, sizeof *path.step), strdup(tensor->name)};
     bps_status status = path.step == NULL || path.name == NULL ? BPS_ERR_NOMEM : BPS_OK;
     struct bps_tensor_info info = *tensor;
+    bool copied = tensor->memory == BPS_MEMORY_DEVICE; /* as all stages take host memory */
     info.name = path.name;
+    if (status == BPS_OK && copied) {
+        append(&path, &graph->to_host, NULL);
+    }
     for (uint32_t i = 0; status >= 0 && i < graph->nodes; i++) {
         void *state = NULL;
         status = passes(&graph->node[i], &info, broadcast, &state, report);
         if (status == BPS_OK) {
-            path.step[path.length++] = (struct bps_path_step){&graph->node[i], state};
+            append(&path, &graph->node[i], state);
         }
     }
     if (status < 0) {
         bps_path_fini(&path);
         return status;
+    }
+    if (copied) {
+        append(&path, &graph->to_device, NULL);
     }
     *out = path;
     return BPS_OK;

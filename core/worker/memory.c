@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define USERS 2 /* the transports to other hosts and to other processes of this one */
+#define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
 
 struct shared {
@@ -24,11 +24,11 @@ struct shared {
 /* Guards everything here. The loop's thread never takes it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, shared) regions = LIST_HEAD_INITIALIZER(regions);
-static struct bps_loop *user_loop; /* NULL: there is no transport to tell */
-static struct bps_instance *users[USERS];
+static struct bps_loop *user_loop; /* NULL: there is nobody to tell */
+static struct bps_memory_user users[USERS];
 static unsigned nusers;
 
-/* ---- telling the transports ---- */
+/* ---- telling the users ---- */
 
 struct tell {
     struct bps_post post;
@@ -44,13 +44,11 @@ static bps_status attach(const struct bps_region *region, struct bps_report *rep
     bps_status status = BPS_OK;
     unsigned told = 0;
     for (; told < nusers && status == BPS_OK; told++) {
-        const struct bps_transport_ops *ops = users[told]->ops;
-        status = ops->attach(users[told]->self, region, report);
+        status = users[told].attach(users[told].instance->self, region, report);
     }
     if (status != BPS_OK) {
         while (--told > 0) {
-            const struct bps_transport_ops *ops = users[told - 1]->ops;
-            ops->detach(users[told - 1]->self, region);
+            users[told - 1].detach(users[told - 1].instance->self, region);
         }
     }
     return status;
@@ -59,8 +57,7 @@ static bps_status attach(const struct bps_region *region, struct bps_report *rep
 static void detach(const struct bps_region *region)
 {
     for (unsigned i = 0; i < nusers; i++) {
-        const struct bps_transport_ops *ops = users[i]->ops;
-        ops->detach(users[i]->self, region);
+        users[i].detach(users[i].instance->self, region);
     }
 }
 
@@ -75,7 +72,7 @@ static void on_tell(struct bps_post *post)
     sem_post(&tell->done);
 }
 
-static bps_status tell_transports(const struct bps_region *region, bool attach, struct bps_report *report)
+static bps_status tell_users(const struct bps_region *region, bool attach, struct bps_report *report)
 {
     struct tell tell = {.post = {.fn = on_tell}, .region = region, .attach = attach, .report = report};
     if (user_loop == NULL) {
@@ -89,29 +86,29 @@ static bps_status tell_transports(const struct bps_region *region, bool attach, 
     return tell.status;
 }
 
-bps_status bps_memory_join(struct bps_loop *loop, struct bps_instance *transport, struct bps_report *report)
+bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
+                           struct bps_report *report)
 {
-    const struct bps_transport_ops *ops = transport->ops;
     const struct shared *shared;
     bps_status status = BPS_OK;
     pthread_mutex_lock(&mutex);
     LIST_FOREACH(shared, &regions, entry) {
-        status = status == BPS_OK ? ops->attach(transport->self, &shared->region, report) : status;
+        status = status == BPS_OK ? user->attach(user->instance->self, &shared->region, report) : status;
     }
     if (status == BPS_OK) {
         user_loop = loop;
-        users[nusers++] = transport;
+        users[nusers++] = *user;
     }
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
-void bps_memory_part(const struct bps_instance *transport)
+void bps_memory_part(const struct bps_instance *instance)
 {
     unsigned kept = 0;
     pthread_mutex_lock(&mutex);
     for (unsigned i = 0; i < nusers; i++) {
-        if (users[i] != transport) {
+        if (users[i].instance != instance) {
             users[kept++] = users[i];
         }
     }
@@ -140,7 +137,7 @@ void bps_memory_in_child(bool job)
 static bps_status add(struct shared *shared, struct bps_report *report)
 {
     pthread_mutex_lock(&mutex);
-    bps_status status = tell_transports(&shared->region, true, report);
+    bps_status status = tell_users(&shared->region, true, report);
     if (status == BPS_OK) {
         LIST_INSERT_HEAD(&regions, shared, entry);
     }
@@ -156,7 +153,7 @@ static struct shared *take(const void *memory, bool mapped)
     LIST_FOREACH(shared, &regions, entry) {
         if (shared->region.memory == memory && shared->mapped == mapped) {
             LIST_REMOVE(shared, entry);
-            tell_transports(&shared->region, false, NULL);
+            tell_users(&shared->region, false, NULL);
             break;
         }
     }

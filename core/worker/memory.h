@@ -3,7 +3,8 @@
  * memory.h - memory that the application shares with the library, and through it with the other workers of
  * its host.
  *
- * It belongs to the process, not to a job; the transports of a job, while there is one, know all of it.
+ * It belongs to the process, not to a job; the plugins of a job that use it know all of it, while there is
+ * one.
  */
 #ifndef BPS_WORKER_MEMORY_H
 #define BPS_WORKER_MEMORY_H
@@ -11,12 +12,20 @@
 #include "base/loop.h"
 #include "plugin/instance.h"
 
-/* From now on the transport is told of all regions. Called before its loop runs, which all of them share. */
-bps_status bps_memory_join(struct bps_loop *loop, struct bps_instance *transport, struct bps_report *report);
+/* A plugin that prepares for memory, because frames or copies may point into it. */
+struct bps_memory_user {
+    struct bps_instance *instance;
+    bps_status (*attach)(void *self, const struct bps_region *region, struct bps_report *report);
+    void (*detach)(void *self, const struct bps_region *region);
+};
+
+/* From now on the plugin is told of all regions. Called before its loop runs, which all users share. */
+bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
+                           struct bps_report *report);
 /* Not any more. Called while the loop still runs. */
-void bps_memory_part(const struct bps_instance *transport);
+void bps_memory_part(const struct bps_instance *instance);
 /*
- * After fork(): no transport is told any more; if there was a job, no
+ * After fork(): no plugin is told any more; if there was a job, no
  * other process will map the regions from here.
  */
 void bps_memory_in_child(bool job);

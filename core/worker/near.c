@@ -20,7 +20,9 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
 {
     bps_status status = bps_transport_open_local(worker->conf, worker->loop, &worker->near, report);
     if (status == BPS_OK) {
-        status = bps_memory_join(worker->loop, worker->near, report);
+        const struct bps_transport_ops *near = worker->near->ops;
+        const struct bps_memory_user user = {worker->near, near->attach, near->detach};
+        status = bps_memory_join(worker->loop, &user, report);
     }
     if (status == BPS_OK && wants_group(worker)) {
         status = bps_local_open(worker, &worker->local, report);

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "node/declared.h"
-#include "worker/worker.h"
+#include "worker/copy.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -63,7 +63,7 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
         BPS_REPORT(report, "bool has no average; use sum (or), product (and), min or max");
         return BPS_ERR_UNSUPPORTED;
     }
-    return BPS_OK;
+    return r->device.type != BPS_DEVICE_HOST ? bps_copy_check(worker, &r->device, report) : BPS_OK;
 }
 
 static bps_status find_tensor(struct bps_worker *worker, const struct bps_push_pull *r, bool barrier,
@@ -108,22 +108,9 @@ static void arrive(struct bps_post *post)
     }
 }
 
-/* Fills in the operation of the request's tensor, ready to be posted. */
-static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                          uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
+/* Takes the operation of the tensor; NULL: it is in flight. */
+static struct bps_operation *take_free(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
-    struct bps_tensor_entry *tensor;
-    bps_status status = check_request(worker, request, op, report);
-    if (status == BPS_OK && atomic_load(&worker->closing)) {
-        BPS_REPORT(report, "the worker is shutting down");
-        status = BPS_ERR_STATE;
-    }
-    if (status == BPS_OK) {
-        status = find_tensor(worker, request, barrier, &tensor, report);
-    }
-    if (status != BPS_OK) {
-        return status;
-    }
     struct bps_operation *operation = &tensor->operation;
     uint32_t use = new_use(), before = atomic_load(&operation->state);
     if ((before & BPS_OP_PHASE) != BPS_OP_FREE ||
@@ -131,9 +118,36 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         BPS_REPORT(report,
                    "tensor '%s' is already in flight on this worker; wait for it, or use another name",
                    tensor->name);
-        return BPS_ERR_BUSY;
+        return NULL;
     }
     operation->use = use;
+    return operation;
+}
+
+/* Fills in the operation of the request's tensor, ready to be posted. */
+static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                          uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
+{
+    struct bps_tensor_entry *tensor;
+    struct bps_mark *mark = NULL;
+    bool on_device = request->device.type != BPS_DEVICE_HOST && request->count > 0;
+    bps_status status = check_request(worker, request, op, report);
+    if (status == BPS_OK && atomic_load(&worker->closing)) {
+        BPS_REPORT(report, "the worker is shutting down");
+        status = BPS_ERR_STATE;
+    }
+    if (status == BPS_OK && on_device) {
+        status = bps_copy_mark(worker, &request->device, &mark, report);
+    }
+    if (status == BPS_OK) {
+        status = find_tensor(worker, request, barrier, &tensor, report);
+    }
+    struct bps_operation *operation = status == BPS_OK ? take_free(tensor, report) : NULL;
+    if (operation == NULL) {
+        bps_copy_release(worker, &mark);
+        return status != BPS_OK ? status : BPS_ERR_BUSY;
+    }
+    operation->mark = mark;
     operation->request = *request;
     operation->op = op;
     operation->root = root;
@@ -142,6 +156,9 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->begun = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
+    if (on_device) {
+        bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+    }
     if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {
         /*
          * Only the first size counts; another one is found out, and told to all, when the operation begins.
@@ -213,6 +230,9 @@ void bps_operation_end(struct bps_operation *operation)
         operation->active = false;
         TAILQ_REMOVE(&worker->operations, operation, entry);
     }
+    if (bps_is_on_device(operation)) {
+        bps_copy_end(operation);
+    }
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
         HASH_DELETE(by_id, worker->ids, tensor);
@@ -225,6 +245,7 @@ void bps_operation_end(struct bps_operation *operation)
             futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
         }
     } else {
+        bps_copy_follow(operation);
         bps_done_fn done = operation->request.done;
         void *arg = operation->request.arg;
         bps_status status = operation->status;
@@ -283,6 +304,7 @@ bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
 static bps_status take(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bps_copy_follow(operation);
     bps_status status = operation->status;
     if (status != BPS_OK) {
         BPS_REPORT(report, "%s", operation->text != NULL ? operation->text : bps_strerror(status));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/copy.h"
 #include "worker/local.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
@@ -68,7 +69,7 @@ static void fail_group(struct bps_task *task, bps_status status, const char *lin
  * A stage has failed: before the network that is everybody's failure,
  * after it only ours and of those we lead.
  */
-static void stage_failed(struct bps_task *task, bps_status status, const char *text)
+void bps_task_stage_failed(struct bps_task *task, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_worker *worker = tensor->worker;
@@ -105,7 +106,8 @@ static void on_pooled(struct bps_post *post)
         bps_operation_error(operation_of(task), worker->failure, worker->failure_text);
         bps_task_end(task);
     } else if (task->stage_status != BPS_OK) {
-        stage_failed(task, task->stage_status, text != NULL ? text : bps_strerror(task->stage_status));
+        bps_task_stage_failed(task, task->stage_status,
+                              text != NULL ? text : bps_strerror(task->stage_status));
     } else {
         task->step++;
         bps_task_advance(task);
@@ -174,7 +176,7 @@ static bool run_plugin(struct bps_task *task, const struct bps_node *node)
     }
     bps_status status = bps_stage_run(task, &report);
     if (status != BPS_OK) {
-        stage_failed(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+        bps_task_stage_failed(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
     return status == BPS_OK;
 }
@@ -193,6 +195,10 @@ static bool run_stage(struct bps_task *task, const struct bps_node *node)
         return cross(task);
     case BPS_NODE_LOCAL_BROADCAST:
         return !bps_local_takes(task->tensor) || bps_local_broadcast(task);
+    case BPS_NODE_COPY_TO_HOST:
+        return bps_copy_to_host(task);
+    case BPS_NODE_COPY_TO_DEVICE:
+        return bps_copy_to_device(task);
     default:
         return run_plugin(task, node);
     }
@@ -218,8 +224,9 @@ void bps_task_advance(struct bps_task *task)
 static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
     const struct bps_operation *operation = &tensor->operation;
+    bool on_device = bps_is_on_device(operation);
     if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
-        !tensor->unnamed && tensor->path_bytes == operation->bytes) {
+        tensor->path_on_device == on_device && !tensor->unnamed && tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
     if (tensor->path_op != BPS_WIRE_OPS) {
@@ -233,11 +240,13 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         .op = operation->op,
         .count = operation->request.count,
         .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
+        .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
     bps_status status = bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
+        tensor->path_on_device = on_device;
     }
     return status;
 }
@@ -285,13 +294,14 @@ static void start_tasks(struct bps_operation *operation)
     const struct bps_worker *worker = tensor->worker;
     const struct bps_push_pull *r = &operation->request;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
+    bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
     uint32_t n = tensor->tasks;
     operation->left = n;
     for (uint32_t i = 0; i < n; i++) {
         struct bps_task *task = &tensor->task[i];
         size_t at = (size_t)i * worker->partition;
-        task->dst = r->out != NULL ? (char *)r->out + at : NULL;
-        task->src = receiver || r->in == NULL ? task->dst : (const char *)r->in + at;
+        task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
+        task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
         task->step = task->sent = task->received = task->held = 0;
         task->failed = false;
         memset(task->got, 0, (bps_partitions(task->bytes, worker->slice) + 63) / 64 * sizeof *task->got);
@@ -312,6 +322,10 @@ void bps_tasks_begin(struct bps_operation *operation)
     struct bps_report report = {""};
     uint32_t dtype = operation->request.dtype;
     char text[320];
+    if (operation->mark != NULL) {
+        bps_copy_await(operation);
+        return;
+    }
     operation->begun = true;
     if (!tensor->unnamed && (tensor->job_dtype != dtype || tensor->job_bytes != operation->bytes)) {
         snprintf(text, sizeof text, "worker %u pushed %lu %s, but it was declared with %lu %s", worker->rank,
@@ -323,6 +337,11 @@ void bps_tasks_begin(struct bps_operation *operation)
     bps_status status = find_path(tensor, &report);
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
+    }
+    if (status == BPS_OK && bps_is_on_device(operation) && tensor->staging_bytes < operation->bytes) {
+        snprintf(report.text, sizeof report.text, "no host memory for %lu bytes from the device",
+                 operation->bytes);
+        status = BPS_ERR_NOMEM;
     }
     if (status != BPS_OK) {
         snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,

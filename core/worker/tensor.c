@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "node/declared.h"
-#include "worker/worker.h"
+#include "worker/copy.h"
 
 bps_status bps_table_init(struct bps_tensor_table *table)
 {
@@ -20,6 +20,7 @@ bps_status bps_table_init(struct bps_tensor_table *table)
 static void tensor_free(struct bps_tensor_entry *tensor)
 {
     bps_tensor_strip(tensor);
+    bps_copy_release(tensor->worker, &tensor->operation.mark);
     free(tensor->operation.text);
     free(tensor->name);
     free(tensor);

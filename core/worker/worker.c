@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "graph/use.h"
 #include "node/transport.h"
+#include "worker/copy.h"
 #include "worker/local.h"
 #include "worker/memory.h"
 
@@ -27,6 +28,9 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     bps_operation_error(operation, worker->failure, worker->failure_text);
+    if (operation->waiting) {
+        return; /* ends when the device lets go of it */
+    }
     if (!operation->begun) {
         bps_operation_end(operation);
         return;
@@ -325,6 +329,7 @@ void bps_worker_free(struct bps_worker *worker)
 {
     bps_memory_part(worker->near);
     bps_memory_part(worker->net);
+    bps_copy_part(worker);
     if (worker->running) {
         bps_loop_stop(worker->loop);
         pthread_join(worker->thread, NULL);
@@ -343,6 +348,7 @@ void bps_worker_free(struct bps_worker *worker)
         }
     }
     bps_table_fini(&worker->table);
+    bps_copy_close(worker);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
     bps_instance_close(worker->net);
@@ -385,12 +391,17 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     if (status == BPS_OK && bps_graph_needs_threads(worker->graph)) {
         status = bps_stage_pool_new(worker, &worker->pool, report);
     }
+    if (status == BPS_OK) {
+        status = bps_copy_open(worker, report);
+    }
     if (status == BPS_OK && cluster->scheduler[0] == '\0') {
         status = open_alone(worker, report);
     } else if (status == BPS_OK) {
         status = bps_transport_open(worker->conf, worker->loop, &worker->net, report);
         if (status == BPS_OK) {
-            status = bps_memory_join(worker->loop, worker->net, report);
+            const struct bps_transport_ops *net = worker->net->ops;
+            const struct bps_memory_user user = {worker->net, net->attach, net->detach};
+            status = bps_memory_join(worker->loop, &user, report);
         }
         if (status == BPS_OK) {
             status = bps_near_open(worker, report);
@@ -415,6 +426,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->undeclared);
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
+    bps_staging_init(&worker->staging);
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);

@@ -30,6 +30,7 @@
 struct bps_worker;
 struct bps_local;
 struct bps_sum_slice;
+struct bps_exchange_round;
 struct bps_tensor_entry;
 
 /* ---- one partition of a tensor ---- */
@@ -37,6 +38,7 @@ struct bps_tensor_entry;
 enum bps_task_state {
     BPS_TASK_DONE,    /* nothing under way */
     BPS_TASK_POOLED,  /* a stage works on it in the pool */
+    BPS_TASK_COPYING, /* it waits for a copy between a device and the host, or for its end */
     BPS_TASK_QUEUED,  /* waits to be sent, wholly or in part */
     BPS_TASK_AWAITED, /* sent; results are coming */
 };
@@ -59,6 +61,8 @@ struct bps_task {
     uint64_t *got;      /* slices of the result, a bit each */
     struct bps_loan loan;      /* of this worker to itself, where it leads */
     struct bps_sum_slice *sum; /* of its group, while the network has it */
+    struct bps_exchange_round *exchange; /* in which everybody sums for himself */
+    uint32_t owed;             /* places of the group to which it is still to be sent there, a bit each */
     uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
 };
 
@@ -89,6 +93,8 @@ struct bps_operation {
     char *text;                /* of an error; owned */
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
+    bool waiting;              /* [core] for its input on a device */
+    struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
 
@@ -118,7 +124,11 @@ struct bps_tensor_entry {
     uint32_t path_op;    /* what the path was made for; BPS_WIRE_OPS: none yet */
     uint32_t path_dtype;
     uint64_t path_bytes;
+    bool path_on_device; /* made for device memory */
     struct bps_path path;
+    char *staging;       /* [app] host memory of a tensor on a device */
+    uint64_t staging_bytes;
+    uint32_t leaving;    /* [core] copies from there to the device that are under way */
 
     struct bps_operation operation;
     TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] free list of unnamed */
@@ -165,6 +175,20 @@ struct bps_remote {
     struct bps_heap queue; /* tasks to send, the most urgent first */
 };
 
+/* ---- tensors in device memory ---- */
+
+/* Copies in one direction. */
+struct bps_copier {
+    struct bps_heap queue; /* tasks, the most urgent first */
+    uint64_t under_way;    /* bytes */
+};
+
+/* Host memory for tensors on devices, in slabs. */
+struct bps_staging {
+    pthread_mutex_t lock;
+    LIST_HEAD(, bps_slab) slabs; /* the newest first */
+};
+
 struct bps_stage_pool;
 
 enum bps_worker_phase {
@@ -184,6 +208,8 @@ struct bps_worker {
     struct bps_pinning pinning;
     struct bps_pin pin;
     struct bps_tensor_table table;
+    struct bps_instance *device;   /* [const] the reducer that brings devices, or NULL */
+    struct bps_staging staging;    /* [app] */
     _Atomic bool closing;          /* no new operations */
     _Atomic uint32_t in_flight;    /* operations that have not ended */
 
@@ -208,6 +234,7 @@ struct bps_worker {
     struct bps_tensor_entry **named;
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_operation_list operations;
+    struct bps_copier to_host, to_device;
     uint64_t sequence;
     uint64_t warned;
     struct bps_timer *grace;       /* waits for the scheduler's word on a loss */
@@ -303,6 +330,8 @@ void bps_tasks_begin(struct bps_operation *operation);
 void bps_task_advance(struct bps_task *task);
 /* [core] The task is over; with it perhaps the operation. */
 void bps_task_end(struct bps_task *task);
+/* [core] The stage at task->step has failed, with this text. */
+void bps_task_stage_failed(struct bps_task *task, bps_status status, const char *text);
 
 /* ---- near.c ---- */
 /*

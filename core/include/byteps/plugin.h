@@ -505,6 +505,7 @@ struct bps_tensor_info {
     uint32_t op;
     uint64_t count; /* elements of the whole tensor */
     uint32_t partitions;
+    uint32_t memory; /* BPS_MEMORY_*: where the application has it; stages see a copy in host memory */
 };
 
 /* One partition in one round. */

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy.c - the stages copy_to_host and copy_to_device, and when an operation on device memory begins and
+ * ends.
+ */
+#include "worker/copy.h"
+
+#include <string.h>
+
+#include "base/log.h"
+#include "graph/use.h"
+#include "worker/memory.h"
+
+#define LOG             "worker"
+
+/*
+ * Bytes under way in one direction: enough that the copy engine always has the next one, even with small
+ * partitions, and little enough that an urgent one does not wait long.
+ */
+#define UNDER_WAY_LIMIT (8u << 20)
+
+static const struct bps_device_ops *device_ops(const struct bps_worker *worker)
+{
+    return ((const struct bps_reducer_ops *)worker->device->ops)->device;
+}
+
+static struct bps_worker *worker_of(const struct bps_operation *operation)
+{
+    return bps_container(operation, struct bps_tensor_entry, operation)->worker;
+}
+
+/* ---- life ---- */
+
+bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
+{
+    bps_status status =
+        bps_use_open(worker->conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(worker->conf, "worker.use"),
+                     "sum", worker->loop, &worker->device, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    const struct bps_device_ops *device = device_ops(worker);
+    if (device == NULL) {
+        bps_instance_close(worker->device);
+        worker->device = NULL;
+        return BPS_OK;
+    }
+    const struct bps_memory_user user = {worker->device, device->attach, device->detach};
+    return bps_memory_join(worker->loop, &user, report);
+}
+
+void bps_copy_part(struct bps_worker *worker)
+{
+    bps_memory_part(worker->device);
+}
+
+void bps_copy_close(struct bps_worker *worker)
+{
+    bps_instance_close(worker->device);
+    bps_staging_fini(&worker->staging);
+    bps_heap_fini(&worker->to_host.queue);
+    bps_heap_fini(&worker->to_device.queue);
+}
+
+/* ---- the beginning of an operation ---- */
+
+bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_device *device,
+                          struct bps_report *report)
+{
+    const char *type = device->type == BPS_DEVICE_CUDA ? "CUDA" : "unknown";
+    if (worker->device == NULL) {
+        BPS_REPORT(report,
+                   "the tensor lies in device memory (type %u, %s), but this worker uses no reducer with "
+                   "devices; set worker.use = \"cuda\", or copy the tensor to the host",
+                   device->type, type);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    if (device->type != device_ops(worker)->type) {
+        BPS_REPORT(report, "the tensor lies in device memory of type %u (%s), but reducer '%s' has type %u",
+                   device->type, type, worker->device->name, device_ops(worker)->type);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
+                         struct bps_mark **out, struct bps_report *report)
+{
+    return device_ops(worker)->mark(worker->device->self, device, out, report);
+}
+
+void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark)
+{
+    if (*mark != NULL) {
+        device_ops(worker)->release(worker->device->self, *mark);
+        *mark = NULL;
+    }
+}
+
+/* The input is there, and the results of the round before have left the staging memory. */
+static void begin_if_ready(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_worker *worker = tensor->worker;
+    if (operation->mark != NULL || tensor->leaving > 0) {
+        return;
+    }
+    operation->waiting = false;
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(operation, worker->failure, worker->failure_text);
+        bps_operation_end(operation);
+    } else {
+        bps_tasks_begin(operation);
+    }
+}
+
+static void on_input(void *arg, bps_status status, const char *text)
+{
+    struct bps_operation *operation = arg;
+    struct bps_worker *worker = worker_of(operation);
+    bps_copy_release(worker, &operation->mark);
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, text);
+    }
+    begin_if_ready(operation);
+}
+
+void bps_copy_await(struct bps_operation *operation)
+{
+    struct bps_worker *worker = worker_of(operation);
+    struct bps_report report = {""};
+    operation->waiting = true;
+    bps_status status =
+        device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
+    if (status != BPS_OK) {
+        on_input(operation, status, report.text);
+    }
+}
+
+/* ---- its end ---- */
+
+void bps_copy_end(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_worker *worker = tensor->worker;
+    struct bps_report report = {""};
+    bps_copy_release(worker, &operation->mark); /* of one that has never begun */
+    if (tensor->leaving == 0) {
+        return;
+    }
+    bps_status status = device_ops(worker)->mark_copies(worker->device->self, operation->request.device.index,
+                                                        &operation->mark, &report);
+    if (status != BPS_OK) {
+        bps_operation_error(operation, status, report.text);
+    }
+}
+
+void bps_copy_follow(struct bps_operation *operation)
+{
+    const struct bps_worker *worker = worker_of(operation);
+    struct bps_report report = {""};
+    if (operation->mark == NULL) {
+        return;
+    }
+    bps_status status = device_ops(worker)->follow(worker->device->self, &operation->request.device,
+                                                   operation->mark, &report);
+    if (status != BPS_OK) {
+        bps_operation_error(operation, status, report.text);
+    }
+    bps_copy_release(worker, &operation->mark);
+}
+
+/* ---- copies ---- */
+
+static void begin_copies(struct bps_worker *worker, struct bps_copier *copier);
+
+/* False: the task has ended. */
+static bool goes_on(struct bps_task *task, bps_status status, const char *text)
+{
+    const struct bps_worker *worker = task->tensor->worker;
+    task->state = BPS_TASK_DONE;
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
+        bps_task_end(task);
+        return false;
+    }
+    if (status != BPS_OK) {
+        bps_task_stage_failed(task, status, text);
+        return false;
+    }
+    task->step++;
+    bps_task_advance(task);
+    return true;
+}
+
+static void on_host(void *arg, bps_status status, const char *text)
+{
+    struct bps_task *task = arg;
+    struct bps_worker *worker = task->tensor->worker;
+    worker->to_host.under_way -= task->bytes;
+    task->src = task->dst;
+    goes_on(task, status, text);
+    begin_copies(worker, &worker->to_host);
+}
+
+static void on_device(void *arg, bps_status status, const char *text)
+{
+    struct bps_task *task = arg;
+    struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_worker *worker = tensor->worker;
+    char line[BPS_TEXT_LIMIT];
+    worker->to_device.under_way -= task->bytes;
+    tensor->leaving--;
+    if (status != BPS_OK) { /* the operation has ended already */
+        snprintf(line, sizeof line, "worker %u: stage copy_to_device: %s", worker->rank, text);
+        bps_worker_fail(worker, status, line);
+    }
+    if (tensor->operation.waiting) {
+        begin_if_ready(&tensor->operation);
+    }
+    begin_copies(worker, &worker->to_device);
+}
+
+/* Where the partition lies in the application's memory. */
+static char *device_memory(const struct bps_task *task, const void *tensor)
+{
+    return (char *)tensor + (size_t)task->partition * task->tensor->worker->partition;
+}
+
+static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
+{
+    const struct bps_push_pull *request = &task->tensor->operation.request;
+    struct bps_report report = {""};
+    const struct bps_copy copy = {
+        .device = request->device.index,
+        .to_device = to_device,
+        .to = to_device ? device_memory(task, request->out) : task->dst,
+        .from = to_device ? task->src : device_memory(task, request->in),
+        .bytes = task->bytes,
+        .done = to_device ? on_device : on_host,
+        .arg = task,
+    };
+    struct bps_copier *copier = to_device ? &worker->to_device : &worker->to_host;
+    bps_status status = BPS_OK;
+    if (worker->failure == BPS_OK) {
+        status = device_ops(worker)->copy(worker->device->self, &copy, &report);
+    }
+    if (worker->failure != BPS_OK || status != BPS_OK) {
+        goes_on(task, status, report.text);
+        return;
+    }
+    copier->under_way += task->bytes;
+    if (to_device) {
+        task->tensor->leaving++;
+        goes_on(task, BPS_OK, NULL);
+    }
+}
+
+static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
+{
+    while (copier->under_way < UNDER_WAY_LIMIT && copier->queue.count > 0) {
+        begin_copy(worker, bps_heap_pop(&copier->queue), copier == &worker->to_device);
+    }
+}
+
+static void enqueue(struct bps_task *task, struct bps_copier *copier)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    task->state = BPS_TASK_COPYING;
+    if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
+        goes_on(task, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    begin_copies(worker, copier);
+}
+
+/* ---- the stages ---- */
+
+bool bps_copy_to_host(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_operation *operation = &tensor->operation;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != tensor->worker->rank;
+    task->dst = tensor->staging + (size_t)task->partition * tensor->worker->partition;
+    if (task->bytes == 0 || receiver) {
+        task->src = task->dst;
+        return true;
+    }
+    enqueue(task, &tensor->worker->to_host);
+    return false;
+}
+
+bool bps_copy_to_device(struct bps_task *task)
+{
+    const struct bps_operation *operation = &task->tensor->operation;
+    struct bps_worker *worker = task->tensor->worker;
+    bool unchanged = operation->op == BPS_WIRE_BROADCAST && operation->root == worker->rank &&
+                     operation->request.in == operation->request.out;
+    if (task->bytes == 0 || unchanged) {
+        return true;
+    }
+    enqueue(task, &worker->to_device);
+    return false;
+}

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy.h - tensors in device memory: their way to the host and back.
+ *
+ * Such a tensor has a place in host memory of its size, which all workers of the host can map (staging.c). An
+ * operation waits until the device has computed its input. Then each partition passes the stage copy_to_host,
+ * and everything up to copy_to_device happens in host memory. A few copies in each direction are under way at
+ * a time; what waits goes by priority, so that an urgent tensor overtakes a large one here as well.
+ *
+ * The operation ends when the last copy to the device has begun: the application's stream waits for its end,
+ * the host does not.
+ */
+#ifndef BPS_WORKER_COPY_H
+#define BPS_WORKER_COPY_H
+
+#include "worker/worker.h"
+
+/* ---- copy.c ---- */
+
+/* Opens the reducer that brings devices: the first usable one of worker.use. None is no error. */
+bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
+/* No copy begins any more. Called while the loop still runs. */
+void bps_copy_part(struct bps_worker *worker);
+/* Waits for the copies under way, and frees the staging memory. */
+void bps_copy_close(struct bps_worker *worker);
+
+/* [app] Refuses devices that no reducer brings. */
+bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_device *device,
+                          struct bps_report *report);
+/* [app] A mark behind what its stream has been given. */
+bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
+                         struct bps_mark **out, struct bps_report *report);
+void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark);
+/* [core] Begins the operation when its input is there. */
+void bps_copy_await(struct bps_operation *operation);
+/* [core] The operation is about to end: what its result waits for. */
+void bps_copy_end(struct bps_operation *operation);
+/* Makes the operation's stream wait for its result. [core] or [app], whoever ends the operation's life. */
+void bps_copy_follow(struct bps_operation *operation);
+
+/* [core] The stages. True: the task goes on at once. */
+bool bps_copy_to_host(struct bps_task *task);
+bool bps_copy_to_device(struct bps_task *task);
+
+static inline bool bps_is_on_device(const struct bps_operation *operation)
+{
+    return operation->request.device.type != BPS_DEVICE_HOST;
+}
+
+/* ---- staging.c ---- */
+
+/* [app] Room for the tensor of an operation that is being prepared; it may be that there is none. */
+void bps_staging_reserve(struct bps_tensor_entry *tensor, uint64_t bytes);
+void bps_staging_init(struct bps_staging *staging);
+void bps_staging_fini(struct bps_staging *staging);
+
+#endif
