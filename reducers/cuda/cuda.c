@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * cuda.c - the plugin "cuda", a reducer: brings tensors in the memory of NVIDIA's GPUs to the host and back.
+ * It has no arithmetic of its own; the sums are another reducer's.
+ */
+#include "instance.h"
+
+#define CUDA_NAME "cuda"
+
+static void cuda_free(struct cuda *cuda)
+{
+    pthread_mutex_destroy(&cuda->notice_lock);
+    pthread_mutex_destroy(&cuda->lock);
+    cuda->host->release(cuda->host, cuda);
+}
+
+static void cuda_close(void *instance)
+{
+    struct cuda *cuda = instance;
+    bool quiet = true;
+    for (int32_t i = 0; i < cuda->devices; i++) {
+        if (atomic_load(&cuda->device[i].open)) {
+            cuda_device_wait(&cuda->device[i]);
+        }
+    }
+    cuda_regions_free(cuda);
+    for (int32_t i = 0; i < cuda->devices; i++) {
+        if (atomic_load(&cuda->device[i].open)) {
+            quiet = cuda_device_close(&cuda->device[i]) && quiet;
+        }
+    }
+    if (!quiet) {
+        cuda->host->log(cuda->host, BPS_LOG_WARN, "the driver owes callbacks; what they need is not freed");
+        cuda->host->unwatch(cuda->host, cuda->watch);
+        return;
+    }
+    cuda_notices_close(cuda);
+    cuda_free(cuda);
+}
+
+static struct cuda *cuda_new(const struct bps_host *host, const struct cuda_driver *driver, int devices)
+{
+    struct cuda *cuda = host->alloc(host, sizeof *cuda + (size_t)devices * sizeof cuda->device[0], 64);
+    if (cuda == NULL) {
+        return NULL;
+    }
+    *cuda = (struct cuda){.host = host, .driver = *driver, .devices = devices};
+    pthread_mutex_init(&cuda->lock, NULL);
+    pthread_mutex_init(&cuda->notice_lock, NULL);
+    STAILQ_INIT(&cuda->spare_waits);
+    LIST_INIT(&cuda->regions);
+    for (int32_t i = 0; i < devices; i++) {
+        cuda->device[i] = (struct cuda_device){.cuda = cuda, .index = i};
+    }
+    cuda->bytes_to_host = host->counter(host, "bytes_to_host", "bytes copied from devices");
+    cuda->bytes_to_device = host->counter(host, "bytes_to_device", "bytes copied to devices");
+    return cuda;
+}
+
+static bps_status cuda_open(const struct bps_host *host, const void *options, void **instance_out,
+                            struct bps_report *report)
+{
+    struct cuda_driver driver;
+    int devices;
+    (void)options;
+    bps_status status = cuda_driver_open(&driver, &devices, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    struct cuda *cuda = cuda_new(host, &driver, devices);
+    if (cuda == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    status = cuda_notices_open(cuda, report);
+    if (status != BPS_OK) {
+        cuda_free(cuda);
+        return status;
+    }
+    *instance_out = cuda;
+    return BPS_OK;
+}
+
+static bps_status cuda_kernels(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out)
+{
+    (void)instance;
+    (void)op;
+    (void)dtype;
+    (void)out;
+    return BPS_ERR_UNSUPPORTED;
+}
+
+static void cuda_describe(void *instance, char *text, size_t n)
+{
+    const struct cuda *cuda = instance;
+    char name[64] = "?";
+    int handle, version = 0;
+    if (cuda->driver.device_get(&handle, 0) == CUDA_OK) {
+        cuda->driver.device_name(name, sizeof name, handle);
+    }
+    cuda->driver.version(&version);
+    snprintf(text, n, "%d device%s, the first is %s; driver for CUDA %d.%d", cuda->devices,
+             cuda->devices == 1 ? "" : "s", name, version / 1000, version % 1000 / 10);
+}
+
+static const struct bps_device_ops device_ops = {
+    .size = sizeof device_ops,
+    .type = BPS_DEVICE_CUDA,
+    .mark = cuda_mark,
+    .mark_copies = cuda_mark_copies,
+    .follow = cuda_follow,
+    .await = cuda_await,
+    .release = cuda_release,
+    .copy = cuda_copy,
+    .attach = cuda_attach,
+    .detach = cuda_detach,
+};
+
+static const struct bps_reducer_ops ops = {
+    .size = sizeof ops,
+    .open = cuda_open,
+    .close = cuda_close,
+    .kernels = cuda_kernels,
+    .describe = cuda_describe,
+    .device = &device_ops,
+};
+
+static const struct bps_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BPS_KIND_REDUCER,
+    .name = CUDA_NAME,
+    .summary = "tensors in the memory of NVIDIA's GPUs",
+    .ops = &ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&plugin};
+
+static const struct bps_module module = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof module,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = CUDA_NAME,
+    .version = PLUGIN_VERSION,
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
+
+BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, CUDA_NAME, PLUGIN_VERSION);
+
+const struct bps_module *BPS_PLUGIN_ENTRY(void)
+{
+    return &module;
+}

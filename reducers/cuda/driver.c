@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * driver.c - finds NVIDIA's driver when it is asked for, so that the plugin is built, listed and refused with
+ * a reason where there is none.
+ */
+#include "driver.h"
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define LIBRARY "libcuda.so.1"
+
+static const struct {
+    const char *symbol;
+    size_t offset; /* in the table */
+} functions[] = {
+#define FUNCTION(member, symbol, parameters) {#symbol, offsetof(struct cuda_driver, member)},
+    CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+};
+
+/* Why the driver does not start, and what helps. */
+static const struct {
+    cuda_result result;
+    const char *text;
+} remedies[] = {
+    {CUDA_NO_DEVICE, "it finds no device; `nvidia-smi -L` lists them, CUDA_VISIBLE_DEVICES may hide them, "
+                     "and a container must be given them"},
+    {CUDA_STUB_LIBRARY, "it is the stub of the CUDA toolkit; take its folder out of LD_LIBRARY_PATH"},
+    {CUDA_OPERATING_SYSTEM, "a system call failed; let the user read and write /dev/nvidia*"},
+    {CUDA_NOT_PERMITTED, "it is not permitted; let the user read and write /dev/nvidia*"},
+    {CUDA_SYSTEM_NOT_READY, "the system is not ready; start nvidia-fabricmanager or nvidia-persistenced"},
+    {CUDA_DRIVER_MISMATCH, "the kernel's module is of another version; load the new one or restart"},
+    {CUDA_COMPAT_UNSUPPORTED, "it is a compatibility package that this device does not support; take its "
+                              "folder out of LD_LIBRARY_PATH"},
+};
+
+void cuda_driver_error(const struct cuda_driver *driver, cuda_result result, char *text, size_t n)
+{
+    const char *words, *name;
+    if (driver->error_text(result, &words) != CUDA_OK || driver->error_name(result, &name) != CUDA_OK) {
+        snprintf(text, n, "unknown error %u of the driver", result);
+        return;
+    }
+    snprintf(text, n, "%s (%s)", words, name);
+}
+
+static bps_status load(struct cuda_driver *driver, struct bps_report *report)
+{
+    /* Never closed: the driver keeps threads and has destructors. */
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL) {
+        const char *reason = dlerror();
+        if (strstr(reason, "No such file") != NULL) {
+            BPS_REPORT(report,
+                       LIBRARY " is not there; install NVIDIA's driver, or take cuda out of worker.use");
+        } else {
+            BPS_REPORT(report, LIBRARY " cannot be loaded: %s", reason);
+        }
+        return BPS_ERR_UNSUPPORTED;
+    }
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *symbol = dlsym(library, functions[i].symbol);
+        if (symbol == NULL) {
+            BPS_REPORT(report,
+                       LIBRARY " is too old, it has no %s; install version 418 or newer of NVIDIA's driver",
+                       functions[i].symbol);
+            return BPS_ERR_UNSUPPORTED;
+        }
+        memcpy((char *)driver + functions[i].offset, &symbol, sizeof symbol);
+    }
+    return BPS_OK;
+}
+
+bps_status cuda_driver_open(struct cuda_driver *driver, int *devices, struct bps_report *report)
+{
+    bps_status status = load(driver, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    cuda_result result = driver->init(0);
+    if (result == CUDA_OK) {
+        result = driver->device_count(devices);
+    }
+    if (result == CUDA_OK && *devices > 0) {
+        return BPS_OK;
+    }
+    result = result == CUDA_OK ? CUDA_NO_DEVICE : result;
+    for (size_t i = 0; i < sizeof remedies / sizeof *remedies; i++) {
+        if (remedies[i].result == result) {
+            BPS_REPORT(report, "NVIDIA's driver does not start: %s", remedies[i].text);
+            return BPS_ERR_UNSUPPORTED;
+        }
+    }
+    char text[192];
+    cuda_driver_error(driver, result, text, sizeof text);
+    BPS_REPORT(report, "NVIDIA's driver does not start: %s; `nvidia-smi` may say more", text);
+    return BPS_ERR_UNSUPPORTED;
+}

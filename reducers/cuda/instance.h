@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * instance.h - what the files of this plugin share: an instance, its devices, and what waits for them.
+ *
+ * Marks are made, followed and released on any thread; all else belongs to the loop, and the callbacks of the
+ * driver come on threads of its own. What several of them touch has a lock, named beside it.
+ */
+#ifndef CUDA_INSTANCE_H
+#define CUDA_INSTANCE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+
+#include "driver.h"
+
+struct cuda_device;
+
+/* notice.c: calls for work of one stream, which come in its order. */
+struct cuda_lane {
+    SLIST_ENTRY(cuda_lane) entry;
+    struct cuda_device *device;
+    struct CUstream_st *stream; /* waits for events, and then calls the host */
+    uintptr_t origin;           /* whose work it waits for, see struct bps_mark */
+    bool bound;                 /* for good */
+    uint64_t issued, delivered;
+    uint64_t reached; /* callbacks that have come; guarded by notice_lock */
+    STAILQ_HEAD(, cuda_wait) waits;
+};
+
+/* One direction of copies. */
+struct cuda_way {
+    struct CUstream_st *stream;
+    struct CUevent_st *event; /* behind the copy begun last */
+    struct cuda_lane *lane;
+};
+
+struct cuda_device {
+    struct cuda *cuda;
+    int32_t index;
+    atomic_bool open; /* the fields below hold; set under lock */
+    int handle;
+    struct CUctx_st *context;
+    struct cuda_way to_host, to_device;
+    SLIST_HEAD(, cuda_lane) lanes;
+    SLIST_HEAD(, bps_mark) marks; /* spare ones; guarded by lock */
+    cuda_result failure;          /* what a callback was told; guarded by notice_lock */
+};
+
+struct cuda {
+    const struct bps_host *host;
+    struct cuda_driver driver;
+    pthread_mutex_t lock;
+    pthread_mutex_t notice_lock; /* never held in a call of the driver, since its callbacks take it */
+    int event;                   /* of the callbacks, for the loop */
+    struct bps_watch *watch;
+    STAILQ_HEAD(, cuda_wait) spare_waits;
+    LIST_HEAD(, cuda_region) regions;
+    bool regions_wait; /* some have not been registered yet */
+    bool regions_warned;
+    uint64_t *bytes_to_host, *bytes_to_device;
+    int32_t devices;
+    struct cuda_device device[];
+};
+
+/* A point in the work of a stream. */
+struct bps_mark {
+    SLIST_ENTRY(bps_mark) entry;
+    struct cuda_device *device;
+    struct CUevent_st *event;
+    uintptr_t origin; /* the stream: marks of equal origin are reached in their order */
+};
+
+/* ---- device.c ---- */
+
+/* The device of this index, opened on first use. Any thread. */
+bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device **out,
+                           struct bps_report *report);
+/* Waits for all work that was begun on an open device. */
+void cuda_device_wait(struct cuda_device *device);
+/*
+ * Closes an open device, after that. False: it has failed and owes callbacks, and what they touch must not be
+ * freed.
+ */
+bool cuda_device_close(struct cuda_device *device);
+
+/* A stay in a device's context; calls of the driver are made in one. Any thread. */
+struct cuda_stay {
+    struct cuda_device *device;
+    unsigned capture_mode; /* that the thread had before */
+};
+cuda_result cuda_enter(struct cuda_device *device, struct cuda_stay *stay);
+void cuda_leave(struct cuda_stay *stay);
+
+/* Reports "device 0: WHAT: why", and says which status that is. */
+bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_result result,
+                       struct bps_report *report);
+
+/* ---- notice.c ---- */
+
+bps_status cuda_notices_open(struct cuda *cuda, struct bps_report *report);
+void cuda_notices_close(struct cuda *cuda);
+
+/* In a stay, as all of these. The lane is the device's. */
+cuda_result cuda_lane_open(struct cuda_device *device, uintptr_t origin, bool bound, struct cuda_lane **out);
+/* Calls fn on the loop when the event, as it was recorded last, is reached, or the device has failed. */
+cuda_result cuda_lane_notify(struct cuda_lane *lane, struct CUevent_st *event, bps_device_fn fn, void *arg);
+/* The lane for work of this origin: one that has it, else one at rest, else a new one. */
+cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cuda_lane **out);
+/* False as cuda_device_close(). */
+bool cuda_lanes_close(struct cuda_device *device);
+
+/* ---- mark.c, copy.c, region.c: the operations of struct bps_device_ops ---- */
+
+bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out,
+                     struct bps_report *report);
+bps_status cuda_mark_copies(void *instance, int32_t device, struct bps_mark **out, struct bps_report *report);
+bps_status cuda_follow(void *instance, const struct bps_device *device, struct bps_mark *mark,
+                       struct bps_report *report);
+bps_status cuda_await(void *instance, struct bps_mark *mark, bps_device_fn reached, void *arg,
+                      struct bps_report *report);
+void cuda_release(void *instance, struct bps_mark *mark);
+/* In a stay: frees the spare marks. */
+void cuda_marks_close(struct cuda_device *device);
+
+bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_report *report);
+
+bps_status cuda_attach(void *instance, const struct bps_region *region, struct bps_report *report);
+void cuda_detach(void *instance, const struct bps_region *region);
+/* In a stay: registers the regions that have not been yet. */
+void cuda_regions_register(struct cuda_device *device);
+void cuda_regions_free(struct cuda *cuda);
+
+#endif
