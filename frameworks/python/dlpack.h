@@ -13,7 +13,8 @@
 
 #define DLPACK_MAJOR 1u
 
-#define DLPACK_CPU       1 /* device types whose memory the CPU can read and write */
+#define DLPACK_CUDA      2
+#define DLPACK_CPU       1 /* from here on device types whose memory the CPU can read and write */
 #define DLPACK_CUDA_HOST 3
 #define DLPACK_ROCM_HOST 11
 
@@ -71,6 +72,8 @@ struct dlpack_exchange {
     void (*unused[3])(void);
     /* Fills a view that lives as long as the object; 0, or -1 with a Python exception. May be NULL. */
     int (*borrow)(void *object, struct dlpack_tensor *out);
+    /* The stream that work of the calling thread goes to now; 0, or -1 with a Python exception. */
+    int (*stream)(int32_t device_type, int32_t device_id, void **out);
 };
 
 #endif

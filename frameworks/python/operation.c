@@ -51,6 +51,10 @@ static int operation_tensors(struct operation *operation, PyObject *in, PyObject
                      bps_dtype_name(to.dtype));
         return -1;
     }
+    if (to.device.type != from.device.type || to.device.index != from.device.index) {
+        PyErr_SetString(PyExc_ValueError, "the tensor and the result are on different devices");
+        return -1;
+    }
     if (overlap(&from, &to)) {
         PyErr_SetString(PyExc_ValueError, "the tensor and the result share a part of their memory");
         return -1;
@@ -59,6 +63,7 @@ static int operation_tensors(struct operation *operation, PyObject *in, PyObject
     operation->request.out = to.data;
     operation->request.count = from.count;
     operation->request.dtype = from.dtype;
+    operation->request.device = from.device;
     return 0;
 }
 

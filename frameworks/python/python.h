@@ -35,12 +35,14 @@ struct python_view {
     uint64_t count;
     uint32_t dtype;
     bool read_only;
+    struct bps_device device;
     PyObject *keep; /* keeps the memory alive; owned */
 };
 
 /*
- * Looks into a tensor: anything with __dlpack__, or a tuple (address, count, dtype, keep). `role` names it in
- * messages. Returns 0, or -1 with an exception: TypeError or ValueError for what cannot be sent.
+ * Looks into a tensor: anything with __dlpack__, or a tuple (address, count, dtype, keep), which goes on with
+ * (device, stream) if it lies on a CUDA device. `role` names it in messages. Returns 0, or -1 with an
+ * exception: TypeError or ValueError for what cannot be sent.
  */
 int python_view_get(PyObject *tensor, const char *role, struct python_view *out);
 

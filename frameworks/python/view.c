@@ -44,20 +44,27 @@ static uint32_t dtype_of(struct dlpack_type type, const char *role)
 
 /* ---- a DLPack tensor ----------------------------------------------------------------------------------- */
 
-static int check_device(const struct dlpack_tensor *tensor, const char *role)
+/* What has not told its stream works on the default one, says DLPack; 1 is CUDA's name for that. */
+#define CUDA_DEFAULT_STREAM ((void *)1)
+
+static int read_device(const struct dlpack_tensor *tensor, const char *role, struct bps_device *out)
 {
-    static const char *const names[] = {[2] = "a CUDA", [4] = "an OpenCL", [7] = "a Vulkan", [8] = "a Metal",
+    static const char *const names[] = {[4] = "an OpenCL", [7] = "a Vulkan", [8] = "a Metal",
                                         [10] = "a ROCm", [14] = "a oneAPI"};
     int32_t type = tensor->device_type;
     const char *name = NULL;
 
     if (type == DLPACK_CPU || type == DLPACK_CUDA_HOST || type == DLPACK_ROCM_HOST)
         return 0;
+    if (type == DLPACK_CUDA) {
+        *out = (struct bps_device){BPS_DEVICE_CUDA, tensor->device_id, CUDA_DEFAULT_STREAM};
+        return 0;
+    }
     if (type >= 0 && (size_t)type < sizeof(names) / sizeof(names[0]))
         name = names[type];
     PyErr_Format(PyExc_ValueError,
-                 "%s is on %s device (number %d); byteps takes CPU memory: move it there first", role,
-                 name != NULL ? name : "another", (int)tensor->device_id);
+                 "%s is on %s device (number %d); byteps takes CPU and CUDA memory: move it there first",
+                 role, name != NULL ? name : "another", (int)tensor->device_id);
     return -1;
 }
 
@@ -90,7 +97,7 @@ static int count_elements(const struct dlpack_tensor *tensor, const char *role, 
 
 static int read_tensor(const struct dlpack_tensor *tensor, const char *role, struct python_view *out)
 {
-    if (check_device(tensor, role) != 0)
+    if (read_device(tensor, role, &out->device) != 0)
         return -1;
     out->dtype = dtype_of(tensor->type, role);
     if (out->dtype == BPS_DTYPES || count_elements(tensor, role, &out->count) != 0)
@@ -191,12 +198,13 @@ static int read_capsule(PyObject *capsule, const char *role, struct python_view 
 
 /* ---- plain memory -------------------------------------------------------------------------------------- */
 
-/* (address, count, dtype, keep): from a framework that tells its address but has no C functions. */
+/* (address, count, dtype, keep[, device, stream]): from a framework that has no C functions. */
 static int read_tuple(PyObject *tuple, const char *role, struct python_view *out)
 {
-    unsigned long long address, count;
+    unsigned long long address, count, stream = 0;
+    int device = -1;
 
-    if (!PyArg_ParseTuple(tuple, "KKIO", &address, &count, &out->dtype, &out->keep)) {
+    if (!PyArg_ParseTuple(tuple, "KKIO|iK", &address, &count, &out->dtype, &out->keep, &device, &stream)) {
         out->keep = NULL;
         return -1;
     }
@@ -205,6 +213,8 @@ static int read_tuple(PyObject *tuple, const char *role, struct python_view *out
         PyErr_Format(PyExc_TypeError, "%s has the unknown element type number %u", role, out->dtype);
         return -1;
     }
+    if (device >= 0)
+        out->device = (struct bps_device){BPS_DEVICE_CUDA, device, (void *)(uintptr_t)stream};
     out->data = (void *)(uintptr_t)address;
     out->count = count;
     return 0;
@@ -225,6 +235,8 @@ int python_view_get(PyObject *tensor, const char *role, struct python_view *out)
         result = exchange->borrow(tensor, &borrowed);
         if (result == 0)
             result = read_tensor(&borrowed, role, out);
+        if (result == 0 && out->device.type != BPS_DEVICE_HOST && exchange->stream != NULL)
+            result = exchange->stream(borrowed.device_type, borrowed.device_id, &out->device.stream);
     } else if (PyTuple_Check(tensor)) {
         result = read_tuple(tensor, role, out);
     } else {

@@ -13,8 +13,10 @@ def check(tensor, what="the tensor"):
     """Raise unless the extension can take this kind of tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__}")
-    if tensor.device.type != "cpu":
-        raise ValueError(f"{what} is on {tensor.device}; byteps.torch takes CPU tensors: move it with .cpu()")
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"{what} is on {tensor.device}; byteps.torch takes CPU and CUDA tensors: move it with .cpu()"
+        )
     if tensor.layout is not torch.strided:
         raise ValueError(f"{what} is {tensor.layout}; byteps.torch takes dense tensors: use .to_dense()")
     if tensor.dtype not in _CODES:
@@ -29,14 +31,27 @@ def is_plain(tensor):
 
 def plain_copy(tensor):
     """Return a copy whose memory is in row-major order."""
-    return torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu").copy_(tensor.detach())
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device).copy_(tensor.detach())
 
 
 def memory(tensor):
     """Return what the extension takes for a plain tensor."""
     if _HAS_EXCHANGE:
         return tensor
-    return (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], tensor)
+    place = (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], tensor)
+    stream = stream_of(tensor)
+    return place if stream is None else (*place, tensor.device.index, stream.cuda_stream)
+
+
+def stream_of(tensor):
+    """Return the stream that work on a tensor goes to now; None: it is not on a CUDA device."""
+    return torch.cuda.current_stream(tensor.device) if tensor.is_cuda else None
+
+
+def follow(stream):
+    """Let the current stream wait for one that has a result; None: there is nothing to wait for."""
+    if stream is not None:
+        torch.cuda.current_stream(stream.device).wait_stream(stream)
 
 
 def memory_order(tensor):

@@ -44,7 +44,7 @@ def _unique_name(name, parameter):
 class _Flight:
     """One gradient on its way."""
 
-    __slots__ = ("context", "gradient", "handle", "sent", "wire")
+    __slots__ = ("context", "gradient", "handle", "sent", "stream", "wire")
 
     def __init__(self, gradient, parameter, compression, start):
         self.gradient = gradient
@@ -56,11 +56,13 @@ class _Flight:
         self.sent, self.context = compression.compress(self.wire)
         if not _memory.is_plain(self.sent):
             self.sent = _memory.plain_copy(self.sent)
+        self.stream = _memory.stream_of(self.sent)
         self.handle = Handle(start(_memory.memory(self.sent)), None)
 
     def land(self, decompress):
         """Wait for the result and return the gradient that holds it."""
         self.handle.wait()
+        _memory.follow(self.stream)
         if self.sent is not self.wire:
             self.wire.copy_(decompress(self.sent, self.context))
         return self.gradient

@@ -21,16 +21,31 @@ def _into_new(tensor):
     if not _memory.is_plain(tensor):
         copy = _memory.plain_copy(tensor)
         return _memory.memory(copy), None, copy
-    result = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    result = torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
     return _memory.memory(tensor), _memory.memory(result), result
+
+
+def _handle(native, result):
+    """Return the Handle of an operation whose result comes into a new tensor."""
+    if not result.is_cuda:
+        return Handle(native, result)
+    stream = _memory.stream_of(result)
+
+    def finish(output):
+        _memory.follow(stream)
+        return output
+
+    return Handle(native, result, finish)
 
 
 def _in_place(tensor):
     """Return what the extension takes, and a function that then brings the result into the tensor."""
     _memory.check(tensor)
     work = tensor if _memory.is_plain(tensor) else _memory.plain_copy(tensor)
+    stream = _memory.stream_of(work)
 
     def finish(output):
+        _memory.follow(stream)
         if work is tensor:
             _memory.changed(tensor)
         else:
@@ -51,7 +66,7 @@ def push_pull_async(
     op = choose_op(average, op)
     source, target, result = _into_new(tensor)
     native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
-    return Handle(native, result)
+    return _handle(native, result)
 
 
 def push_pull_async_inplace(
@@ -85,8 +100,8 @@ def push_pull(
     It is differentiable for Average and Sum: the gradient is the push_pull of the workers' gradients.
 
     Args:
-        tensor: a dense CPU tensor of any shape, contiguous or not. Shape and type must be the same on all
-            workers.
+        tensor: a dense tensor of any shape, contiguous or not, on the CPU or a CUDA device (worker.use =
+            "cuda"). Shape and type must be the same on all workers, the device need not.
         average: True (the default): the mean; False: the sum. The average of integers is rounded down.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
             others.
@@ -156,7 +171,7 @@ def broadcast_async(tensor, root_rank, name=None, priority=0):
     """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
     source, target, result = _into_new(tensor)
-    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
+    return _handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
 
 
 def broadcast_async_(tensor, root_rank, name=None, priority=0):

@@ -44,17 +44,14 @@ class DistributedDataParallel(torch.nn.Module):
         """Wrap a module.
 
         Args:
-            module: a module on the CPU.
-            device_ids: None; accepted for compatibility.
+            module: a module on the CPU or on one CUDA device.
+            device_ids: None, or the CUDA device that the module is on; accepted for compatibility.
             broadcast_buffers: bring the buffers of worker 0, such as the statistics of batch normalisation,
                 to all before each forward pass in training.
             compression: Compression.none, .fp16 or .bf16.
         """
         super().__init__()
-        if device_ids:
-            raise ValueError(
-                f"device_ids={device_ids!r}: byteps.torch takes modules on the CPU, leave device_ids out"
-            )
+        _check_devices(module, device_ids)
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._queued = False
@@ -120,3 +117,14 @@ class DistributedDataParallel(torch.nn.Module):
         if self._queued:
             self._queued = False
             self._reducer.finish()
+
+
+def _check_devices(module, device_ids):
+    devices = {parameter.device for parameter in module.parameters()}
+    wanted = {
+        torch.device(i) if isinstance(i, (str, torch.device)) else torch.device("cuda", i)
+        for i in device_ids or ()
+    }
+    if wanted and wanted != devices:
+        found = ", ".join(sorted(map(str, devices)))
+        raise ValueError(f"device_ids={device_ids!r}, but the module is on {found}; leave device_ids out")
