@@ -29,8 +29,8 @@ static const char help_text[] =
 struct drawing {
     struct bps_loop *loop;
     struct bps_graph *graph;
-    struct bps_instance *net, *reducer;
-    char transport[256], summation[256]; /* what the instances say of themselves */
+    struct bps_instance *net, *reducer, *device; /* device: NULL if there is none */
+    char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
     char local[512], near[512];          /* how workers of a host meet, and reach its servers; or why not */
 };
 
@@ -55,11 +55,18 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
         status = bps_reducer_open(conf, d->loop, &d->reducer, report);
     }
     if (status == BPS_OK) {
+        status = bps_device_open(conf, d->loop, &d->device, report);
+    }
+    if (status == BPS_OK) {
         const struct bps_transport_ops *transport = d->net->ops;
         const struct bps_reducer_ops *reducer = d->reducer->ops;
         transport->describe(d->net->self, d->transport, sizeof d->transport);
         reducer->describe(d->reducer->self, d->summation, sizeof d->summation);
         describe_near(conf, d);
+    }
+    if (status == BPS_OK && d->device != NULL) {
+        const struct bps_reducer_ops *device = d->device->ops;
+        device->describe(d->device->self, d->devices, sizeof d->devices);
     }
     return status;
 }
@@ -67,6 +74,7 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
 static void close_drawing(struct drawing *d)
 {
     bps_graph_free(d->graph);
+    bps_instance_close(d->device);
     bps_instance_close(d->reducer);
     bps_instance_close(d->net);
     bps_loop_free(d->loop);
@@ -88,9 +96,8 @@ static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), 
     }
 }
 
-static void print_line(const struct drawing *d)
+static void print_stages(const struct drawing *d)
 {
-    printf("worker: tensor");
     for (uint32_t i = 0; i < d->graph->nodes; i++) {
         const struct bps_node *node = &d->graph->node[i];
         printf(" -> %s", node->name);
@@ -101,7 +108,19 @@ static void print_line(const struct drawing *d)
             printf("[%s]", node->when);
         }
     }
-    printf(" -> result\nserver: receive -> sum(%s) -> reply\n", d->reducer->name);
+}
+
+static void print_line(const struct drawing *d)
+{
+    printf("worker: tensor");
+    print_stages(d);
+    printf(" -> result\n");
+    if (d->device != NULL) {
+        printf("worker: tensor on a device -> %s(%s)", d->graph->to_host.name, d->device->name);
+        print_stages(d);
+        printf(" -> %s(%s) -> result\n", d->graph->to_device.name, d->device->name);
+    }
+    printf("server: receive -> sum(%s) -> reply\n", d->reducer->name);
 }
 
 /* Between workers and servers. */
@@ -119,8 +138,13 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         printf("    does       sums among the workers of this host, each leading its share of the "
                "partitions\n");
         printf("    transport  %s\n", d->local);
-    } else {
+    } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
+    } else {
+        printf("    does       copies tensors that lie on a device, the most urgent first; all others go "
+               "around it\n");
+        printf("    reducer    %s: plugin %s, %s\n", d->device->name, d->device->loaded->plugin->name,
+               d->devices);
     }
 }
 
@@ -145,8 +169,9 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
     printf("    when       %s\n", node->when[0] != '\0' ? node->when : "always");
     printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n",
            dtypes, ops);
-    printf("    data       host memory, takes '%s', gives '%s', %s\n", node->attr.takes, node->attr.gives,
-           node->attr.writes != 0 ? "changes it" : "only looks");
+    printf("    data       %s memory, takes '%s', gives '%s', %s\n",
+           (node->attr.memory & BPS_MEMORY_DEVICE) != 0 ? "device and host" : "host", node->attr.takes,
+           node->attr.gives, node->attr.writes != 0 ? "changes it" : "only looks");
     bool pool = node->attr.executor == BPS_EXECUTOR_CPU;
     printf("    runs on    %s\n", pool ? "the pool of threads (worker.threads)" : "the core thread");
 }
@@ -157,8 +182,14 @@ static void print_explained(const struct bps_conf *conf, const struct drawing *d
     snprintf(order, sizeof order, "%s", bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     printf("worker: partitions of %lu bytes, slices of %lu bytes; the most urgent slice goes first\n",
            bps_conf_worker(conf)->partition, bps_conf_worker(conf)->slice);
+    if (d->device != NULL) {
+        explain_node(d, &d->graph->to_host);
+    }
     for (uint32_t i = 0; i < d->graph->nodes; i++) {
         explain_node(d, &d->graph->node[i]);
+    }
+    if (d->device != NULL) {
+        explain_node(d, &d->graph->to_device);
     }
     printf("server: each shard is one thread with its own connections and keys\n");
     printf("  receive\n");
@@ -214,6 +245,12 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         d->transport, "same_host", d->near, "server", "reducer", d->reducer->name, "plugin",
         d->reducer->loaded->path, "about", d->summation, "order",
         bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    if (d->device != NULL) {
+        json_object_set_new(root, "device",
+                            json_pack("{s:s, s:s, s:s, s:[s, s]}", "reducer", d->device->name, "plugin",
+                                      d->device->loaded->path, "about", d->devices, "stages",
+                                      d->graph->to_host.name, d->graph->to_device.name));
+    }
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);
     }

@@ -45,3 +45,25 @@ bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, 
     return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop,
                         out, report);
 }
+
+const struct bps_device_ops *bps_device_ops(const struct bps_instance *reducer)
+{
+    return ((const struct bps_reducer_ops *)reducer->ops)->device;
+}
+
+bps_status bps_device_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
+                           struct bps_report *report)
+{
+    struct bps_instance *reducer;
+    bps_status status = bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "worker.use"),
+                                     "sum", loop, &reducer, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    *out = reducer;
+    if (bps_device_ops(reducer) == NULL) {
+        bps_instance_close(reducer);
+        *out = NULL;
+    }
+    return BPS_OK;
+}

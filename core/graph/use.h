@@ -18,4 +18,13 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report);
 
+/*
+ * The reducer that reaches the memory of tensors: the first usable instance of worker.use. *out is NULL if
+ * that one has no devices, so that tensors lie in host memory.
+ */
+bps_status bps_device_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
+                           struct bps_report *report);
+/* The operations of its devices; NULL: it has none. */
+const struct bps_device_ops *bps_device_ops(const struct bps_instance *reducer);
+
 #endif

@@ -21,7 +21,7 @@
 
 static const struct bps_device_ops *device_ops(const struct bps_worker *worker)
 {
-    return ((const struct bps_reducer_ops *)worker->device->ops)->device;
+    return bps_device_ops(worker->device);
 }
 
 static struct bps_worker *worker_of(const struct bps_operation *operation)
@@ -33,18 +33,11 @@ static struct bps_worker *worker_of(const struct bps_operation *operation)
 
 bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status =
-        bps_use_open(worker->conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(worker->conf, "worker.use"),
-                     "sum", worker->loop, &worker->device, report);
-    if (status != BPS_OK) {
+    bps_status status = bps_device_open(worker->conf, worker->loop, &worker->device, report);
+    if (status != BPS_OK || worker->device == NULL) {
         return status;
     }
     const struct bps_device_ops *device = device_ops(worker);
-    if (device == NULL) {
-        bps_instance_close(worker->device);
-        worker->device = NULL;
-        return BPS_OK;
-    }
     const struct bps_memory_user user = {worker->device, device->attach, device->detach};
     return bps_memory_join(worker->loop, &user, report);
 }
