@@ -125,6 +125,16 @@ class Scale(unittest.TestCase):
         found = self.largest("worker.hierarchy=off")
         self.assertEqual(set(found.pairs), set(), found.pairs)
 
+    def test_sixty_four_workers(self):
+        workers = 16 if SANITIZED else 64
+        for settings in ((), NETWORK):
+            found = self.measure(workers, 8, tensors=20, settings=settings)
+            self.assertEqual(len(found.of("worker", "threads")), workers)
+
+    def test_ten_thousand_small_tensors(self):
+        for settings in ((), NETWORK):
+            self.measure(2, 2, tensors=1000 if SANITIZED else 10_000, settings=settings)
+
     def growth(self, found, counts, role, what):
         """How much a process of a role holds more for each more of what was counted; the same at any size."""
         held = [snapshot.of(role, what) for snapshot in found]
