@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # libbyteps exports exactly the functions of byteps.h and needs no library of a vendor; a plugin exports one symbol.
+# Nothing is linked to CUDA: it is opened where it is used.
 [ "$SANITIZER" = no ] || { echo "skipped: a sanitizer adds its own symbols"; exit 77; }
 failed=0
 
@@ -15,6 +16,12 @@ exported()
     $NM -D --defined-only "$1" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort
 }
 
+check_cuda()
+{
+    found=$($NM -D --undefined-only "$1" | awk '$2 ~ /^cu(da)?[A-Z]/ { print $2 }')
+    [ -z "$found" ] || fail "$1 is linked to CUDA: $found"
+}
+
 library=${top_builddir:?}/.libs/libbyteps.so
 declared=$(sed -n 's/^BPS_API [^;(]*[ *]\(bps_[a-z0-9_]*\)(.*/\1/p' "${top_srcdir:?}/core/include/byteps/byteps.h" | sort)
 found=$(exported "$library")
@@ -22,6 +29,8 @@ found=$(exported "$library")
 $declared
 Exported:
 $found"
+
+check_cuda "$library"
 
 for needed in $(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }'); do
     case $needed in
@@ -38,6 +47,7 @@ for dir in $(echo "$BYTEPS_PLUGIN_PATH" | tr : ' '); do
         esac
         found=$(exported "$plugin")
         [ "$found" = "$expected" ] || fail "$plugin exports '$found', expected $expected alone"
+        check_cuda "$plugin"
     done
 done
 exit $failed

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.c - the plugin "cuda", a reducer: brings tensors in the memory of NVIDIA's GPUs to the host and back.
- * It has no arithmetic of its own; the sums are another reducer's.
+ * It has no arithmetic: the reducer of server.use sums.
  */
 #include "instance.h"
 

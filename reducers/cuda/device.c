@@ -137,8 +137,9 @@ bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device 
                            struct bps_report *report)
 {
     if (index < 0 || index >= cuda->devices) {
-        BPS_REPORT(report, "there is no CUDA device %d; this process sees %d, counted from 0 "
-                           "(CUDA_VISIBLE_DEVICES chooses them)",
+        BPS_REPORT(report,
+                   "there is no CUDA device %d; this process sees %d, counted from 0 "
+                   "(CUDA_VISIBLE_DEVICES chooses them)",
                    index, cuda->devices);
         return BPS_ERR_INVALID;
     }

@@ -14,19 +14,19 @@ struct CUstream_st;
 
 /* CUresult */
 typedef unsigned cuda_result;
-#define CUDA_OK                  0u
-#define CUDA_OUT_OF_MEMORY       2u
-#define CUDA_STUB_LIBRARY        34u
-#define CUDA_NO_DEVICE           100u
-#define CUDA_INVALID_CONTEXT     201u
-#define CUDA_OPERATING_SYSTEM    304u
-#define CUDA_INVALID_HANDLE      400u
-#define CUDA_ALREADY_REGISTERED  712u
-#define CUDA_NOT_PERMITTED       800u
-#define CUDA_SYSTEM_NOT_READY    802u
-#define CUDA_DRIVER_MISMATCH     803u
-#define CUDA_COMPAT_UNSUPPORTED  804u
-#define CUDA_CAPTURE_IMPLICIT    906u
+#define CUDA_OK                   0u
+#define CUDA_OUT_OF_MEMORY        2u
+#define CUDA_STUB_LIBRARY         34u
+#define CUDA_NO_DEVICE            100u
+#define CUDA_INVALID_CONTEXT      201u
+#define CUDA_OPERATING_SYSTEM     304u
+#define CUDA_INVALID_HANDLE       400u
+#define CUDA_ALREADY_REGISTERED   712u
+#define CUDA_NOT_PERMITTED        800u
+#define CUDA_SYSTEM_NOT_READY     802u
+#define CUDA_DRIVER_MISMATCH      803u
+#define CUDA_COMPAT_UNSUPPORTED   804u
+#define CUDA_CAPTURE_IMPLICIT     906u
 
 #define CUDA_STREAM_NON_BLOCKING  1u /* knows no order with the legacy default stream */
 #define CUDA_STREAM_LEGACY        1u /* handles of the default streams; 0 is the legacy one, too */
@@ -47,22 +47,22 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(device_count, cuDeviceGetCount, (int *out))                                                            \
     X(device_get, cuDeviceGet, (int *out, int index))                                                        \
     X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                      \
-    X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st **out, int device))                         \
+    X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                        \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                           \
-    X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st *context))                                         \
-    X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st **out))                                              \
+    X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \
+    X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                             \
     X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned *mode))                            \
-    X(stream_create, cuStreamCreate, (struct CUstream_st **out, unsigned flags))                             \
-    X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st *stream))                                      \
-    X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st *stream))                                 \
-    X(stream_is_capturing, cuStreamIsCapturing, (struct CUstream_st *stream, unsigned *out))                 \
+    X(stream_create, cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                            \
+    X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st * stream))                                     \
+    X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st * stream))                                \
+    X(stream_is_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned *out))                \
     X(stream_wait, cuStreamWaitEvent,                                                                        \
-      (struct CUstream_st *stream, struct CUevent_st *event, unsigned flags))                                \
+      (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))                              \
     X(stream_call, cuStreamAddCallback,                                                                      \
-      (struct CUstream_st *stream, cuda_callback_fn fn, void *arg, unsigned flags))                          \
-    X(event_create, cuEventCreate, (struct CUevent_st **out, unsigned flags))                                \
-    X(event_destroy, cuEventDestroy_v2, (struct CUevent_st *event))                                          \
-    X(event_record, cuEventRecord, (struct CUevent_st *event, struct CUstream_st *stream))                   \
+      (struct CUstream_st * stream, cuda_callback_fn fn, void *arg, unsigned flags))                         \
+    X(event_create, cuEventCreate, (struct CUevent_st * *out, unsigned flags))                               \
+    X(event_destroy, cuEventDestroy_v2, (struct CUevent_st * event))                                         \
+    X(event_record, cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                 \
     X(copy_to_host, cuMemcpyDtoHAsync_v2,                                                                    \
       (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                         \
     X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                  \
