@@ -48,6 +48,8 @@ def arguments():
     parser.add_argument("--seed", type=int, default=1, help="of the first weights and the shuffling (%(default)s)")
     parser.add_argument("--limit", type=positive, help="train on the first LIMIT images only")
     parser.add_argument("--data", type=pathlib.Path, default=fashion_mnist.FOLDER, help="folder of the images")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
+                        help="where to train; cuda needs the setting worker.use=cuda (%(default)s)")
     parser.add_argument("--output", type=pathlib.Path, help="write a picture of the loss curve (PNG)")
     parser.add_argument("--curve", type=pathlib.Path, help="write the loss of every step and the results (JSON)")
     options = parser.parse_args()
@@ -55,6 +57,8 @@ def arguments():
     for path in filter(None, (options.output, options.curve)):
         if not path.absolute().parent.is_dir():
             parser.error(f"{path}: the folder does not exist")
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: PyTorch finds no GPU here")
     if options.output and not importlib.util.find_spec("matplotlib"):
         parser.error("--output needs matplotlib: pip install matplotlib")
     return options
@@ -99,16 +103,28 @@ class Progress:
         self.next = time.monotonic() + self.pause
 
 
+def choose_device(options):
+    """Returns the device of this worker: those of a host share its GPUs."""
+    if options.device == "cpu":
+        return torch.device("cpu")
+    device = torch.device("cuda", bps.local_rank() % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
 class Trainer:
     """One worker's model, optimizer and figures."""
 
     def __init__(self, options, data):
         self.options = options
-        self.images, self.labels, self.test = data
+        self.device = choose_device(options)
+        images, labels, test = data
+        self.images, self.labels = images.to(self.device), labels.to(self.device)
+        self.test = [tensor.to(self.device) for tensor in test]
         self.steps = len(self.images) // options.batch_size * options.epochs
         # The workers begin with different weights on purpose: the broadcast gives all of them those of rank 0.
         torch.manual_seed(options.seed + bps.rank())
-        self.model = fashion_mnist.network()
+        self.model = fashion_mnist.network().to(self.device)
         bps.broadcast_parameters(self.model.state_dict(), root_rank=0)
         plain = torch.optim.SGD(self.model.parameters(), lr=options.lr, momentum=0.9, nesterov=True, weight_decay=5e-4)
         self.optimizer = bps.DistributedOptimizer(plain, named_parameters=self.model.named_parameters())

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of arrays on CUDA devices. No check waits for a device before it starts an operation,
+nor between its end and reading the result: that order is the library's affair."""
+
+import os
+import signal
+
+import checks
+import gpu
+import numpy as np
+
+import byteps
+import byteps.numpy as bps
+from byteps._basics import full_name
+from byteps._native import bps as native
+
+_device = None
+
+
+def device():
+    """The device of this worker."""
+    global _device
+    if _device is None:
+        _device = gpu.Device(bps.local_rank())
+    return _device
+
+
+def data(rank, count, dtype="float32", seed=0):
+    return np.random.default_rng([seed, rank]).integers(-4, 5, count).astype(dtype)
+
+
+def total(count, dtype="float32", seed=0):
+    return sum(data(rank, count, dtype, seed) for rank in range(bps.size()))
+
+
+def start(source, target=None, name=None, op=bps.Sum, priority=0, prescale=1.0, postscale=1.0):
+    memory = None if target is None else target.memory
+    return native.push_pull(source.memory, memory, full_name(name), op, priority, prescale, postscale)
+
+
+def check_sizes():
+    stream = gpu.Stream(device())
+    for count in (0, 1, 1000, 65536, 3_000_001):
+        source = gpu.Array(stream, data(bps.rank(), count))
+        target = gpu.Array(stream, np.zeros(count, "float32"))
+        start(source, target).wait()
+        np.testing.assert_array_equal(target.read(), total(count))
+        np.testing.assert_array_equal(source.read(), data(bps.rank(), count))  # untouched
+        source.free()
+        target.free()
+
+
+def check_types_and_operations():
+    stream = gpu.Stream(device())
+    for dtype in ("float16", "float64", "int8", "int32", "int64"):
+        array = gpu.Array(stream, data(bps.rank(), 100, dtype))
+        start(array, op=bps.Max).wait()
+        np.testing.assert_array_equal(array.read(), np.max([data(r, 100, dtype) for r in range(bps.size())], axis=0))
+    array = gpu.Array(stream, data(bps.rank(), 100))
+    start(array, op=bps.Sum, prescale=2.0, postscale=0.25).wait()
+    np.testing.assert_array_equal(array.read(), total(100) / 2)
+
+
+def check_many_at_once():
+    streams = [gpu.Stream(device()) for _ in range(3)]
+    sizes = [10 + 997 * i % 200_000 for i in range(60)]
+    arrays = [gpu.Array(streams[i % 3], np.zeros(n, "float32")) for i, n in enumerate(sizes)]
+    for step in range(3):
+        handles = []
+        for i, array in enumerate(arrays):
+            array.write(data(bps.rank(), sizes[i], seed=step))
+            handles.append(start(array, name=f"many.{i}", priority=i % 7))
+        for handle in handles:
+            handle.wait()
+        for i, array in enumerate(arrays):
+            np.testing.assert_array_equal(array.read(), total(sizes[i], seed=step))
+
+
+def check_next_round_at_once():
+    """The host never waits: each round reads on the device what the one before has left there."""
+    array = gpu.Array(gpu.Stream(device()), np.ones(300_000, "float32"))
+    for _ in range(8):
+        start(array, name="again", op=bps.Sum).wait()
+    np.testing.assert_array_equal(array.read(), np.full(300_000, float(bps.size()) ** 8, "float32"))
+
+
+def check_broadcast():
+    stream = gpu.Stream(device())
+    for root in range(bps.size()):
+        array = gpu.Array(stream, data(bps.rank(), 5000))
+        native.broadcast(array.memory, None, None, root, 0).wait()
+        np.testing.assert_array_equal(array.read(), data(root, 5000))
+        target = gpu.Array(stream, np.zeros(5000, "float32"))
+        native.broadcast(array.memory, target.memory, None, root, 0).wait()
+        np.testing.assert_array_equal(target.read(), data(root, 5000))
+
+
+def check_host_and_device_in_one_operation():
+    for name in ("mixed", None):
+        if bps.rank() % 2 == 0:
+            array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 70_000))
+            start(array, name=name).wait()
+            result = array.read()
+        else:
+            result = bps.push_pull(data(bps.rank(), 70_000), name=name, op=bps.Sum)
+        np.testing.assert_array_equal(result, total(70_000))
+
+
+def check_the_same_tensor_on_either():
+    for on_device in (True, False, True):
+        if on_device:
+            array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 3000))
+            start(array, name="either").wait()
+            result = array.read()
+        else:
+            result = bps.push_pull(data(bps.rank(), 3000), name="either", op=bps.Sum)
+        np.testing.assert_array_equal(result, total(3000))
+
+
+def check_dropped_handle():
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 100_000))
+    start(array, name="dropped")
+    start(array, name="dropped2").wait()
+    bps.barrier()
+
+
+def check_refused():
+    stream = gpu.Stream(device())
+    array = gpu.Array(stream, data(bps.rank(), 10))
+    stream.begin_capture()
+    checks.raised(byteps.Error, lambda: start(array, name="captured"), "captured")
+    stream.end_capture()
+    address, count, code, keep, _, handle = array.memory
+    nowhere = (address, count, code, keep, 99, handle)
+    checks.raised((byteps.Error, ValueError), lambda: native.push_pull(nowhere, None, None, bps.Sum, 0, 1.0, 1.0), "99")
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 10))
+    start(array, name="captured").wait()
+    np.testing.assert_array_equal(array.read(), total(10))
+
+
+def check_disagreement():
+    count = 100 if bps.rank() == 0 else 200
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), count))
+    if bps.size() > 1:
+        checks.raised(byteps.MismatchError, start(array, name="disagreed").wait, "disagreed")
+        np.testing.assert_array_equal(array.read().shape, (count,))
+
+
+def check_repeated():
+    for _ in range(3):
+        array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 1000))
+        start(array, name="repeated").wait()
+        np.testing.assert_array_equal(array.read(), total(1000))
+        bps.shutdown()
+        bps.init()
+
+
+def lose_a_worker():
+    """The last worker is killed while operations are under way; the others get errors."""
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 2_000_000))
+    for step in range(1000):
+        handle = start(array, name="lost")
+        if bps.rank() == bps.size() - 1 and step == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            handle.wait()
+        except byteps.LostError:
+            print("lost", flush=True)
+            os._exit(3)
+
+
+def fail_a_device():
+    """A copy fails on the device of one worker."""
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 500_000))
+    for _ in range(100):
+        try:
+            start(array, name="failing").wait()
+        except byteps.Error as error:
+            print(f"failed: {error}", flush=True)
+            os._exit(3)
+
+
+def without_device():
+    """No reducer brings devices."""
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 10))
+    checks.raised(byteps.Error, lambda: start(array), "worker.use", "cuda")
+
+
+if __name__ == "__main__":
+    checks.main(globals(), bps)

@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors in the memory of CUDA devices, in whole jobs.
+
+The devices are those of the stand-in for the driver (tests/gpu/standin): their memory faults when the host
+touches it, and their streams are late. With BYTEPS_TEST_GPU=1 they are the GPUs of this machine.
+"""
+
+import os
+import unittest
+
+import harness
+import scripted
+
+scripted.require("numpy")
+
+REAL = os.environ.get("BYTEPS_TEST_GPU") == "1"
+STANDIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "gpu", "standin", ".libs")
+USE = ("--set", "worker.use=cuda")
+NETWORK = ("--set", "worker.hierarchy=off", "--set", "server.local=false")
+SMALL = ("--set", "worker.partition=64 KiB", "--set", "worker.slice=4 KiB")
+
+
+def environment(**more):
+    """For a job whose driver is the stand-in, with what goes wrong there."""
+    if REAL:
+        return more
+    path = [os.path.abspath(STANDIN), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {"LD_LIBRARY_PATH": ":".join(filter(None, path)), **more}
+
+
+class Operations(scripted.TestCase):
+    def check_operations(self, *options, **job):
+        self.run_script("cuda_ops.py", options=[*USE, *options], env=environment(), **job)
+
+    def test_alone(self):
+        self.check_operations(workers=1, servers=0)
+
+    def test_workers_of_a_host(self):
+        self.check_operations(workers=2, servers=0)
+
+    def test_through_servers(self):
+        self.check_operations(*NETWORK, workers=2, servers=2)
+
+    def test_small_partitions(self):
+        self.check_operations(*SMALL, workers=2, servers=1)
+
+    def test_three_workers_and_small_partitions_through_a_server(self):
+        self.check_operations(*SMALL, *NETWORK, workers=3, servers=1)
+
+    def test_a_reducer_without_devices(self):
+        self.run_script("cuda_ops.py", "without_device", workers=1, servers=0, env=environment())
+
+    def test_the_next_of_the_list(self):
+        """The reducer with devices is the second choice, and the first one is not usable."""
+        options = [*USE, "--set", 'worker.use=["none", "cuda"]', "--set", "reducers.none.plugin=nothing"]
+        result = self.run_script("cuda_ops.py", "check_sizes", options=options, env=environment())
+        self.assertIn("using 'cuda'", result.err)
+
+
+class Failures(unittest.TestCase):
+    def run_lost(self, what, word, *options, workers=2, **more):
+        """All workers that live on end by themselves, after they have printed a word."""
+        result = harness.run(
+            scripted.script("cuda_ops.py", what),
+            workers=workers,
+            servers=1,
+            options=[*USE, *options],
+            env=environment(**more),
+        )
+        self.assertNotEqual(result.status, 0)
+        for rank in range(workers - 1):
+            self.assertIn(word, "\n".join(result.lines(f"worker {rank}")), str(result))
+        return result
+
+    def test_a_worker_is_killed(self):
+        self.run_lost("lose_a_worker", "lost", workers=3)
+
+    def test_a_worker_is_killed_over_the_network(self):
+        self.run_lost("lose_a_worker", "lost", *NETWORK, workers=3)
+
+    @unittest.skipIf(REAL, "a GPU does not fail when it is told to")
+    def test_a_device_fails(self):
+        """Both workers' devices fail at some copy: to the device or to the host, early or late."""
+        for copy in (2, 3, 4, 9):
+            with self.subTest(copy=copy):
+                result = self.run_lost("fail_a_device", "failed:", STANDIN_FAILING_COPY=str(copy))
+                self.assertRegex(result.out + result.err, "device [01]: .*illegal")
+
+    @unittest.skipIf(REAL, "the driver is there")
+    def test_no_driver(self):
+        """With the device the only choice the job does not start, and says what to do."""
+        result = harness.run(
+            scripted.script("cuda_ops.py", "check_sizes"),
+            workers=1,
+            servers=0,
+            options=USE,
+            env=environment(STANDIN_INIT="100"),
+        )
+        self.assertNotEqual(result.status, 0)
+        self.assertIn("reducers.cuda: cuda: NVIDIA's driver does not start", result.out + result.err)
+
+
+if __name__ == "__main__":
+    unittest.main()
