@@ -232,14 +232,13 @@ static void check_stall(struct bps_round *round, const void *arg)
         return; /* all have contributed; a slow receiver is not a missing one */
     }
     if (give_up) {
-        snprintf(text, sizeof text, "%s did not contribute within %.0f s (cluster.stall_timeout)", missing,
-                 (double)p->fail / 1e9);
+        bps_verdict_overdue(missing, p->fail, text, sizeof text);
         bps_round_fail(round, BPS_ERR_TIMEOUT, text, BPS_SUM_ALL);
         bps_round_settle(round);
         return;
     }
     round->reminded = p->now;
-    snprintf(text, sizeof text, "has waited %.0f s for %s", (double)age / 1e9, missing);
+    bps_verdict_waiting(missing, age, text, sizeof text);
     tell_all(round, BPS_FRAME_STALLED, text, BPS_SUM_ALL);
 }
 

@@ -7,12 +7,10 @@
 
 #include "base/clock.h"
 
-/* How far a worker can be ahead of another one: they part only by rounds that have failed. */
-#define ROUNDS_AHEAD 65536u
-
-static bps_status find_kernels(const struct bps_sum *sum, const struct bps_spec *spec,
-                               struct bps_kernels *out)
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
+                            struct bps_kernels *out)
 {
+    const struct bps_reducer_ops *ops = reducer->ops;
     if (spec->op == BPS_WIRE_BROADCAST) {
         *out = (struct bps_kernels){.accumulator = spec->dtype}; /* only moves bytes */
         return BPS_OK;
@@ -21,7 +19,7 @@ static bps_status find_kernels(const struct bps_sum *sum, const struct bps_spec 
         return BPS_ERR_UNSUPPORTED;
     }
     uint32_t op = spec->op == BPS_AVERAGE ? BPS_SUM : spec->op;
-    return sum->reducer->kernels(sum->config.reducer->self, op, spec->dtype, out);
+    return ops->kernels(reducer->self, op, spec->dtype, out);
 }
 
 /* Whether contributions are kept apart until all are there. */
@@ -72,13 +70,12 @@ static void check_possible(struct bps_round *round)
     const struct bps_sum *sum = round->sum;
     const struct bps_spec *spec = &round->spec;
     char text[160];
-    if (find_kernels(sum, spec, &round->kernels) != BPS_OK) {
+    if (bps_find_kernels(sum->config.reducer, spec, &round->kernels) != BPS_OK) {
         snprintf(text, sizeof text, "%s's reducer '%s' has no %s of %s", sum->here, sum->config.reducer->name,
                  bps_op_name(spec->op), bps_dtype_name(spec->dtype));
         bps_round_fail(round, BPS_ERR_UNSUPPORTED, text, BPS_SUM_ALL);
     } else if (spec->op == BPS_WIRE_BROADCAST && spec->root >= sum->config.workers) {
-        snprintf(text, sizeof text, "root %u is not a worker of this job (0..%u)", spec->root,
-                 sum->config.workers - 1);
+        bps_verdict_root(spec->root, sum->config.workers, text, sizeof text);
         bps_round_fail(round, BPS_ERR_INVALID, text, BPS_SUM_ALL);
     }
     bps_round_join_left(round);
@@ -153,7 +150,7 @@ bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, 
         if (header->round < key->done) {
             return BPS_OK;
         }
-        if (header->round - key->done > ROUNDS_AHEAD) {
+        if (header->round - key->done > BPS_ROUNDS_AHEAD) {
             return BPS_ERR_PROTOCOL;
         }
         round = open_round(sum, key, header);

@@ -13,6 +13,8 @@
 
 /* More bytes than any memory has, so that what is computed from them cannot overflow. */
 #define BPS_TENSOR_LIMIT (1ull << 46)
+/* How far a worker can be ahead of another one: they part only by rounds that have failed. */
+#define BPS_ROUNDS_AHEAD 65536u
 
 /* What all contributions to a round must agree on. */
 struct bps_spec {
@@ -29,8 +31,8 @@ struct bps_key {
     UT_hash_handle hh;
 };
 
-/* A contribution that differs from the first one. */
-struct bps_odd {
+/* What a worker has pushed. */
+struct bps_pushed {
     uint32_t rank;
     struct bps_spec spec;
 };
@@ -64,7 +66,7 @@ struct bps_round {
     char *failure;               /* why it failed; NULL: it has not */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
     uint32_t odds;
-    struct bps_odd *odd;
+    struct bps_pushed *odd;      /* contributions that differ from the first one */
     /* Sets of ranks. */
     uint64_t *joined_bits;  /* those that frames stood for, and those that have left */
     uint64_t *spoke_bits;   /* those that sent the frames: they get the answers */
@@ -79,7 +81,6 @@ struct bps_round {
 
 struct bps_sum {
     struct bps_sum_config config;
-    const struct bps_reducer_ops *reducer;
     struct bps_pool pool;
     struct bps_key *keys;
     uint32_t words;   /* of a set of ranks */
@@ -136,6 +137,11 @@ static inline struct bps_spec bps_spec_of(const struct bps_header *h)
     return (struct bps_spec){h->bytes, h->root, h->dtype, h->op, h->postscale};
 }
 
+static inline bool bps_scales_are_finite(const struct bps_header *h)
+{
+    return h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
+}
+
 static inline size_t bps_element(const struct bps_round *round)
 {
     return bps_dtype_size(round->spec.dtype);
@@ -165,6 +171,9 @@ static inline bool bps_is_partial(const struct bps_sum *sum)
 }
 
 /* ---- round.c ---- */
+/* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
+                            struct bps_kernels *out);
 /*
  * The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over, the frame is to be
  * ignored.
@@ -248,7 +257,16 @@ void bps_round_join_left(struct bps_round *round);
 /* ---- verdict.c ---- */
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b);
 /* "worker 2 pushed 50 float32 (sum), workers 0 and 1 pushed 100 float32 (sum)" */
-void bps_verdict_mismatch(const struct bps_round *round, char *text, size_t n);
+void bps_verdict_odd(const struct bps_round *round, char *text, size_t n);
+/* The same, of what n of a job's workers have pushed. */
+void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
+                          size_t room);
+/* "root 7 is not a worker of this job (0..2)" */
+void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n);
+/* "worker 1 did not contribute within 3 s (cluster.stall_timeout)" */
+void bps_verdict_overdue(const char *missing, uint64_t limit_ns, char *text, size_t n);
+/* "has waited 1 s for worker 1" */
+void bps_verdict_waiting(const char *missing, uint64_t ns, char *text, size_t n);
 /* "worker 1", "workers 0, 2 and 3", "workers 0, 1, 2, 3, 4, 5, 6, 7 and 24 more" */
 void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room);
 /* The workers whose contribution is not complete, as such a text. */

@@ -38,7 +38,6 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
         return BPS_ERR_NOMEM;
     }
     sum->config = *config;
-    sum->reducer = config->reducer->ops;
     bps_pool_init(&sum->pool);
     bps_status status = init(sum);
     if (status != BPS_OK) {
@@ -87,12 +86,12 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
 {
     uint32_t i = rank;
     do {
-        struct bps_odd *odd = realloc(round->odd, (round->odds + 1) * sizeof *odd);
+        struct bps_pushed *odd = realloc(round->odd, (round->odds + 1) * sizeof *odd);
         if (odd == NULL) {
             return BPS_ERR_NOMEM;
         }
         round->odd = odd;
-        odd[round->odds++] = (struct bps_odd){i, bps_spec_of(header)};
+        odd[round->odds++] = (struct bps_pushed){i, bps_spec_of(header)};
         i = grouped ? round->sum->mate[i] : rank;
     } while (i != rank);
     if (header->bytes > round->max_bytes) {
@@ -118,7 +117,7 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, con
     status = same_spec(&round->spec, header) ? BPS_OK : note_odd(round, rank, grouped, header);
     if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
         char text[BPS_TEXT_LIMIT];
-        bps_verdict_mismatch(round, text, sizeof text);
+        bps_verdict_odd(round, text, sizeof text);
         bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
     }
     return status;
@@ -148,8 +147,8 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
         (h->tensor >= BPS_ID_UNNAMED && h->round != 0) || h->tensor == 0) {
         return BPS_ERR_PROTOCOL;
     }
-    if (!(h->prescale - h->prescale == 0.0) || !(h->postscale - h->postscale == 0.0)) {
-        return BPS_ERR_PROTOCOL; /* not finite */
+    if (!bps_scales_are_finite(h) || (h->flags & BPS_FLAG_EXCHANGE) != 0) {
+        return BPS_ERR_PROTOCOL;
     }
     if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (h->flags & BPS_FLAG_GROUP) != 0)) {
         return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one */

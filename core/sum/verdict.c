@@ -84,6 +84,32 @@ static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_
     bps_set_bit(camps[i].bits, rank);
 }
 
+void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
+                          size_t room)
+{
+    uint32_t words = (workers + 63) / 64, count = 0;
+    struct camp *camps = calloc(n, sizeof *camps);
+    uint64_t *bits = calloc((size_t)n * words, sizeof *bits);
+    if (camps == NULL || bits == NULL) {
+        snprintf(text, room, "the workers disagree about it");
+    } else {
+        for (uint32_t i = 0; i < n; i++) {
+            add_to_camp(camps, &count, words, bits, pushed[i].rank, &pushed[i].spec);
+        }
+        qsort(camps, count, sizeof *camps, by_rarity);
+        size_t at = 0;
+        for (uint32_t i = 0; i < count && at + 1 < room; i++) {
+            char who[160], what[160];
+            bps_verdict_ranks(camps[i].bits, workers, who, sizeof who);
+            spec_text(&camps[i].spec, what, sizeof what);
+            int more = snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, what);
+            at += (size_t)more;
+        }
+    }
+    free(camps);
+    free(bits);
+}
+
 static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t rank)
 {
     for (uint32_t i = 0; i < round->odds; i++) {
@@ -94,30 +120,31 @@ static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t ra
     return &round->spec;
 }
 
-void bps_verdict_mismatch(const struct bps_round *round, char *text, size_t n)
+void bps_verdict_odd(const struct bps_round *round, char *text, size_t n)
 {
     const struct bps_sum *sum = round->sum;
-    uint32_t words = sum->words, count = 0;
-    struct camp *camps = calloc(round->odds + 1, sizeof *camps);
-    uint64_t *bits = calloc((size_t)(round->odds + 1) * words, sizeof *bits);
-    if (camps == NULL || bits == NULL) {
-        snprintf(text, n, "the workers disagree about it");
-    } else {
-        for (uint32_t i = 0; i < sum->members; i++) {
-            add_to_camp(camps, &count, words, bits, sum->member[i], spec_of(round, sum->member[i]));
-        }
-        qsort(camps, count, sizeof *camps, by_rarity);
-        size_t at = 0;
-        for (uint32_t i = 0; i < count && at + 1 < n; i++) {
-            char who[160], what[160];
-            bps_verdict_ranks(camps[i].bits, sum->config.workers, who, sizeof who);
-            spec_text(&camps[i].spec, what, sizeof what);
-            int more = snprintf(text + at, n - at, "%s%s pushed %s", i > 0 ? ", " : "", who, what);
-            at += (size_t)more;
-        }
+    struct bps_pushed *pushed = calloc(sum->members, sizeof *pushed);
+    for (uint32_t i = 0; pushed != NULL && i < sum->members; i++) {
+        pushed[i] = (struct bps_pushed){sum->member[i], *spec_of(round, sum->member[i])};
     }
-    free(camps);
-    free(bits);
+    bps_verdict_mismatch(pushed, pushed != NULL ? sum->members : 0, sum->config.workers, text, n);
+    free(pushed);
+}
+
+void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n)
+{
+    snprintf(text, n, "root %u is not a worker of this job (0..%u)", root, workers - 1);
+}
+
+void bps_verdict_overdue(const char *missing, uint64_t limit_ns, char *text, size_t n)
+{
+    snprintf(text, n, "%s did not contribute within %.0f s (cluster.stall_timeout)", missing,
+             (double)limit_ns / 1e9);
+}
+
+void bps_verdict_waiting(const char *missing, uint64_t ns, char *text, size_t n)
+{
+    snprintf(text, n, "has waited %.0f s for %s", (double)ns / 1e9, missing);
 }
 
 void bps_verdict_missing(const struct bps_round *round, char *text, size_t n)

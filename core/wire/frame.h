@@ -50,8 +50,10 @@ enum bps_frame_type {
 #define BPS_FLAG_ANSWER 1u
 /* PUSH, POISON: stands for all ranks of the sender's group, who are on one host and whose sum it carries. */
 #define BPS_FLAG_GROUP 2u
+/* PUSH, POISON, FAILED: of a tensor that all workers of a host send to all others; no answer is wanted. */
+#define BPS_FLAG_EXCHANGE 4u
 
-#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP)
+#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE)
 
 /*
  * Tensor ids: named ones count from 1 and are handed out by the scheduler; unnamed ones and barriers carry

@@ -21,6 +21,9 @@ static void on_tick(void *arg)
     if (local->sum != NULL && !local->dropped) {
         bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
+    if (local->exchange != NULL && !local->dropped) {
+        bps_exchange_check_stalls(local->exchange, now, cluster->stall_warning, cluster->stall_timeout);
+    }
 }
 
 bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report)
@@ -106,6 +109,9 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
     bps_status status = find_members(local);
     if (status == BPS_OK) {
         status = bps_local_lead(local, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_local_exchange_open(local);
     }
     if (status == BPS_OK) {
         status = dial_lower(local, report);
@@ -194,6 +200,7 @@ void bps_local_free(struct bps_local *local)
         free(unsent->text);
         free(unsent);
     }
+    bps_exchange_free(local->exchange);
     bps_sum_free(local->sum);
     free(local->peer);
     bps_lobby_fini(&local->lobby);

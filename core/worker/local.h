@@ -12,6 +12,7 @@
 #ifndef BPS_WORKER_LOCAL_H
 #define BPS_WORKER_LOCAL_H
 
+#include "sum/exchange.h"
 #include "sum/sum.h"
 #include "wire/lobby.h"
 #include "worker/worker.h"
@@ -86,7 +87,8 @@ struct bps_local_peer {
     struct bps_heap results; /* slices for it */
     struct bps_return_list returns;
     struct bps_sink contribution; /* of it, that arrives */
-    struct bps_sum_cursor cursor;
+    struct bps_sum_cursor cursor; /* where it goes: to the engine, */
+    struct bps_exchange_cursor exchange; /* or to the exchange */
     struct bps_sink result; /* that it sends */
     struct bps_task *task;
 };
@@ -101,6 +103,7 @@ struct bps_local {
     bool final, dropped;
     struct bps_local_peer *peer; /* by place; the one at our own place is not used */
     struct bps_sum *sum;         /* NULL: no group */
+    struct bps_exchange *exchange; /* for small tensors; NULL: there is none */
     struct bps_sum_cursor cursor; /* of our own contributions */
     bool working;                 /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
@@ -124,6 +127,29 @@ bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *
 /* False: the cookie is not of such a frame. */
 bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
 
+/* ---- local_exchange.c: small tensors, which nobody leads ---- */
+/* Sets up the exchange, if there can be one. */
+bps_status bps_local_exchange_open(struct bps_local *local);
+/* True if the workers exchange this tensor, which all of them answer alike. */
+bool bps_local_exchanges(const struct bps_tensor_entry *tensor);
+/* Our contribution, with the header of its PUSH. */
+void bps_local_exchange(struct bps_task *task, struct bps_header *header);
+/* The frame of it, which is the same for all. */
+void bps_local_exchange_frame(struct bps_task *task, struct bps_frame *out);
+/* A frame of the task to this peer is out. False: it was none of an exchange. */
+bool bps_local_exchange_sent(struct bps_local_peer *peer, struct bps_task *task);
+void bps_local_exchange_unqueue(struct bps_task *task);
+/* The link to the peer has ended: what was for it is out. */
+void bps_local_exchange_left(struct bps_local_peer *peer);
+/* PUSH; POISON, FAILED; from a peer. */
+bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
+                               struct bps_sink **sink);
+bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
+                                   const char *text);
+/* This worker cannot contribute: as bps_local_poison(). */
+void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_header *header,
+                               const char *text);
+
 /* ---- local_stage.c: the stages, and what those do who do not lead ---- */
 bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
                             struct bps_sink **sink);
@@ -133,6 +159,7 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
                              struct bps_reader *payload);
 /* A peer has left, and its link has ended: what it led of ours cannot end otherwise. */
 void bps_local_left(struct bps_local_peer *peer);
+struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* The task has its result: it goes on behind local_broadcast. */
 void bps_local_finish(struct bps_task *task);
 

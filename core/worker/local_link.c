@@ -157,8 +157,11 @@ static bps_status host_slice(void *owner, struct bps_link *link, const struct bp
     if (header->epoch != peer->local->worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    return header->type == BPS_FRAME_PUSH ? bps_local_contribution(peer, header, sink)
-                                          : bps_local_result(peer, header, sink);
+    if (header->type == BPS_FRAME_RESULT) {
+        return bps_local_result(peer, header, sink);
+    }
+    return (header->flags & BPS_FLAG_EXCHANGE) != 0 ? bps_local_exchanged(peer, header, sink)
+                                                    : bps_local_contribution(peer, header, sink);
 }
 
 static bps_status host_next(void *owner, struct bps_link *link, struct bps_frame *out)
@@ -182,6 +185,7 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     peer->link = NULL;
     if (peer->left || worker->phase == BPS_WORKER_LEAVING) {
         bps_sum_abandon(&peer->cursor);
+        bps_exchange_abandon(&peer->exchange);
         bps_sum_gone(peer->local->sum, peer->rank);
         bps_local_left(peer);
     } else {

@@ -16,7 +16,7 @@ bool bps_local_takes(const struct bps_tensor_entry *tensor)
     return bps_local_is_grouped(local) && (local->final || (!tensor->unnamed && !narrow));
 }
 
-static struct bps_local_peer *leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
+struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_local *local = tensor->worker->local;
     uint64_t place =
@@ -47,11 +47,11 @@ static struct bps_task *find_waiting(const struct bps_local_peer *leader)
     struct bps_operation *operation;
     TAILQ_FOREACH(operation, &worker->operations, entry) {
         struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-        bool taken = operation->begun && bps_local_takes(tensor);
+        bool taken = operation->begun && bps_local_takes(tensor) && !bps_local_exchanges(tensor);
         for (uint32_t i = 0; taken && i < tensor->tasks; i++) {
             struct bps_task *task = &tensor->task[i];
             if ((task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED) &&
-                leader_of(tensor, i) == leader) {
+                bps_local_leader_of(tensor, i) == leader) {
                 return task;
             }
         }
@@ -63,6 +63,7 @@ void bps_local_left(struct bps_local_peer *peer)
 {
     struct bps_task *task;
     bps_heap_fini(&peer->pushes);
+    bps_local_exchange_left(peer);
     while ((task = find_waiting(peer)) != NULL) {
         fail_left(task, peer->rank);
     }
@@ -73,11 +74,15 @@ void bps_local_left(struct bps_local_peer *peer)
 void bps_local_reduce(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
-    struct bps_local_peer *leader = leader_of(task->tensor, task->partition);
+    struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
     const struct bps_operation *operation = &task->tensor->operation;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
     struct bps_header header;
     bps_push_header(task, 0, task->bytes, receiver ? BPS_FLAG_EMPTY : 0, &header);
+    if (bps_local_exchanges(task->tensor)) {
+        bps_local_exchange(task, &header);
+        return;
+    }
     if (is_self(leader)) {
         bps_local_contribute(task, &header);
         return;
@@ -109,6 +114,10 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
     if (task == NULL) {
         return BPS_AGAIN;
     }
+    if (task->owed != 0) {
+        bps_local_exchange_frame(task, out);
+        return BPS_OK;
+    }
     task->state = BPS_TASK_AWAITED;
     task->held++;
     *out = (struct bps_frame){
@@ -123,8 +132,12 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
 
 bool bps_local_unqueue(struct bps_task *task)
 {
+    if (bps_local_exchanges(task->tensor)) {
+        bps_local_exchange_unqueue(task);
+        return true;
+    }
     return bps_local_takes(task->tensor) &&
-           bps_heap_remove(&leader_of(task->tensor, task->partition)->pushes, task);
+           bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, task);
 }
 
 /* The exchange is over when the result is there and the transport has let go of the contribution. */
@@ -142,7 +155,7 @@ static void check(struct bps_task *task)
 
 void bps_local_sent(struct bps_local_peer *peer, void *cookie)
 {
-    if (!bps_local_result_sent(peer, cookie)) {
+    if (!bps_local_result_sent(peer, cookie) && !bps_local_exchange_sent(peer, cookie)) {
         struct bps_task *task = cookie;
         task->held--;
         check(task);
@@ -184,7 +197,7 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
         return BPS_OK;
     }
     if (task == NULL || task->state != BPS_TASK_AWAITED || task->received > 0 || header->offset != 0 ||
-        leader_of(task->tensor, task->partition) != peer ||
+        bps_local_leader_of(task->tensor, task->partition) != peer ||
         (header->length != 0 && header->length != task->bytes)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -221,11 +234,18 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
 {
     struct bps_local *local = peer->local;
     char text[BPS_TEXT_LIMIT + 1];
+    if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {
+        bps_get_text(payload, text, sizeof text);
+        return bps_local_exchange_word(local, header, text);
+    }
     switch (header->type) {
     case BPS_FRAME_LEAVE:
         peer->left = true;
         if (!local->dropped) {
             bps_sum_leave(local->sum, peer->rank);
+            if (local->exchange != NULL) {
+                bps_exchange_leave(local->exchange, peer->rank);
+            }
         }
         return BPS_OK;
     case BPS_FRAME_RETURNED:
@@ -248,8 +268,10 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
 void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
                       const char *text)
 {
-    struct bps_local_peer *leader = leader_of(tensor, partition);
-    if (is_self(leader)) {
+    struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
+    if (bps_local_exchanges(tensor)) {
+        bps_local_exchange_poison(leader, header, text);
+    } else if (is_self(leader)) {
         bps_sum_poison(leader->local->sum, leader->rank, header, text);
     } else if (leader->link != NULL) {
         bps_link_send(leader->link, header, text, strnlen(text, BPS_TEXT_LIMIT));

@@ -119,10 +119,10 @@ class Stage(Case):
         self.addCleanup(shutil.rmtree, folder)
         modules.build_example("nanguard", folder)
         path = os.pathsep.join(filter(None, [folder, os.environ.get("BYTEPS_PLUGIN_PATH")]))
-        steps = ["init", "@0:?" + push("t", 3000), "@1:?nan:t:3000", "@2:?" + push("t", 3000)]
-        steps += [push("t", 3000), "leave"]
-        for servers in (0, 1):
-            with self.subTest(servers=servers):
+        for count, servers in ((3000, 0), (3000, 1), (100, 0), (100, 1)):
+            with self.subTest(count=count, servers=servers):
+                steps = ["init", *(f"@{r}:?{f'nan:t:{count}' if r == 1 else push('t', count)}" for r in RANKS)]
+                steps += [push("t", count), "leave"]
                 self.nan(steps, [*PARTITIONS, self.GRAPH], path, servers)
 
     def nan(self, steps, settings, path, servers):
@@ -196,14 +196,19 @@ class Stall(Case):
     """Two workers wait for a third one that lives but does not push: they are told whom they wait for."""
 
     def test_time_out(self):
+        """And so is that one, when it comes to it."""
         settings = ["cluster.stall_warning=1s", "cluster.stall_timeout=3s"]
-        steps = ["init", "@1:gate:never", "@0:?" + push("t"), "@2:?" + push("t"), "@0:leave", "@2:leave"]
+        steps = ["init", "@1:gate:late", "?" + push("t"), "leave"]
         with cluster.ByHand(steps, workers=3, settings=settings) as job:
             for part in ("worker 0", "worker 2"):
                 job.wait_for("tensor 't' has waited 1 s for worker 1", part, "err")
                 line = job.wait_for("error: ", part)
                 words = "tensor 't': worker 1 did not contribute within 3 s (cluster.stall_timeout)"
                 self.assertIn(words, line)
+            job.open("late")
+            self.assertIn(words, job.wait_for("error: ", "worker 1"))
+            for part, end in job.finish().items():
+                self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
 
 
 if __name__ == "__main__":

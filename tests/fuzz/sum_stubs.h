@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sum_stubs.h - memory and arithmetic for a summation engine that is fuzzed: sum_stubs.c has the functions of
- * the engine's pool, which replace its own, and a reducer. Both notice what they should not be given.
+ * sum_stubs.h - memory and arithmetic for what sums and is fuzzed: sum_stubs.c has the functions of
+ * its pool, which replace its own, and a reducer. Both notice what they should not be given.
  */
 #ifndef BPS_FUZZ_SUM_STUBS_H
 #define BPS_FUZZ_SUM_STUBS_H

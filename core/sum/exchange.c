@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange.c - what is exchanged: our contribution, those of others, and their sum. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "sum/exchange_round.h"
+
+struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
+{
+    struct bps_exchange *exchange = calloc(1, sizeof *exchange);
+    if (exchange != NULL) {
+        exchange->config = *config;
+        bps_pool_init(&exchange->pool);
+    }
+    return exchange;
+}
+
+void bps_exchange_free(struct bps_exchange *exchange)
+{
+    struct bps_exchange_key *key, *next;
+    if (exchange == NULL) {
+        return;
+    }
+    HASH_ITER(hh, exchange->keys, key, next) {
+        for (struct bps_exchange_round *round = key->rounds; round != NULL; round = round->next) {
+            free(round->failure);
+        }
+    }
+    HASH_CLEAR(hh, exchange->keys);
+    bps_pool_fini(&exchange->pool);
+    free(exchange);
+}
+
+/* ---- all are there ---- */
+
+static bool agree(const struct bps_exchange_round *round)
+{
+    for (uint32_t i = 1; i < round->exchange->config.workers; i++) {
+        if (!bps_spec_equal(&round->part[0].spec, &round->part[i].spec)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static void fail_mismatch(struct bps_exchange_round *round)
+{
+    uint32_t workers = round->exchange->config.workers;
+    struct bps_pushed pushed[BPS_EXCHANGE_WORKERS];
+    char text[BPS_TEXT_LIMIT];
+    for (uint32_t i = 0; i < workers; i++) {
+        pushed[i] = (struct bps_pushed){i, round->part[i].spec};
+    }
+    bps_verdict_mismatch(pushed, workers, workers, text, sizeof text);
+    bps_exchange_end(round, BPS_ERR_MISMATCH, text);
+}
+
+/* Bit by bit what the pass of an aggregator's engine makes (part.c). */
+static void sum(struct bps_exchange_round *round)
+{
+    const struct bps_exchange_config *config = &round->exchange->config;
+    const struct bps_exchange_part *own = &round->part[config->rank];
+    const void *source[BPS_EXCHANGE_WORKERS];
+    double scale[BPS_EXCHANGE_WORKERS];
+    bool scaled = false;
+    for (uint32_t i = 0; i < config->workers; i++) {
+        source[i] = round->part[i].data;
+        scale[i] = round->part[i].scale;
+        scaled = scaled || scale[i] != 1.0;
+    }
+    round->kernels.reduce(round->to, source, scaled ? scale : NULL, config->workers,
+                          own->bytes / bps_dtype_size(own->spec.dtype), own->spec.postscale,
+                          own->spec.op == BPS_AVERAGE ? config->workers : 1);
+}
+
+static void conclude(struct bps_exchange_round *round)
+{
+    const struct bps_exchange_config *config = &round->exchange->config;
+    const struct bps_spec *spec = &round->part[config->rank].spec;
+    char text[80];
+    if (!agree(round)) {
+        fail_mismatch(round);
+        return;
+    }
+    if (spec->op == BPS_WIRE_BROADCAST && spec->root >= config->workers) {
+        bps_verdict_root(spec->root, config->workers, text, sizeof text);
+        bps_exchange_end(round, BPS_ERR_INVALID, text);
+        return;
+    }
+    if (spec->op != BPS_WIRE_BROADCAST && spec->bytes > 0) {
+        sum(round);
+    } else if (spec->root != config->rank && spec->bytes > 0) {
+        memcpy(round->to, round->part[spec->root].data, spec->bytes);
+    }
+    void *task = round->task;
+    bps_exchange_retire(round);
+    config->events->done(config->owner, task);
+}
+
+/* One more contribution is complete. */
+static void arrive(struct bps_exchange_round *round)
+{
+    if (++round->here == round->exchange->config.workers) {
+        conclude(round);
+    }
+}
+
+/* ---- our part ---- */
+
+static void forget_earlier(struct bps_exchange_round *round)
+{
+    struct bps_exchange_key *key = round->key;
+    for (struct bps_exchange_round *other = key->rounds, *next; other != NULL; other = next) {
+        next = other->next;
+        if (other->number < round->number) {
+            bps_exchange_retire(other);
+        }
+    }
+    key->done = round->number;
+}
+
+bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_header *header,
+                              struct bps_exchange_round **out)
+{
+    struct bps_exchange_round *round;
+    bps_status status = bps_exchange_find(exchange, header, &round);
+    *out = NULL;
+    if (status != BPS_OK || round == NULL) {
+        return status != BPS_OK ? status : BPS_ERR_INVALID;
+    }
+    forget_earlier(round);
+    round->own = *header;
+    round->entered = true;
+    round->begun = round->reminded = bps_now_roughly();
+    if (round->verdict != BPS_OK) {
+        bps_exchange_tell(round);
+        return BPS_OK;
+    }
+    *out = round;
+    return BPS_OK;
+}
+
+static void speak(struct bps_exchange_part *part, const struct bps_header *header)
+{
+    part->spoke = true;
+    part->spec = bps_spec_of(header);
+    part->scale = header->prescale;
+    part->bytes = header->length;
+}
+
+bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task)
+{
+    const struct bps_exchange_config *config = &round->exchange->config;
+    struct bps_exchange_part *part = &round->part[config->rank];
+    const struct bps_spec spec = bps_spec_of(&round->own);
+    bps_status status = bps_find_kernels(config->reducer, &spec, &round->kernels);
+    if (status != BPS_OK) {
+        return status;
+    }
+    speak(part, &round->own);
+    part->data = from;
+    round->to = to;
+    round->task = task;
+    return BPS_OK;
+}
+
+void bps_exchange_ready(struct bps_exchange_round *round)
+{
+    arrive(round);
+}
+
+/* ---- that of others ---- */
+
+/* What holds for every PUSH of a worker that works, whatever the others do. */
+static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const struct bps_header *h)
+{
+    size_t size = bps_dtype_size(h->dtype);
+    bool receiver = h->op == BPS_WIRE_BROADCAST && h->root != rank;
+    uint8_t flags = BPS_FLAG_EXCHANGE | (receiver ? BPS_FLAG_EMPTY : 0);
+    return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 &&
+           h->op < BPS_WIRE_OPS && h->bytes <= BPS_EXCHANGE_BYTES && h->bytes % size == 0 && h->offset == 0 &&
+           h->flags == flags && h->length == (receiver ? 0 : h->bytes) && bps_scales_are_finite(h);
+}
+
+bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_header *header,
+                             struct bps_exchange_cursor *cursor)
+{
+    struct bps_exchange_round *round;
+    *cursor = (struct bps_exchange_cursor){.rank = rank, .bytes = header->length};
+    if (!is_sane(exchange, rank, header)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = bps_exchange_find(exchange, header, &round);
+    if (status != BPS_OK || round == NULL) {
+        return status;
+    }
+    struct bps_exchange_part *part = &round->part[rank];
+    if (part->spoke) {
+        return BPS_ERR_PROTOCOL;
+    }
+    speak(part, header);
+    if (round->verdict != BPS_OK) {
+        return BPS_OK;
+    }
+    if (header->length == 0) {
+        arrive(round);
+        return BPS_OK;
+    }
+    part->block = bps_pool_get(&exchange->pool, part->bytes);
+    if (part->block == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    round->arriving++;
+    cursor->round = round;
+    return BPS_OK;
+}
+
+void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, uint32_t *bytes)
+{
+    if (cursor->round == NULL) {
+        return NULL;
+    }
+    *bytes = cursor->bytes - offset;
+    return (char *)cursor->round->part[cursor->rank].block + offset;
+}
+
+uint32_t bps_exchange_take(struct bps_exchange_cursor *cursor, uint32_t offset, const void *data,
+                           uint32_t bytes)
+{
+    struct bps_exchange_round *round = cursor->round;
+    if (round == NULL) {
+        return bytes;
+    }
+    struct bps_exchange_part *part = &round->part[cursor->rank];
+    char *place = (char *)part->block + offset;
+    /* The last contribution is summed before we return: if it is whole it need not be copied. */
+    bool last = bytes == cursor->bytes && round->here + 1 == round->exchange->config.workers;
+    if (!last && place != data) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == cursor->bytes) {
+        part->data = last ? data : part->block;
+        bool counts = round->verdict == BPS_OK && !round->over;
+        bps_exchange_abandon(cursor);
+        if (counts) {
+            arrive(round);
+        }
+    }
+    return bytes;
+}
+
+void bps_exchange_abandon(struct bps_exchange_cursor *cursor)
+{
+    struct bps_exchange_round *round = cursor->round;
+    if (round != NULL) {
+        cursor->round = NULL;
+        round->arriving--;
+        bps_exchange_settle(round);
+    }
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * exchange.h - small tensors within a host: each worker sends its contribution to all others, and sums for
+ * itself.
+ *
+ * That is one way instead of two, and all do the same at the same time; for few bytes it is worth the copies.
+ * Contributions are summed in the order of ranks, so the result is the same bit by bit on all workers. A round
+ * ends with the sum of all contributions or with a failure. What everybody sees for himself (contributions
+ * that disagree, a worker that has left) everybody finds in the same words; all else one worker says for all,
+ * whom the others tell what they know.
+ *
+ * It knows no network, and only tensors of one partition that have a name; the group is the whole job. A
+ * worker is at most one round of a tensor ahead of another one, except by rounds that have failed. One thread
+ * drives it.
+ */
+#ifndef BPS_SUM_EXCHANGE_H
+#define BPS_SUM_EXCHANGE_H
+
+#include "plugin/instance.h"
+#include "wire/link.h"
+
+#define BPS_EXCHANGE_BYTES   (16u << 10) /* at most, of a contribution */
+#define BPS_EXCHANGE_WORKERS 32u         /* at most */
+
+struct bps_exchange;
+struct bps_exchange_round;
+
+/* From these calls the exchange may be called again, but not be freed. */
+struct bps_exchange_events {
+    /* The sum is where this task of ours wants it. The round is gone. */
+    void (*done)(void *owner, void *task);
+    /* A round that we have entered has failed: header and text of FAILED. The round is gone. */
+    void (*failed)(void *owner, const struct bps_header *header, const char *text);
+    /* One waits for others: header and text of STALLED. */
+    void (*stalled)(void *owner, const struct bps_header *header, const char *text);
+    /* One has waited for too long, and is to be poisoned: header and text of POISON. Said once. */
+    void (*overdue)(void *owner, const struct bps_header *header, const char *text);
+    /* Somebody has poisoned a round: tell all others, with this header and text of FAILED. */
+    void (*poisoned)(void *owner, const struct bps_header *header, const char *text);
+};
+
+struct bps_exchange_config {
+    uint32_t workers, rank, epoch; /* rank: of this process */
+    struct bps_instance *reducer;
+    const struct bps_exchange_events *events;
+    void *owner;
+};
+
+/* NULL: no memory. */
+struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config);
+void bps_exchange_free(struct bps_exchange *exchange);
+
+/* ---- our part ---- */
+
+/*
+ * We come to a round, as this PUSH or POISON of ours says, and leave all earlier ones of the tensor behind.
+ * NULL with BPS_OK: it has failed, which `failed` was told.
+ */
+bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_header *header,
+                              struct bps_exchange_round **out);
+/*
+ * Our contribution to it. It counts with bps_exchange_ready(): until then `from` is still sent, and may not
+ * be overwritten, as it is if it is `to`. BPS_ERR_UNSUPPORTED: the reducer cannot do that, and there is none.
+ */
+bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task);
+void bps_exchange_ready(struct bps_exchange_round *round);
+
+/* ---- that of others ---- */
+
+/* Where a contribution goes; lives with its sender's link. */
+struct bps_exchange_cursor {
+    struct bps_exchange_round *round; /* NULL: the bytes are discarded */
+    uint32_t rank, bytes;
+};
+
+/*
+ * A PUSH has arrived. The cursor takes header->length bytes through place and take.
+ * BPS_ERR_PROTOCOL: no worker that works sends this.
+ */
+bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_header *header,
+                             struct bps_exchange_cursor *cursor);
+void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, uint32_t *bytes);
+uint32_t bps_exchange_take(struct bps_exchange_cursor *cursor, uint32_t offset, const void *data,
+                           uint32_t bytes);
+/* The sender's link has ended within a contribution. */
+void bps_exchange_abandon(struct bps_exchange_cursor *cursor);
+
+/* ---- what ends a round otherwise ---- */
+
+/* The round of this FAILED fails, unless it is over. We may not have come to it yet. */
+bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header,
+                             const char *text);
+/* A worker cannot go on with the round of this POISON, and we are the one who says so to all. */
+bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_header *header,
+                               const char *text);
+/* A worker has left: rounds that still need it fail. */
+void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank);
+/* As bps_sum_check_stalls(), for the rounds that we are in. */
+void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail);
+
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange_round.c - the rounds of an exchange: how they are found, and how they end without a sum. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sum/exchange_round.h"
+
+/* ---- the life of a round ---- */
+
+static size_t round_bytes(const struct bps_exchange *exchange)
+{
+    return sizeof(struct bps_exchange_round) + exchange->config.workers * sizeof(struct bps_exchange_part);
+}
+
+static void release_blocks(struct bps_exchange_round *round)
+{
+    struct bps_exchange *exchange = round->exchange;
+    for (uint32_t i = 0; i < exchange->config.workers; i++) {
+        struct bps_exchange_part *part = &round->part[i];
+        if (part->block != NULL) {
+            bps_pool_put(&exchange->pool, part->block, part->bytes);
+            part->block = NULL;
+        }
+    }
+}
+
+void bps_exchange_settle(struct bps_exchange_round *round)
+{
+    if (round->over && round->arriving == 0) {
+        release_blocks(round);
+        bps_pool_put(&round->exchange->pool, round, round_bytes(round->exchange));
+    }
+}
+
+void bps_exchange_retire(struct bps_exchange_round *round)
+{
+    struct bps_exchange_key *key = round->key;
+    struct bps_exchange_round **link = &key->rounds;
+    while (*link != round) {
+        link = &(*link)->next;
+    }
+    *link = round->next;
+    if (key->done <= round->number) {
+        key->done = round->number + 1;
+    }
+    free(round->failure);
+    round->failure = NULL;
+    round->over = true;
+    bps_exchange_settle(round);
+}
+
+static struct bps_header header_of(const struct bps_exchange_round *round, uint8_t type, bps_status status)
+{
+    struct bps_header header = round->own;
+    header.length = 0;
+    header.type = type;
+    header.flags = BPS_FLAG_EXCHANGE;
+    header.root = (uint32_t)-status;
+    return header;
+}
+
+void bps_exchange_tell(struct bps_exchange_round *round)
+{
+    const struct bps_exchange_config *config = &round->exchange->config;
+    const struct bps_header header = header_of(round, BPS_FRAME_FAILED, round->verdict);
+    char *text = round->failure;
+    round->failure = NULL;
+    bps_exchange_retire(round);
+    config->events->failed(config->owner, &header, text != NULL ? text : "");
+    free(text);
+}
+
+/* Those who have not come to it hear of it when they come. */
+void bps_exchange_end(struct bps_exchange_round *round, bps_status status, const char *text)
+{
+    if (round->verdict != BPS_OK) {
+        return;
+    }
+    round->verdict = status;
+    round->failure = strdup(text);
+    if (round->arriving == 0) {
+        release_blocks(round); /* nobody sums them */
+    }
+    if (round->entered) {
+        bps_exchange_tell(round);
+    }
+}
+
+static void fail_if_left(struct bps_exchange_round *round)
+{
+    const struct bps_exchange *exchange = round->exchange;
+    char text[80];
+    for (uint32_t i = 0; i < exchange->config.workers; i++) {
+        if (exchange->left[i] && !round->part[i].spoke) {
+            snprintf(text, sizeof text, "worker %u has left the job", i);
+            bps_exchange_end(round, BPS_ERR_LOST, text);
+            return;
+        }
+    }
+}
+
+/* ---- finding it ---- */
+
+static struct bps_exchange_key *find_key(struct bps_exchange *exchange, uint64_t id)
+{
+    struct bps_exchange_key *key;
+    HASH_FIND(hh, exchange->keys, &id, sizeof id, key);
+    if (key == NULL) {
+        key = bps_pool_get(&exchange->pool, sizeof *key);
+        if (key == NULL) {
+            return NULL;
+        }
+        memset(key, 0, sizeof *key);
+        key->id = id;
+        HASH_ADD(hh, exchange->keys, id, sizeof id, key);
+        if (key->hh.tbl == NULL) {
+            bps_pool_put(&exchange->pool, key, sizeof *key);
+            return NULL;
+        }
+    }
+    return key;
+}
+
+static struct bps_exchange_round *open_round(struct bps_exchange *exchange, struct bps_exchange_key *key,
+                                             uint32_t number)
+{
+    struct bps_exchange_round *round = bps_pool_get(&exchange->pool, round_bytes(exchange));
+    if (round == NULL) {
+        return NULL;
+    }
+    memset(round, 0, round_bytes(exchange));
+    round->exchange = exchange;
+    round->key = key;
+    round->number = number;
+    round->next = key->rounds;
+    key->rounds = round;
+    fail_if_left(round);
+    return round;
+}
+
+bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_header *header,
+                       struct bps_exchange_round **out)
+{
+    *out = NULL;
+    if (header->tensor == 0 || header->tensor >= BPS_ID_UNNAMED || header->partition != 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    struct bps_exchange_key *key = find_key(exchange, header->tensor);
+    if (key == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (header->round < key->done) {
+        return BPS_OK;
+    }
+    if (header->round - key->done > BPS_ROUNDS_AHEAD) {
+        return BPS_ERR_PROTOCOL;
+    }
+    struct bps_exchange_round *round = key->rounds;
+    while (round != NULL && round->number != header->round) {
+        round = round->next;
+    }
+    if (round == NULL) {
+        round = open_round(exchange, key, header->round);
+    }
+    *out = round;
+    return round != NULL ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+/* ---- what ends a round otherwise ---- */
+
+bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header,
+                             const char *text)
+{
+    struct bps_exchange_round *round;
+    bps_status status = bps_exchange_find(exchange, header, &round);
+    if (status == BPS_OK && round != NULL) {
+        bps_exchange_end(round, bps_wire_status(header->root), text);
+    }
+    return status;
+}
+
+/* Even if it is over for us: whoever says this waits for the answer. */
+bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_header *header,
+                               const char *text)
+{
+    const struct bps_exchange_config *config = &exchange->config;
+    struct bps_exchange_round *round;
+    struct bps_header failed = *header;
+    bps_status status = bps_exchange_find(exchange, header, &round);
+    if (status != BPS_OK) {
+        return status;
+    }
+    failed.type = BPS_FRAME_FAILED;
+    failed.flags = BPS_FLAG_EXCHANGE;
+    config->events->poisoned(config->owner, &failed, text);
+    return bps_exchange_fail(exchange, &failed, text);
+}
+
+typedef void (*round_fn)(struct bps_exchange_round *round, const void *arg);
+
+static void each_round(struct bps_exchange *exchange, round_fn fn, const void *arg)
+{
+    struct bps_exchange_key *key, *next;
+    HASH_ITER(hh, exchange->keys, key, next) {
+        for (struct bps_exchange_round *round = key->rounds, *then; round != NULL; round = then) {
+            then = round->next;
+            fn(round, arg);
+        }
+    }
+}
+
+static void check_left(struct bps_exchange_round *round, const void *arg)
+{
+    (void)arg;
+    fail_if_left(round);
+}
+
+void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank)
+{
+    exchange->left[rank] = true;
+    each_round(exchange, check_left, NULL);
+}
+
+struct patience {
+    uint64_t now, warn, fail;
+};
+
+static void check_stall(struct bps_exchange_round *round, const void *arg)
+{
+    const struct bps_exchange_config *config = &round->exchange->config;
+    const struct patience *p = arg;
+    char missing[200], text[400];
+    uint64_t age = p->now > round->begun ? p->now - round->begun : 0, silent = 0;
+    bool give_up = p->fail > 0 && age > p->fail && !round->overdue;
+    bool remind = p->warn > 0 && p->now > round->reminded && p->now - round->reminded > p->warn;
+    for (uint32_t i = 0; i < config->workers; i++) {
+        silent |= (uint64_t)!round->part[i].spoke << i;
+    }
+    if (!round->entered || silent == 0 || (!give_up && !remind)) {
+        return;
+    }
+    bps_verdict_ranks(&silent, config->workers, missing, sizeof missing);
+    if (give_up) {
+        const struct bps_header header = header_of(round, BPS_FRAME_POISON, BPS_ERR_TIMEOUT);
+        bps_verdict_overdue(missing, p->fail, text, sizeof text);
+        round->overdue = true;
+        config->events->overdue(config->owner, &header, text);
+        return;
+    }
+    const struct bps_header header = header_of(round, BPS_FRAME_STALLED, BPS_OK);
+    bps_verdict_waiting(missing, age, text, sizeof text);
+    round->reminded = p->now;
+    config->events->stalled(config->owner, &header, text);
+}
+
+void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail)
+{
+    const struct patience patience = {now, warn, fail};
+    each_round(exchange, check_stall, &patience);
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* exchange_round.h - the exchange's own view of its rounds; for the files of this folder only. */
+#ifndef BPS_SUM_EXCHANGE_ROUND_H
+#define BPS_SUM_EXCHANGE_ROUND_H
+
+#include "sum/exchange.h"
+#include "sum/round.h"
+
+struct bps_exchange_key {
+    uint64_t id;   /* of the tensor */
+    uint32_t done; /* rounds below this number are over */
+    struct bps_exchange_round *rounds;
+    UT_hash_handle hh;
+};
+
+/* What a worker has pushed. */
+struct bps_exchange_part {
+    struct bps_spec spec;
+    double scale;
+    uint32_t bytes;
+    const void *data; /* NULL: none, or not yet */
+    void *block;      /* of the pool, for data that came before it could be summed */
+    bool spoke;       /* its frame has come */
+};
+
+struct bps_exchange_round {
+    struct bps_exchange_round *next; /* of the key */
+    struct bps_exchange *exchange;
+    struct bps_exchange_key *key;
+    uint32_t number;
+    uint32_t here;         /* contributions that are complete */
+    uint32_t arriving;     /* cursors that point here */
+    bool entered;          /* by us */
+    bool over;             /* it stays only for the cursors */
+    bool overdue;          /* that was said */
+    struct bps_header own; /* once entered: the frame that says so */
+    struct bps_kernels kernels;
+    void *to, *task;
+    uint64_t begun, reminded; /* ns */
+    bps_status verdict;    /* BPS_OK: it has not failed */
+    char *failure;         /* why; NULL: no memory for it */
+    struct bps_exchange_part part[]; /* by rank */
+};
+
+struct bps_exchange {
+    struct bps_exchange_config config;
+    struct bps_pool pool;
+    struct bps_exchange_key *keys;
+    bool left[BPS_EXCHANGE_WORKERS]; /* workers that have left */
+};
+
+/* ---- exchange_round.c ---- */
+/* The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over. */
+bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_header *header,
+                             struct bps_exchange_round **out);
+/* The round is over: nobody finds it any more. */
+void bps_exchange_retire(struct bps_exchange_round *round);
+/* Frees a round that is over, if nothing of it is arriving. */
+void bps_exchange_settle(struct bps_exchange_round *round);
+/* Ends a round that has failed: we are told now, or when we come to it. */
+void bps_exchange_end(struct bps_exchange_round *round, bps_status status, const char *text);
+/* We are in a round that has failed. */
+void bps_exchange_tell(struct bps_exchange_round *round);
+
+#endif
