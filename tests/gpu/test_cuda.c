@@ -67,21 +67,25 @@ START_TEST(copies_of_a_direction_end_in_their_order)
 {
     enum { N = 40 };
     struct call calls[N];
-    uint8_t *data = pattern(BYTES, 1);
+    uint8_t *data = pattern(BYTES, 1), *back = pattern(BYTES, 2);
     set_up(_i);
-    void *memory = device_alloc(BYTES);
+    void *in = device_alloc(BYTES), *out = device_alloc(BYTES);
     calls_init(&rig, calls, N, &left);
     for (unsigned i = 0; i < N; i++) {
-        bool to_device = i % 2 == 0;
-        rig_copy(&rig, 0, to_device, to_device ? memory : data, to_device ? data : memory, i * 1000,
-                 &calls[i]);
+        if (i % 2 == 0) {
+            rig_copy(&rig, 0, true, in, data, i * 1000, &calls[i]);
+        } else {
+            rig_copy(&rig, 0, false, back, out, i * 1000, &calls[i]);
+        }
     }
     rig_run(&rig, &left);
     for (unsigned i = 2; i < N; i++) {
         ck_assert_uint_lt(calls[i - 2].order, calls[i].order);
     }
-    device_free(memory);
+    device_free(in);
+    device_free(out);
     free(data);
+    free(back);
     rig_close(&rig);
 }
 END_TEST
