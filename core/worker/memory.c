@@ -2,6 +2,7 @@
 /* memory.c - bps_alloc() and bps_register(): regions that other processes of the host can map. */
 #include "worker/memory.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -172,14 +173,31 @@ static void destroy(struct shared *shared)
     free(shared);
 }
 
+/*
+ * Takes all pages of a file now, because page faults cost more than the sums. Not by the mapping: one that
+ * gets its pages keeps the other threads from getting theirs. In pieces, as a signal undoes the last one.
+ */
+static bool reserve(int fd, uint64_t bytes)
+{
+    const uint64_t piece = 64u << 20;
+    for (uint64_t at = 0; at < bytes;) {
+        uint64_t n = bytes - at < piece ? bytes - at : piece;
+        if (fallocate(fd, 0, (off_t)at, (off_t)n) == 0) {
+            at += n;
+        } else if (errno != EINTR) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool map(struct bps_region *region)
 {
     region->fd = memfd_create("byteps", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (region->fd < 0 || ftruncate(region->fd, (off_t)region->bytes) != 0 ||
+    if (region->fd < 0 || !reserve(region->fd, region->bytes) ||
         fcntl(region->fd, F_ADD_SEALS, SEALS) != 0) {
         return false;
     }
-    /* Touched now, because page faults cost more than the sums. */
     void *memory =
         mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, region->fd, 0);
     if (memory == MAP_FAILED) {

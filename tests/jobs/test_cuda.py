@@ -2,7 +2,7 @@
 """Tensors in the memory of CUDA devices, in whole jobs.
 
 The devices are those of the stand-in for the driver (tests/gpu/standin): their memory faults when the host
-touches it, and their streams are late. With BYTEPS_TEST_GPU=1 they are the GPUs of this machine.
+touches it, and their streams are late. With TEST_GPU=1 they are the GPUs of this machine.
 """
 
 import os
@@ -13,7 +13,7 @@ import scripted
 
 scripted.require("numpy")
 
-REAL = os.environ.get("BYTEPS_TEST_GPU") == "1"
+REAL = os.environ.get("TEST_GPU") == "1"
 STANDIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "gpu", "standin", ".libs")
 USE = ("--set", "worker.use=cuda")
 NETWORK = ("--set", "worker.hierarchy=off", "--set", "server.local=false")

@@ -86,6 +86,19 @@ class Array:
         self.stream.synchronize()
         return values
 
+    def copy_to_host(self, host, at, size, stream):
+        """Begin a copy of some bytes into an array of bytes, at the same place."""
+        to = ctypes.c_void_p(host.ctypes.data + at)
+        _call("cuMemcpyDtoHAsync_v2", to, self._part(at), ctypes.c_size_t(size), stream.handle)
+
+    def copy_from_host(self, host, at, size, stream):
+        """Begin a copy of some bytes out of an array of bytes, at the same place."""
+        source = ctypes.c_void_p(host.ctypes.data + at)
+        _call("cuMemcpyHtoDAsync_v2", self._part(at), source, ctypes.c_size_t(size), stream.handle)
+
+    def _part(self, at):
+        return ctypes.c_uint64(self._address.value + at)
+
     def free(self):
         self.stream.synchronize()
         _call("cuMemFree_v2", self._address)
