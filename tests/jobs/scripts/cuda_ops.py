@@ -118,9 +118,9 @@ def check_the_same_tensor_on_either():
 
 
 def check_dropped_handle():
-    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 100_000))
-    start(array, name="dropped")
-    start(array, name="dropped2").wait()
+    stream = gpu.Stream(device())
+    start(gpu.Array(stream, data(bps.rank(), 100_000)), name="dropped")
+    start(gpu.Array(stream, data(bps.rank(), 100_000)), name="kept").wait()
     bps.barrier()
 
 
