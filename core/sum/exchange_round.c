@@ -236,7 +236,8 @@ static void check_stall(struct bps_exchange_round *round, const void *arg)
     for (uint32_t i = 0; i < config->workers; i++) {
         silent |= (uint64_t)!round->part[i].spoke << i;
     }
-    if (!round->entered || silent == 0 || (!give_up && !remind)) {
+    bool waits = round->part[config->rank].spoke; /* else we have poisoned it, or not come to it */
+    if (!waits || silent == 0 || (!give_up && !remind)) {
         return;
     }
     bps_verdict_ranks(&silent, config->workers, missing, sizeof missing);

@@ -534,6 +534,18 @@ START_TEST(test_stall)
 }
 END_TEST
 
+/* Who has said that it cannot contribute waits for nobody's contribution. */
+START_TEST(test_no_stall_of_a_poisoner)
+{
+    cannot(0, "no");
+    ck_assert(worker[0].waits);
+    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
+    ck_assert_uint_eq(worker[0].stalls + worker[0].overdue, 0);
+    deliver_all();
+    ck_assert_str_eq(worker[0].text, "no");
+}
+END_TEST
+
 /* The leader may have the sum already when somebody says that it cannot wait any longer. */
 START_TEST(test_overdue_elsewhere)
 {
@@ -622,6 +634,7 @@ int main(void)
     tcase_add_test(tests, test_late);
     tcase_add_test(tests, test_leave);
     tcase_add_test(tests, test_stall);
+    tcase_add_test(tests, test_no_stall_of_a_poisoner);
     tcase_add_test(tests, test_overdue_elsewhere);
     tcase_add_loop_test(tests, test_abandon, 0, 2);
     tcase_add_test(tests, test_frames_that_nobody_sends);
