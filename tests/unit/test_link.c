@@ -368,7 +368,7 @@ START_TEST(test_headers)
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
-    bytes[5] = 4;
+    bytes[5] = BPS_FLAGS + 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
     bytes[5] = 0;
     bytes[63] = 1;
