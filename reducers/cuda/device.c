@@ -82,8 +82,7 @@ void cuda_device_wait(struct cuda_device *device)
     const struct cuda_lane *lane;
     struct cuda_stay stay;
     if (cuda_enter(device, &stay) == CUDA_OK) {
-        driver->stream_synchronize(device->to_host.stream);
-        driver->stream_synchronize(device->to_device.stream);
+        /* Every copy has a lane that waits for it. */
         SLIST_FOREACH (lane, &device->lanes, entry) {
             driver->stream_synchronize(lane->stream);
         }

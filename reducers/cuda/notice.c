@@ -58,7 +58,7 @@ static uint64_t reached(struct cuda_lane *lane, cuda_result *failure)
     return count;
 }
 
-/* A failed device ends all at once: of its callbacks only the first says what happened. */
+/* Once a device has failed, nothing waits for it any more, whichever callbacks are still to come. */
 static void lane_deliver(struct cuda_lane *lane)
 {
     struct cuda *cuda = lane->device->cuda;
