@@ -10,19 +10,23 @@ import unittest
 import cluster
 
 SETTINGS = ["cluster.peer_timeout=30s", "log.level=debug", "server.shards=1", "worker.partition=1MiB"]
-GATHER = ["cluster.rendezvous_timeout=5s"]
+GATHER_TIME = 20 if cluster.COMPUTES else 5  # seconds; enough to bring the job into the phase
+GATHER = [f"cluster.rendezvous_timeout={GATHER_TIME}s"]
 LARGE = 1000000 if cluster.COMPUTES else 4000000  # elements; the larger is more than a connection's buffers hold
 GRAD = f"loop:grad:{LARGE}:never"
 IN_FLIGHT = "tensor 'grad' was in flight"
 
 STEPS = {
     "rendezvous": ["@1:gate:late", "init", "leave"],
+    "connect": ["@1:gate:late", "init", "leave"],
     "declare": ["init", "gate:declare", "gate:begun", GRAD],
     "push": ["init", GRAD],
     "pull": ["init", GRAD],
     "idle": ["init", "push:warm:8:float32:sum:1", "gate:idle", GRAD],
     "shutdown": ["init", "push:warm:8:float32:sum:1", "gate:idle", "leave"],
 }
+JOINING = ("rendezvous", "connect")
+"""Without the last worker; and with all of them, but a server that has not opened its ports yet."""
 
 
 def others(job, victim):
@@ -37,7 +41,7 @@ def held(job, phase, victim):
     """The part that is stopped, so that the others' requests to it are under way."""
     if phase in ("declare", "shutdown"):
         return "scheduler"
-    if phase == "push":
+    if phase in ("connect", "push"):
         return "server 0" if "server 0" in job.parts else "worker 0"
     if phase == "pull":
         return "worker 1" if victim != "worker 1" else "worker 0"
@@ -46,7 +50,7 @@ def held(job, phase, victim):
 
 def reach(job, phase):
     """Waits until the job is where the phase begins."""
-    if phase == "rendezvous":
+    if phase in JOINING:
         job.wait_for("joined the scheduler", "worker 0", "err")
         job.wait_for("at late", "worker 1")
         if "server 0" in job.parts:
@@ -60,12 +64,15 @@ def reach(job, phase):
 def strike(job, phase, victim):
     """Kills the victim in the phase and lets the others go on."""
     reach(job, phase)
-    if phase != "rendezvous":
+    if phase not in JOINING:
         job.watch_ports("scheduler", "server 0" if "server 0" in job.parts else "worker 0")
     stopped = held(job, phase, victim)
     if stopped:
         job.stop(stopped)
-    if phase == "declare":
+    if phase == "connect":
+        job.open("late")
+        job.wait_for("joined the scheduler", "worker 1", "err")
+    elif phase == "declare":
         job.open("begun", "declare")
         for part in workers(job):
             job.wait_for("at begun", part)
@@ -96,14 +103,14 @@ def who(victim, hosted):
 
 def missing(victim):
     role, _, rank = victim.partition(" ")
-    return rf"(?m)the job did not gather within 5 s: missing 1 of \d {role}s( \(rank {rank}\)|$)"
+    return rf"(?m)the job did not gather within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}\)|$)"
 
 
 def expected(phase, victim, hosted):
     """The words of those who stay."""
-    if phase == "rendezvous" and victim == "scheduler":
-        return who(victim, hosted) + "|did not gather within 5 s: waiting for the scheduler at"
-    if phase == "rendezvous":
+    if phase in JOINING and victim == "scheduler":
+        return who(victim, hosted) + f"|did not gather within {GATHER_TIME} s: waiting for the scheduler at"
+    if phase in JOINING:
         return missing(victim) + "|" + who(victim, hosted)
     return who(victim, hosted)
 
@@ -121,7 +128,7 @@ def check(test, job, ends, phase, victim, hosted):
             test.assertGreater(end.status, 0, f"{part}\n{text}")
         if part.startswith("worker"):
             test.assertRegex(end.out, r"(?m)^error: ", f"{part}\n{text}")
-            if phase not in ("rendezvous", "shutdown"):
+            if phase not in (*JOINING, "shutdown"):
                 test.assertIn(IN_FLIGHT, end.out, f"{part}\n{text}")
 
 
@@ -129,7 +136,7 @@ class ByHand(unittest.TestCase):
     """Scheduler, server and workers as commands of their own."""
 
     def strike(self, phase, victim, servers):
-        settings = SETTINGS + (GATHER if phase == "rendezvous" else [])
+        settings = SETTINGS + (GATHER if phase in JOINING else [])
         with cluster.ByHand(STEPS[phase], servers=servers, settings=settings) as job:
             strike(job, phase, victim)
             check(self, job, job.finish(), phase, victim, servers == 0)
@@ -153,7 +160,7 @@ class ByRun(unittest.TestCase):
     """The same with `byteps run`, which ends and says who died."""
 
     def strike(self, phase, victim, servers):
-        settings = SETTINGS + (GATHER if phase == "rendezvous" else [])
+        settings = SETTINGS + (GATHER if phase in JOINING else [])
         with cluster.ByRun(STEPS[phase], servers=servers, settings=settings) as job:
             strike(job, phase, victim)
             ends = job.finish()
@@ -166,6 +173,8 @@ class ByRun(unittest.TestCase):
     def test_own_server(self):
         cases = {}
         for phase in STEPS:
+            if phase == "connect":
+                continue  # while a part has not joined all others are ended at once, the stopped one too
             for victim in ("scheduler", "server 0", "worker 0", "worker 1"):
                 cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike(p, v, 1)
         cluster.side_by_side(self, cases)
