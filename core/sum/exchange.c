@@ -26,8 +26,9 @@ void bps_exchange_free(struct bps_exchange *exchange)
         for (struct bps_exchange_round *round = key->rounds; round != NULL; round = round->next) {
             free(round->failure);
         }
+        HASH_DEL(exchange->keys, key);
+        free(key);
     }
-    HASH_CLEAR(hh, exchange->keys);
     bps_pool_fini(&exchange->pool);
     free(exchange);
 }

@@ -106,15 +106,14 @@ static struct bps_exchange_key *find_key(struct bps_exchange *exchange, uint64_t
     struct bps_exchange_key *key;
     HASH_FIND(hh, exchange->keys, &id, sizeof id, key);
     if (key == NULL) {
-        key = bps_pool_get(&exchange->pool, sizeof *key);
+        key = calloc(1, sizeof *key);
         if (key == NULL) {
             return NULL;
         }
-        memset(key, 0, sizeof *key);
         key->id = id;
         HASH_ADD(hh, exchange->keys, id, sizeof id, key);
         if (key->hh.tbl == NULL) {
-            bps_pool_put(&exchange->pool, key, sizeof *key);
+            free(key);
             return NULL;
         }
     }
