@@ -59,6 +59,12 @@ objects()
     rdma resource show 2>/dev/null | tr '\n' ' '
 }
 
+# shellcheck disable=SC2317
+count_objects()
+{
+    objects | awk '{ for (i = 1; i < NF; i++) if ($i ~ /^[a-z_]+$/) n += $(i + 1) } END { print n + 0 }'
+}
+
 # Stands in for ssh: the command runs here, on a host of that name. Host h<i> has the i-th device; where these
 # do not suffice, hosts share them.
 cat >"$work/ssh" <<'EOF'
@@ -138,14 +144,39 @@ pulled_for_a_moment()
     return "$result"
 }
 
-# Workers that join and leave again and again.
+# CYCLE: waits until both workers have ended it.
+# shellcheck disable=SC2317
+both_have_ended()
+{
+    until [ "$(grep -c "cycle $1: " "$work/out")" = 2 ]; do
+        kill -0 $! 2>/dev/null || { cat "$work/out"; return 1; }
+        sleep 0.1
+    done
+}
+
+# Workers that join and leave a hundred times: then the kernel holds no more for the job than after the tenth.
 # shellcheck disable=SC2317
 cycles()
 {
     mkdir "$work/gates"
-    touch "$work/gates/g.10" "$work/gates/g.20"
-    GATES=$work/gates byteps run -n 2 -s 1 -a "$host:0" -t 5min --set transports.net.plugin=verbs \
-        --set worker.hierarchy=off --set server.local=false -- "$build/tests/fault/worker" cycles:20:100000:g
+    GATES=$work/gates byteps run -n 2 -s 1 -a "$host:0" -t 10min --set transports.net.plugin=verbs \
+        --set worker.hierarchy=off --set server.local=false -- \
+        "$build/tests/fault/worker" cycles:100:5000:g >"$work/out" 2>&1 &
+    both_have_ended 10 || return 1
+    early=$(count_objects)
+    touch "$work/gates/g.10"
+    both_have_ended 100 || return 1
+    tries=0
+    until [ "$(count_objects)" -le "$early" ] || [ $((tries += 1)) -gt 300 ]; do
+        sleep 0.1 # the server may learn last that the workers have left
+    done
+    late=$(count_objects)
+    touch "$work/gates/g.100"
+    wait $!
+    result=$?
+    cat "$work/out"
+    echo "objects after 10 cycles: $early, after 100: $late"
+    [ "$result" = 0 ] && [ "$late" -le "$early" ]
 }
 
 check frames "$build/tests/verbs/test_verbs"

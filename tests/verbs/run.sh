@@ -13,4 +13,4 @@ if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
 fi
 # The words of the command are meant to be split.
 # shellcheck disable=SC2086
-exec ${VERBS_VM:-bash "$folder/vm" --} sh -c "cd '$PWD' && exec ./byteps-env sh '$inside'"
+exec ${VERBS_VM:-bash "$folder/vm" --timeout 3600 --} sh -c "cd '$PWD' && exec ./byteps-env sh '$inside'"
