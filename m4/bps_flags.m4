@@ -50,6 +50,7 @@ AS_CASE([$enable_sanitizer],
 AC_SUBST([enable_sanitizer])
 AC_SUBST([BPS_PRELOAD])
 AM_CONDITIONAL([SANITIZER], [test "$enable_sanitizer" != no])
+AM_CONDITIONAL([THREAD_SANITIZER], [test "$enable_sanitizer" = thread])
 ])
 
 AC_DEFUN([BPS_SANITIZER_FLAGS], [
