@@ -349,7 +349,7 @@ START_TEST(test_sum)
 {
     const uint8_t op = _i % 2 == 0 ? BPS_SUM : BPS_AVERAGE;
     const double prescale = _i % 3 == 0 ? 0.37 : 1.0, postscale = _i % 4 == 0 ? 1.7 : 1.0;
-    for (uint32_t n = 0; n < 200; n++) {
+    for (uint32_t n = 0; n < 20; n++) {
         bool in_place = rig_random(2) == 0;
         fill();
         expect(op, prescale, postscale);
