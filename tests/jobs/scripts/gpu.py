@@ -55,7 +55,8 @@ class Array:
 
     def __init__(self, stream, values):
         self.stream = stream
-        self._values = np.ascontiguousarray(values)  # until they have been copied
+        self._sources = []  # of copies that the stream may still have to do
+        self._values = np.ascontiguousarray(values)
         self._address = ctypes.c_uint64()
         _call("cuMemAlloc_v2", ctypes.byref(self._address), ctypes.c_size_t(max(1, self._values.nbytes)))
         self.write(self._values)
@@ -63,6 +64,7 @@ class Array:
     def write(self, values):
         """Fill it, behind what the stream has been given."""
         self._values = np.ascontiguousarray(values)
+        self._sources.append(self._values)
         if self._values.nbytes > 0:
             _call(
                 "cuMemcpyHtoDAsync_v2",
@@ -84,6 +86,7 @@ class Array:
                 self.stream.handle,
             )
         self.stream.synchronize()
+        self._sources.clear()
         return values
 
     def copy_to_host(self, host, at, size, stream):
