@@ -152,9 +152,6 @@ void bps_copy_follow(struct bps_operation *operation)
 {
     const struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
-    if (operation->mark == NULL) {
-        return;
-    }
     bps_status status = device_ops(worker)->follow(worker->device->self, &operation->request.device,
                                                    operation->mark, &report);
     if (status != BPS_OK) {

@@ -35,7 +35,7 @@ void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark);
 void bps_copy_await(struct bps_operation *operation);
 /* [core] The operation is about to end: what its result waits for. */
 void bps_copy_end(struct bps_operation *operation);
-/* Makes the operation's stream wait for its result. [core] or [app], whoever ends the operation's life. */
+/* Makes the operation's stream wait for its mark. [core] or [app], whoever ends the operation's life. */
 void bps_copy_follow(struct bps_operation *operation);
 
 /* [core] The stages. True: the task goes on at once. */

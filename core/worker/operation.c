@@ -245,7 +245,9 @@ void bps_operation_end(struct bps_operation *operation)
             futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
         }
     } else {
-        bps_copy_follow(operation);
+        if (operation->mark != NULL) {
+            bps_copy_follow(operation);
+        }
         bps_done_fn done = operation->request.done;
         void *arg = operation->request.arg;
         bps_status status = operation->status;
@@ -304,7 +306,9 @@ bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
 static bps_status take(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    bps_copy_follow(operation);
+    if (operation->mark != NULL) {
+        bps_copy_follow(operation);
+    }
     bps_status status = operation->status;
     if (status != BPS_OK) {
         BPS_REPORT(report, "%s", operation->text != NULL ? operation->text : bps_strerror(status));
