@@ -150,7 +150,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 /* push_pull: hands the task to its shard, or sums here. True: the task goes on at once. */
 static bool cross(struct bps_task *task)
 {
-    struct bps_report report = {""};
+    struct bps_report report;
     if (!bps_worker_alone(task->tensor->worker)) {
         bps_remote_push(task);
         return false;
@@ -319,9 +319,10 @@ void bps_tasks_begin(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
-    struct bps_report report = {""};
+    struct bps_report report;
     uint32_t dtype = operation->request.dtype;
     char text[320];
+    report.text[0] = '\0'; /* not all of it: this is the way of every operation */
     if (operation->mark != NULL) {
         bps_copy_await(operation);
         return;
