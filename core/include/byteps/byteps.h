@@ -176,7 +176,8 @@ typedef void (*bps_done_fn)(void *arg, bps_status status, const char *text);
  * Where a tensor lies. For device memory a reducer of worker.use must bring that type of device. The
  * operation begins behind all work that `stream` was given before. What `stream` is given after the operation
  * has ended, which is when bps_wait() has returned or `done` is called, finds the result. The host waits for
- * neither. Stream and memory live at least until then.
+ * neither. Stream and memory live at least until then. Such an operation may take host memory, as bps_alloc()
+ * does, and like that may not be started from `done`.
  */
 struct bps_device {
     uint32_t type; /* BPS_DEVICE_*; 0: host memory, and the rest is ignored */
