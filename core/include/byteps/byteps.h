@@ -125,8 +125,8 @@ BPS_API int bps_size(void);       /* number of workers */
 BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
 BPS_API int bps_local_size(void);
 /*
- * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of use only towards
- * servers of this host.
+ * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of use only
+ * towards servers of this host.
  */
 BPS_API int bps_group_size(void);
 
