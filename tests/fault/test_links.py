@@ -14,7 +14,7 @@ import harness
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+from testbed import Testbed, Unavailable, kernel  # noqa: E402  (it lies in the folder that was just added)
 
 LOOP = ["init", "loop:grad:100000:enough", "leave"]
 IDLE = ["init", "push:warm:8:float32:sum:1", "gate:idle", "loop:grad:100000:enough", "leave"]
@@ -27,7 +27,7 @@ LOST = r"(scheduler|server \d+|worker \d+) (?:\(host|at) .* was lost: "
 class OnHosts:
     """A job on three hosts of its own, to be used by `with`."""
 
-    def __init__(self, steps, settings, **shape):
+    def __init__(self, steps, settings, workers=WORKERS, **shape):
         harness.program()
         with contextlib.ExitStack() as stack:
             try:
@@ -36,7 +36,7 @@ class OnHosts:
                 raise unittest.SkipTest(str(reason)) from None
             self.gates = stack.enter_context(tempfile.TemporaryDirectory(prefix="byteps-fault-"))
             env = {"GATES": self.gates, "ASAN_OPTIONS": "detect_leaks=1"}
-            job = self.bed.job([cluster.WORKER, *steps], WORKERS, settings=settings, env=env, **shape)
+            job = self.bed.job([cluster.WORKER, *steps], workers, settings=settings, env=env, **shape)
             self.job = stack.enter_context(job)
             self.stack = stack.pop_all()
         self.workers = [part for part in self.job.parts if part.startswith("worker")]
@@ -147,6 +147,50 @@ class NotTooLong(unittest.TestCase):
             "a worker that serves": lambda: self.blink([0]),
         }
         cluster.side_by_side(self, cases)
+
+
+class SeveralPaths(unittest.TestCase):
+    """A second network joins the host of the workers and that of the server and the scheduler."""
+
+    CONNECTIONS = 4  # of two workers to the scheduler and to a server of one shard
+
+    def join(self, bed):
+        """Makes the second network and tells the kernels of it."""
+        workers, server = bed.namespace(1), bed.namespace(2)
+        kernel.command("ip", "-n", workers, *"link add eth1 type veth peer name eth1 netns".split(), server)
+        for namespace, number in ((workers, 1), (server, 2)):
+            kernel.command("ip", "-n", namespace, "addr", "add", f"10.78.0.{number}/24", "dev", "eth1")
+            kernel.command("ip", "-n", namespace, "link", "set", "eth1", "up")
+            kernel.command("ip", "-n", namespace, *"mptcp limits set subflows 2 add_addr_accepted 2".split())
+        kernel.command("ip", "-n", server, *"mptcp endpoint add 10.78.0.2 dev eth1 port 7800 signal".split())
+
+    def paths(self, bed):
+        """How many connections go over the second network."""
+        return len(kernel.command("ss", "-N", bed.namespace(1), "-Hnt", "dst", "10.78.0.2").splitlines())
+
+    def test_job_goes_on_over_the_other(self):
+        settings = ["transports.net.multipath=true", "transports.net.user_timeout=5s", "server.shards=1"]
+        settings.append("worker.hierarchy=off")  # so that both workers need the server
+        steps = ["gate:joined", *LOOP]
+        with OnHosts(steps, settings, workers=[0, 2], servers=1, scheduler_host=2) as hosts:
+            try:
+                self.join(hosts.bed)
+            except OSError as reason:
+                self.skipTest(f"no Multipath TCP: {reason}")
+            hosts.open("joined")
+            hosts.wait_for_all("grad runs")
+            harness.until(lambda: self.paths(hosts.bed) >= self.CONNECTIONS, "second path")
+            hosts.bed.cut(1)
+            time.sleep(6)  # longer than it takes to count a peer as dead
+            hosts.open("enough")
+            ends = hosts.job.finish()
+            kernel.command("ip", "-n", hosts.bed.namespace(2), "mptcp", "endpoint", "flush")  # the kernel's listener
+            self.assertEqual(hosts.bed.leftovers(), [], hosts.job.show())
+            for part, end in ends.items():
+                self.assertEqual(end.status, 0, f"{part}\n{hosts.job.show()}")
+                self.assertNotRegex(end.err, "Sanitizer: |runtime error: ", hosts.job.show())
+                if part in hosts.workers:
+                    self.assertIn("grad is right", end.out, hosts.job.show())
 
 
 if __name__ == "__main__":

@@ -9,13 +9,35 @@
 #include "tcp.h"
 
 #include <errno.h>
+#include <linux/mptcp.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
 
 #define LOOKS 8 /* within user_timeout */
 
-/* When the kernel last had an acknowledgement of the peer, of new bytes or of old ones. */
+#ifndef SOL_MPTCP
+#define SOL_MPTCP 284 /* not in the C library yet */
+#endif
+
+/* True if the peer has acknowledged new bytes since the last look, over whichever path. */
+static bool has_progress(struct bps_channel *channel)
+{
+    struct mptcp_info info;
+    socklen_t length = sizeof info;
+    if (!channel->tcp->options.multipath ||
+        getsockopt(channel->fd, SOL_MPTCP, MPTCP_INFO, &info, &length) != 0) {
+        return false;
+    }
+    bool progress = info.mptcpi_snd_una != channel->acknowledged;
+    channel->acknowledged = info.mptcpi_snd_una;
+    return progress;
+}
+
+/*
+ * When the kernel last had an acknowledgement of the peer, of new bytes or of old ones. Of a connection over
+ * several paths it tells that of the first path only.
+ */
 static uint64_t last_heard(const struct bps_channel *channel, uint64_t now)
 {
     struct tcp_info info;
@@ -33,7 +55,7 @@ static bool is_silent(struct bps_channel *channel, uint64_t now)
         channel->silent_since = 0;
         return false;
     }
-    uint64_t heard = last_heard(channel, now);
+    uint64_t heard = has_progress(channel) ? now : last_heard(channel, now);
     if (channel->silent_since == 0) {
         channel->silent_since = now;
     } else if (heard > channel->silent_since) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <unistd.h>
@@ -47,10 +48,25 @@ void tcp_socket_tune(const struct tcp *tcp, int fd)
     }
 }
 
+bps_status tcp_multipath_check(struct bps_report *report)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, IPPROTO_MPTCP);
+    if (fd < 0) {
+        BPS_REPORT(report,
+                   "multipath: this kernel has no Multipath TCP: %s; see to sysctl net.mptcp.enabled = 1, or "
+                   "set multipath = false",
+                   strerror(errno));
+        return BPS_ERR_UNSUPPORTED;
+    }
+    close(fd);
+    return BPS_OK;
+}
+
 int tcp_socket(const struct tcp *tcp, int family)
 {
     const struct tcp_options *o = &tcp->options;
-    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int protocol = o->multipath ? IPPROTO_MPTCP : IPPROTO_TCP;
+    int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, protocol);
     if (fd < 0) {
         return -1;
     }

@@ -27,6 +27,9 @@ static const struct bps_option options[] = {
      "0: the kernel decides, after many minutes."},
     {"family", BPS_OPT_CHOICE, 0, offsetof(struct tcp_options, family), "auto", "auto|ipv4|ipv6",
      "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
+    {"multipath", BPS_OPT_BOOL, 0, offsetof(struct tcp_options, multipath), "false", NULL,
+     "A connection uses all paths that the kernel knows (Multipath TCP, ip-mptcp(8)), and lives as long as "
+     "one of them does."},
     {0},
 };
 
@@ -67,6 +70,9 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
     LIST_INIT(&tcp->channels);
     TAILQ_INIT(&tcp->ready);
     bps_status status = check_interfaces(tcp, report);
+    if (status == BPS_OK && tcp->options.multipath) {
+        status = tcp_multipath_check(report);
+    }
     if (status != BPS_OK) {
         goto fail;
     }
@@ -133,8 +139,9 @@ static void tcp_describe(void *instance, char *text, size_t n)
         used += (uint32_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " " : "",
                                    interfaces->items[i]);
     }
-    snprintf(text, n, "congestion %s, %u stream%s, not-sent low water %s, interface%s %s", tcp->congestion,
-             lanes(tcp), lanes(tcp) == 1 ? "" : "s", low_water, interfaces->count > 1 ? "s" : "", names);
+    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s %s", tcp->congestion,
+             lanes(tcp), lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
+             interfaces->count > 1 ? "s" : "", names);
 }
 
 static const struct bps_transport_ops ops = {

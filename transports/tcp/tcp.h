@@ -39,6 +39,7 @@ struct tcp_options {
     uint64_t send_buffer, receive_buffer;
     uint64_t keepalive, user_timeout; /* ns */
     uint32_t family;                  /* TCP_FAMILY_* */
+    bool multipath;
 };
 
 struct tcp_counters {
@@ -113,6 +114,7 @@ struct bps_channel {
     bool progress;                 /* since the timer was set */
     int left;                      /* bytes that the peer had not acknowledged then */
     uint64_t silent_since;         /* ns: bytes wait for an acknowledgement, and none has come; 0: none wait */
+    uint64_t acknowledged;         /* over several paths: up to here */
     struct tcp_incoming in;
     struct tcp_outgoing out;
 };
@@ -148,6 +150,8 @@ void tcp_fork_release(void);
 
 /* ---- socket.c: options of sockets ---- */
 
+/* BPS_ERR_UNSUPPORTED, with the remedy: the kernel has no connections over several paths. */
+bps_status tcp_multipath_check(struct bps_report *report);
 /* Non-blocking, closed on exec, with all options; -1 and errno. */
 int tcp_socket(const struct tcp *tcp, int family);
 /* What an accepted socket does not inherit. */
