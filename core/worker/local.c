@@ -75,6 +75,7 @@ static bps_status find_members(struct bps_local *local)
             peer->local = local;
             peer->rank = rank;
             STAILQ_INIT(&peer->returns);
+            STAILQ_INIT(&peer->words);
             if (rank == worker->rank) {
                 local->place = place;
             }
@@ -172,6 +173,7 @@ static void drop_peer(struct bps_local_peer *peer)
         STAILQ_REMOVE_HEAD(&peer->returns, entry);
         free(back);
     }
+    bps_local_exchange_forget(peer);
     bps_heap_fini(&peer->pushes);
     bps_heap_fini(&peer->results);
 }

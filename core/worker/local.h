@@ -67,7 +67,10 @@ struct bps_return {
 };
 STAILQ_HEAD(bps_return_list, bps_return);
 
-/* A failure that the shards are not told yet, because this worker has not declared the tensor. */
+/*
+ * A failure that the shards are not told yet, because this worker has not declared the tensor; or a peer,
+ * because its link is not open.
+ */
 struct bps_unsent {
     STAILQ_ENTRY(bps_unsent) entry;
     struct bps_header header;
@@ -83,6 +86,7 @@ struct bps_local_peer {
     struct bps_link dialled; /* to those of lower rank */
     struct bps_guest *guest; /* of those of higher rank */
     bool reached, left;      /* the link is open, or was; it leaves the job in order */
+    struct bps_unsent_list words; /* for when it is open */
     struct bps_heap pushes;  /* tasks that it leads */
     struct bps_heap results; /* slices for it */
     struct bps_return_list returns;
@@ -144,6 +148,9 @@ void bps_local_exchange_left(struct bps_local_peer *peer);
 /* PUSH; POISON, FAILED; from a peer. */
 bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
                                struct bps_sink **sink);
+/* The link to a peer is open now: it is told what was said before. */
+void bps_local_exchange_reached(struct bps_local_peer *peer);
+void bps_local_exchange_forget(struct bps_local_peer *peer);
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
                                    const char *text);
 /* This worker cannot contribute: as bps_local_poison(). */

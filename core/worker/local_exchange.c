@@ -7,6 +7,7 @@
  * cannot go on with a round tells the leader, who passes on to all what it hears, so that all end with the
  * same words; of what everybody sees for himself nobody has to be told (sum/exchange.h).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "worker/local.h"
@@ -263,14 +264,55 @@ static void on_overdue(void *owner, const struct bps_header *header, const char 
     }
 }
 
+/* Others may have joined, and have begun, while we still wait for the link to this peer. */
+static void keep_words(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
+{
+    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
+    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
+        free(unsent);
+        bps_worker_fail(peer->local->worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    unsent->header = *header;
+    STAILQ_INSERT_TAIL(&peer->words, unsent, entry);
+}
+
+static void tell(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
+{
+    if (peer->link != NULL) {
+        bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
+}
+
 static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
 {
     struct bps_local *local = owner;
     for (uint32_t place = 0; place < local->size; place++) {
-        struct bps_link *link = local->peer[place].link;
-        if (place != local->place && link != NULL) {
-            bps_link_send(link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+        struct bps_local_peer *peer = &local->peer[place];
+        if (place != local->place && peer->reached) {
+            tell(peer, header, text);
+        } else if (place != local->place) {
+            keep_words(peer, header, text);
         }
+    }
+}
+
+void bps_local_exchange_reached(struct bps_local_peer *peer)
+{
+    const struct bps_unsent *unsent;
+    STAILQ_FOREACH (unsent, &peer->words, entry) {
+        tell(peer, &unsent->header, unsent->text);
+    }
+    bps_local_exchange_forget(peer);
+}
+
+void bps_local_exchange_forget(struct bps_local_peer *peer)
+{
+    while (!STAILQ_EMPTY(&peer->words)) {
+        struct bps_unsent *unsent = STAILQ_FIRST(&peer->words);
+        STAILQ_REMOVE_HEAD(&peer->words, entry);
+        free(unsent->text);
+        free(unsent);
     }
 }
 

@@ -69,6 +69,7 @@ static void admit(struct bps_local *local, struct bps_guest *guest, struct visit
     peer->reached = true;
     bps_lobby_admit(guest);
     bps_link_welcome(&guest->link);
+    bps_local_exchange_reached(peer);
     bps_worker_link_opened(local->worker);
 }
 
@@ -137,6 +138,7 @@ static void welcome(void *owner, struct bps_link *link)
     struct bps_local_peer *peer = owner;
     (void)link;
     peer->reached = true;
+    bps_local_exchange_reached(peer);
     bps_worker_link_opened(peer->local->worker);
 }
 
