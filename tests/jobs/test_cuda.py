@@ -14,6 +14,7 @@ import scripted
 scripted.require("numpy")
 
 REAL = os.environ.get("TEST_GPU") == "1"
+RACES = os.environ.get("SANITIZER") == "thread"  # what the operations show is enough then
 STANDIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "gpu", "standin", ".libs")
 USE = ("--set", "worker.use=cuda")
 NETWORK = ("--set", "worker.hierarchy=off", "--set", "server.local=false")
@@ -44,6 +45,7 @@ class Operations(scripted.TestCase):
     def test_small_partitions(self):
         self.check_operations(*SMALL, workers=2, servers=1)
 
+    @unittest.skipIf(RACES, "two workers show the same races sooner")
     def test_three_workers_and_small_partitions_through_a_server(self):
         self.check_operations(*SMALL, *NETWORK, workers=3, servers=1)
 
@@ -57,6 +59,7 @@ class Operations(scripted.TestCase):
         self.assertIn("using 'cuda'", result.err)
 
 
+@unittest.skipIf(RACES, "the order of copies is that of the operations")
 class Failures(unittest.TestCase):
     def run_lost(self, what, word, *options, workers=2, **more):
         """All workers that live on end by themselves, after they have printed a word."""
