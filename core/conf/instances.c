@@ -188,6 +188,14 @@ static bool has_words_only(const struct bps_conf_node *node)
     return node->kind != BPS_CONF_GROUP;
 }
 
+static void check_reducers(struct bps_check *check, const char *path)
+{
+    const struct bps_conf_node *use = bps_conf_find(check->conf, path);
+    if (use != NULL && has_words_only(use) && !bps_check_is_over(check)) {
+        check_use(check, map_of_kind(BPS_KIND_REDUCER), path, use);
+    }
+}
+
 void bps_check_instances(struct bps_check *check)
 {
     for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL; map++) {
@@ -199,12 +207,6 @@ void bps_check_instances(struct bps_check *check)
     if (!bps_check_is_over(check)) {
         check_graph(check);
     }
-    const struct bps_conf_node *use = bps_conf_find(check->conf, "server.use");
-    if (use != NULL && has_words_only(use) && !bps_check_is_over(check)) {
-        check_use(check, map_of_kind(BPS_KIND_REDUCER), "server.use", use);
-    }
-    use = bps_conf_find(check->conf, "worker.use");
-    if (use != NULL && has_words_only(use) && !bps_check_is_over(check)) {
-        check_use(check, map_of_kind(BPS_KIND_REDUCER), "worker.use", use);
-    }
+    check_reducers(check, "server.use");
+    check_reducers(check, "worker.use");
 }

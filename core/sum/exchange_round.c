@@ -138,7 +138,7 @@ static struct bps_exchange_round *open_round(struct bps_exchange *exchange, stru
 }
 
 bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_header *header,
-                       struct bps_exchange_round **out)
+                             struct bps_exchange_round **out)
 {
     *out = NULL;
     if (header->tensor == 0 || header->tensor >= BPS_ID_UNNAMED || header->partition != 0) {

@@ -5,13 +5,8 @@
  */
 #include "worker/copy.h"
 
-#include <string.h>
-
-#include "base/log.h"
 #include "graph/use.h"
 #include "worker/memory.h"
-
-#define LOG             "worker"
 
 /*
  * Bytes under way in one direction: enough that the copy engine always has the next one, even with small
@@ -90,12 +85,11 @@ void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark)
     }
 }
 
-/* The input is there, and the results of the round before have left the staging memory. */
+/* The input is there, and the results of the round before have left the staging memory and its tasks. */
 static void begin_if_ready(struct bps_operation *operation)
 {
-    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    const struct bps_worker *worker = tensor->worker;
-    if (operation->mark != NULL || tensor->leaving > 0) {
+    const struct bps_worker *worker = worker_of(operation);
+    if (bps_copy_must_wait(operation)) {
         return;
     }
     operation->waiting = false;
@@ -123,6 +117,9 @@ void bps_copy_await(struct bps_operation *operation)
     struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
     operation->waiting = true;
+    if (operation->mark == NULL) {
+        return; /* the last copy that leaves begins it */
+    }
     bps_status status =
         device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
     if (status != BPS_OK) {
@@ -164,23 +161,20 @@ void bps_copy_follow(struct bps_operation *operation)
 
 static void begin_copies(struct bps_worker *worker, struct bps_copier *copier);
 
-/* False: the task has ended. */
-static bool goes_on(struct bps_task *task, bps_status status, const char *text)
+/* On to the next stage, or to the end. */
+static void go_on(struct bps_task *task, bps_status status, const char *text)
 {
     const struct bps_worker *worker = task->tensor->worker;
     task->state = BPS_TASK_DONE;
     if (worker->failure != BPS_OK) {
         bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
         bps_task_end(task);
-        return false;
-    }
-    if (status != BPS_OK) {
+    } else if (status != BPS_OK) {
         bps_task_stage_failed(task, status, text);
-        return false;
+    } else {
+        task->step++;
+        bps_task_advance(task);
     }
-    task->step++;
-    bps_task_advance(task);
-    return true;
 }
 
 static void on_host(void *arg, bps_status status, const char *text)
@@ -189,7 +183,7 @@ static void on_host(void *arg, bps_status status, const char *text)
     struct bps_worker *worker = task->tensor->worker;
     worker->to_host.under_way -= task->bytes;
     task->src = task->dst;
-    goes_on(task, status, text);
+    go_on(task, status, text);
     begin_copies(worker, &worker->to_host);
 }
 
@@ -231,18 +225,18 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         .arg = task,
     };
     struct bps_copier *copier = to_device ? &worker->to_device : &worker->to_host;
-    bps_status status = BPS_OK;
-    if (worker->failure == BPS_OK) {
+    bps_status status = worker->failure;
+    if (status == BPS_OK) {
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
     }
-    if (worker->failure != BPS_OK || status != BPS_OK) {
-        goes_on(task, status, report.text);
+    if (status != BPS_OK) {
+        go_on(task, status, report.text);
         return;
     }
     copier->under_way += task->bytes;
     if (to_device) {
         task->tensor->leaving++;
-        goes_on(task, BPS_OK, NULL);
+        go_on(task, BPS_OK, NULL);
     }
 }
 
@@ -258,7 +252,7 @@ static void enqueue(struct bps_task *task, struct bps_copier *copier)
     struct bps_worker *worker = task->tensor->worker;
     task->state = BPS_TASK_COPYING;
     if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
-        goes_on(task, BPS_ERR_NOMEM, "out of memory");
+        go_on(task, BPS_ERR_NOMEM, "out of memory");
         return;
     }
     begin_copies(worker, copier);

@@ -19,7 +19,7 @@
 
 /* Opens the reducer that brings devices: the first usable one of worker.use. None is no error. */
 bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
-/* No copy begins any more. Called while the loop still runs. */
+/* The reducer is told of no more memory. Called while the loop still runs. */
 void bps_copy_part(struct bps_worker *worker);
 /* Waits for the copies under way, and frees the staging memory. */
 void bps_copy_close(struct bps_worker *worker);
@@ -31,7 +31,15 @@ bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_devi
 bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
                          struct bps_mark **out, struct bps_report *report);
 void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark);
-/* [core] Begins the operation when its input is there. */
+/*
+ * [core] True if the operation cannot begin yet: its input is not there, or results of the tensor's last
+ * operation are still on their way to a device. bps_copy_await() begins it when it can.
+ */
+static inline bool bps_copy_must_wait(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return operation->mark != NULL || tensor->leaving > 0;
+}
 void bps_copy_await(struct bps_operation *operation);
 /* [core] The operation is about to end: what its result waits for. */
 void bps_copy_end(struct bps_operation *operation);

@@ -140,6 +140,32 @@ bool bps_local_is_final(const struct bps_local *local)
     return bps_local_is_grouped(local) && local->final;
 }
 
+/* ---- failures that are told later ---- */
+
+bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
+                    const char *text)
+{
+    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
+    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
+        free(unsent);
+        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
+        return false;
+    }
+    unsent->header = *header;
+    STAILQ_INSERT_TAIL(list, unsent, entry);
+    return true;
+}
+
+void bps_local_forget(struct bps_unsent_list *list)
+{
+    while (!STAILQ_EMPTY(list)) {
+        struct bps_unsent *unsent = STAILQ_FIRST(list);
+        STAILQ_REMOVE_HEAD(list, entry);
+        free(unsent->text);
+        free(unsent);
+    }
+}
+
 /* ---- the end ---- */
 
 void bps_local_leave(struct bps_local *local)
@@ -173,7 +199,7 @@ static void drop_peer(struct bps_local_peer *peer)
         STAILQ_REMOVE_HEAD(&peer->returns, entry);
         free(back);
     }
-    bps_local_exchange_forget(peer);
+    bps_local_forget(&peer->words);
     bps_heap_fini(&peer->pushes);
     bps_heap_fini(&peer->results);
 }
@@ -196,12 +222,7 @@ void bps_local_free(struct bps_local *local)
     }
     bps_local_drop(local);
     bps_loop_forget(local->worker->loop, local);
-    while (!STAILQ_EMPTY(&local->unsent)) {
-        struct bps_unsent *unsent = STAILQ_FIRST(&local->unsent);
-        STAILQ_REMOVE_HEAD(&local->unsent, entry);
-        free(unsent->text);
-        free(unsent);
-    }
+    bps_local_forget(&local->unsent);
     bps_exchange_free(local->exchange);
     bps_sum_free(local->sum);
     free(local->peer);

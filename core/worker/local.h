@@ -113,6 +113,12 @@ struct bps_local {
     struct bps_unsent_list unsent;
 };
 
+/* ---- local.c ---- */
+/* Keeps a failure for later. False: no memory, and the job has failed. */
+bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
+                    const char *text);
+void bps_local_forget(struct bps_unsent_list *list);
+
 /* ---- local_link.c ---- */
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
 /* Judges those who said hello before the book was there. */
@@ -150,7 +156,6 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
                                struct bps_sink **sink);
 /* The link to a peer is open now: it is told what was said before. */
 void bps_local_exchange_reached(struct bps_local_peer *peer);
-void bps_local_exchange_forget(struct bps_local_peer *peer);
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
                                    const char *text);
 /* This worker cannot contribute: as bps_local_poison(). */

@@ -7,21 +7,18 @@
  * cannot go on with a round tells the leader, who passes on to all what it hears, so that all end with the
  * same words; of what everybody sees for himself nobody has to be told (sum/exchange.h).
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "worker/local.h"
 
-/* Bytes that each worker sends to the others together; with more the copies cost what one way less saves. */
-#define WORTH_EXCHANGING BPS_EXCHANGE_BYTES
-
+/* With more bytes to all others together the copies cost what one way less saves. */
 bool bps_local_exchanges(const struct bps_tensor_entry *tensor)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
     return local != NULL && local->exchange != NULL && !tensor->unnamed &&
            tensor->job_bytes <= worker->partition &&
-           tensor->job_bytes <= WORTH_EXCHANGING / (local->size - 1);
+           tensor->job_bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
 static uint32_t bit_of(const struct bps_local_peer *peer)
@@ -264,19 +261,6 @@ static void on_overdue(void *owner, const struct bps_header *header, const char 
     }
 }
 
-/* Others may have joined, and have begun, while we still wait for the link to this peer. */
-static void keep_words(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
-{
-    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
-    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
-        free(unsent);
-        bps_worker_fail(peer->local->worker, BPS_ERR_NOMEM, "out of memory");
-        return;
-    }
-    unsent->header = *header;
-    STAILQ_INSERT_TAIL(&peer->words, unsent, entry);
-}
-
 static void tell(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
 {
     if (peer->link != NULL) {
@@ -284,6 +268,7 @@ static void tell(struct bps_local_peer *peer, const struct bps_header *header, c
     }
 }
 
+/* Others may have joined, and have begun, while we still wait for the link to one of them. */
 static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
 {
     struct bps_local *local = owner;
@@ -292,7 +277,7 @@ static void on_poisoned(void *owner, const struct bps_header *header, const char
         if (place != local->place && peer->reached) {
             tell(peer, header, text);
         } else if (place != local->place) {
-            keep_words(peer, header, text);
+            bps_local_keep(local, &peer->words, header, text);
         }
     }
 }
@@ -303,17 +288,7 @@ void bps_local_exchange_reached(struct bps_local_peer *peer)
     STAILQ_FOREACH (unsent, &peer->words, entry) {
         tell(peer, &unsent->header, unsent->text);
     }
-    bps_local_exchange_forget(peer);
-}
-
-void bps_local_exchange_forget(struct bps_local_peer *peer)
-{
-    while (!STAILQ_EMPTY(&peer->words)) {
-        struct bps_unsent *unsent = STAILQ_FIRST(&peer->words);
-        STAILQ_REMOVE_HEAD(&peer->words, entry);
-        free(unsent->text);
-        free(unsent);
-    }
+    bps_local_forget(&peer->words);
 }
 
 static const struct bps_exchange_events events = {

@@ -206,15 +206,7 @@ static bool on_failed(void *owner, const struct bps_header *header, const char *
         return true;
     }
     poison.flags = BPS_FLAG_GROUP; /* our group is not made to wait for this worker to declare the tensor */
-    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
-    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
-        free(unsent);
-        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
-        return true;
-    }
-    unsent->header = poison;
-    STAILQ_INSERT_TAIL(&local->unsent, unsent, entry);
-    return false;
+    return !bps_local_keep(local, &local->unsent, &poison, text);
 }
 
 void bps_local_declared(struct bps_local *local)

@@ -323,7 +323,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     uint32_t dtype = operation->request.dtype;
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
-    if (operation->mark != NULL) {
+    if (bps_copy_must_wait(operation)) {
         bps_copy_await(operation);
         return;
     }

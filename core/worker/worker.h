@@ -93,7 +93,7 @@ struct bps_operation {
     char *text;                /* of an error; owned */
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
-    bool waiting;              /* [core] for its input on a device */
+    bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };

@@ -117,6 +117,16 @@ def check_the_same_tensor_on_either():
         np.testing.assert_array_equal(result, total(3000))
 
 
+def check_unnamed_of_any_size_and_place():
+    """Each call may use what the one before it has left, whose result is perhaps still on its way."""
+    stream = gpu.Stream(device())
+    for count in (700_000, 100, 300_000):
+        array = gpu.Array(stream, data(bps.rank(), count))
+        start(array).wait()
+        np.testing.assert_array_equal(bps.push_pull(data(bps.rank(), count // 2), op=bps.Sum), total(count // 2))
+        np.testing.assert_array_equal(array.read(), total(count))
+
+
 def check_dropped_handle():
     stream = gpu.Stream(device())
     start(gpu.Array(stream, data(bps.rank(), 100_000)), name="dropped")
