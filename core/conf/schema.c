@@ -41,7 +41,7 @@ static const struct bps_option worker_table[] = {
      "64..1 GiB",
      "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
      "priority."},
-    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "256 KiB", "64..1 GiB",
+    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "128 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",
      "auto|on|off",

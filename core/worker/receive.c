@@ -33,13 +33,6 @@ struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_heade
 
 /* ---- results ---- */
 
-static void slice_received(struct bps_task *task, uint32_t index)
-{
-    task->got[index / 64] |= 1ull << (index % 64);
-    task->received++;
-    bps_remote_check(task);
-}
-
 static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     const struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
@@ -56,7 +49,7 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
     }
     if (offset + bytes == lane->length) {
         lane->task->held--;
-        slice_received(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
+        bps_remote_answered(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
     }
     return bytes;
 }
@@ -119,7 +112,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         return BPS_ERR_PROTOCOL;
     }
     if (expected == 0) {
-        slice_received(task, index);
+        bps_remote_answered(task, index);
         return BPS_OK;
     }
     task->held++;
@@ -161,6 +154,7 @@ static bps_status on_failed(struct bps_worker *worker, const struct bps_header *
     poison_rest(task->tensor, header, text);
     bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
     unqueue(task);
+    bps_remote_give_up(task);
     task->failed = true;
     bps_remote_check(task);
     return BPS_OK;

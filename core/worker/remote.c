@@ -10,7 +10,8 @@
 #include "worker/local.h"
 #include "worker/worker.h"
 
-#define LOG "worker"
+#define LOG         "worker"
+#define LANES_TIMES 2u
 
 /* ---- poison ---- */
 
@@ -174,14 +175,32 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
     return status;
 }
 
+/*
+ * Networks divide a link among connections, not among hosts. So a shard that sums more than the least of them
+ * has so much more connections: otherwise its part of the bytes would get too small a part of this worker's
+ * link, beside what the server on this host sends to others.
+ */
+static uint32_t lanes_to(const struct bps_remote *remote, uint32_t lanes)
+{
+    const struct bps_book *book = remote->worker->book;
+    uint32_t weight = book->shard[remote->index].weight, least = weight;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        uint32_t other = book->shard[i].weight;
+        least = other > 0 && other < least ? other : least;
+    }
+    uint32_t times = weight > 0 ? (weight + least / 2) / least : 1;
+    lanes = (lanes > 0 ? lanes : 1) * (times < LANES_TIMES ? times : LANES_TIMES);
+    return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
+}
+
 static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
     const struct bps_transport_ops *transport = worker->net->ops;
     struct bps_transport_attr attr = {.lanes = 1};
     transport->query(worker->net->self, &attr);
-    uint32_t lanes = attr.lanes < 1 ? 1 : attr.lanes > BPS_LANES_LIMIT ? BPS_LANES_LIMIT : attr.lanes;
-    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes, report);
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote, attr.lanes),
+                report);
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */
@@ -233,6 +252,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
         worker->remote[i].worker = worker;
         worker->remote[i].index = i;
+        bps_credit_init(&worker->remote[i].credit);
         status = reach(&worker->remote[i], report);
     }
     return status;
@@ -280,5 +300,6 @@ void bps_remotes_drop(struct bps_worker *worker)
         }
         bps_heap_fini(&remote->queue);
     }
+    bps_loop_cancel(worker->loop, worker->patience);
     bps_window_fini(&worker->window);
 }

@@ -5,17 +5,39 @@
  * Each shard has one queue of tasks, ordered by urgency, that all lanes to it draw from. The transport asks
  * for the next slice when it can really send one; so a more urgent tensor overtakes a larger one between two
  * slices. The window (window.h) keeps the shards together: one that is too far ahead gets nothing, and is
- * kicked when the others have followed.
+ * kicked when the others have followed. The credit (credit.h) keeps the workers together: a shard that has not
+ * answered what it got gets no more, and is kicked when it answers.
  */
 #include <string.h>
 
+#include "base/clock.h"
 #include "worker/local.h"
 #include "worker/worker.h"
+
+#define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
 static void kick(struct bps_remote *remote)
 {
     for (uint32_t i = 0; i < remote->lanes; i++) {
         bps_link_kick(&remote->lane[i].link);
+    }
+}
+
+static int32_t priority_of(const struct bps_task *task)
+{
+    return task->tensor->operation.request.priority;
+}
+
+static void on_patience(void *arg);
+
+/* Nobody waits for a shard that has no credit, and it is looked at until it has. */
+static void starve(struct bps_remote *remote)
+{
+    struct bps_worker *worker = remote->worker;
+    remote->starved = true;
+    bps_window_rest(&worker->window, remote->index);
+    if (worker->patience == NULL) {
+        worker->patience = bps_loop_timer(worker->loop, PATIENCE, PATIENCE, on_patience, worker);
     }
 }
 
@@ -25,13 +47,40 @@ static void settle(struct bps_remote *remote)
     struct bps_worker *worker = remote->worker;
     const struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    if (task != NULL) {
-        bps_window_wait(&worker->window, remote->index, task->tensor->operation.request.priority);
-    } else {
+    remote->starved = false;
+    if (task == NULL) {
         bps_window_rest(&worker->window, remote->index);
+    } else if (bps_credit_admits(&remote->credit, priority_of(task))) {
+        bps_window_wait(&worker->window, remote->index, priority_of(task));
+    } else {
+        starve(remote);
     }
     while ((freed = bps_window_freed(&worker->window, remote->index)) != BPS_WINDOW_NONE) {
         kick(&worker->remote[freed]);
+    }
+}
+
+static void resume(struct bps_remote *remote)
+{
+    settle(remote);
+    kick(remote);
+}
+
+/* Who waits for answers that do not come gets more credit: other workers may have sent something else first. */
+static void on_patience(void *arg)
+{
+    struct bps_worker *worker = arg;
+    bool starved = false;
+    for (uint32_t i = 0; i < worker->remotes; i++) {
+        struct bps_remote *remote = &worker->remote[i];
+        if (remote->starved && bps_credit_look(&remote->credit)) {
+            resume(remote);
+        }
+        starved |= remote->starved;
+    }
+    if (!starved) {
+        bps_loop_cancel(worker->loop, worker->patience);
+        worker->patience = NULL;
     }
 }
 
@@ -57,8 +106,7 @@ void bps_remote_push(struct bps_task *task)
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
-    settle(remote);
-    kick(remote);
+    resume(remote);
 }
 
 void bps_remote_unqueue(struct bps_task *task)
@@ -107,27 +155,38 @@ static void slice_header(const struct bps_task *task, uint32_t index, uint32_t b
     bps_header_encode(&header, out);
 }
 
+/* Asks for the root's value of a broadcast, and brings nothing. */
+static bool is_request(const struct bps_task *task)
+{
+    const struct bps_operation *operation = &task->tensor->operation;
+    return operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
+}
+
+static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
+{
+    return is_request(task) ? 0 : bps_partition_bytes(task->bytes, task->tensor->worker->slice, index);
+}
+
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
     struct bps_remote_lane *lane = owner;
     struct bps_task *task = bps_heap_top(&lane->remote->queue);
     (void)link;
     struct bps_worker *worker = lane->remote->worker;
-    if (task == NULL || !bps_window_admits(&worker->window, lane->remote->index)) {
+    if (task == NULL || lane->remote->starved || !bps_window_admits(&worker->window, lane->remote->index)) {
         return BPS_AGAIN;
     }
-    const struct bps_operation *operation = &task->tensor->operation;
-    bool receiver =
-        operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
-    uint32_t slices = receiver ? 1 : bps_partitions(task->bytes, worker->slice);
+    bool request = is_request(task);
+    uint32_t slices = request ? 1 : bps_partitions(task->bytes, worker->slice);
     uint32_t index = task->sent++;
-    uint32_t bytes = receiver ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
-    slice_header(task, index, bytes, receiver ? BPS_FLAG_EMPTY : 0, task->header[index]);
+    uint32_t bytes = pushed_bytes(task, index);
+    slice_header(task, index, bytes, request ? BPS_FLAG_EMPTY : 0, task->header[index]);
     if (task->sent == slices) {
         bps_heap_pop(&lane->remote->queue);
         task->state = BPS_TASK_AWAITED;
     }
     bps_window_sent(&worker->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
+    bps_credit_sent(&lane->remote->credit, priority_of(task), bytes);
     settle(lane->remote);
     task->held++;
     *out = (struct bps_frame){
@@ -146,6 +205,36 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     (void)link;
     task->held--;
     bps_remote_check(task);
+}
+
+static void give_back(const struct bps_task *task, uint64_t bytes)
+{
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    bps_credit_answered(&remote->credit, priority_of(task), bytes);
+    if (remote->starved) {
+        resume(remote);
+    }
+}
+
+void bps_remote_answered(struct bps_task *task, uint32_t index)
+{
+    task->got[index / 64] |= 1ull << (index % 64);
+    task->received++;
+    if (!task->failed) {
+        give_back(task, pushed_bytes(task, index));
+    }
+    bps_remote_check(task);
+}
+
+void bps_remote_give_up(struct bps_task *task)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < task->sent; i++) {
+        bytes += (task->got[i / 64] >> (i % 64) & 1) == 0 ? pushed_bytes(task, i) : 0;
+    }
+    if (bytes > 0) {
+        give_back(task, bytes);
+    }
 }
 
 void bps_remote_check(struct bps_task *task)

@@ -22,6 +22,7 @@
 #include "node/placement.h"
 #include "server/server.h"
 #include "wire/link.h"
+#include "worker/credit.h"
 #include "worker/window.h"
 
 #define HASH_NONFATAL_OOM 1
@@ -173,6 +174,8 @@ struct bps_remote {
     uint32_t lanes;
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
+    struct bps_credit credit;
+    bool starved;          /* the most urgent one has no credit */
 };
 
 /* ---- tensors in device memory ---- */
@@ -226,6 +229,7 @@ struct bps_worker {
     uint32_t remotes;
     struct bps_remote *remote;
     struct bps_window window;      /* over the remotes */
+    struct bps_timer *patience;    /* while one of them is starved */
     struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
     uint32_t open_links;           /* to shards and to workers of this host */
     bool dialled;                  /* all links are begun */
@@ -366,6 +370,9 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
 /* [core] What a lane sends next, and what it has sent: of its link's handler. */
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
+/* [core] A slice of the result has come; or none will, since the round has failed. */
+void bps_remote_answered(struct bps_task *task, uint32_t index);
+void bps_remote_give_up(struct bps_task *task);
 /* [core] The transport has let go of a frame, or a slice has come: is the exchange with the shard over? */
 void bps_remote_check(struct bps_task *task);
 /* [core] Queues a task for its shard, or takes it from there. */

@@ -29,6 +29,16 @@ class Scripts(scripted.TestCase):
     def test_operations_with_the_server_in_a_worker(self):
         self.run_script("numpy_ops.py", workers=2, servers=0)
 
+    def test_workers_that_push_in_opposite_orders(self):
+        self.run_script(
+            "orders.py",
+            options=[
+                *("--set", "worker.hierarchy=off"),
+                *("--set", "server.local=false"),
+                *("--set", "server.shards=1"),
+            ],
+        )
+
     def test_disagreements(self):
         self.run_script("numpy_errors.py", workers=2, servers=1)
 
