@@ -23,6 +23,7 @@
 
 #define LOG         "shard"
 #define LANES_LIMIT 64u
+#define OPEN_LIMIT  16u /* contributions of a lane that the transport fetches at once */
 
 /* A worker. */
 struct peer {
@@ -35,6 +36,7 @@ struct peer {
 struct lane {
     struct bps_sink sink;
     struct bps_sum_cursor cursor;
+    struct bps_sum_cursor opened[OPEN_LIMIT]; /* without a block: free */
     struct bps_guest *guest;
     struct peer *peer; /* NULL: said hello for a generation that has not begun here */
     uint32_t rank, number, epoch;
@@ -91,7 +93,26 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_header *heade
     }
 }
 
-static const struct bps_sum_events sum_events = {.result = on_result, .notice = on_notice};
+/* A transport that does not know the memory copies. */
+static void on_attach(void *owner, const struct bps_region *region)
+{
+    const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
+    const struct bps_transport_ops *transport = net->ops;
+    struct bps_report report = {""};
+    if (transport->attach(net->self, region, &report) != BPS_OK) {
+        bps_warn(LOG, "%s", report.text);
+    }
+}
+
+static void on_detach(void *owner, const struct bps_region *region)
+{
+    const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
+    const struct bps_transport_ops *transport = net->ops;
+    transport->detach(net->self, region);
+}
+
+static const struct bps_sum_events sum_events = {
+    .result = on_result, .notice = on_notice, .attach = on_attach, .detach = on_detach};
 
 static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
@@ -131,6 +152,25 @@ static void *lane_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 static uint32_t lane_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     return bps_sum_take(&((struct lane *)sink)->cursor, offset, data, bytes);
+}
+
+static void *lane_open(struct bps_sink *sink, void **ticket)
+{
+    struct lane *lane = (struct lane *)sink;
+    for (uint32_t i = 0; i < OPEN_LIMIT; i++) {
+        if (lane->opened[i].block == NULL) {
+            *ticket = &lane->opened[i];
+            return bps_sum_open(&lane->cursor, &lane->opened[i]);
+        }
+    }
+    return NULL;
+}
+
+static void on_placed(void *owner, struct bps_link *link, void *ticket)
+{
+    (void)owner;
+    (void)link;
+    bps_sum_placed(ticket);
 }
 
 static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header,
@@ -220,7 +260,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
         return BPS_ERR_NOMEM;
     }
     uint8_t purpose = bps_get_u8(hello);
-    lane->sink = (struct bps_sink){.place = lane_place, .take = lane_take};
+    lane->sink = (struct bps_sink){.place = lane_place, .take = lane_take, .open = lane_open};
     lane->guest = guest;
     lane->rank = bps_get_u32(hello);
     lane->number = bps_get_u32(hello);
@@ -248,6 +288,9 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     (void)status;
     if (lane != NULL) {
         bps_sum_abandon(&lane->cursor);
+        for (uint32_t i = 0; i < OPEN_LIMIT; i++) {
+            bps_sum_abandon(&lane->opened[i]);
+        }
         if (lane->peer != NULL) {
             bps_debug(LOG, "worker %u: %s", lane->rank, text);
             lane->peer->lane[lane->number] = NULL;
@@ -265,6 +308,7 @@ static const struct bps_link_handler handler = {
     .slice = on_slice,
     .next = on_next,
     .sent = on_sent,
+    .placed = on_placed,
     .closed = on_closed,
 };
 

@@ -15,12 +15,13 @@ struct bps_pool_block {
 struct bps_pool_chunk {
     struct bps_pool_chunk *next;
     size_t bytes;
+    struct bps_region region; /* the blocks, if somebody was told of them */
 };
 #define CHUNK_HEAD 4096u
 
-void bps_pool_init(struct bps_pool *pool)
+void bps_pool_init(struct bps_pool *pool, bps_pool_fn attach, bps_pool_fn detach, void *owner)
 {
-    memset(pool, 0, sizeof *pool);
+    *pool = (struct bps_pool){.attach = attach, .detach = detach, .owner = owner};
 }
 
 void bps_pool_fini(struct bps_pool *pool)
@@ -28,6 +29,9 @@ void bps_pool_fini(struct bps_pool *pool)
     while (pool->chunks != NULL) {
         struct bps_pool_chunk *chunk = pool->chunks;
         pool->chunks = chunk->next;
+        if (pool->detach != NULL && chunk->region.bytes > 0) {
+            pool->detach(pool->owner, &chunk->region);
+        }
         munmap(chunk, chunk->bytes);
     }
     memset(pool, 0, sizeof *pool);
@@ -54,6 +58,10 @@ static void refill(struct bps_pool *pool, unsigned c)
     chunk->next = pool->chunks;
     pool->chunks = chunk;
     pool->bytes += chunk->bytes;
+    if (pool->attach != NULL && block >= CHUNK_HEAD) {
+        chunk->region = (struct bps_region){.memory = memory + CHUNK_HEAD, .bytes = bytes, .fd = -1};
+        pool->attach(pool->owner, &chunk->region);
+    }
     for (size_t at = bytes; at >= block; at -= block) {
         bps_pool_put(pool, memory + CHUNK_HEAD + at - block, block);
     }

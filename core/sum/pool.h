@@ -9,19 +9,23 @@
 #ifndef BPS_SUM_POOL_H
 #define BPS_SUM_POOL_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <byteps/plugin.h>
 
 #define BPS_POOL_SMALLEST 8u /* 2^8 bytes */
 #define BPS_POOL_CLASSES  24u
 
+typedef void (*bps_pool_fn)(void *owner, const struct bps_region *region);
+
 struct bps_pool {
+    bps_pool_fn attach, detach; /* NULL: nobody is told */
+    void *owner;
     struct bps_pool_block *free[BPS_POOL_CLASSES];
     struct bps_pool_chunk *chunks;
     uint64_t bytes; /* taken from the system */
 };
 
-void bps_pool_init(struct bps_pool *pool);
+/* `attach` and `detach` hear of the memory that blocks of a page or more lie in. */
+void bps_pool_init(struct bps_pool *pool, bps_pool_fn attach, bps_pool_fn detach, void *owner);
 /* Frees all memory; blocks that are still out are gone. */
 void bps_pool_fini(struct bps_pool *pool);
 /* A block of at least `bytes`, aligned to 64 bytes; NULL: no memory. */

@@ -4,7 +4,8 @@
  *
  * `landed` is how far from the front of the slice some contribution has come. Bytes of any contribution below
  * it are added to what is there, bytes beyond it are the first and land as they are. Each contribution comes
- * in order from the front, so none can leave a gap.
+ * in order from the front, so none can leave a gap. One that the transport fetches into a block of its own
+ * comes at once, when it is whole.
  */
 #include <string.h>
 
@@ -27,18 +28,19 @@ size_t bps_slice_room(const struct bps_sum_slice *slice)
     return slice->round->part != NULL ? slice->bytes : widened(slice->round, slice->bytes);
 }
 
-/* The block that the bytes of this cursor go to: the sum, or the contribution's own. NULL: no memory. */
+/* Where the block is noted that the bytes of this cursor go to: the sum, or the contribution's own. */
+static void **block_entry(const struct bps_sum_cursor *cursor)
+{
+    struct bps_sum_slice *slice = cursor_slice(cursor);
+    return cursor->round->part != NULL ? &bps_parts(slice)[cursor->slot].block : &slice->block;
+}
+
+/* NULL: no memory. */
 static char *block_of(const struct bps_sum_cursor *cursor)
 {
-    struct bps_round *round = cursor->round;
-    struct bps_sum *sum = round->sum;
-    struct bps_sum_slice *slice = cursor_slice(cursor);
-    void **block = &slice->block;
-    if (round->part != NULL) {
-        block = &bps_parts(slice)[cursor->slot].block;
-    }
+    void **block = block_entry(cursor);
     if (*block == NULL) {
-        *block = bps_pool_get(&sum->pool, bps_slice_room(slice));
+        *block = bps_pool_get(&cursor->sum->pool, bps_slice_room(cursor_slice(cursor)));
     }
     return *block;
 }
@@ -156,9 +158,54 @@ bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan)
     return BPS_OK;
 }
 
+void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
+{
+    const struct bps_round *round = cursor->round;
+    if (round == NULL || round->failure != NULL || cursor->hollow) {
+        return NULL;
+    }
+    void *block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
+    if (block != NULL) {
+        *opened = *cursor;
+        opened->block = block;
+        cursor->round = NULL;
+    }
+    return block;
+}
+
+/* The cursor's block becomes the one that its bytes go to, unless there is one, or the sum is wider. */
+static bool adopt(const struct bps_sum_cursor *cursor)
+{
+    const struct bps_round *round = cursor->round;
+    bool plain = round->part != NULL || bps_is_plain(round, cursor->scale);
+    void **entry = block_entry(cursor);
+    if (round->failure != NULL || !plain || *entry != NULL) {
+        return false;
+    }
+    *entry = cursor->block;
+    return true;
+}
+
+void bps_sum_placed(struct bps_sum_cursor *opened)
+{
+    struct bps_pool *pool = &opened->sum->pool;
+    void *block = opened->block;
+    uint32_t bytes = opened->bytes;
+    bool adopted = adopt(opened);
+    opened->block = NULL;
+    bps_sum_take(opened, 0, block, bytes);
+    if (!adopted) {
+        bps_pool_put(pool, block, bytes);
+    }
+}
+
 void bps_sum_abandon(struct bps_sum_cursor *cursor)
 {
     struct bps_round *round = cursor->round;
+    if (cursor->block != NULL) {
+        bps_pool_put(&cursor->sum->pool, cursor->block, cursor->bytes);
+        cursor->block = NULL;
+    }
     if (round != NULL) {
         cursor->round = NULL;
         bps_round_release(round);

@@ -38,7 +38,7 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
         return BPS_ERR_NOMEM;
     }
     sum->config = *config;
-    bps_pool_init(&sum->pool);
+    bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
     bps_status status = init(sum);
     if (status != BPS_OK) {
         bps_sum_free(sum);

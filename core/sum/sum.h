@@ -10,7 +10,8 @@
  * that come first land in a block as they are, those of the others are added as they come; when the last
  * contribution is complete, so is the result. A frame with BPS_FLAG_GROUP stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
- * flight: a block for each slice (with order = "rank": one for each contribution).
+ * flight: a block for each slice (with order = "rank": one for each contribution), and one for each
+ * contribution that a transport is fetching.
  *
  * An aggregator's engine (config.only) sums the contributions of one group of ranks. It keeps them apart,
  * mostly as loans of their owners' memory, until the last is there; then it reads all of them in one pass and
@@ -47,6 +48,10 @@ struct bps_sum_events {
     void (*result)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
     /* This round of a partition has failed for this worker (FAILED), or waits (STALLED): header and text. */
     void (*notice)(void *owner, uint32_t rank, const struct bps_header *header, const char *text);
+
+    /* Optional. Blocks of slices lie in this region from now on; the other one: no more. */
+    void (*attach)(void *owner, const struct bps_region *region);
+    void (*detach)(void *owner, const struct bps_region *region);
 
     /*
      * The others are for aggregators. Copy from or to a loan that is not mapped; an error means that its
@@ -105,6 +110,7 @@ struct bps_sum_cursor {
     struct bps_sum *sum;
     struct bps_round *round; /* NULL: the bytes are discarded */
     uint32_t slice, rank, slot, bytes;
+    void *block;  /* see bps_sum_open(); NULL: none */
     bool grouped; /* it stands for all of the rank's group */
     bool hollow;  /* a receiver's contribution to a broadcast: the bytes mean nothing */
     double scale;
@@ -122,6 +128,13 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_hea
                         struct bps_sum_cursor *cursor);
 void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes);
 uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
+/*
+ * Instead of place and take: a block for the whole contribution. *opened stands for it from now on, until
+ * bps_sum_placed or bps_sum_abandon; the cursor is free for the next frame. The first block that is complete
+ * becomes the sum, others are added to it. NULL: there is none, and the cursor still stands for it.
+ */
+void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened);
+void bps_sum_placed(struct bps_sum_cursor *opened);
 /*
  * Instead of place and take: the contribution is complete with this. BPS_AGAIN: the engine wants the bytes
  * (it may be that it only discards them). BPS_ERR_PROTOCOL: the loan is not of the partition's size.

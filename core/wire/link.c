@@ -133,6 +133,13 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     return BPS_OK;
 }
 
+static void on_placed(void *user, void *ticket)
+{
+    struct bps_link *link = user;
+    link->last_received = bps_now_roughly();
+    link->handler->placed(link->owner, link, ticket);
+}
+
 /* ---- sending ---- */
 
 static bps_status on_next(void *user, struct bps_frame *out)
@@ -244,6 +251,7 @@ static const struct bps_channel_events link_events = {
     .next = on_next,
     .sent = on_sent,
     .closed = on_closed,
+    .placed = on_placed,
 };
 
 static void link_init(struct bps_link *link, const struct bps_link_handler *handler, void *owner,

@@ -49,6 +49,8 @@ struct bps_link_handler {
     /* Which slice next? As in struct bps_channel_events. NULL: no slices. */
     bps_status (*next)(void *owner, struct bps_link *link, struct bps_frame *out);
     void (*sent)(void *owner, struct bps_link *link, void *cookie);
+    /* The slice is whole in the place that its sink has opened. NULL: sinks of such links open none. */
+    void (*placed)(void *owner, struct bps_link *link, void *ticket);
     /* The link has ended and may be freed; not called after bps_link_drop. */
     void (*closed)(void *owner, struct bps_link *link, bps_status status, const char *text);
 };

@@ -54,6 +54,27 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
     return bytes;
 }
 
+static void *result_open(struct bps_sink *sink, void **ticket)
+{
+    struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    for (uint32_t i = 0; i < BPS_OPEN_LIMIT; i++) {
+        if (lane->open[i].task == NULL) {
+            lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
+            *ticket = &lane->open[i];
+            return lane->task->dst + lane->offset;
+        }
+    }
+    return NULL;
+}
+
+void bps_receive_placed(struct bps_open_slice *slice)
+{
+    struct bps_task *task = slice->task;
+    slice->task = NULL;
+    task->held--;
+    bps_remote_answered(task, slice->offset / (uint32_t)task->tensor->worker->slice);
+}
+
 static void *discard_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     (void)sink;
@@ -119,7 +140,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
     lane->task = task;
     lane->offset = header->offset;
     lane->length = expected;
-    lane->sink = (struct bps_sink){.place = result_place, .take = result_take};
+    lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
     *sink = &lane->sink;
     return BPS_OK;
 }

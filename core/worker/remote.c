@@ -88,6 +88,13 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     return bps_receive_slice(owner, header, sink);
 }
 
+static void on_placed(void *owner, struct bps_link *link, void *ticket)
+{
+    (void)owner;
+    (void)link;
+    bps_receive_placed(ticket);
+}
+
 /* ---- connecting ---- */
 
 /* "server 0", or "the server of worker 1" */
@@ -156,6 +163,7 @@ static const struct bps_link_handler handler = {
     .slice = on_slice,
     .next = bps_remote_next,
     .sent = bps_remote_sent,
+    .placed = on_placed,
     .closed = on_closed,
 };
 

@@ -156,6 +156,7 @@ struct bps_tensor_table {
 /* ---- a shard as a worker sees it ---- */
 
 #define BPS_LANES_LIMIT 16u
+#define BPS_OPEN_LIMIT  16u /* slices of results that a lane's transport fetches at once */
 
 struct bps_remote_lane {
     struct bps_link link;
@@ -164,6 +165,10 @@ struct bps_remote_lane {
     struct bps_sink sink;   /* a slice of a result that arrives */
     struct bps_task *task;
     uint32_t offset, length;
+    struct bps_open_slice { /* the same of those that the transport fetches while others arrive */
+        struct bps_task *task; /* NULL: this entry is free */
+        uint32_t offset;
+    } open[BPS_OPEN_LIMIT];
 };
 
 struct bps_remote {
@@ -385,6 +390,8 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
                              struct bps_sink **sink);
+/* A slice is whole in its place. */
+void bps_receive_placed(struct bps_open_slice *slice);
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
                                struct bps_reader *payload);
 /* FAILED or STALLED, from a shard or from the leader in our group. */

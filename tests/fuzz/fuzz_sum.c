@@ -36,7 +36,7 @@ struct lent {
 static struct engine {
     struct bps_sum *sum;
     bool aggregates;
-    struct bps_sum_cursor cursor[WORKERS];
+    struct bps_sum_cursor cursor[WORKERS], opened[WORKERS];
     uint32_t at[WORKERS];  /* bytes of the slice that have come */
     bool closed[WORKERS];  /* the link has ended: for a frame that is not allowed, or by itself */
     struct delivery {
@@ -199,6 +199,7 @@ static void end_link(uint32_t rank)
     if (!engine.closed[rank]) {
         engine.closed[rank] = true;
         bps_sum_abandon(&engine.cursor[rank]);
+        bps_sum_abandon(&engine.opened[rank]);
     }
 }
 
@@ -245,10 +246,11 @@ static void lend(uint32_t rank, uint32_t bytes, int32_t how)
     }
 }
 
+static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
+
 /* Some of the slice on its way, as a transport gives it: into the place that the engine names, or copied. */
 static void feed(uint32_t rank, uint32_t bytes)
 {
-    static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
     struct bps_sum_cursor *cursor = &engine.cursor[rank];
     uint32_t left = cursor->bytes - engine.at[rank], room = left;
     const void *from = payload;
@@ -266,6 +268,16 @@ static void feed(uint32_t rank, uint32_t bytes)
     engine.at[rank] += bps_sum_take(cursor, engine.at[rank], from, bytes);
 }
 
+/* The slice that was opened is whole. */
+static void place(uint32_t rank)
+{
+    struct bps_sum_cursor *opened = &engine.opened[rank];
+    if (opened->block != NULL) {
+        memcpy(opened->block, payload, opened->bytes);
+        bps_sum_placed(opened);
+    }
+}
+
 static bool push(uint32_t rank, const struct bps_header *header)
 {
     feed(rank, UINT32_MAX); /* a link sends one slice after the other */
@@ -280,6 +292,8 @@ static bool push(uint32_t rank, const struct bps_header *header)
     if (engine.aggregates && (header->priority & 1) != 0) {
         uint32_t bytes = bps_partition_bytes(header->bytes, PARTITION, header->partition);
         lend(rank, bytes, header->priority);
+    } else if ((header->priority & 1) != 0 && engine.opened[rank].block == NULL) {
+        bps_sum_open(&engine.cursor[rank], &engine.opened[rank]);
     } else if (header->length == 0) {
         bps_sum_take(&engine.cursor[rank], 0, NULL, 0);
     }
@@ -366,6 +380,9 @@ static size_t act(const uint8_t *step, size_t size)
         return frame_of(step, size, &header) && push(rank, &header) ? used : size;
     case 2:
         feed(rank, step[1]);
+        if ((step[1] & 1) != 0) {
+            place(rank);
+        }
         return 2;
     case 3:
         if (engine.deliveries > 0) {

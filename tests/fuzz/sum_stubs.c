@@ -29,8 +29,11 @@ struct block {
 };
 static LIST_HEAD(, block) blocks;
 
-void bps_pool_init(struct bps_pool *pool)
+void bps_pool_init(struct bps_pool *pool, bps_pool_fn attach, bps_pool_fn detach, void *owner)
 {
+    (void)attach;
+    (void)detach;
+    (void)owner;
     memset(pool, 0, sizeof *pool);
     LIST_INIT(&blocks);
 }

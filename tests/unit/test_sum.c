@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "sum/sum.h"
+#include "sum/round.h"
 
 #define WORKERS_LIMIT 70u
 #define PARTITION     4096u
@@ -127,7 +127,8 @@ struct sending {
     const uint8_t *data;      /* of the whole tensor */
     uint32_t rank, at;        /* bytes of the slice that were taken */
     bool open;
-    struct bps_sum_cursor cursor;
+    struct bps_sum_cursor cursor, opened;
+    uint8_t *block; /* that a transport fetches it to; NULL: it comes as through a socket */
 };
 
 static struct bps_header tensor_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes)
@@ -150,8 +151,29 @@ static void begin_slice(struct sending *s, uint32_t partition, uint32_t slice)
     s->header.offset = slice * SLICE;
     s->header.length = bps_partition_bytes(bytes, SLICE, slice);
     s->at = 0;
+    s->block = NULL;
     ck_assert_int_eq(bps_sum_push(sum, s->rank, &s->header, &s->cursor), BPS_OK);
     s->open = s->header.length > 0;
+}
+
+static const uint8_t *slice_data(const struct sending *s)
+{
+    return s->data + s->header.partition * PARTITION + s->header.offset;
+}
+
+static void open_slice(struct sending *s)
+{
+    s->block = bps_sum_open(&s->cursor, &s->opened);
+    ck_assert_ptr_nonnull(s->block);
+    ck_assert_ptr_null(s->cursor.round);
+}
+
+/* All of it has come. */
+static void place_slice(struct sending *s)
+{
+    memcpy(s->block, slice_data(s), s->header.length);
+    s->open = false;
+    bps_sum_placed(&s->opened);
 }
 
 /*
@@ -160,7 +182,7 @@ static void begin_slice(struct sending *s, uint32_t partition, uint32_t slice)
  */
 static bool feed(struct sending *s, uint32_t most)
 {
-    const uint8_t *data = s->data + s->header.partition * PARTITION + s->header.offset + s->at;
+    const uint8_t *data = slice_data(s) + s->at;
     uint32_t n = s->header.length - s->at, room = 0;
     n = n < most ? n : most;
     uint8_t *place = bps_sum_place(&s->cursor, s->at, &room);
@@ -177,7 +199,7 @@ static bool feed(struct sending *s, uint32_t most)
     return !s->open;
 }
 
-/* All workers push all slices, in random pieces at random times. */
+/* All workers push all slices, in random pieces or as a whole, at random times. */
 static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes,
                      uint8_t *const *data, double prescale, double postscale)
 {
@@ -196,10 +218,15 @@ static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uin
     }
     for (uint32_t left = workers; left > 0;) {
         uint32_t r = (uint32_t)rand() % workers;
-        if (s[r].open) {
+        if (s[r].open && s[r].block != NULL) {
+            place_slice(&s[r]);
+        } else if (s[r].open) {
             feed(&s[r], 1 + (uint32_t)rand() % 700);
         } else if (next[r] < total) {
             begin_slice(&s[r], next[r] / (PARTITION / SLICE), next[r] % (PARTITION / SLICE));
+            if (s[r].open && rand() % 2 == 0) {
+                open_slice(&s[r]);
+            }
             next[r]++;
         } else if (next[r] == total) {
             next[r]++;
@@ -635,6 +662,95 @@ START_TEST(test_abandoned_slice)
 }
 END_TEST
 
+/* The first contribution that is whole becomes the sum where it lies, though others were opened before. */
+START_TEST(test_opened)
+{
+    uint8_t data[2 * SLICE] = {0};
+    struct bps_header h = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, sizeof data);
+    struct sending a = {.data = data, .rank = 0, .header = h}, b = a, other = a;
+    other.rank = 1;
+    start(2, _i != 0);
+    begin_slice(&a, 0, 0);
+    open_slice(&a);
+    b.cursor = a.cursor; /* of the same link */
+    begin_slice(&b, 0, 1);
+    open_slice(&b);
+    begin_slice(&other, 0, 1);
+    open_slice(&other);
+    place_slice(&b);
+    place_slice(&other);
+    ck_assert_uint_eq(delivery_count, 2);
+    ck_assert_ptr_eq(deliveries[0].slice->payload, b.block);
+    deliver_all();
+    place_slice(&a);
+    begin_slice(&other, 0, 0);
+    feed(&other, SLICE);
+    ck_assert_ptr_eq(deliveries[0].slice->payload, a.block);
+    deliver_all();
+    ck_assert_uint_eq(heard[0].results, 2);
+}
+END_TEST
+
+/* What is fetched when its round fails, or its link ends, goes back to the pool: that does not grow. */
+START_TEST(test_opened_in_vain)
+{
+    uint8_t data[SLICE] = {0};
+    struct bps_header h = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, SLICE);
+    struct sending s = {.data = data, .rank = 0};
+    uint64_t bytes = 0;
+    start(2, _i / 2 != 0);
+    for (h.tensor = 1; h.tensor < 5000; h.tensor++) {
+        struct bps_header poison = h;
+        poison.type = BPS_FRAME_POISON;
+        poison.root = (uint32_t)-BPS_ERR_FAILED;
+        s.header = h;
+        begin_slice(&s, 0, 0);
+        open_slice(&s);
+        ck_assert_int_eq(bps_sum_poison(sum, 1, &poison, "worker 1: no"), BPS_OK);
+        if (_i % 2 == 0) {
+            place_slice(&s);
+        } else {
+            bps_sum_abandon(&s.opened);
+        }
+        ck_assert_ptr_null(s.opened.round);
+        ck_assert_ptr_null(s.opened.block);
+        bytes = bytes == 0 ? sum->pool.bytes : bytes;
+    }
+    ck_assert_uint_eq(heard[0].failures, h.tensor - 1);
+    ck_assert_uint_eq(sum->pool.bytes, bytes);
+}
+END_TEST
+
+static struct bps_region attached;
+
+static void on_attach(void *owner, const struct bps_region *region)
+{
+    ck_assert_ptr_eq(owner, &attached);
+    ck_assert_uint_eq(attached.bytes, 0);
+    attached = *region;
+}
+
+static void on_detach(void *owner, const struct bps_region *region)
+{
+    ck_assert_ptr_eq(owner, &attached);
+    ck_assert_ptr_eq(region->memory, attached.memory);
+    attached.bytes = 0;
+}
+
+START_TEST(test_regions)
+{
+    struct bps_pool pool;
+    bps_pool_init(&pool, on_attach, on_detach, &attached);
+    ck_assert_ptr_nonnull(bps_pool_get(&pool, 300));
+    ck_assert_uint_eq(attached.bytes, 0); /* too small to be worth it */
+    const char *block = bps_pool_get(&pool, 64 << 10), *memory = attached.memory;
+    ck_assert_uint_eq((uintptr_t)memory % 4096, 0);
+    ck_assert(block >= memory && block + (64 << 10) <= memory + attached.bytes);
+    bps_pool_fini(&pool);
+    ck_assert_uint_eq(attached.bytes, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("sum");
@@ -655,6 +771,9 @@ int main(void)
     tcase_add_test(tests, test_unnamed);
     tcase_add_test(tests, test_frames_that_nobody_sends);
     tcase_add_test(tests, test_abandoned_slice);
+    tcase_add_loop_test(tests, test_opened, 0, 2);
+    tcase_add_loop_test(tests, test_opened_in_vain, 0, 4);
+    tcase_add_test(tests, test_regions);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -152,6 +152,9 @@ bps_status ipc_attach(void *instance, const struct bps_region *region, struct bp
 {
     struct ipc *ipc = instance;
     struct bps_channel *channel;
+    if (region->fd < 0) {
+        return BPS_OK; /* nobody else can map it */
+    }
     if (region->bytes == 0 || region->offset % IPC_PAGE != 0 || !ipc_memory_is_sealed(region->fd)) {
         BPS_REPORT(report,
                    "a region of %llu bytes at %llu of its file cannot be shared: expected whole pages of a "

@@ -276,16 +276,23 @@ struct bps_sink {
      * the loan is over with the last.
      */
     bps_status (*lend)(struct bps_sink *sink, struct bps_loan *loan);
+    /*
+     * Optional, instead of place and take: memory for the whole payload, for a transport that fetches it
+     * while further frames come in. It asks before anything else. The memory is the transport's until it
+     * calls `placed` with *ticket or the channel has ended; the sink is free for the next frame at once.
+     * NULL: the core has no such place now, go on with place and take.
+     */
+    void *(*open)(struct bps_sink *sink, void **ticket);
 };
 
 /*
- * Memory that the application has shared with the core: a mapping of a
- * file that other processes can map as well.
+ * Memory that payloads lie in: what the application has shared with the core, a mapping of a file that other
+ * processes can map as well; or the core's own, which they cannot.
  */
 struct bps_region {
     void *memory; /* aligned to a page */
     uint64_t bytes;
-    int fd;          /* of a sealed memfd */
+    int fd;          /* of a sealed memfd; -1: none can map it */
     uint64_t offset; /* in the file */
 };
 
@@ -309,6 +316,8 @@ struct bps_channel_events {
     /* The channel has ended, by the peer or an error; text says why. Frames not yet sent are forgotten: no
      * `sent` for them. The channel is freed when this returns. Never called after drop. */
     void (*closed)(void *user, bps_status status, const char *text);
+    /* A payload is whole in the place that its sink has opened. Later frames may have come before. */
+    void (*placed)(void *user, void *ticket);
 };
 
 /*
@@ -349,7 +358,7 @@ struct bps_transport_ops {
      * follows, never from within this call.
      */
     void (*finish)(struct bps_channel *channel);
-    /* Ends the channel at once. No callback follows, and no memory of frames or sinks is used any more. */
+    /* Ends the channel now. No callback follows, no memory of frames, sinks or places is used any more. */
     void (*drop)(struct bps_channel *channel);
     /*
      * The host part of the channel's own address, IPv6 in brackets: where other members on the same network
@@ -367,8 +376,8 @@ struct bps_transport_ops {
     bps_status (*loan_write)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
                              const void *from, uint32_t bytes);
     /*
-     * Optional. Frames may point into this region from now on, so that the transport can prepare for it;
-     * without attach they may as well. detach: no frame does any more. The region is the core's and stays in
+     * Optional. Frames and places may lie in this region from now on, so that the transport can prepare for
+     * it; without attach they may as well. detach: none does any more. The region is the core's and stays in
      * its place in between.
      */
     bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
