@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 /* ---- streams ---- */
 
@@ -82,6 +83,14 @@ static void callback(struct peer *peer)
     }
 }
 
+/* The channel has ended: nobody writes there any more. */
+static void spoil_places(struct peer *peer)
+{
+    if (peer->take == TAKE_OPENED) {
+        memset(peer->room.memory, 0xdd, peer->room.bytes);
+    }
+}
+
 void peer_drop(struct peer *peer)
 {
     struct bps_channel *channel = peer->channel;
@@ -94,6 +103,7 @@ void peer_drop(struct peer *peer)
     free(peer->memory);
     peer->memory = NULL;
     memset(peer->headers, 0xdd, sizeof peer->headers);
+    spoil_places(peer);
     if (peer->on_closed != NULL) {
         peer->on_closed(peer);
     }
@@ -145,6 +155,36 @@ static void frame_received(struct peer *peer)
     }
 }
 
+static void *sink_open(struct bps_sink *sink, void **ticket)
+{
+    struct peer *peer = peer_of(sink);
+    callback(peer);
+    for (uint32_t i = 0; i < PLACES && !peer->ended; i++) {
+        struct peer_place *place = &peer->places[i];
+        if (!place->open) {
+            place->frame = peer->begun - 1;
+            place->open = true;
+            *ticket = place;
+            return place->memory;
+        }
+    }
+    return NULL;
+}
+
+static void on_placed(void *user, void *ticket)
+{
+    struct peer *peer = user;
+    struct peer_place *place = ticket;
+    callback(peer);
+    if (!peer->ended) {
+        const uint8_t *expected = stream_payload(&peer->in, place->frame);
+        ck_assert_msg(memcmp(place->memory, expected, stream_size(&peer->in, place->frame)) == 0,
+                      "frame %u differs in its place", place->frame);
+        place->open = false;
+        frame_received(peer);
+    }
+}
+
 static uint32_t sink_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct peer *peer = peer_of(sink);
@@ -155,8 +195,9 @@ static uint32_t sink_take(struct bps_sink *sink, uint32_t offset, const void *da
     ck_assert_uint_eq(offset, peer->offset);
     ck_assert_uint_le(offset + bytes, peer->size);
     uint32_t taken = bytes - bytes % peer->in.grain;
-    ck_assert_msg(memcmp(data, stream_payload(&peer->in, peer->received) + offset, bytes) == 0,
-                  "frame %u differs within %u bytes from %u on", peer->received, bytes, offset);
+    uint32_t frame = peer->begun - 1;
+    ck_assert_msg(memcmp(data, stream_payload(&peer->in, frame) + offset, bytes) == 0,
+                  "frame %u differs within %u bytes from %u on", frame, bytes, offset);
     memcpy(peer->memory + offset, data == peer->placed ? peer->memory + offset : data, taken);
     peer->placed = NULL;
     peer->offset += taken;
@@ -171,12 +212,13 @@ static bps_status on_header(void *user, const uint8_t *header, struct bps_sink *
     struct peer *peer = user;
     uint8_t expected[BPS_HEADER_BYTES];
     callback(peer);
-    stream_header(&peer->in, peer->received, expected);
+    stream_header(&peer->in, peer->begun, expected);
     if (memcmp(header, expected, sizeof expected) != 0) {
         return BPS_ERR_PROTOCOL;
     }
-    peer->size = stream_size(&peer->in, peer->received);
+    peer->size = stream_size(&peer->in, peer->begun++);
     peer->offset = 0;
+    peer->sink.open = peer->take == TAKE_OPENED ? sink_open : NULL;
     *sink = &peer->sink;
     if (peer->size == 0 && !peer->ended) {
         frame_received(peer);
@@ -243,6 +285,7 @@ static void on_closed(void *user, bps_status status, const char *text)
     callback(peer);
     peer->ended = true;
     peer->channel = NULL;
+    spoil_places(peer);
     peer->closed++;
     peer->status = status;
     snprintf(peer->text, sizeof peer->text, "%s", text);
@@ -257,6 +300,7 @@ const struct bps_channel_events peer_events = {
     .next = on_next,
     .sent = on_sent,
     .closed = on_closed,
+    .placed = on_placed,
 };
 
 void peer_init(struct peer *peer, struct side *side, const struct stream *out, const struct stream *in)
@@ -269,6 +313,14 @@ void peer_init(struct peer *peer, struct side *side, const struct stream *out, c
     peer->victim = peer;
     peer->memory = malloc(in->largest + 1);
     ck_assert_ptr_nonnull(peer->memory);
+    uint64_t bytes = (in->largest / 4096 + 1) * 4096ull;
+    peer->room = (struct bps_region){.bytes = PLACES * bytes, .fd = -1};
+    peer->room.memory =
+        mmap(NULL, peer->room.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(peer->room.memory != MAP_FAILED);
+    for (uint32_t i = 0; i < PLACES; i++) {
+        peer->places[i].memory = (uint8_t *)peer->room.memory + i * bytes;
+    }
     peer->sink = (struct bps_sink){.place = sink_place, .take = sink_take};
 }
 
@@ -276,6 +328,11 @@ void peer_fini(struct peer *peer)
 {
     peer->on_closed = NULL;
     peer_drop(peer);
+    const uint8_t *room = peer->room.memory;
+    bool written = peer->ended && peer->take == TAKE_OPENED &&
+                   (room[0] != 0xdd || memcmp(room, room + 1, peer->room.bytes - 1) != 0);
+    ck_assert_msg(!written, "a place was written to after the end");
+    munmap(peer->room.memory, peer->room.bytes);
     free(peer->memory);
     peer->memory = NULL;
 }

@@ -21,10 +21,13 @@ struct stream {
     uint32_t grain;   /* bytes of an element, and of every payload's multiple */
 };
 
+#define PLACES 16u
+
 /* How the receiver takes payloads. */
 #define TAKE_PLACED  0u /* always into its own memory */
 #define TAKE_COPIED  1u /* never */
 #define TAKE_MIXED   2u /* now and then, and only a part */
+#define TAKE_OPENED  3u /* into places, several at once, where the transport asks for them */
 
 struct peer;
 typedef void (*peer_fn)(struct peer *peer);
@@ -58,6 +61,13 @@ struct peer {
     uint8_t *memory;
     uint8_t *placed;
     uint32_t size, offset, random;
+    uint32_t begun;         /* frames whose header has come */
+    struct bps_region room; /* for PLACES places */
+    struct peer_place {
+        uint8_t *memory;
+        uint32_t frame;
+        bool open;
+    } places[PLACES];
 };
 
 extern const struct bps_channel_events peer_events;

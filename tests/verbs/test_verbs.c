@@ -58,15 +58,21 @@ static void closed_too_early(struct peer *peer)
     ck_abort_msg("closed after %u frames: %s", peer->received, peer->text);
 }
 
-static void exchange(const struct stream *a, const struct stream *b)
+/* All frames of both. */
+static void complete(void)
 {
-    connect_peers(a, b);
     dialler.on_received = acceptor.on_received = stop_when_complete;
     dialler.on_closed = acceptor.on_closed = closed_too_early;
     run_loop(loop);
-    ck_assert_uint_eq(side_counter(&left, "frames_received"), b->frames);
+    ck_assert_uint_eq(side_counter(&left, "frames_received"), dialler.in.frames);
     ck_assert_uint_eq(side_counter(&right, "bytes_received"), side_counter(&left, "bytes_sent"));
     dialler.on_closed = acceptor.on_closed = NULL;
+}
+
+static void exchange(const struct stream *a, const struct stream *b)
+{
+    connect_peers(a, b);
+    complete();
 }
 
 static const char *const settings[][6] = {
@@ -107,6 +113,29 @@ START_TEST(frames_leave_from_registered_memory)
 }
 END_TEST
 
+/* 0: the places lie in other memory, 1: in registered memory. */
+START_TEST(frames_come_straight_to_their_places)
+{
+    const struct stream stream = {.seed = 5, .frames = 60, .largest = 1 << 20, .grain = 4};
+    struct bps_report report = {""};
+    open_sides(NULL);
+    connect_peers(&stream, &stream);
+    acceptor.take = TAKE_OPENED;
+    if (_i == 1) {
+        ck_assert_int_eq(right.ops->attach(right.instance->self, &acceptor.room, &report), BPS_OK);
+    }
+    complete();
+    /* As much was sent in pieces; the rest travelled with its headers. */
+    uint64_t pieces = side_counter(&left, "bytes_copied");
+    ck_assert_uint_gt(pieces, 0);
+    ck_assert_uint_eq(side_counter(&right, "bytes_placed"), _i == 1 ? pieces : 0);
+    ck_assert_uint_eq(side_counter(&left, "bytes_placed"), 0);
+    peer_drop(&acceptor);
+    right.ops->detach(right.instance->self, &acceptor.room);
+    close_sides();
+}
+END_TEST
+
 START_TEST(small_frames_share_doorbells)
 {
     const struct stream many = {.seed = 5, .frames = 4000, .largest = 200, .grain = 4};
@@ -130,11 +159,17 @@ static void count_end(struct peer *peer)
 }
 
 /* One side drops or finishes the channel in callback k; false: it had fewer. */
-static bool end_at(uint32_t k, bool by_dialler, bool drop)
+static bool end_at(uint32_t k, bool by_dialler, bool drop, bool places)
 {
     struct peer *actor = by_dialler ? &dialler : &acceptor;
+    struct bps_report report = {""};
     ended = 0;
     connect_peers(&some, &others);
+    if (places) {
+        dialler.take = acceptor.take = TAKE_OPENED;
+        ck_assert_int_eq(left.ops->attach(left.instance->self, &dialler.room, &report), BPS_OK);
+        ck_assert_int_eq(right.ops->attach(right.instance->self, &acceptor.room, &report), BPS_OK);
+    }
     dialler.on_closed = acceptor.on_closed = count_end;
     dialler.finish_when_complete = acceptor.finish_when_complete = true;
     actor->drop_at = drop ? k : 0;
@@ -146,6 +181,10 @@ static bool end_at(uint32_t k, bool by_dialler, bool drop)
         ck_assert_uint_eq(listener->received, actor->out.frames);
         ck_assert_msg(actor->status == BPS_OK, "%s", actor->text);
     }
+    peer_drop(&dialler);
+    peer_drop(&acceptor);
+    left.ops->detach(left.instance->self, &dialler.room);
+    right.ops->detach(right.instance->self, &acceptor.room);
     peer_fini(&dialler);
     peer_fini(&acceptor);
     return reached;
@@ -155,7 +194,7 @@ START_TEST(channels_can_end_in_every_callback)
 {
     uint32_t k = 1;
     open_sides(NULL);
-    while (end_at(k, (_i & 1) != 0, (_i & 2) != 0)) {
+    while (end_at(k, (_i & 1) != 0, (_i & 2) != 0, (_i & 4) != 0)) {
         k += 3;
     }
     ck_assert_uint_gt(k, some.frames);
@@ -208,8 +247,9 @@ int main(void)
     tcase_set_timeout(frames, 300);
     tcase_add_loop_test(frames, frames_arrive_as_they_were_sent, 0, sizeof settings / sizeof *settings);
     tcase_add_test(frames, frames_leave_from_registered_memory);
+    tcase_add_loop_test(frames, frames_come_straight_to_their_places, 0, 2);
     tcase_add_test(frames, small_frames_share_doorbells);
-    tcase_add_loop_test(frames, channels_can_end_in_every_callback, 0, 4);
+    tcase_add_loop_test(frames, channels_can_end_in_every_callback, 0, 8);
     tcase_add_test(frames, a_refused_connection_is_told_later);
     tcase_add_test(frames, unknown_devices_are_refused);
     suite_add_tcase(suite, frames);

@@ -179,18 +179,11 @@ void verbs_drop(struct bps_channel *channel)
     verbs_release(channel);
 }
 
-static bool has_ready(const struct bps_channel *channel)
-{
-    const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
-    return slot != NULL && slot->state == VERBS_READY;
-}
-
 void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text)
 {
     verbs_hold(channel);
     channel->out.lost = true;
-    while (channel->state == VERBS_OPEN && has_ready(channel)) {
-        verbs_receive(channel);
+    while (verbs_receive(channel)) {
     }
     if (channel->state == VERBS_OPEN && channel->out.finished) {
         verbs_channel_end(channel, BPS_OK, "closed");
@@ -204,7 +197,8 @@ static bool is_within_frame(const struct bps_channel *channel)
 {
     const struct verbs_incoming *in = &channel->in;
     const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
-    return in->announced > 0 || (slot != NULL && slot->state != VERBS_READY);
+    bool piece = slot != NULL && (slot->message.kind == VERBS_BEGIN || slot->message.kind == VERBS_PIECE);
+    return in->announced > 0 || piece || !STAILQ_EMPTY(&channel->pair->reading);
 }
 
 void verbs_channel_closed(struct bps_channel *channel)

@@ -2,6 +2,8 @@
 /* complete.c - completions: what the device has done, and whom it concerns. */
 #include "verbs.h"
 
+#include <string.h>
+
 #define ROUNDS 4 /* calls that fetch completions in one turn, at most */
 
 /* ---- errors ---- */
@@ -42,6 +44,7 @@ static void work_completed(struct verbs_pair *pair, const struct ibv_wc *wc)
 {
     struct bps_channel *channel = pair->channel;
     uint64_t kind = verbs_wr_kind(wc->wr_id);
+    pair->reads -= kind == VERBS_PIECE_READ;
     if (kind == VERBS_DRAINED) {
         verbs_pair_free(pair);
         return;
@@ -96,11 +99,17 @@ static void dispatch(struct verbs_device *device, const struct ibv_wc *wc)
 
 /* ---- polling ---- */
 
+static void fetch_more(struct verbs_device *device, int most)
+{
+    int n = ibv_poll_cq(device->cq, most, device->wc + device->nwc);
+    device->nwc += n > 0 ? n : 0;
+}
+
 static bool fetch(struct verbs_device *device)
 {
-    if (device->first >= device->nwc) {
-        device->first = 0;
-        device->nwc = ibv_poll_cq(device->cq, VERBS_POLL, device->wc);
+    if (device->first == device->nwc) {
+        device->first = device->nwc = 0;
+        fetch_more(device, VERBS_POLL);
     }
     return device->nwc > device->first;
 }
@@ -141,6 +150,39 @@ bool verbs_arm(void *instance)
         }
     }
     return verbs->nready == 0;
+}
+
+/* ---- waiting ---- */
+
+/* Reads of the pair among the completions that have been fetched. */
+static uint32_t returned_reads(const struct verbs_pair *pair)
+{
+    const struct verbs_device *device = pair->device;
+    uint32_t reads = 0;
+    for (int i = device->first; i < device->nwc; i++) {
+        const struct ibv_wc *wc = &device->wc[i];
+        reads += wc->qp_num == pair->number && verbs_wr_is_own(wc->wr_id) &&
+                 verbs_wr_kind(wc->wr_id) == VERBS_PIECE_READ;
+    }
+    return reads;
+}
+
+/* Nobody may be called back here: what is fetched meanwhile is dealt with later. */
+bool verbs_await_reads(struct verbs_pair *pair)
+{
+    struct verbs_device *device = pair->device;
+    const struct bps_host *host = device->verbs->host;
+    uint64_t limit = host->now() + VERBS_FLUSH;
+    device->nwc -= device->first;
+    memmove(device->wc, device->wc + device->first, (size_t)device->nwc * sizeof *device->wc);
+    device->first = 0;
+    while (returned_reads(pair) < pair->reads) {
+        if (device->nwc == (int)device->cq_room || host->now() > limit) {
+            return false;
+        }
+        fetch_more(device, (int)device->cq_room - device->nwc);
+    }
+    return true;
 }
 
 /* ---- receive buffers ---- */

@@ -106,12 +106,29 @@ static bool watch_device(struct verbs_device *device)
     return device->async_watch != NULL;
 }
 
+/* Memory for all completions that there can be at once. False: there is none. */
+static bool hold_completions(struct verbs_device *device, uint32_t room)
+{
+    const struct bps_host *host = device->verbs->host;
+    struct ibv_wc *wc = host->alloc(host, room * sizeof *wc, 64);
+    if (wc == NULL) {
+        errno = ENOMEM;
+        return false;
+    }
+    if (device->nwc > 0) {
+        memcpy(wc, device->wc, (size_t)device->nwc * sizeof *wc);
+    }
+    host->release(host, device->wc);
+    device->wc = wc;
+    device->cq_room = room;
+    return true;
+}
+
 static bool open_queues(struct verbs_device *device)
 {
     const struct bps_host *host = device->verbs->host;
     uint32_t limit = (uint32_t)device->attr.max_srq_wr;
     device->srq_room = limit < RECEIVES ? limit : RECEIVES;
-    device->cq_room = COMPLETIONS;
     device->pd = ibv_alloc_pd(device->context);
     verbs_fork_hold();
     device->wake = ibv_create_comp_channel(device->context);
@@ -119,7 +136,7 @@ static bool open_queues(struct verbs_device *device)
         device->wake_watch = host->watch(host, device->wake->fd, on_wake, device);
     }
     verbs_fork_release();
-    if (device->pd == NULL || device->wake_watch == NULL) {
+    if (device->pd == NULL || device->wake_watch == NULL || !hold_completions(device, COMPLETIONS)) {
         return false;
     }
     struct ibv_srq_init_attr attr = {.attr = {.max_wr = device->srq_room, .max_sge = 1}};
@@ -199,6 +216,7 @@ static void device_close(struct verbs_device *device)
     close_chunks(device);
     close_mr(device->send_mr);
     close_mr(device->receive_mr);
+    host->release(host, device->wc);
     verbs_arena_fini(&device->send, host);
     verbs_arena_fini(&device->receive, host);
     if (device->pd != NULL) {
@@ -301,12 +319,12 @@ bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completion
         room *= 2;
     }
     if (room > device->cq_room) {
-        if (room > (uint32_t)device->attr.max_cqe || ibv_resize_cq(device->cq, (int)room) != 0) {
+        if (room > (uint32_t)device->attr.max_cqe || ibv_resize_cq(device->cq, (int)room) != 0 ||
+            !hold_completions(device, room)) {
             BPS_REPORT(report,
                        "the completion queue of the RDMA device cannot hold %u entries: lower credits", room);
             return BPS_ERR_NOMEM;
         }
-        device->cq_room = room;
     }
     if (device->promised + credits > device->srq_room) {
         BPS_REPORT(report, "the receive queue of the RDMA device holds %u messages only: lower credits",

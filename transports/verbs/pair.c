@@ -76,6 +76,7 @@ struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report
     }
     *pair = (struct verbs_pair){.device = device, .id = channel->id, .channel = channel};
     STAILQ_INIT(&pair->arrived);
+    STAILQ_INIT(&pair->reading);
     set_terms(pair);
     if (verbs_device_reserve(device, pair->depth, report) != BPS_OK) {
         verbs->host->release(verbs->host, pair);
@@ -139,16 +140,17 @@ void verbs_pair_leave(struct verbs_pair *pair)
 {
     pair->channel = NULL;
     pair->id->context = NULL;
-    if (pair->device->batch.pair == pair) {
-        pair->device->batch.count = 0;
-    }
-    if (!pair->connected || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair)) {
+    verbs_post_forget(pair);
+    /* Places are the core's again when this returns: no read is under way, or there is no queue pair. */
+    if (!pair->connected || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair) ||
+        !verbs_await_reads(pair)) {
         verbs_pair_free(pair);
     }
 }
 
 static void free_arrived(struct verbs_pair *pair)
 {
+    STAILQ_CONCAT(&pair->arrived, &pair->reading);
     while (!STAILQ_EMPTY(&pair->arrived)) {
         struct verbs_slot *slot = STAILQ_FIRST(&pair->arrived);
         STAILQ_REMOVE_HEAD(&pair->arrived, entry);

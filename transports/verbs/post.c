@@ -30,6 +30,9 @@ void verbs_post_flush(struct verbs_pair *pair)
     ++*verbs->count.doorbells;
     int error = ibv_post_send(pair->id->qp, batch->wr, &bad);
     batch->count = 0;
+    for (; error != 0 && bad != NULL; bad = bad->next) {
+        pair->reads -= bad->opcode == IBV_WR_RDMA_READ;
+    }
     if (error != 0 && pair->channel != NULL && pair->channel->out.error == 0) {
         pair->channel->out.error = error; /* its next turn ends it */
         verbs_channel_queue(pair->channel);
@@ -66,12 +69,24 @@ void verbs_post_message(struct verbs_pair *pair, const uint8_t *data, uint32_t b
     }
 }
 
-void verbs_post_read(struct verbs_pair *pair, uint8_t *to, const struct verbs_message *from)
+void verbs_post_read(struct verbs_pair *pair, uint8_t *to, uint32_t lkey, const struct verbs_message *from)
 {
-    struct ibv_send_wr *wr = add(pair, VERBS_PIECE_READ, to, from->bytes, pair->device->receive_mr->lkey);
+    struct ibv_send_wr *wr = add(pair, VERBS_PIECE_READ, to, from->bytes, lkey);
+    pair->reads++;
     wr->opcode = IBV_WR_RDMA_READ;
     wr->wr.rdma.remote_addr = from->address;
     wr->wr.rdma.rkey = from->rkey;
+}
+
+void verbs_post_forget(struct verbs_pair *pair)
+{
+    struct verbs_batch *batch = &pair->device->batch;
+    if (batch->pair != pair) {
+        return;
+    }
+    for (; batch->count > 0; batch->count--) {
+        pair->reads -= batch->wr[batch->count - 1].opcode == IBV_WR_RDMA_READ;
+    }
 }
 
 bool verbs_post_drain(struct verbs_pair *pair)

@@ -3,9 +3,10 @@
  * receive.c - from messages to the core's sinks.
  *
  * Messages wait in the order of their arrival. For those that announce a piece of a payload the piece is
- * read, several at a time, into blocks of registered memory; the sink takes it from there. A message's buffer
- * is free for the next one, and the peer gets its credit back, when all of that is done: so a slow core slows
- * only its own peers.
+ * read, several at a time: into the place that the sink has opened, while the core hears of further frames;
+ * or into blocks of registered memory, from where the sink takes it before there is another frame. A
+ * message's buffer is free for the next one, and the peer gets its credit back, when all of that is done: so
+ * a slow core slows only its own peers.
  */
 #include "verbs.h"
 
@@ -59,7 +60,8 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
 {
     struct verbs_pair *pair = channel->pair;
     const struct verbs_message *message = &slot->message;
-    slot->block = NULL;
+    slot->ready = false;
+    slot->block = slot->place = NULL;
     if (!verbs_message_get(slot->data, bytes, &slot->message) || pair->narrived >= pair->own.credits ||
         !verbs_send_news(channel, message->credits, message->done) ||
         (message->kind != VERBS_CREDIT && !fits(channel, message))) {
@@ -71,76 +73,42 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
         verbs_slot_free(pair->device, slot);
         channel->out.owed++;
     } else {
-        slot->state = has_piece(slot) ? VERBS_ARRIVED : VERBS_READY;
         STAILQ_INSERT_TAIL(&pair->arrived, slot, entry);
         pair->narrived++;
     }
     verbs_channel_queue(channel);
 }
 
-/* ---- reading what was announced ---- */
+/* ---- to the core ---- */
 
-void verbs_receive_read(struct verbs_pair *pair)
-{
-    struct verbs_slot *slot;
-    STAILQ_FOREACH(slot, &pair->arrived, entry) {
-        if (slot->state == VERBS_READING) {
-            slot->state = VERBS_READY;
-            pair->reading--;
-            return;
-        }
-    }
-}
-
-static void read_pieces(struct bps_channel *channel)
-{
-    struct verbs_pair *pair = channel->pair;
-    struct verbs_slot *slot;
-    STAILQ_FOREACH(slot, &pair->arrived, entry) {
-        if (slot->state != VERBS_ARRIVED) {
-            continue;
-        }
-        if (channel->finishing) {
-            slot->state = VERBS_READY; /* nobody wants it */
-            verbs_channel_queue(channel);
-            continue;
-        }
-        if (pair->reading >= pair->reads_room || !verbs_post_room(pair)) {
-            return;
-        }
-        slot->block = verbs_arena_take(&pair->device->receive);
-        if (slot->block == NULL) {
-            verbs_channel_wait(channel);
-            return;
-        }
-        slot->state = VERBS_READING;
-        pair->reading++;
-        verbs_post_read(pair, slot->block, &slot->message);
-    }
-}
-
-/* ---- handing over ---- */
-
-static bool begin_frame(struct bps_channel *channel, const uint8_t *header)
+/*
+ * Tells the core of the frame that the message begins; it gives a place for the payload, or a sink. False:
+ * nobody wants the payload.
+ */
+static bool begin_frame(struct bps_channel *channel, const struct verbs_message *message)
 {
     struct verbs_incoming *in = &channel->in;
-    uint32_t length = verbs_payload_bytes(header);
-    in->sink = NULL;
+    struct bps_sink *sink = NULL;
+    uint32_t length = verbs_payload_bytes(message->header);
     ++*channel->verbs->count.frames_received;
-    bps_status status = channel->events->header(channel->user, header, &in->sink);
+    bps_status status = channel->events->header(channel->user, message->header, &sink);
     if (channel->state != VERBS_OPEN) {
         return false;
     }
-    if (status == BPS_OK && length > 0 && in->sink == NULL) {
+    if (status == BPS_OK && length > 0 && sink == NULL) {
         status = BPS_ERR_PROTOCOL;
     }
     if (status != BPS_OK) {
         verbs_channel_end(channel, status < 0 ? status : BPS_ERR_PROTOCOL, "a frame was not accepted");
         return false;
     }
+    bool pieces = message->kind == VERBS_BEGIN;
     in->length = length;
+    in->fetched = pieces ? 0 : length;
     in->offset = in->kept = 0;
-    return true;
+    in->place = pieces && is_receiving(channel) && sink->open != NULL ? sink->open(sink, &in->ticket) : NULL;
+    in->sink = length > 0 && in->place == NULL ? sink : NULL;
+    return is_receiving(channel);
 }
 
 /* Hands over in->kept bytes that have come before, and new ones behind them; `data` has room in front. */
@@ -163,8 +131,119 @@ static void hand_over(struct bps_channel *channel, uint8_t *data, uint32_t new_b
     memcpy(in->keep, data + taken, rest);
     in->kept = rest;
     in->offset += taken;
+    in->sink = last ? NULL : in->sink;
     *channel->verbs->count.bytes_received += new_bytes;
 }
+
+/* The first message of the list has been dealt with, and its piece. */
+static void done_with(struct bps_channel *channel, struct verbs_slots *list)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct verbs_slot *slot = STAILQ_FIRST(list);
+    bool block = slot->block != NULL;
+    STAILQ_REMOVE_HEAD(list, entry);
+    pair->narrived--;
+    channel->out.owed++;
+    channel->out.done += has_piece(slot) ? 1 : 0;
+    verbs_slot_free(pair->device, slot);
+    if (block) {
+        verbs_wake_starved(pair->device);
+    }
+}
+
+/* ---- pieces ---- */
+
+void verbs_receive_read(struct verbs_pair *pair)
+{
+    struct verbs_slot *slot;
+    STAILQ_FOREACH(slot, &pair->reading, entry) {
+        if (!slot->ready) {
+            slot->ready = true;
+            return;
+        }
+    }
+}
+
+static void fill_place(struct bps_channel *channel, const struct verbs_slot *slot)
+{
+    const struct verbs_counters *count = &channel->verbs->count;
+    uint32_t bytes = slot->message.bytes;
+    *count->bytes_received += bytes;
+    if (slot->block == NULL) {
+        *count->bytes_placed += bytes;
+    } else {
+        memcpy(slot->place, slot->block, bytes);
+    }
+    if (slot->last) {
+        channel->events->placed(channel->user, slot->ticket);
+    }
+}
+
+/* The first piece of those that are read is there. */
+static void piece_came(struct bps_channel *channel, struct verbs_slot *slot)
+{
+    if (is_receiving(channel) && slot->place != NULL) {
+        fill_place(channel, slot);
+    } else if (is_receiving(channel)) {
+        hand_over(channel, slot->block, slot->message.bytes);
+    }
+    if (channel->state == VERBS_OPEN) { /* else the slot is the pair's, which has been left */
+        done_with(channel, &channel->pair->reading);
+    }
+}
+
+/* Reads the piece to its place, or to a block. False: there is no block now. */
+static bool read_piece(struct bps_channel *channel, struct verbs_slot *slot)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct verbs_device *device = pair->device;
+    struct verbs_incoming *in = &channel->in;
+    uint32_t bytes = slot->message.bytes;
+    const struct ibv_mr *mr = NULL;
+    if (in->place != NULL) {
+        slot->place = in->place + in->fetched;
+        mr = verbs_window_find(device, slot->place, bytes);
+    }
+    if (mr == NULL) {
+        mr = device->receive_mr;
+        slot->block = verbs_arena_take(&device->receive);
+        if (slot->block == NULL) {
+            return false;
+        }
+    }
+    in->fetched += bytes;
+    slot->last = in->fetched == in->length;
+    slot->ticket = in->ticket;
+    STAILQ_REMOVE_HEAD(&pair->arrived, entry);
+    STAILQ_INSERT_TAIL(&pair->reading, slot, entry);
+    verbs_post_read(pair, slot->block != NULL ? slot->block : slot->place, mr->lkey, &slot->message);
+    return true;
+}
+
+/* The first message announces a piece: reads it. False: that is not possible now. */
+static bool fetch(struct bps_channel *channel, struct verbs_slot *slot)
+{
+    struct verbs_pair *pair = channel->pair;
+    const struct verbs_incoming *in = &channel->in;
+    if (channel->out.lost || pair->reads >= pair->reads_room || !verbs_post_room(pair)) {
+        return false;
+    }
+    if (in->fetched == in->length) { /* it begins a frame */
+        if (in->sink != NULL) {
+            return false;
+        }
+        if (!begin_frame(channel, &slot->message)) {
+            return channel->state == VERBS_OPEN;
+        }
+    }
+    if (!read_piece(channel, slot)) {
+        verbs_channel_wait(channel);
+        return false;
+    }
+    return true;
+}
+
+/* ---- messages ---- */
 
 static void end_of_frames(struct bps_channel *channel)
 {
@@ -175,56 +254,59 @@ static void end_of_frames(struct bps_channel *channel)
     }
 }
 
+/* A message without a piece, or one that nobody wants any more. */
 static void present(struct bps_channel *channel, struct verbs_slot *slot)
 {
     const struct verbs_message *message = &slot->message;
     if (message->kind == VERBS_FINISH) {
         end_of_frames(channel);
-        return;
-    }
-    if (channel->finishing || (message->header != NULL && !begin_frame(channel, message->header))) {
-        return;
-    }
-    if (message->kind == VERBS_WHOLE && message->bytes > 0) {
+    } else if (is_receiving(channel) && begin_frame(channel, message) && message->bytes > 0) {
         hand_over(channel, slot->data + VERBS_WHOLE_BYTES, message->bytes);
-    } else if (slot->block != NULL && is_receiving(channel)) {
-        hand_over(channel, slot->block, message->bytes);
+    }
+    if (channel->state == VERBS_OPEN) {
+        done_with(channel, &channel->pair->arrived);
     }
 }
 
-static void present_first(struct bps_channel *channel, struct verbs_slot *slot)
+/* Small frames overtake payloads on the way to their places, but not one that a sink takes; the end none. */
+static bool may_present(const struct bps_channel *channel, const struct verbs_slot *slot)
+{
+    if (channel->finishing || slot->message.kind == VERBS_FINISH) {
+        return STAILQ_EMPTY(&channel->pair->reading);
+    }
+    return channel->in.sink == NULL;
+}
+
+/* One piece that has come, or else the first message. False: there is nothing to do now. */
+static bool receive_one(struct bps_channel *channel)
 {
     struct verbs_pair *pair = channel->pair;
+    struct verbs_slot *slot = STAILQ_FIRST(&pair->reading);
+    if (slot != NULL && slot->ready) {
+        piece_came(channel, slot);
+        return true;
+    }
+    slot = STAILQ_FIRST(&pair->arrived);
+    if (slot == NULL) {
+        return false;
+    }
+    if (has_piece(slot) && !channel->finishing) {
+        return fetch(channel, slot);
+    }
+    if (!may_present(channel, slot)) {
+        return false;
+    }
     present(channel, slot);
-    if (channel->state != VERBS_OPEN) {
-        return; /* the slot is the pair's, which has been left */
-    }
-    bool piece = has_piece(slot), block = slot->block != NULL;
-    STAILQ_REMOVE_HEAD(&pair->arrived, entry);
-    pair->narrived--;
-    verbs_slot_free(pair->device, slot);
-    channel->out.owed++;
-    channel->out.done += piece ? 1 : 0;
-    if (block) {
-        verbs_wake_starved(pair->device);
-    }
+    return true;
 }
 
-void verbs_receive(struct bps_channel *channel)
+bool verbs_receive(struct bps_channel *channel)
 {
-    struct verbs_slot *slot;
-    for (uint32_t n = 0; channel->state == VERBS_OPEN; n++) {
-        slot = STAILQ_FIRST(&channel->pair->arrived);
-        if (slot == NULL || slot->state != VERBS_READY) {
-            break;
+    for (uint32_t n = 0; n < VERBS_TURN_FRAMES; n++) {
+        if (channel->state != VERBS_OPEN || !receive_one(channel)) {
+            return false;
         }
-        if (n >= VERBS_TURN_FRAMES) {
-            verbs_channel_queue(channel);
-            break;
-        }
-        present_first(channel, slot);
     }
-    if (channel->state == VERBS_OPEN && !channel->out.lost) {
-        read_pieces(channel);
-    }
+    verbs_channel_queue(channel);
+    return true;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * region.c - memory that the core has attached, registered once with each device. Peers may read it and
- * nothing else; what cannot be registered is copied.
+ * nothing else; this device also writes what it reads there. What cannot be registered is copied.
  */
 #include "verbs.h"
 
@@ -14,7 +14,8 @@ static void window_open(struct verbs_device *device, const struct bps_region *re
     if (window == NULL) {
         return;
     }
-    struct ibv_mr *mr = ibv_reg_mr(device->pd, region->memory, region->bytes, IBV_ACCESS_REMOTE_READ);
+    struct ibv_mr *mr = ibv_reg_mr(device->pd, region->memory, region->bytes,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
     if (mr == NULL) {
         struct bps_report report;
         verbs_register_failed(region->bytes, errno, &report);

@@ -55,6 +55,7 @@ static void count(struct verbs *verbs)
         .bytes_copied =
             host->counter(host, "bytes_copied", "bytes copied to registered memory before sending"),
         .bytes_in_place = host->counter(host, "bytes_in_place", "bytes sent from where they lay"),
+        .bytes_placed = host->counter(host, "bytes_placed", "bytes read to where the core wants them"),
         .work_requests = host->counter(host, "work_requests", "sends and reads posted"),
         .doorbells = host->counter(host, "doorbells", "calls that posted them"),
     };

@@ -21,6 +21,7 @@
 #define VERBS_FAMILY_IPV6  2u
 #define VERBS_ADDRESS_TEXT 128          /* "[IPv6%interface]:port" */
 #define VERBS_LINGER       5000000000ull /* ns that the end of a channel may take */
+#define VERBS_FLUSH        1000000000ull /* ns that the device may take to return what it has not done */
 #define VERBS_READS        16u           /* RDMA reads of a channel that may be under way, at most */
 #define VERBS_BATCH        16u           /* work requests posted by one call, at most */
 #define VERBS_POLL         64            /* completions fetched by one call, at most */
@@ -42,7 +43,7 @@ struct verbs_options {
 
 struct verbs_counters {
     uint64_t *frames_sent, *frames_received, *bytes_sent, *bytes_received, *bytes_copied, *bytes_in_place;
-    uint64_t *work_requests, *doorbells;
+    uint64_t *bytes_placed, *work_requests, *doorbells;
 };
 
 /* ---- arena.c: registered memory in blocks of one size ---- */
@@ -73,8 +74,12 @@ struct verbs_slot {
     uint8_t *data;
     uint32_t lkey;
     struct verbs_message message;
-    enum { VERBS_ARRIVED, VERBS_READING, VERBS_READY } state;
-    uint8_t *block; /* where its piece is read to; NULL: none */
+    /* Of one that announces a piece of a payload: */
+    bool ready;     /* it has been read */
+    bool last;      /* of its payload */
+    uint8_t *block; /* of the arena, that it is read to; NULL: none */
+    uint8_t *place; /* that the core has opened for it; NULL: the sink takes it */
+    void *ticket;
 };
 STAILQ_HEAD(verbs_slots, verbs_slot);
 
@@ -131,7 +136,7 @@ struct verbs_device {
     LIST_HEAD(, verbs_window) windows;
     LIST_HEAD(, verbs_pair) pairs[VERBS_BUCKETS]; /* by number */
     TAILQ_HEAD(verbs_queue, bps_channel) starved; /* channels that wait for a block */
-    struct ibv_wc wc[VERBS_POLL];                 /* fetched and not yet dealt with */
+    struct ibv_wc *wc; /* room for cq_room; those from `first` on have been fetched and not yet dealt with */
     int first, nwc;
     struct verbs_batch batch; /* of the channel that has its turn */
 };
@@ -161,7 +166,9 @@ struct verbs_pair {
     struct ibv_mr *mr;
     uint32_t slot_bytes, slot;
     struct verbs_slots arrived; /* messages not dealt with */
-    uint32_t narrived, reading;
+    struct verbs_slots reading; /* those whose piece is being read, or has been */
+    uint32_t narrived;          /* of both */
+    uint32_t reads;             /* that the device has not returned */
     struct verbs_piece *pieces; /* a ring of peer.credits */
     uint32_t first_piece, npieces;
 };
@@ -175,10 +182,12 @@ struct verbs_dial {
 };
 
 struct verbs_incoming {
-    uint32_t length, offset; /* of the payload; what the sink has taken */
-    uint32_t kept;
+    uint32_t length, fetched; /* of the payload; what has been read, or is being read */
+    uint8_t *place;           /* for it; NULL: the sink takes it */
+    void *ticket;
+    struct bps_sink *sink; /* NULL: none has to take anything more */
+    uint32_t offset, kept; /* what it has taken; what it was too little for an element of */
     uint8_t keep[BPS_SINK_GRAIN];
-    struct bps_sink *sink;
     uint32_t announced; /* of the last frame: bytes whose pieces have not been announced yet */
     bool last;          /* FINISH has come */
 };
@@ -380,8 +389,10 @@ static inline uint32_t verbs_wr_sequence(uint64_t id)
 /* There is a free work request. */
 bool verbs_post_room(const struct verbs_pair *pair);
 void verbs_post_message(struct verbs_pair *pair, const uint8_t *data, uint32_t bytes, uint64_t kind);
-void verbs_post_read(struct verbs_pair *pair, uint8_t *to, const struct verbs_message *from);
+void verbs_post_read(struct verbs_pair *pair, uint8_t *to, uint32_t lkey, const struct verbs_message *from);
 void verbs_post_flush(struct verbs_pair *pair);
+/* What has been gathered is not posted any more. */
+void verbs_post_forget(struct verbs_pair *pair);
 /* The last work request of a connection that has ended. False: it was refused. */
 bool verbs_post_drain(struct verbs_pair *pair);
 
@@ -389,6 +400,8 @@ bool verbs_post_drain(struct verbs_pair *pair);
 
 bool verbs_poll(void *instance);
 bool verbs_arm(void *instance);
+/* Waits until the device has returned all reads of a pair in the error state. False: it does not. */
+bool verbs_await_reads(struct verbs_pair *pair);
 /* Posts the receive buffers again whose messages have been dealt with. */
 void verbs_slots_repost(struct verbs_device *device);
 
@@ -398,8 +411,8 @@ void verbs_slots_repost(struct verbs_device *device);
 void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot, uint32_t bytes);
 /* The oldest read has completed. */
 void verbs_receive_read(struct verbs_pair *pair);
-/* Hands over what is ready, and reads what has been announced. */
-void verbs_receive(struct bps_channel *channel);
+/* Hands over what has come, and reads what has been announced. True: there is more to do. */
+bool verbs_receive(struct bps_channel *channel);
 void verbs_slot_free(struct verbs_device *device, struct verbs_slot *slot);
 
 void verbs_send(struct bps_channel *channel);
