@@ -33,7 +33,7 @@ static struct bps_channel *channel;
 static struct bps_region memory = {.fd = -1};
 static struct bps_sink sink;
 static bool echoes, asks; /* a frame is answered by one of its size; the next is sent when that has come */
-static uint32_t bytes, frames, to_send, sent, received;
+static uint32_t bytes, frames, to_send, sent, opened, received;
 static uint32_t stop_at; /* frames received: then the loop stops */
 static uint8_t header[BPS_HEADER_BYTES];
 
@@ -94,6 +94,20 @@ static uint32_t take(struct bps_sink *own, uint32_t offset, const void *data, ui
     return n;
 }
 
+static void *open_place(struct bps_sink *own, void **ticket)
+{
+    (void)own;
+    *ticket = NULL;
+    return place_of(opened++);
+}
+
+static void on_placed(void *user, void *ticket)
+{
+    (void)user;
+    (void)ticket;
+    frame_came();
+}
+
 static bps_status on_header(void *user, const uint8_t *data, struct bps_sink **out)
 {
     (void)user;
@@ -138,6 +152,7 @@ static const struct bps_channel_events events = {
     .next = on_next,
     .sent = on_sent,
     .closed = on_closed,
+    .placed = on_placed,
 };
 
 static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *accepted, const char *from,
@@ -179,7 +194,7 @@ static void open_transport(char **options)
     need(memory.memory != MAP_FAILED, "out of memory");
     need(transport->attach(instance->self, &memory, &report) == BPS_OK, "%s", report.text);
     memcpy(header, &(uint32_t){htole32(bytes)}, sizeof(uint32_t));
-    sink = (struct bps_sink){.place = place, .take = take};
+    sink = (struct bps_sink){.place = place, .take = take, .open = open_place};
 }
 
 static void listen_and_answer(char **options, int address_fd)
