@@ -71,6 +71,7 @@ struct bps_conf_worker {
     uint32_t hierarchy; /* BPS_HIERARCHY_* */
     uint64_t partition; /* bytes; a multiple of 64 */
     uint64_t slice;     /* bytes; a multiple of 64, at most partition */
+    uint64_t credit;    /* bytes; 0: unbounded */
     struct bps_list use; /* names of the reducers that reach the memory of tensors, in order of preference */
     int64_t threads;    /* of the pool for CPU stages; 0: as many as cores, at most 4 */
 };

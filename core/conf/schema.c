@@ -43,6 +43,8 @@ static const struct bps_option worker_table[] = {
      "priority."},
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "128 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
+    {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "2 MiB", "0..1 TiB",
+     "A shard that has not answered so many bytes gets no more that are as urgent; 0: it always does."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",
      "auto|on|off",
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "

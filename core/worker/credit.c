@@ -2,9 +2,10 @@
 /* credit.c - unanswered bytes by urgency, as a stack: more urgent tensors come on top, and go first. */
 #include "worker/credit.h"
 
-void bps_credit_init(struct bps_credit *credit)
+void bps_credit_init(struct bps_credit *credit, uint64_t base)
 {
-    *credit = (struct bps_credit){.limit = BPS_CREDIT_BYTES};
+    base = base > 0 ? base : UINT64_MAX;
+    *credit = (struct bps_credit){.base = base, .limit = base};
 }
 
 bool bps_credit_admits(const struct bps_credit *credit, int32_t priority)
@@ -49,8 +50,8 @@ void bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t b
     while (credit->levels > 0 && credit->level[credit->levels - 1].bytes == 0) {
         credit->levels--;
     }
-    if (credit->unanswered < BPS_CREDIT_BYTES) {
-        credit->limit = BPS_CREDIT_BYTES;
+    if (credit->unanswered < credit->base) {
+        credit->limit = credit->base;
     }
 }
 

@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BPS_CREDIT_BYTES  (2u << 20)
 #define BPS_CREDIT_LEVELS 32u
 
 struct bps_credit_level {
@@ -26,6 +25,7 @@ struct bps_credit_level {
 };
 
 struct bps_credit {
+    uint64_t base;       /* the limit as long as there are answers */
     uint64_t limit;      /* of what is unanswered */
     uint64_t unanswered; /* of all priorities */
     bool answered;       /* anything, since bps_credit_look() */
@@ -33,7 +33,8 @@ struct bps_credit {
     struct bps_credit_level level[BPS_CREDIT_LEVELS]; /* the most urgent last */
 };
 
-void bps_credit_init(struct bps_credit *credit);
+/* base: bytes; 0: no limit. */
+void bps_credit_init(struct bps_credit *credit, uint64_t base);
 /* Whether something of that priority may be sent. */
 bool bps_credit_admits(const struct bps_credit *credit, int32_t priority);
 void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes);

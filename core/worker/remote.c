@@ -260,7 +260,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
         worker->remote[i].worker = worker;
         worker->remote[i].index = i;
-        bps_credit_init(&worker->remote[i].credit);
+        bps_credit_init(&worker->remote[i].credit, bps_conf_worker(worker->conf)->credit);
         status = reach(&worker->remote[i], report);
     }
     return status;
@@ -307,7 +307,9 @@ void bps_remotes_drop(struct bps_worker *worker)
             bps_link_drop(&remote->lane[i].link);
         }
         bps_heap_fini(&remote->queue);
+        remote->starved = false;
     }
     bps_loop_cancel(worker->loop, worker->patience);
+    worker->patience = NULL;
     bps_window_fini(&worker->window);
 }

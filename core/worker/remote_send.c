@@ -78,7 +78,7 @@ static void on_patience(void *arg)
         }
         starved |= remote->starved;
     }
-    if (!starved) {
+    if (!starved) { /* or the job has failed meanwhile */
         bps_loop_cancel(worker->loop, worker->patience);
         worker->patience = NULL;
     }

@@ -24,6 +24,21 @@ def shape(text):
     return int(words[0]), int(words[1])
 
 
+def read_model(name):
+    """The elements of each gradient, in the order of the forward pass; of a model or a file."""
+    file = name if os.sep in name else os.path.join(os.environ.get('BYTEPS_MODEL_PATH', 'models'), f'{name}.txt')
+    with open(file, encoding='ascii') as lines:
+        return [int(line.split()[1]) for line in lines if not line.startswith('#')]
+
+
+def write_tensors(directory, counts):
+    """The file that tells contestants the elements of each tensor."""
+    path = os.path.join(directory, 'tensors')
+    with open(path, 'w', encoding='ascii') as file:
+        file.writelines(f'{count}\n' for count in counts)
+    return path
+
+
 class OnBed(Contestant):
     """Options name the bed, the ranks and the further servers of the shape that is measured."""
 

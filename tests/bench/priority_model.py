@@ -95,8 +95,8 @@ def measure_model(name, n, k, options):
             file.writelines(f'{size // 4} {share}\n' for size, share in zip(model.bytes, model.shares))
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate))
-        rates, _ = measure.streams(options.bed, [(0, 1)], measure.STREAM_SECONDS, options.congestion)
-        result['stream'], result['optimum'] = rates[0], measure.optimum(n, k, size, rates[0])
+        result['stream'] = measure.link_rate(options.bed, options.congestion)
+        result['optimum'] = measure.optimum(n, k, size, result['stream'])
         contestant = BedModel(name, directory, tensors, n, options)
         stack.callback(contestant.stop)
         contestant.start()

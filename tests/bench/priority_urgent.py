@@ -62,21 +62,21 @@ def measure_urgent(place, n, k, options):
         on_bed = place == 'bed'
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate)) if on_bed else Loopback()
-        rates, _ = measure.streams(options.bed, [(0, 1)], measure.STREAM_SECONDS, options.congestion)
+        rate = measure.link_rate(options.bed, options.congestion)
         contestant = (BedUrgent if on_bed else LoopUrgent)('urgent', directory, tensors, n, options)
         contestant.servers = k
         stack.callback(contestant.stop)
         contestant.start()
         contestant.phase(True, 0, 0)  # warms up
-        period = 4 * urgent / (SHARE * rates[0])
-        count = max(10, int(4 * huge / rates[0] / period))
+        period = 4 * urgent / (SHARE * rate)
+        count = max(10, int(4 * huge / rate / period))
         for number in range(options.rounds):
             progress(f'{place}, {n} workers, {k} servers: round {number + 1} of {options.rounds}')
             rounds.append({'alone': contestant.phase(False, period, count), 'huge': contestant.phase(True, 0, 0),
                            'both': contestant.phase(True, period, 0)})
     progress('')
     return {'place': place, 'workers': n, 'servers': k, 'huge_bytes': 4 * huge, 'urgent_bytes': 4 * urgent,
-            'stream': rates[0], 'optimum': measure.optimum(n, k, 4 * huge, rates[0]), 'rounds': rounds}
+            'stream': rate, 'optimum': measure.optimum(n, k, 4 * huge, rate), 'rounds': rounds}
 
 
 def print_urgent(result):

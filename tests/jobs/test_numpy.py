@@ -93,6 +93,10 @@ class Losses(unittest.TestCase):
         result = self.lines("kill")
         self.assertRegex("\n".join(result.lines("worker 0")), "^LostError: .*worker 1", str(result))
 
+    def test_kill_of_one_that_is_waited_for(self):
+        result = self.lines("kill late", options=["--set", "worker.hierarchy=off", "--set", "server.local=false"])
+        self.assertRegex("\n".join(result.lines("worker 0")), "^LostError: .*worker 1", str(result))
+
     def test_names_that_never_meet(self):
         # One server finds out about both; leaders among the workers would do it one after the other.
         result = self.lines("name", options=["--set", "cluster.stall_timeout=2 s", "--set", "worker.hierarchy=off"])

@@ -16,14 +16,14 @@ CONGESTION = "cubic"
 def run(args):
     """What was measured. OSError tells what the parts of a job have said that has failed."""
     with Testbed(max(args.workers + args.servers, 2), args.rate, args.buffer) as bed:
-        rates, _ = measure.streams(bed, [(0, 1)], measure.STREAM_SECONDS, CONGESTION)
+        rate = measure.link_rate(bed, CONGESTION)
         shape = {"workers": [1] * args.workers, "servers": args.servers}
         with bed.job(args.command, settings=args.set, **shape) as job:
             status, why = job.run()
             ends = job.now()
     if status != 0:
         raise OSError(f"{why}\n{''.join(end.err for end in ends.values())}".rstrip())
-    return add_optimum(json.loads(ends["worker 0"].out), args, rates[0])
+    return add_optimum(json.loads(ends["worker 0"].out), args, rate)
 
 
 def add_optimum(found, args, stream):

@@ -11,7 +11,8 @@ import sys
 import time
 
 CHUNK = 1 << 18
-STREAM_SECONDS = 1.5
+STREAM_SECONDS = 1.0
+STREAM_TRIES = 3
 """Long enough for one stream to fill a link."""
 PAYLOAD = 1448 / 1514
 """The part of a link's bytes that is payload of TCP."""
@@ -96,6 +97,11 @@ def streams(bed, pairs, seconds, congestion):
             process.kill()
             process.wait()
             process.stdout.close()
+
+
+def link_rate(bed, congestion):
+    """Bytes per second that a link carries: of a few plain streams the fastest, since other work slows them."""
+    return max(streams(bed, [(0, 1)], STREAM_SECONDS, congestion)[0][0] for _ in range(STREAM_TRIES))
 
 
 def report(bed, seconds, congestion):

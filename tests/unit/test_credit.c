@@ -6,12 +6,13 @@
 #include "worker/credit.h"
 
 #define SLICE (128u << 10)
+#define BASE  (2u << 20)
 
 static struct bps_credit credit;
 
 static void begin(void)
 {
-    bps_credit_init(&credit);
+    bps_credit_init(&credit, BASE);
 }
 
 /* Sends slices as long as they are admitted; how many bytes. */
@@ -28,20 +29,20 @@ static uint64_t send_all(int32_t priority)
 
 START_TEST(test_unanswered_bytes_are_bounded)
 {
-    ck_assert_uint_eq(send_all(0), BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(0), BASE);
     bps_credit_answered(&credit, 0, SLICE);
     ck_assert_uint_eq(send_all(0), SLICE);
-    bps_credit_answered(&credit, 0, BPS_CREDIT_BYTES);
+    bps_credit_answered(&credit, 0, BASE);
     ck_assert_uint_eq(credit.unanswered, 0);
-    ck_assert_uint_eq(send_all(0), BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(0), BASE);
 }
 END_TEST
 
 START_TEST(test_a_slice_larger_than_the_credit_goes_alone)
 {
-    bps_credit_sent(&credit, 0, 2 * BPS_CREDIT_BYTES);
+    bps_credit_sent(&credit, 0, 2 * BASE);
     ck_assert(!bps_credit_admits(&credit, 0));
-    bps_credit_answered(&credit, 0, 2 * BPS_CREDIT_BYTES);
+    bps_credit_answered(&credit, 0, 2 * BASE);
     ck_assert(bps_credit_admits(&credit, 0));
 }
 END_TEST
@@ -49,9 +50,9 @@ END_TEST
 START_TEST(test_the_urgent_does_not_wait_for_answers_to_others)
 {
     send_all(-5);
-    ck_assert_uint_eq(send_all(-3), BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(-3), BASE);
     ck_assert(!bps_credit_admits(&credit, -4)); /* more urgent bytes count, less urgent ones do not */
-    ck_assert_uint_eq(send_all(7), BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(7), BASE);
     ck_assert(!bps_credit_admits(&credit, -3));
 }
 END_TEST
@@ -61,7 +62,7 @@ START_TEST(test_what_was_more_urgent_still_counts)
     send_all(1);
     bps_credit_answered(&credit, 1, SLICE);
     ck_assert_uint_eq(send_all(0), SLICE);
-    bps_credit_answered(&credit, 1, BPS_CREDIT_BYTES - SLICE);
+    bps_credit_answered(&credit, 1, BASE - SLICE);
     ck_assert(bps_credit_admits(&credit, 0));
     bps_credit_answered(&credit, 0, SLICE);
     ck_assert_uint_eq(credit.unanswered, 0);
@@ -73,16 +74,28 @@ START_TEST(test_without_answers_it_grows_and_with_them_it_shrinks)
 {
     send_all(0);
     ck_assert(bps_credit_look(&credit));
-    ck_assert_uint_eq(send_all(0), BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(0), BASE);
     ck_assert(bps_credit_look(&credit));
-    ck_assert_uint_eq(send_all(0), 2 * BPS_CREDIT_BYTES);
+    ck_assert_uint_eq(send_all(0), 2 * BASE);
     bps_credit_answered(&credit, 0, SLICE);
     ck_assert(!bps_credit_look(&credit)); /* there was an answer */
-    bps_credit_answered(&credit, 0, 4 * BPS_CREDIT_BYTES - SLICE);
-    ck_assert_uint_eq(send_all(0), BPS_CREDIT_BYTES);
+    bps_credit_answered(&credit, 0, 4 * BASE - SLICE);
+    ck_assert_uint_eq(send_all(0), BASE);
     for (int i = 0; i < 100; i++) {
         bps_credit_look(&credit); /* without an end, it does not overflow */
     }
+    ck_assert(bps_credit_admits(&credit, 0));
+}
+END_TEST
+
+START_TEST(test_without_a_bound)
+{
+    bps_credit_init(&credit, 0);
+    for (int i = 0; i < 100; i++) {
+        bps_credit_sent(&credit, 0, 1ull << 40);
+        ck_assert(bps_credit_admits(&credit, 0));
+    }
+    bps_credit_answered(&credit, 0, 1ull << 40);
     ck_assert(bps_credit_admits(&credit, 0));
 }
 END_TEST
@@ -129,6 +142,7 @@ int main(void)
     tcase_add_test(tests, test_the_urgent_does_not_wait_for_answers_to_others);
     tcase_add_test(tests, test_what_was_more_urgent_still_counts);
     tcase_add_test(tests, test_without_answers_it_grows_and_with_them_it_shrinks);
+    tcase_add_test(tests, test_without_a_bound);
     tcase_add_test(tests, test_the_sum_is_right_in_any_order);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -4,6 +4,7 @@
 import os
 import signal
 import sys
+import time
 
 import numpy as np
 
@@ -19,13 +20,15 @@ if bps.rank() == 1:
         raise ValueError("planted")
     if how == "return":
         sys.exit(0)
-    if how == "kill":
+    if how == "kill late":
+        time.sleep(0.5)  # the other one has sent what its credit allows
+    if how.startswith("kill"):
         os.kill(os.getpid(), signal.SIGKILL)
     name = "theirs"
 else:
     name = "mine"
 try:
-    bps.push_pull(np.ones(1000), name=name)
+    bps.push_pull(np.ones(8 << 20 if how == "kill late" else 1000), name=name)
     print("no exception", flush=True)
 except byteps.Error as error:
     print(f"{type(error).__name__}: {error}", flush=True)
