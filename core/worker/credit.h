@@ -5,7 +5,7 @@
  * A shard answers when all workers have pushed. Without a bound a worker whose connection gets more of the
  * shard's link than those of others would push all it has: the shard would hold it, its answers would begin
  * late, and its link would be busy with them alone in the end. With it, who is ahead waits, and leaves
- * the link to who is behind. Credit is ByteScheduler's word for it (Peng et al., SOSP 2019, section 4.2).
+ * the link to who is behind. Credit is ByteScheduler's word for it (Peng et al., SOSP 2019).
  *
  * Only what is as urgent counts: an urgent tensor never waits for answers to others, which may themselves wait
  * for a worker that has sent the urgent one first. Workers that push in different orders could still wait for

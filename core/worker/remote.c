@@ -185,8 +185,8 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
 
 /*
  * Networks divide a link among connections, not among hosts. So a shard that sums more than the least of them
- * has so much more connections: otherwise its part of the bytes would get too small a part of this worker's
- * link, beside what the server on this host sends to others.
+ * has up to twice as many: otherwise its part of the bytes would get too small a part of this worker's link,
+ * beside what the server on this host sends to others. More of them lose more packets.
  */
 static uint32_t lanes_to(const struct bps_remote *remote, uint32_t lanes)
 {

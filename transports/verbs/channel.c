@@ -197,7 +197,7 @@ static bool is_within_frame(const struct bps_channel *channel)
 {
     const struct verbs_incoming *in = &channel->in;
     const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
-    bool piece = slot != NULL && (slot->message.kind == VERBS_BEGIN || slot->message.kind == VERBS_PIECE);
+    bool piece = slot != NULL && verbs_has_piece(slot);
     return in->announced > 0 || piece || !STAILQ_EMPTY(&channel->pair->reading);
 }
 

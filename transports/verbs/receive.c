@@ -17,11 +17,6 @@ static bool is_receiving(const struct bps_channel *channel)
     return channel->state == VERBS_OPEN && !channel->finishing;
 }
 
-static bool has_piece(const struct verbs_slot *slot)
-{
-    return slot->message.kind == VERBS_BEGIN || slot->message.kind == VERBS_PIECE;
-}
-
 static void protocol_error(struct bps_channel *channel, const char *text)
 {
     verbs_channel_end(channel, BPS_ERR_PROTOCOL, text);
@@ -144,7 +139,7 @@ static void done_with(struct bps_channel *channel, struct verbs_slots *list)
     STAILQ_REMOVE_HEAD(list, entry);
     pair->narrived--;
     channel->out.owed++;
-    channel->out.done += has_piece(slot) ? 1 : 0;
+    channel->out.done += verbs_has_piece(slot) ? 1 : 0;
     verbs_slot_free(pair->device, slot);
     if (block) {
         verbs_wake_starved(pair->device);
@@ -290,7 +285,7 @@ static bool receive_one(struct bps_channel *channel)
     if (slot == NULL) {
         return false;
     }
-    if (has_piece(slot) && !channel->finishing) {
+    if (verbs_has_piece(slot) && !channel->finishing) {
         return fetch(channel, slot);
     }
     if (!may_present(channel, slot)) {

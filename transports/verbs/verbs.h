@@ -83,6 +83,12 @@ struct verbs_slot {
 };
 STAILQ_HEAD(verbs_slots, verbs_slot);
 
+/* Its message announces a piece of a payload, which has to be read. */
+static inline bool verbs_has_piece(const struct verbs_slot *slot)
+{
+    return slot->message.kind == VERBS_BEGIN || slot->message.kind == VERBS_PIECE;
+}
+
 /* The receive buffers that were made at once. */
 struct verbs_chunk {
     LIST_ENTRY(verbs_chunk) entry;
