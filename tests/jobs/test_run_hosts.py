@@ -260,16 +260,16 @@ class Part(unittest.TestCase):
         process.stdin.write(f"byteps-part {self.VERSION} {len(data)}\n".encode() + data)
         return process
 
-    def finish(self, process):
-        out, err = process.communicate(timeout=harness.DEADLINE)
+    def finish(self, process, data=None):
+        """Sends what is left to send, unless the far side has ended by itself."""
+        out, err = process.communicate(data, timeout=harness.DEADLINE)
         return process.returncode, out.decode(), err.decode()
 
     def test_success(self):
         process = self.start("echo hello")
         self.assertEqual(process.stdout.readline(), b"[worker 0] hello\n")
         self.assertEqual(process.stderr.readline(), b"\x1edone\n")
-        process.stdin.write(b"\0")
-        self.assertEqual(self.finish(process)[0], 0)
+        self.assertEqual(self.finish(process, b"\0")[0], 0)
 
     def test_end_of_input_ends_the_workers(self):
         process = self.start(WAIT)
