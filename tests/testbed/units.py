@@ -6,6 +6,8 @@ import re
 BUFFER = "20ms"
 FRAME = 1514
 """Bytes of a full Ethernet frame as the shaper counts them; 1448 of them are TCP payload."""
+BATCH = 48 * FRAME
+"""Bytes of the largest piece that TCP hands down at once, with the headers of its frames."""
 
 
 def _parse(text, units, what):
@@ -36,11 +38,12 @@ def tbf(bits, room):
     """The shaper's line for tc, or None for no limit.
 
     The burst is what passes at once after a pause: a millisecond's worth, for the kernel to keep up with its
-    timers, but a few frames at least.
+    timers, but at least the largest piece that TCP hands down: what is larger than the burst is cut into frames,
+    which takes several times the processor's time.
     """
     if bits is None:
         return None
-    burst = max(int(bits / 8e3), 10 * FRAME)
+    burst = max(int(bits / 8e3), BATCH)
     return f"tbf rate {int(bits)}bit burst {burst} limit {buffer(room, bits)}"
 
 
