@@ -18,7 +18,7 @@ exported()
 
 check_cuda()
 {
-    found=$($NM -D --undefined-only "$1" | awk '$2 ~ /^cu(da)?[A-Z]/ { print $2 }')
+    found=$($NM -D --undefined-only "$1" | awk '$2 ~ /^(cu|cuda|nccl)[A-Z]/ { print $2 }')
     [ -z "$found" ] || fail "$1 is linked to CUDA: $found"
 }
 

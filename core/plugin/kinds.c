@@ -116,7 +116,7 @@ static const struct op reducer_ops[] = {
     OP(reducer, open), OP(reducer, close), OP(reducer, kernels), OP(reducer, describe), {NULL, 0},
 };
 
-/* Of a reducer that has devices; none of them is optional. */
+/* Of a reducer that has devices: those that are not optional. */
 static const struct op device_ops[] = {
     OP(device, mark), OP(device, mark_copies), OP(device, follow), OP(device, await), OP(device, release),
     OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0},
@@ -211,6 +211,10 @@ static bps_status check_device(const struct bps_device_ops *device, struct bps_r
             return bps_refuse(report, "operation device.%s is missing; set it in struct bps_device_ops",
                               op->name);
         }
+    }
+    if ((device->can_reduce == NULL) != (device->reduce == NULL)) {
+        return bps_refuse(report,
+                          "of device.can_reduce and device.reduce one is missing; set both or neither");
     }
     return BPS_OK;
 }

@@ -31,10 +31,7 @@ bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_rep
     struct cuda_way *way = copy->to_device ? &device->to_device : &device->to_host;
     result = begin(&cuda->driver, copy, way->stream);
     if (result == CUDA_OK) {
-        result = cuda->driver.event_record(way->event, way->stream);
-    }
-    if (result == CUDA_OK) {
-        result = cuda_lane_notify(way->lane, way->event, copy->done, copy->arg);
+        result = cuda_way_notify(way, copy->done, copy->arg);
     }
     if (result != CUDA_OK) {
         /* No `done` will follow, so the memory must be the caller's when this returns. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda.c - the plugin "cuda", a reducer: brings tensors in the memory of NVIDIA's GPUs to the host and back.
- * It has no arithmetic: the reducer of server.use sums.
+ * Its kernels compute what needs nobody else; all else the reducer of server.use sums.
  */
 #include "instance.h"
 
@@ -54,6 +54,7 @@ static struct cuda *cuda_new(const struct bps_host *host, const struct cuda_driv
     }
     cuda->bytes_to_host = host->counter(host, "bytes_to_host", "bytes copied from devices");
     cuda->bytes_to_device = host->counter(host, "bytes_to_device", "bytes copied to devices");
+    cuda->bytes_reduced = host->counter(host, "bytes_reduced", "bytes of results computed on devices");
     return cuda;
 }
 
@@ -99,8 +100,8 @@ static void cuda_describe(void *instance, char *text, size_t n)
         cuda->driver.device_name(name, sizeof name, handle);
     }
     cuda->driver.version(&version);
-    snprintf(text, n, "%d device%s, the first is %s; driver for CUDA %d.%d", cuda->devices,
-             cuda->devices == 1 ? "" : "s", name, version / 1000, version % 1000 / 10);
+    snprintf(text, n, "%d device%s, the first is %s; driver for CUDA %d.%d; %s", cuda->devices,
+             cuda->devices == 1 ? "" : "s", name, version / 1000, version % 1000 / 10, CUDA_KERNELS_TEXT);
 }
 
 static const struct bps_device_ops device_ops = {
@@ -114,6 +115,10 @@ static const struct bps_device_ops device_ops = {
     .copy = cuda_copy,
     .attach = cuda_attach,
     .detach = cuda_detach,
+#ifdef CUDA_KERNELS
+    .can_reduce = cuda_can_reduce,
+    .reduce = cuda_reduce,
+#endif
 };
 
 static const struct bps_reducer_ops ops = {

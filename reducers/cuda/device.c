@@ -63,6 +63,13 @@ static cuda_result way_open(struct cuda_device *device, struct cuda_way *way)
     return result;
 }
 
+cuda_result cuda_way_notify(struct cuda_way *way, bps_device_fn done, void *arg)
+{
+    const struct cuda_driver *driver = &way->lane->device->cuda->driver;
+    cuda_result result = driver->event_record(way->event, way->stream);
+    return result == CUDA_OK ? cuda_lane_notify(way->lane, way->event, done, arg) : result;
+}
+
 static void way_close(const struct cuda_driver *driver, struct cuda_way *way)
 {
     if (way->event != NULL) {
@@ -99,6 +106,10 @@ bool cuda_device_close(struct cuda_device *device)
     way_close(driver, &device->to_host);
     way_close(driver, &device->to_device);
     cuda_marks_close(device);
+    if (device->kernels.module != NULL) {
+        driver->module_unload(device->kernels.module);
+    }
+    device->kernels = (struct cuda_kernels){0};
     if (entered) {
         cuda_leave(&stay);
     }

@@ -10,6 +10,8 @@
 
 struct CUctx_st;
 struct CUevent_st;
+struct CUfunc_st;
+struct CUmod_st;
 struct CUstream_st;
 
 /* CUresult */
@@ -28,6 +30,7 @@ typedef unsigned cuda_result;
 #define CUDA_COMPAT_UNSUPPORTED   804u
 #define CUDA_CAPTURE_IMPLICIT     906u
 
+#define CUDA_PROCESSORS           16u /* CUdevice_attribute: how many multiprocessors there are */
 #define CUDA_STREAM_NON_BLOCKING  1u /* knows no order with the legacy default stream */
 #define CUDA_STREAM_LEGACY        1u /* handles of the default streams; 0 is the legacy one, too */
 #define CUDA_STREAM_PER_THREAD    2u
@@ -47,6 +50,7 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(device_count, cuDeviceGetCount, (int *out))                                                            \
     X(device_get, cuDeviceGet, (int *out, int index))                                                        \
     X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                      \
+    X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                    \
     X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                        \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                           \
     X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \
@@ -67,6 +71,14 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
       (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                         \
     X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                  \
       (unsigned long long to, const void *from, size_t bytes, struct CUstream_st *stream))                   \
+    X(module_load, cuModuleLoadData, (struct CUmod_st * *out, const void *image))                            \
+    X(module_unload, cuModuleUnload, (struct CUmod_st * module))                                             \
+    X(module_function, cuModuleGetFunction,                                                                  \
+      (struct CUfunc_st * *out, struct CUmod_st * module, const char *name))                                 \
+    X(launch, cuLaunchKernel,                                                                                \
+      (struct CUfunc_st * function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                 \
+       unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,                    \
+       struct CUstream_st *stream, void **parameters, void **extra))                                         \
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                     \
     X(host_unregister, cuMemHostUnregister, (void *memory))
 

@@ -35,13 +35,22 @@ struct cuda_way {
     struct cuda_lane *lane;
 };
 
+/* kernel.c: the kernels in the context of a device. */
+struct cuda_kernels {
+    bool tried, usable; /* guarded by the instance's lock; the fields below hold where it is usable */
+    struct CUmod_st *module;
+    struct CUfunc_st *function[BPS_OPS][BPS_DTYPES];
+    int processors;
+};
+
 struct cuda_device {
     struct cuda *cuda;
     int32_t index;
     atomic_bool open; /* the fields below hold; set under lock */
     int handle;
     struct CUctx_st *context;
-    struct cuda_way to_host, to_device;
+    struct cuda_way to_host, to_device; /* reductions go the second one's way */
+    struct cuda_kernels kernels;
     SLIST_HEAD(, cuda_lane) lanes;
     SLIST_HEAD(, bps_mark) marks; /* spare ones; guarded by lock */
     cuda_result failure;          /* what a callback was told; guarded by notice_lock */
@@ -58,7 +67,7 @@ struct cuda {
     LIST_HEAD(, cuda_region) regions;
     bool regions_wait; /* some have not been registered yet */
     bool regions_warned;
-    uint64_t *bytes_to_host, *bytes_to_device;
+    uint64_t *bytes_to_host, *bytes_to_device, *bytes_reduced;
     int32_t devices;
     struct cuda_device device[];
 };
@@ -96,6 +105,9 @@ void cuda_leave(struct cuda_stay *stay);
 bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_result result,
                        struct bps_report *report);
 
+/* In a stay: calls `done` on the loop when all that the way's stream was given is done. */
+cuda_result cuda_way_notify(struct cuda_way *way, bps_device_fn done, void *arg);
+
 /* ---- notice.c ---- */
 
 bps_status cuda_notices_open(struct cuda *cuda, struct bps_report *report);
@@ -110,7 +122,12 @@ cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cu
 /* False as cuda_device_close(). */
 bool cuda_lanes_close(struct cuda_device *device);
 
-/* ---- mark.c, copy.c, region.c: the operations of struct bps_device_ops ---- */
+/* ---- kernel.c, where the build has a compiler for kernels ---- */
+
+/* The kernels of an open device, loaded on first use. NULL: it has none, and the log says why. Any thread. */
+const struct cuda_kernels *cuda_kernels_get(struct cuda_device *device);
+
+/* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 
 bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out,
                      struct bps_report *report);
@@ -124,6 +141,9 @@ void cuda_release(void *instance, struct bps_mark *mark);
 void cuda_marks_close(struct cuda_device *device);
 
 bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_report *report);
+
+bool cuda_can_reduce(void *instance, int32_t device, uint32_t op, uint32_t dtype);
+bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, struct bps_report *report);
 
 bps_status cuda_attach(void *instance, const struct bps_region *region, struct bps_report *report);
 void cuda_detach(void *instance, const struct bps_region *region);

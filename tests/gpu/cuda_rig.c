@@ -48,6 +48,7 @@ void rig_close_plugin(struct rig *rig)
     ck_assert_uint_eq(counts.retained, DEVICES);
     ck_assert_uint_eq(counts.events, 0);
     ck_assert_uint_eq(counts.registrations, 0);
+    ck_assert_uint_eq(counts.modules, 0);
 }
 
 void rig_close(struct rig *rig)

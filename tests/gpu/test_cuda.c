@@ -190,6 +190,54 @@ START_TEST(a_stream_follows_copies)
 }
 END_TEST
 
+/* ---- reductions ---- */
+
+START_TEST(reductions_are_behind_copies_to_the_device)
+{
+    enum { N = 100000 };
+    static const double scales[] = {3};
+    struct bps_report report = {""};
+    struct bps_mark *mark;
+    struct call calls[2];
+    static float data[N], back[N];
+    set_up(_i);
+    for (int i = 0; i < N; i++) {
+        data[i] = (float)i;
+    }
+    void *memory = device_alloc(sizeof data), *result = device_alloc(sizeof data);
+    struct CUstream_st *stream = stream_new(CUDA_STREAM_NON_BLOCKING);
+    struct bps_reduction reduction = {.op = BPS_SUM, .dtype = BPS_FLOAT32, .n = 1, .src = {memory}};
+    reduction.dst = result;
+    reduction.count = N;
+    reduction.scales = scales;
+    reduction.scale = reduction.divisor = 2;
+    reduction.done = call_done;
+    reduction.arg = &calls[1];
+    if (rig.ops->reduce != NULL) {
+        ck_assert(rig.ops->can_reduce(rig.self, 0, BPS_SUM, BPS_FLOAT32));
+        ck_assert(!rig.ops->can_reduce(rig.self, 0, BPS_AVERAGE, BPS_FLOAT32));
+        ck_assert(!rig.ops->can_reduce(rig.self, 0, BPS_SUM, BPS_DTYPES));
+        calls_init(&rig, calls, 2, &left);
+        rig_copy(&rig, 0, true, memory, data, sizeof data, &calls[0]);
+        ck_assert_int_eq(rig.ops->reduce(rig.self, &reduction, &report), BPS_OK);
+        ck_assert_int_eq(rig.ops->mark_copies(rig.self, 0, &mark, &report), BPS_OK);
+        rig_follow(&rig, 0, stream, mark);
+        rig.ops->release(rig.self, mark);
+        CUDA(cuMemcpyDtoHAsync_v2(back, (uintptr_t)result, sizeof back, stream));
+        CUDA(cuStreamSynchronize(stream));
+        for (int i = 0; i < N; i++) {
+            ck_assert_float_eq(back[i], 3 * data[i]);
+        }
+        rig_run(&rig, &left);
+        ck_assert_uint_lt(calls[0].order, calls[1].order);
+    }
+    device_free(memory);
+    device_free(result);
+    CUDA(cuStreamDestroy_v2(stream));
+    rig_close(&rig);
+}
+END_TEST
+
 /* ---- default streams ---- */
 
 struct thread {
@@ -416,6 +464,7 @@ int main(void)
     tcase_add_loop_test(tests, a_mark_is_behind_late_work, 0, SEEDS);
     tcase_add_loop_test(tests, streams_become_ready_in_another_order_than_awaited, 0, SEEDS);
     tcase_add_loop_test(tests, a_stream_follows_copies, 0, SEEDS);
+    tcase_add_loop_test(tests, reductions_are_behind_copies_to_the_device, 0, SEEDS);
     tcase_add_loop_test(tests, default_streams_are_streams, 0, SEEDS);
     tcase_add_loop_test(tests, threads_mark_while_the_loop_copies, 0, SEEDS);
     tcase_add_loop_test(tests, rounds_use_again_what_is_there, 0, SEEDS);

@@ -435,6 +435,22 @@ struct bps_copy {
     void *arg;
 };
 
+/* A reduction on a device, where all of its memory lies until `done` is called, or close returns. */
+#define BPS_REDUCTION_SOURCES 8u
+struct bps_reduction {
+    int32_t device; /* its index */
+    uint32_t op, dtype;
+    unsigned n; /* sources, 1 to BPS_REDUCTION_SOURCES */
+    const void *src[BPS_REDUCTION_SOURCES];
+    void *dst;            /* may be equal to one of the sources */
+    const double *scales; /* one for each source, or NULL for all 1; read within the call */
+    uint64_t count;
+    double scale;
+    uint64_t divisor;   /* at least 1 */
+    bps_device_fn done; /* called once, on the loop and never from within `reduce`, when it is done */
+    void *arg;
+};
+
 struct bps_device_ops {
     size_t size;
     uint32_t type; /* of the devices: BPS_DEVICE_CUDA */
@@ -445,7 +461,7 @@ struct bps_device_ops {
      */
     bps_status (*mark)(void *instance, const struct bps_device *device, struct bps_mark **out,
                        struct bps_report *report);
-    /* A mark behind all copies to the device that were begun so far. On the loop. */
+    /* A mark behind all copies to the device and reductions that were begun so far. On the loop. */
     bps_status (*mark_copies)(void *instance, int32_t device, struct bps_mark **out,
                               struct bps_report *report);
     /* What the stream is given from now on waits for the mark. The host does not wait. Any thread. */
@@ -467,20 +483,33 @@ struct bps_device_ops {
      */
     bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
     void (*detach)(void *instance, const struct bps_region *region);
+    /*
+     * Optional, both or neither. Whether this device reduces such elements itself; it answers alike each
+     * time, and the first time may take as long as loading its kernels does. Any thread.
+     */
+    bool (*can_reduce)(void *instance, int32_t device, uint32_t op, uint32_t dtype);
+    /*
+     * Begins a reduction that can_reduce() has allowed: what `reduce` of struct bps_kernels does, to the bit.
+     * On the loop. Reductions and copies to the device are done in the order of these calls.
+     */
+    bps_status (*reduce)(void *instance, const struct bps_reduction *reduction, struct bps_report *report);
 };
 
 struct bps_reducer_ops {
     size_t size;
     bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
                        struct bps_report *report);
-    /* Waits for the copies under way, whose `done` is not called any more. All marks have been released. */
+    /*
+     * Waits for the copies and reductions under way, whose `done` is not called any more. All marks have been
+     * released.
+     */
     void (*close)(void *instance);
     /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a
      * type, on host memory. BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
     bps_status (*kernels)(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out);
     /* Optional: one line, such as the instruction set in use. */
     void (*describe)(void *instance, char *text, size_t n);
-    /* Optional: it has devices. All of these operations must be there. */
+    /* Optional: it has devices. Its operations must be there, but for those that are optional. */
     const struct bps_device_ops *device;
 };
 

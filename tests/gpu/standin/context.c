@@ -42,6 +42,7 @@ cuda_result cuInit(unsigned flags)
         .devices = (int)setting("STANDIN_DEVICES", 2) % (STANDIN_DEVICES + 1),
         .init = setting("STANDIN_INIT", CUDA_OK),
         .registration = setting("STANDIN_REGISTER", CUDA_OK),
+        .module = setting("STANDIN_MODULE", CUDA_OK),
         .failing_copy = setting("STANDIN_FAILING_COPY", 0),
         .seed = setting("STANDIN_SEED", 1),
     };
@@ -86,6 +87,16 @@ cuda_result cuDeviceGetName(char *out, int bytes, int device)
         return STANDIN_INVALID_DEVICE;
     }
     snprintf(out, (size_t)bytes, "stand-in");
+    return CUDA_OK;
+}
+
+/* Few processors, so that each of their threads has much to do. */
+cuda_result cuDeviceGetAttribute(int *out, unsigned attribute, int device)
+{
+    if (device < 0 || device >= standin_settings.devices || attribute != CUDA_PROCESSORS) {
+        return STANDIN_INVALID_VALUE;
+    }
+    *out = 2;
     return CUDA_OK;
 }
 
@@ -179,6 +190,7 @@ static const struct {
     {CUDA_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no CUDA-capable device is detected"},
     {CUDA_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid device context"},
     {CUDA_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid resource handle"},
+    {STANDIN_INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE", "device kernel image is invalid"},
     {STANDIN_ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access was encountered"},
     {CUDA_NOT_PERMITTED, "CUDA_ERROR_NOT_PERMITTED", "operation not permitted"},
 };

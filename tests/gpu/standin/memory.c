@@ -145,13 +145,13 @@ static cuda_result copy(struct CUstream_st *handle, struct standin_work *work, u
 
 cuda_result cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream)
 {
-    return copy(stream, &(struct standin_work){.to = to, .bytes = bytes, .is_copy = true}, from, false);
+    return copy(stream, &(struct standin_work){.to = to, .bytes = bytes, .can_fail = true}, from, false);
 }
 
 cuda_result cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
                                  struct CUstream_st *stream)
 {
-    return copy(stream, &(struct standin_work){.from = from, .bytes = bytes, .is_copy = true}, to, false);
+    return copy(stream, &(struct standin_work){.from = from, .bytes = bytes, .can_fail = true}, to, false);
 }
 
 cuda_result cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
@@ -162,6 +162,21 @@ cuda_result cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
 cuda_result cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
     return copy(NULL, &(struct standin_work){.from = from, .bytes = bytes}, to, true);
+}
+
+cuda_result cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,
+                                 struct CUstream_st *stream)
+{
+    struct CUctx_st *context;
+    struct standin_work work = {.bytes = bytes, .can_fail = true};
+    pthread_mutex_lock(&standin_lock);
+    cuda_result result = standin_context(&context);
+    work.from = result == CUDA_OK ? standin_reach(context, from, bytes) : NULL;
+    pthread_mutex_unlock(&standin_lock);
+    if (result == CUDA_OK && work.from == NULL) {
+        result = STANDIN_INVALID_VALUE;
+    }
+    return result == CUDA_OK ? copy(stream, &work, to, false) : result;
 }
 
 cuda_result cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes,

@@ -10,8 +10,9 @@
  *   STANDIN_DEVICES=N        devices there are (2)
  *   STANDIN_INIT=CODE        what cuInit returns
  *   STANDIN_REGISTER=CODE    what cuMemHostRegister returns
- *   STANDIN_FAILING_COPY=N   the N-th copy of a stream fails with an illegal address, and with it the device
- *   STANDIN_SEED=N           of the delays (1)
+ *   STANDIN_MODULE=CODE      what cuModuleLoadData returns
+ *   STANDIN_FAILING_COPY=N   the N-th copy or kernel of a stream fails with an illegal address, and with it
+ * the device STANDIN_SEED=N           of the delays (1)
  */
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -20,6 +21,7 @@
 #include <sys/queue.h>
 
 #include "reducers/cuda/driver.h"
+#include "reducers/cuda/kernels.h"
 
 #define STANDIN_API __attribute__((visibility("default")))
 
@@ -33,6 +35,8 @@ typedef void (*standin_host_fn)(void *arg);
     X(cuMemFree_v2, (unsigned long long memory))                                                             \
     X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
     X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
+    X(cuMemcpyDtoDAsync_v2,                                                                                  \
+      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))            \
     X(cuMemsetD8Async,                                                                                       \
       (unsigned long long to, unsigned char value, size_t bytes, struct CUstream_st *stream))                \
     X(cuLaunchHostFunc, (struct CUstream_st * stream, standin_host_fn fn, void *arg))                        \
@@ -50,7 +54,7 @@ STANDIN_FUNCTIONS(STANDIN_DECLARE)
 /* What exists now: nothing may be left behind. */
 struct standin_counts {
     unsigned retained; /* of primary contexts */
-    unsigned streams, events, registrations, allocations;
+    unsigned streams, events, registrations, allocations, modules;
 };
 STANDIN_API void standin_count(struct standin_counts *out);
 
@@ -60,6 +64,8 @@ STANDIN_API void standin_count(struct standin_counts *out);
 #define STANDIN_INVALID_VALUE   1u /* further CUresults */
 #define STANDIN_UNINITIALIZED   3u
 #define STANDIN_INVALID_DEVICE  101u
+#define STANDIN_INVALID_IMAGE   200u
+#define STANDIN_NOT_FOUND       500u
 #define STANDIN_NOT_READY       600u
 #define STANDIN_ILLEGAL_ADDRESS 700u
 #define STANDIN_NOT_REGISTERED  713u
@@ -74,7 +80,7 @@ extern struct standin_counts standin_counts;
 
 struct standin_settings {
     int devices;
-    cuda_result init, registration;
+    cuda_result init, registration, module;
     unsigned failing_copy, seed;
 };
 extern struct standin_settings standin_settings;
@@ -114,6 +120,14 @@ struct CUstream_st {
     STAILQ_HEAD(, standin_work) queue;
 };
 
+/* A kernel, which reaches its memory as the stand-in does. */
+struct standin_launch {
+    struct CUfunc_st *function; /* NULL: none */
+    unsigned blocks, threads;
+    struct cuda_reduction reduction;
+};
+void standin_compute(const struct standin_launch *launch);
+
 /* A piece of work of a stream: what is set is done, in this order. */
 struct standin_work {
     STAILQ_ENTRY(standin_work) entry;
@@ -122,7 +136,8 @@ struct standin_work {
     const void *from; /* NULL: fill with `value` */
     size_t bytes;
     unsigned char value;
-    bool is_copy;
+    bool can_fail; /* a copy or a kernel */
+    struct standin_launch launch;
     standin_host_fn host;
     cuda_callback_fn call;
     void *arg;

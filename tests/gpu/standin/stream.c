@@ -40,7 +40,9 @@ static void run(struct CUstream_st *stream, const struct standin_work *work, cud
         return;
     }
     delay(stream);
-    if (work->host != NULL) {
+    if (work->launch.function != NULL) {
+        standin_compute(&work->launch);
+    } else if (work->host != NULL) {
         work->host(work->arg);
     } else if (work->from != NULL) {
         memcpy(work->to, work->from, work->bytes);
@@ -65,7 +67,7 @@ static void *work_off(void *arg)
         while (!standin_reached(work->after) && context->error == CUDA_OK) {
             pthread_cond_wait(&standin_changed, &standin_lock);
         }
-        if (work->is_copy && ++copies == standin_settings.failing_copy) {
+        if (work->can_fail && ++copies == standin_settings.failing_copy) {
             context->error = STANDIN_ILLEGAL_ADDRESS;
         }
         cuda_result error = context->error;
