@@ -110,6 +110,12 @@ static void print_stages(const struct drawing *d)
     }
 }
 
+/* True if tensors on a device can stay there when there is no other worker. */
+static bool stays_on_device(const struct drawing *d)
+{
+    return d->device != NULL && bps_device_ops(d->device)->reduce != NULL && !bps_graph_has_plugins(d->graph);
+}
+
 static void print_line(const struct drawing *d)
 {
     printf("worker: tensor");
@@ -119,6 +125,10 @@ static void print_line(const struct drawing *d)
         printf("worker: tensor on a device -> %s(%s)", d->graph->to_host.name, d->device->name);
         print_stages(d);
         printf(" -> %s(%s) -> result\n", d->graph->to_device.name, d->device->name);
+    }
+    if (stays_on_device(d)) {
+        printf("worker: tensor on a device, in a job of one worker -> %s(%s) -> result\n",
+               d->graph->on_device.name, d->device->name);
     }
     printf("server: receive -> sum(%s) -> reply\n", d->reducer->name);
 }
@@ -141,8 +151,11 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
     } else {
-        printf("    does       copies tensors that lie on a device, the most urgent first; all others go "
-               "around it\n");
+        printf(
+            "    does       %s\n",
+            node->kind == BPS_NODE_REDUCE_ON_DEVICE
+                ? "in a job of one worker, instead of all others: scales tensors that lie on a device there"
+                : "copies tensors that lie on a device, the most urgent first; all others go around it");
         printf("    reducer    %s: plugin %s, %s\n", d->device->name, d->device->loaded->plugin->name,
                d->devices);
     }
@@ -170,8 +183,10 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
     printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n",
            dtypes, ops);
     printf("    data       %s memory, takes '%s', gives '%s', %s\n",
-           (node->attr.memory & BPS_MEMORY_DEVICE) != 0 ? "device and host" : "host", node->attr.takes,
-           node->attr.gives, node->attr.writes != 0 ? "changes it" : "only looks");
+           (node->attr.memory & BPS_MEMORY_DEVICE) == 0 ? "host"
+           : (node->attr.memory & BPS_MEMORY_HOST) == 0 ? "device"
+                                                        : "device and host",
+           node->attr.takes, node->attr.gives, node->attr.writes != 0 ? "changes it" : "only looks");
     bool pool = node->attr.executor == BPS_EXECUTOR_CPU;
     printf("    runs on    %s\n", pool ? "the pool of threads (worker.threads)" : "the core thread");
 }
@@ -190,6 +205,9 @@ static void print_explained(const struct bps_conf *conf, const struct drawing *d
     }
     if (d->device != NULL) {
         explain_node(d, &d->graph->to_device);
+    }
+    if (stays_on_device(d)) {
+        explain_node(d, &d->graph->on_device);
     }
     printf("server: each shard is one thread with its own connections and keys\n");
     printf("  receive\n");
@@ -247,9 +265,10 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",
-                            json_pack("{s:s, s:s, s:s, s:[s, s]}", "reducer", d->device->name, "plugin",
+                            json_pack("{s:s, s:s, s:s, s:[s, s], s:s?}", "reducer", d->device->name, "plugin",
                                       d->device->loaded->path, "about", d->devices, "stages",
-                                      d->graph->to_host.name, d->graph->to_device.name));
+                                      d->graph->to_host.name, d->graph->to_device.name, "alone",
+                                      stays_on_device(d) ? d->graph->on_device.name : NULL));
     }
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);

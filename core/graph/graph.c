@@ -11,11 +11,9 @@
 #define ALL_OPS   ((1u << BPS_OPS) - 1)
 
 static const char *const builtin_names[] = {
-    [BPS_NODE_LOCAL_REDUCE] = "local_reduce",
-    [BPS_NODE_PUSH_PULL] = "push_pull",
-    [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",
-    [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
-    [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",
+    [BPS_NODE_LOCAL_REDUCE] = "local_reduce",       [BPS_NODE_PUSH_PULL] = "push_pull",
+    [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast", [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
+    [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",   [BPS_NODE_REDUCE_ON_DEVICE] = "reduce_on_device",
 };
 
 /* Built-in stages carry host memory as it is; reducers can sum nothing else. */
@@ -111,12 +109,12 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
     return check_members(node, entry, index, report);
 }
 
-static void build_copy(struct bps_node *node, enum bps_node_kind kind)
+static void build_device_node(struct bps_node *node, enum bps_node_kind kind, uint32_t memory)
 {
     node->kind = kind;
     node->origin = "for tensors in device memory";
     node->attr = builtin_attr;
-    node->attr.memory = BPS_MEMORY_HOST | BPS_MEMORY_DEVICE;
+    node->attr.memory = memory;
     snprintf(node->name, sizeof node->name, "%s", builtin_names[kind]);
 }
 
@@ -222,8 +220,9 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
         return BPS_ERR_NOMEM;
     }
     bps_status status = BPS_OK;
-    build_copy(&graph->to_host, BPS_NODE_COPY_TO_HOST);
-    build_copy(&graph->to_device, BPS_NODE_COPY_TO_DEVICE);
+    build_device_node(&graph->to_host, BPS_NODE_COPY_TO_HOST, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
+    build_device_node(&graph->to_device, BPS_NODE_COPY_TO_DEVICE, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
+    build_device_node(&graph->on_device, BPS_NODE_REDUCE_ON_DEVICE, BPS_MEMORY_DEVICE);
     while (status == BPS_OK && graph->nodes < n) {
         uint32_t i = graph->nodes++;
         status = build_node(&graph->node[i], list->children[i], i, loop, report);
@@ -258,7 +257,18 @@ void bps_graph_free(struct bps_graph *graph)
         bps_instance_close(graph->node[i].instance);
     }
     log_node(&graph->to_device);
+    log_node(&graph->on_device);
     free(graph);
+}
+
+bool bps_graph_has_plugins(const struct bps_graph *graph)
+{
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        if (graph->node[i].kind == BPS_NODE_PLUGIN) {
+            return true;
+        }
+    }
+    return false;
 }
 
 bool bps_graph_has_plugins_between(const struct bps_graph *graph)

@@ -7,7 +7,7 @@
  * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
  * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
  * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
- * host memory.
+ * host memory; or it is reduce_on_device alone, where the result needs nobody else.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
@@ -20,8 +20,9 @@ enum bps_node_kind {
     BPS_NODE_LOCAL_REDUCE,
     BPS_NODE_PUSH_PULL,
     BPS_NODE_LOCAL_BROADCAST,
-    BPS_NODE_COPY_TO_HOST,   /* these two are not configured, but put into paths where they are needed */
+    BPS_NODE_COPY_TO_HOST, /* these three are not configured, but put into paths where they are needed */
     BPS_NODE_COPY_TO_DEVICE,
+    BPS_NODE_REDUCE_ON_DEVICE,
 };
 
 struct bps_node {
@@ -39,7 +40,7 @@ struct bps_node {
 struct bps_graph {
     uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
     bool local; /* it has local_reduce and local_broadcast */
-    struct bps_node to_host, to_device; /* for tensors on a device */
+    struct bps_node to_host, to_device, on_device; /* for tensors on a device */
     struct bps_node node[];
 };
 
@@ -50,6 +51,8 @@ enum bps_node_kind bps_node_kind_of(const char *stage);
 bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, struct bps_graph **out,
                          struct bps_report *report);
 void bps_graph_free(struct bps_graph *graph);
+/* True if the configuration lists a plugin. */
+bool bps_graph_has_plugins(const struct bps_graph *graph);
 /* True if a plugin works on what lies between local_reduce and local_broadcast. */
 bool bps_graph_has_plugins_between(const struct bps_graph *graph);
 /* True if some stage runs on the pool of threads. */
@@ -74,6 +77,8 @@ uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind);
  */
 bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
                         struct bps_path *out, struct bps_report *report);
+/* The path of a tensor that stays on its device. */
+bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, struct bps_path *out);
 void bps_path_fini(struct bps_path *path);
 
 #endif

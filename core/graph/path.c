@@ -65,6 +65,18 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
     return BPS_OK;
 }
 
+bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, struct bps_path *out)
+{
+    struct bps_path path = {0, calloc(1, sizeof *path.step), strdup(tensor)};
+    if (path.step == NULL || path.name == NULL) {
+        bps_path_fini(&path);
+        return BPS_ERR_NOMEM;
+    }
+    append(&path, &graph->on_device, NULL);
+    *out = path;
+    return BPS_OK;
+}
+
 uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind)
 {
     uint32_t i = 0;

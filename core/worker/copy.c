@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.c - the stages copy_to_host and copy_to_device, and when an operation on device memory begins and
- * ends.
+ * copy.c - the stages copy_to_host, copy_to_device and reduce_on_device, and when an operation on device
+ * memory begins and ends.
  */
 #include "worker/copy.h"
 
@@ -22,6 +22,16 @@ static const struct bps_device_ops *device_ops(const struct bps_worker *worker)
 static struct bps_worker *worker_of(const struct bps_operation *operation)
 {
     return bps_container(operation, struct bps_tensor_entry, operation)->worker;
+}
+
+/*
+ * What is computed where there is one contribution. A broadcast copies bytes as they are. An average has the
+ * divisor 1, and the operation does not matter.
+ */
+static void arithmetic(const struct bps_operation *operation, uint32_t *op, uint32_t *dtype)
+{
+    *op = operation->op == BPS_WIRE_BROADCAST || operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
+    *dtype = operation->op == BPS_WIRE_BROADCAST ? BPS_UINT8 : operation->request.dtype;
 }
 
 /* ---- life ---- */
@@ -83,6 +93,26 @@ void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark)
         device_ops(worker)->release(worker->device->self, *mark);
         *mark = NULL;
     }
+}
+
+bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation *operation)
+{
+    const struct bps_push_pull *request = &operation->request;
+    const struct bps_device_ops *device = device_ops(worker);
+    uint32_t op, dtype;
+    if (worker->size > 1 || bps_graph_has_plugins(worker->graph) || device->can_reduce == NULL ||
+        (operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank)) {
+        return false;
+    }
+    arithmetic(operation, &op, &dtype);
+    return device->can_reduce(worker->device->self, request->device.index, op, dtype);
+}
+
+bool bps_copy_changes(const struct bps_operation *operation)
+{
+    const struct bps_push_pull *request = &operation->request;
+    bool scaled = request->prescale != 1.0 || request->postscale != 1.0;
+    return request->in != request->out || (scaled && operation->op != BPS_WIRE_BROADCAST);
 }
 
 /* The input is there, and the results of the round before have left the staging memory and its tasks. */
@@ -196,7 +226,8 @@ static void on_device(void *arg, bps_status status, const char *text)
     worker->to_device.under_way -= task->bytes;
     tensor->leaving--;
     if (status != BPS_OK) { /* the operation has ended already */
-        snprintf(line, sizeof line, "worker %u: stage copy_to_device: %s", worker->rank, text);
+        const struct bps_node *stage = tensor->path.step[tensor->path.length - 1].node;
+        snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, stage->name, text);
         bps_worker_fail(worker, status, line);
     }
     if (tensor->operation.waiting) {
@@ -285,4 +316,37 @@ bool bps_copy_to_device(struct bps_task *task)
     }
     enqueue(task, &worker->to_device);
     return false;
+}
+
+bool bps_reduce_on_device(struct bps_task *task)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    const struct bps_operation *operation = &task->tensor->operation;
+    const struct bps_push_pull *request = &operation->request;
+    bool scaled = operation->op != BPS_WIRE_BROADCAST;
+    struct bps_report report = {""};
+    if (!bps_copy_changes(operation)) {
+        return true;
+    }
+    struct bps_reduction reduction = {
+        .device = request->device.index,
+        .n = 1,
+        .src = {device_memory(task, request->in)},
+        .dst = device_memory(task, request->out),
+        .scales = scaled ? &request->prescale : NULL,
+        .scale = scaled ? request->postscale : 1,
+        .divisor = 1,
+        .done = on_device,
+        .arg = task,
+    };
+    arithmetic(operation, &reduction.op, &reduction.dtype);
+    reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
+    bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
+    if (status != BPS_OK) {
+        bps_task_stage_failed(task, status, report.text);
+        return false;
+    }
+    worker->to_device.under_way += task->bytes;
+    task->tensor->leaving++;
+    return true;
 }

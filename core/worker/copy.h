@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * copy.h - tensors in device memory: their way to the host and back.
+ * copy.h - tensors in device memory: their way to the host and back, and those that stay.
  *
  * Such a tensor has a place in host memory of its size, which all workers of the host can map (staging.c). An
  * operation waits until the device has computed its input. Then each partition passes the stage copy_to_host,
@@ -9,6 +9,10 @@
  *
  * The operation ends when the last copy to the device has begun: the application's stream waits for its end,
  * the host does not.
+ *
+ * In a job of one worker the result is the worker's own tensor, scaled at most. If the reducer can do that on
+ * the device, and no plugin is listed in worker.graph, the tensor stays there: its only stage is
+ * reduce_on_device, which counts as a copy to the device.
  */
 #ifndef BPS_WORKER_COPY_H
 #define BPS_WORKER_COPY_H
@@ -31,6 +35,10 @@ bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_devi
 bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
                          struct bps_mark **out, struct bps_report *report);
 void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark);
+/* [app] True if the operation, whose tensor lies on a device, needs nothing but that. */
+bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation *operation);
+/* True if the result of such an operation differs from what lies in its place. */
+bool bps_copy_changes(const struct bps_operation *operation);
 /*
  * [core] True if the operation cannot begin yet: its input is not there, or results of the tensor's last
  * operation are still on their way to a device. bps_copy_await() begins it when it can.
@@ -49,6 +57,7 @@ void bps_copy_follow(struct bps_operation *operation);
 /* [core] The stages. True: the task goes on at once. */
 bool bps_copy_to_host(struct bps_task *task);
 bool bps_copy_to_device(struct bps_task *task);
+bool bps_reduce_on_device(struct bps_task *task);
 
 static inline bool bps_is_on_device(const struct bps_operation *operation)
 {

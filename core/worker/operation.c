@@ -156,7 +156,11 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->begun = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
-    if (on_device) {
+    operation->stays = on_device && bps_copy_stays(worker, operation);
+    if (operation->stays && !bps_copy_changes(operation)) {
+        bps_copy_release(worker, &operation->mark); /* its input is its result, whenever it is there */
+    }
+    if (on_device && !operation->stays) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
     if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {
@@ -236,8 +240,8 @@ void bps_operation_end(struct bps_operation *operation)
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
         HASH_DELETE(by_id, worker->ids, tensor);
-    } else if (operation->begun) {
-        tensor->round++;
+    } else if (operation->begun && !operation->stays) {
+        tensor->round++; /* of those that the shards have seen */
     }
     if (operation->request.done == NULL) {
         uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_DONE);

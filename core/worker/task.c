@@ -74,11 +74,11 @@ void bps_task_stage_failed(struct bps_task *task, bps_status status, const char 
     struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_worker *worker = tensor->worker;
     struct bps_node *node = tensor->path.step[task->step].node;
-    bool grouped = bps_local_takes(tensor);
+    bool grouped = bps_local_takes(tensor), own = bps_worker_alone(worker) || tensor->operation.stays;
     char line[BPS_TEXT_LIMIT];
     node->failures++;
     snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
-    if (!has_passed(task, BPS_NODE_PUSH_PULL) && !bps_worker_alone(worker)) {
+    if (!has_passed(task, BPS_NODE_PUSH_PULL) && !own) {
         task->state = BPS_TASK_AWAITED; /* of all workers' reasons, the shard tells everybody the same */
         if (grouped && has_passed(task, BPS_NODE_LOCAL_REDUCE)) {
             bps_remote_poison_group(task, status, line);
@@ -199,6 +199,8 @@ static bool run_stage(struct bps_task *task, const struct bps_node *node)
         return bps_copy_to_host(task);
     case BPS_NODE_COPY_TO_DEVICE:
         return bps_copy_to_device(task);
+    case BPS_NODE_REDUCE_ON_DEVICE:
+        return bps_reduce_on_device(task);
     default:
         return run_plugin(task, node);
     }
@@ -226,7 +228,8 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     const struct bps_operation *operation = &tensor->operation;
     bool on_device = bps_is_on_device(operation);
     if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
-        tensor->path_on_device == on_device && !tensor->unnamed && tensor->path_bytes == operation->bytes) {
+        tensor->path_on_device == on_device && tensor->path_stays == operation->stays && !tensor->unnamed &&
+        tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
     if (tensor->path_op != BPS_WIRE_OPS) {
@@ -242,11 +245,14 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
         .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
-    bps_status status = bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
+    bps_status status = operation->stays
+                            ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
+                            : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
         tensor->path_on_device = on_device;
+        tensor->path_stays = operation->stays;
     }
     return status;
 }
@@ -257,6 +263,7 @@ static void refuse(struct bps_operation *operation, uint64_t bytes, bps_status s
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
     uint32_t n = bps_partitions(bytes, worker->partition);
+    operation->stays = false; /* the shards hear of this round */
     for (uint32_t i = 0; i < n && !bps_worker_alone(worker); i++) {
         bps_remote_poison(tensor, i, bytes, status, text, false);
     }
@@ -277,6 +284,7 @@ static void disagree(struct bps_operation *operation, const char *text)
         refuse(operation, tensor->job_bytes, BPS_ERR_MISMATCH, text);
         return;
     }
+    operation->stays = false; /* the shards hear of this round */
     operation->left = 1;
     struct bps_task *task = &tensor->task[0];
     task->state = BPS_TASK_AWAITED;
@@ -339,7 +347,8 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
     }
-    if (status == BPS_OK && bps_is_on_device(operation) && tensor->staging_bytes < operation->bytes) {
+    bool staged = bps_is_on_device(operation) && !operation->stays;
+    if (status == BPS_OK && staged && tensor->staging_bytes < operation->bytes) {
         snprintf(report.text, sizeof report.text, "no host memory for %lu bytes from the device",
                  operation->bytes);
         status = BPS_ERR_NOMEM;

@@ -95,6 +95,7 @@ struct bps_operation {
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
+    bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
@@ -125,11 +126,11 @@ struct bps_tensor_entry {
     uint32_t path_op;    /* what the path was made for; BPS_WIRE_OPS: none yet */
     uint32_t path_dtype;
     uint64_t path_bytes;
-    bool path_on_device; /* made for device memory */
+    bool path_on_device, path_stays; /* made for device memory; and for an operation that stays there */
     struct bps_path path;
     char *staging;       /* [app] host memory of a tensor on a device */
     uint64_t staging_bytes;
-    uint32_t leaving;    /* [core] copies from there to the device that are under way */
+    uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
 
     struct bps_operation operation;
     TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] free list of unnamed */
@@ -225,7 +226,7 @@ struct bps_worker {
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
     struct bps_instance *near;     /* the transport to processes of this host; NULL: none */
-    struct bps_graph *graph;
+    struct bps_graph *graph;       /* [const] once joined */
     struct bps_stage_pool *pool;
     struct bps_member *member;
     struct bps_server *server;     /* hosted here, or NULL */

@@ -6,6 +6,7 @@ touches it, and their streams are late. With TEST_GPU=1 they are the GPUs of thi
 """
 
 import os
+import re
 import unittest
 
 import harness
@@ -16,6 +17,7 @@ scripted.require("numpy")
 REAL = os.environ.get("TEST_GPU") == "1"
 RACES = os.environ.get("SANITIZER") == "thread"  # what the operations show is enough then
 STANDIN = os.path.join(os.environ.get("top_builddir", "."), "tests", "gpu", "standin", ".libs")
+KERNELS = os.path.exists(os.path.join(os.environ.get("top_builddir", "."), "reducers", "cuda", "kernels.fatbin"))
 USE = ("--set", "worker.use=cuda")
 NETWORK = ("--set", "worker.hierarchy=off", "--set", "server.local=false")
 SMALL = ("--set", "worker.partition=64 KiB", "--set", "worker.slice=4 KiB")
@@ -35,6 +37,24 @@ class Operations(scripted.TestCase):
 
     def test_alone(self):
         self.check_operations(workers=1, servers=0)
+
+    def stages_alone(self, check, **more):
+        """The stages that the tensors of a check have passed in a job of one worker."""
+        options = [*USE, "--set", "log.level=debug"]
+        result = self.run_script("cuda_ops.py", check, workers=1, options=options, env=environment(**more))
+        return set(re.findall(r"stage (\w+): \d+ tasks", result.err)), result
+
+    @unittest.skipUnless(KERNELS, "the reducer was built without nvcc and has no kernels")
+    def test_alone_tensors_stay_on_their_device(self):
+        stages, _ = self.stages_alone("check_many_at_once")
+        self.assertEqual(stages, {"reduce_on_device"})
+
+    @unittest.skipIf(REAL, "the driver takes the kernels")
+    def test_alone_without_kernels(self):
+        """An old device, say: tensors go through the host, and one line says why."""
+        stages, result = self.stages_alone("check_many_at_once", STANDIN_MODULE="200")
+        self.assertNotIn("reduce_on_device", stages)
+        self.assertEqual(result.err.count("its kernels cannot be used, so that tensors go through the host"), KERNELS)
 
     def test_workers_of_a_host(self):
         self.check_operations(workers=2, servers=0)
@@ -88,6 +108,19 @@ class Failures(unittest.TestCase):
             with self.subTest(copy=copy):
                 result = self.run_lost("fail_a_device", "failed:", STANDIN_FAILING_COPY=str(copy))
                 self.assertRegex(result.out + result.err, "device [01]: .*illegal")
+
+    @unittest.skipIf(REAL or not KERNELS, "needs the stand-in and kernels")
+    def test_a_kernel_fails(self):
+        """The failure of a device that computes the result itself is told like all others."""
+        result = harness.run(
+            scripted.script("cuda_ops.py", "fail_a_kernel"),
+            workers=1,
+            servers=0,
+            options=USE,
+            env=environment(STANDIN_FAILING_COPY="4"),
+        )
+        self.assertNotEqual(result.status, 0)
+        self.assertRegex("\n".join(result.lines("worker 0")), "failed: .*device 0: .*illegal")
 
     @unittest.skipIf(REAL, "the driver is there")
     def test_no_driver(self):

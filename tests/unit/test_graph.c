@@ -177,6 +177,21 @@ START_TEST(test_graph_without_hierarchy)
 }
 END_TEST
 
+START_TEST(test_path_on_a_device)
+{
+    struct bps_path path;
+    struct bps_graph *graph = build(NULL);
+    ck_assert(!bps_graph_has_plugins(graph));
+    ck_assert_int_eq(bps_path_new_on_device(graph, "gradient", &path), BPS_OK);
+    ck_assert_uint_eq(path.length, 1);
+    ck_assert_int_eq(path.step[0].node->kind, BPS_NODE_REDUCE_ON_DEVICE);
+    ck_assert_uint_eq(path.step[0].node->attr.memory, BPS_MEMORY_DEVICE);
+    ck_assert_uint_eq(bps_path_find(&path, BPS_NODE_PUSH_PULL), 1);
+    bps_path_fini(&path);
+    bps_graph_free(graph);
+}
+END_TEST
+
 START_TEST(test_names_of_stages)
 {
     ck_assert_int_eq(bps_node_kind_of("local_reduce"), BPS_NODE_LOCAL_REDUCE);
@@ -196,6 +211,7 @@ int main(void)
     tcase_add_loop_test(tests, test_impossible_graphs, 0, sizeof graphs / sizeof *graphs);
     tcase_add_test(tests, test_default_graph);
     tcase_add_test(tests, test_graph_without_hierarchy);
+    tcase_add_test(tests, test_path_on_a_device);
     tcase_add_test(tests, test_names_of_stages);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

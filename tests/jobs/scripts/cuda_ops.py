@@ -61,6 +61,23 @@ def check_types_and_operations():
     np.testing.assert_array_equal(array.read(), total(100) / 2)
 
 
+def check_the_same_bits_as_on_the_host():
+    """Scales round, overflow and leave NaN; results go elsewhere or stay in their place."""
+    if bps.size() > 2:
+        return  # sums depend on the order of arrival
+    stream = gpu.Stream(device())
+    for dtype in ("float16", "float32", "float64"):
+        bits = np.random.default_rng(bps.rank()).integers(0, 256, 40_000 * np.dtype(dtype).itemsize, dtype=np.uint8)
+        values = bits.view(dtype)
+        for op, prescale, postscale in ((bps.Sum, 0.37, 1.7), (bps.Average, 1.0, -3.0), (bps.Min, 1e-3, 1.0)):
+            expected = bps.push_pull(values, op=op, prescale_factor=prescale, postscale_factor=postscale)
+            source, target = gpu.Array(stream, values), gpu.Array(stream, np.zeros_like(values))
+            start(source, target, op=op, prescale=prescale, postscale=postscale).wait()
+            np.testing.assert_array_equal(target.read().view(np.uint8), expected.view(np.uint8))
+            start(source, op=op, prescale=prescale, postscale=postscale).wait()
+            np.testing.assert_array_equal(source.read().view(np.uint8), expected.view(np.uint8))
+
+
 def check_many_at_once():
     streams = [gpu.Stream(device()) for _ in range(3)]
     sizes = [10 + 997 * i % 200_000 for i in range(60)]
@@ -185,6 +202,17 @@ def fail_a_device():
     for _ in range(100):
         try:
             start(array, name="failing").wait()
+        except byteps.Error as error:
+            print(f"failed: {error}", flush=True)
+            os._exit(3)
+
+
+def fail_a_kernel():
+    """A reduction fails on the device of the only worker."""
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 500_000))
+    for _ in range(100):
+        try:
+            start(array, name="failing", postscale=0.5).wait()
         except byteps.Error as error:
             print(f"failed: {error}", flush=True)
             os._exit(3)
