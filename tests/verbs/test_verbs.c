@@ -81,6 +81,7 @@ static const char *const settings[][6] = {
     {"eager=65536", "credits=64", NULL},
     {"block=1 MiB", "window=64 KiB", "arena=2 MiB", NULL},
     {"block=4096", "arena=65536", "window=1 MiB", "credits=32", NULL},
+    {"service_level=3", "traffic_class=96", "ack_timeout=20", "retry_count=3", NULL},
 };
 
 START_TEST(frames_arrive_as_they_were_sent)

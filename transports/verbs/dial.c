@@ -27,13 +27,11 @@ static int milliseconds(const struct verbs *verbs)
     return (int)((verbs->options.timeout + 999999) / 1000000);
 }
 
-static void set_options(const struct bps_channel *channel)
+static void set_class(const struct bps_channel *channel)
 {
-    const struct verbs_options *o = &channel->verbs->options;
-    uint8_t class = (uint8_t)o->traffic_class, timeout = (uint8_t)o->ack_timeout;
-    /* Wishes: where the kernel has none of them, the connection works all the same. */
+    uint8_t class = (uint8_t)channel->verbs->options.traffic_class;
+    /* A wish: where the kernel does not know it, the connection works all the same. */
     (void)rdma_set_option(channel->id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &class, sizeof class);
-    (void)rdma_set_option(channel->id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof timeout);
 }
 
 /* Where the options name a device or an address, connections leave from there. */
@@ -55,7 +53,7 @@ static bool attempt(struct bps_channel *channel)
         note_failure(channel, strerror(errno));
         return false;
     }
-    set_options(channel);
+    set_class(channel);
     if (rdma_resolve_addr(channel->id, source(verbs, at->ai_family, &own), at->ai_addr,
                           milliseconds(verbs)) != 0) {
         note_failure(channel, strerror(errno));
@@ -118,15 +116,19 @@ static void connect_pair(struct bps_channel *channel)
     }
 }
 
-static void established(struct bps_channel *channel, const void *data, size_t bytes)
+static void answered(struct bps_channel *channel, const void *data, size_t bytes)
 {
     struct verbs_terms terms;
-    channel->pair->connected = true;
     if (!verbs_terms_get(data, bytes, &terms)) {
         give_up(channel, "the peer is no transport of this kind, or of a different version");
         return;
     }
     verbs_pair_agree(channel->pair, &terms);
+    if (!verbs_pair_ready(channel->pair) || rdma_establish(channel->id) != 0) {
+        give_up(channel, strerror(errno));
+        return;
+    }
+    channel->pair->connected = true;
     verbs_cancel_timer(channel);
     verbs_dial_free(channel);
     verbs_channel_open(channel);
@@ -159,8 +161,8 @@ void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *e
     case RDMA_CM_EVENT_ROUTE_RESOLVED:
         connect_pair(channel);
         break;
-    case RDMA_CM_EVENT_ESTABLISHED:
-        established(channel, data, bytes);
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:
+        answered(channel, data, bytes);
         break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:

@@ -35,7 +35,7 @@ static bool accept_request(struct bps_channel *channel, const struct verbs_terms
     }
     verbs_pair_agree(pair, terms);
     verbs_pair_parameters(pair, own, &parameters);
-    if (rdma_accept(channel->id, &parameters) != 0) {
+    if (!verbs_pair_ready(pair) || rdma_accept(channel->id, &parameters) != 0) {
         BPS_REPORT(report, "accept: %s", strerror(errno));
         return false;
     }

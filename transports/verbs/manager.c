@@ -14,8 +14,7 @@ struct said {
 
 static bool has_data(enum rdma_cm_event_type type)
 {
-    return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_ESTABLISHED ||
-           type == RDMA_CM_EVENT_CONNECT_RESPONSE || type == RDMA_CM_EVENT_REJECTED;
+    return type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_CONNECT_RESPONSE;
 }
 
 static void keep(const struct rdma_cm_event *event, struct said *said)

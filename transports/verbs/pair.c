@@ -16,6 +16,12 @@ static uint32_t smaller(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+/* Reads of ours that may be under way at once. */
+static uint32_t initiator_depth(const struct verbs_pair *pair)
+{
+    return smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, VERBS_READS);
+}
+
 /* The device may have less room for inline data. */
 static bool create_queue_pair(struct verbs_pair *pair)
 {
@@ -29,7 +35,8 @@ static bool create_queue_pair(struct verbs_pair *pair)
             .qp_type = IBV_QPT_RC,
             .cap = {.max_send_wr = pair->depth, .max_send_sge = 1, .max_inline_data = bytes},
         };
-        if (rdma_create_qp(pair->id, device->pd, &attr) == 0) {
+        pair->qp = ibv_create_qp(device->pd, &attr);
+        if (pair->qp != NULL) {
             pair->inline_bytes = smaller(bytes, attr.cap.max_inline_data);
             return true;
         }
@@ -37,6 +44,39 @@ static bool create_queue_pair(struct verbs_pair *pair)
             return false;
         }
     }
+}
+
+/* The connection manager knows most attributes of a state; the others are the options'. */
+static bool enter(struct verbs_pair *pair, enum ibv_qp_state state)
+{
+    const struct verbs_options *o = &pair->device->verbs->options;
+    struct ibv_qp_attr attr = {.qp_state = state};
+    int mask = 0;
+    if (rdma_init_qp_attr(pair->id, &attr, &mask) != 0) {
+        return false;
+    }
+    attr.max_dest_rd_atomic = (uint8_t)pair->own.reads;
+    attr.max_rd_atomic = (uint8_t)initiator_depth(pair);
+    attr.timeout = (uint8_t)o->ack_timeout;
+    attr.retry_cnt = (uint8_t)o->retry_count;
+    if (o->service_level >= 0) {
+        attr.ah_attr.sl = (uint8_t)o->service_level;
+    }
+    int error = ibv_modify_qp(pair->qp, &attr, mask);
+    errno = error != 0 ? error : errno;
+    return error == 0;
+}
+
+bool verbs_pair_ready(struct verbs_pair *pair)
+{
+    return enter(pair, IBV_QPS_INIT) && enter(pair, IBV_QPS_RTR) && enter(pair, IBV_QPS_RTS);
+}
+
+/* The device returns what it has not done. */
+static bool stop(struct verbs_pair *pair)
+{
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_ERR};
+    return ibv_modify_qp(pair->qp, &attr, IBV_QP_STATE) == 0;
 }
 
 static bool make_memory(struct verbs_pair *pair)
@@ -87,7 +127,7 @@ struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report
     } else if (!create_queue_pair(pair)) {
         BPS_REPORT(report, "a queue pair cannot be made: %s", strerror(errno));
     } else {
-        pair->number = pair->id->qp->qp_num;
+        pair->number = pair->qp->qp_num;
         LIST_INSERT_HEAD(&device->pairs[pair->number % VERBS_BUCKETS], pair, entry);
         channel->pair = pair;
         return pair;
@@ -105,8 +145,7 @@ void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer)
         .block = smaller(peer->block, pair->own.block),
         .reads = peer->reads,
     };
-    pair->reads_room =
-        smaller(smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, peer->reads), VERBS_READS);
+    pair->reads_room = smaller(initiator_depth(pair), peer->reads);
     /* A peer that has died keeps the blocks of its reads for a while: it must not keep all of them. */
     pair->reads_room = smaller(pair->reads_room, (pair->device->receive.count + 3) / 4);
     pair->channel->out.credits = pair->peer.credits;
@@ -119,9 +158,11 @@ void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct
         .private_data = terms,
         .private_data_len = VERBS_TERMS_BYTES,
         .responder_resources = (uint8_t)pair->own.reads,
-        .initiator_depth = (uint8_t)smaller((uint32_t)pair->device->attr.max_qp_init_rd_atom, VERBS_READS),
+        .initiator_depth = (uint8_t)initiator_depth(pair),
         .retry_count = (uint8_t)pair->device->verbs->options.retry_count,
         .rnr_retry_count = RETRY_FOR_EVER,
+        .qp_num = pair->number,
+        .srq = 1,
     };
 }
 
@@ -142,7 +183,7 @@ void verbs_pair_leave(struct verbs_pair *pair)
     pair->id->context = NULL;
     verbs_post_forget(pair);
     /* Places are the core's again when this returns: no read is under way, or there is no queue pair. */
-    if (!pair->connected || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair) ||
+    if (!pair->connected || !stop(pair) || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair) ||
         !verbs_await_reads(pair)) {
         verbs_pair_free(pair);
     }
@@ -172,10 +213,12 @@ void verbs_pair_free(struct verbs_pair *pair)
     if (pair->number != 0) {
         LIST_REMOVE(pair, entry);
     }
+    if (pair->qp != NULL) {
+        ibv_destroy_qp(pair->qp);
+    }
     if (pair->id != NULL) {
-        rdma_destroy_qp(pair->id);
-            rdma_destroy_id(pair->id);
-        }
+        rdma_destroy_id(pair->id);
+    }
     free_arrived(pair);
     if (pair->mr != NULL) {
         ibv_dereg_mr(pair->mr);

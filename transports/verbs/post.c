@@ -28,7 +28,7 @@ void verbs_post_flush(struct verbs_pair *pair)
     batch->wr[batch->count - 1].next = NULL;
     *verbs->count.work_requests += batch->count;
     ++*verbs->count.doorbells;
-    int error = ibv_post_send(pair->id->qp, batch->wr, &bad);
+    int error = ibv_post_send(pair->qp, batch->wr, &bad);
     batch->count = 0;
     for (; error != 0 && bad != NULL; bad = bad->next) {
         pair->reads -= bad->opcode == IBV_WR_RDMA_READ;
@@ -94,5 +94,5 @@ bool verbs_post_drain(struct verbs_pair *pair)
     struct ibv_send_wr *bad, wr = {.wr_id = verbs_wr_id(VERBS_DRAINED, ++pair->posted),
                                    .opcode = IBV_WR_SEND,
                                    .send_flags = IBV_SEND_SIGNALED};
-    return ibv_post_send(pair->id->qp, &wr, &bad) == 0;
+    return ibv_post_send(pair->qp, &wr, &bad) == 0;
 }

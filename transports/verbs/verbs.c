@@ -22,6 +22,9 @@ static const struct bps_option options[] = {
      "Traffic class of the packets (the DSCP is its upper six bits); switches and the mapping of the device "
      "to "
      "service levels choose queues by it."},
+    {"service_level", BPS_OPT_INT, 0, offsetof(struct verbs_options, service_level), "-1", "-1..15",
+     "Service level of the packets, which chooses a virtual lane with InfiniBand and the priority of a VLAN "
+     "with RoCE; -1: that of the route, or of the traffic class."},
     {"ack_timeout", BPS_OPT_INT, 0, offsetof(struct verbs_options, ack_timeout), "18", "8..31",
      "Time without acknowledgement after which packets are sent again: 4.096 us times two to this power; 18 "
      "is "

@@ -35,7 +35,7 @@ struct verbs_options {
     int64_t port, gid_index;
     const char *host;
     uint32_t family; /* VERBS_FAMILY_* */
-    int64_t traffic_class, ack_timeout, retry_count;
+    int64_t traffic_class, service_level, ack_timeout, retry_count;
     uint64_t timeout; /* ns */
     uint64_t eager, block, window, arena;
     int64_t credits;
@@ -160,6 +160,7 @@ struct verbs_pair {
     LIST_ENTRY(verbs_pair) entry;
     struct verbs_device *device;
     struct rdma_cm_id *id;
+    struct ibv_qp *qp;
     struct bps_channel *channel; /* NULL: it has ended */
     uint32_t number;
     bool connected, draining;
@@ -334,6 +335,8 @@ void verbs_dial_free(struct bps_channel *channel);
 
 /* Gives the connection a queue pair; NULL and the reason. It belongs to the channel. */
 struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report *report);
+/* The peer's side of the connection is known: the queue pair may send. False: errno says why. */
+bool verbs_pair_ready(struct verbs_pair *pair);
 /* The peer's terms are known. */
 void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer);
 /* The channel has ended: the pair goes when the device has returned its work requests. */
