@@ -6,7 +6,7 @@
 
 #include "../../transports/verbs/verbs.h"
 
-static const uint8_t kinds[] = {VERBS_WHOLE, VERBS_BEGIN, VERBS_PIECE, VERBS_CREDIT, VERBS_FINISH};
+static const uint8_t kinds[] = {VERBS_WHOLE, VERBS_BEGIN, VERBS_PIECE, VERBS_CREDIT, VERBS_FINISH, VERBS_KEY};
 
 /* A message of this kind, with a payload of 100 bytes where it carries one; its length. */
 static uint32_t make(uint8_t kind, uint8_t *data)
@@ -67,7 +67,7 @@ START_TEST(unknown_kinds_are_refused)
     struct verbs_message message;
     for (unsigned kind = 0; kind < 256; kind++) {
         data[0] = (uint8_t)kind;
-        if (kind < VERBS_WHOLE || kind > VERBS_FINISH) {
+        if (kind < VERBS_WHOLE || kind > VERBS_KEY) {
             ck_assert(!verbs_message_get(data, VERBS_PREFIX, &message));
         }
     }
@@ -76,12 +76,38 @@ END_TEST
 
 START_TEST(terms_come_back_as_they_were)
 {
-    const struct verbs_terms terms = {.credits = 16, .eager = 4096, .block = 65536, .reads = 16};
+    const struct verbs_terms terms = {.credits = 16,
+                                      .eager = 4096,
+                                      .block = 65536,
+                                      .reads = 16,
+                                      .token = 0x123456789abcdef0,
+                                      .received = 77,
+                                      .lasting = true};
     struct verbs_terms got;
-    uint8_t data[64];
+    uint8_t data[64], again[VERBS_TERMS_BYTES];
     verbs_terms_put(&terms, data);
     ck_assert(verbs_terms_get(data, sizeof data, &got)); /* connection managers pad them */
-    ck_assert_mem_eq(&terms, &got, sizeof got);
+    verbs_terms_put(&got, again);
+    ck_assert_mem_eq(data, again, sizeof again);
+    ck_assert_uint_eq(got.token, terms.token);
+    ck_assert_uint_eq(got.received, terms.received);
+    ck_assert(got.lasting);
+}
+END_TEST
+
+START_TEST(keys_can_be_changed)
+{
+    uint8_t data[512] = {0};
+    struct verbs_message message;
+    uint32_t bytes = make(kinds[_i], data);
+    ck_assert_uint_eq(verbs_message_bytes(data), bytes);
+    if (kinds[_i] == VERBS_BEGIN || kinds[_i] == VERBS_PIECE || kinds[_i] == VERBS_KEY) {
+        verbs_message_rekey(data, 6);
+        ck_assert(verbs_message_get(data, bytes, &message));
+        ck_assert_uint_eq(message.rkey, 6);
+        ck_assert_uint_eq(message.address, 0x123456789abcdef0ull);
+        ck_assert_uint_eq(message.bytes, 100);
+    }
 }
 END_TEST
 
@@ -90,13 +116,13 @@ static const struct {
     unsigned spoilt; /* byte that is changed; 99: none */
     size_t bytes;
 } impossible[] = {
-    {{16, 4096, 65536, 16}, 99, VERBS_TERMS_BYTES - 1},
-    {{16, 4096, 65536, 16}, 0, VERBS_TERMS_BYTES},
-    {{16, 4096, 65536, 16}, 4, VERBS_TERMS_BYTES},
-    {{3, 4096, 65536, 16}, 99, VERBS_TERMS_BYTES},
-    {{UINT32_MAX, 4096, 65536, 16}, 99, VERBS_TERMS_BYTES},
-    {{16, 4096, 0, 16}, 99, VERBS_TERMS_BYTES},
-    {{16, 4096, 65536, 0}, 99, VERBS_TERMS_BYTES},
+    {{.credits = 16, .eager = 4096, .block = 65536, .reads = 16}, 99, VERBS_TERMS_BYTES - 1},
+    {{.credits = 16, .eager = 4096, .block = 65536, .reads = 16}, 0, VERBS_TERMS_BYTES},
+    {{.credits = 16, .eager = 4096, .block = 65536, .reads = 16}, 4, VERBS_TERMS_BYTES},
+    {{.credits = 3, .eager = 4096, .block = 65536, .reads = 16}, 99, VERBS_TERMS_BYTES},
+    {{.credits = UINT32_MAX, .eager = 4096, .block = 65536, .reads = 16}, 99, VERBS_TERMS_BYTES},
+    {{.credits = 16, .eager = 4096, .block = 0, .reads = 16}, 99, VERBS_TERMS_BYTES},
+    {{.credits = 16, .eager = 4096, .block = 65536, .reads = 0}, 99, VERBS_TERMS_BYTES},
 };
 
 START_TEST(impossible_terms_are_refused)
@@ -154,6 +180,7 @@ int main(void)
     tcase_add_loop_test(messages, messages_come_back_as_they_were, 0, sizeof kinds);
     tcase_add_loop_test(messages, messages_of_any_other_length_are_refused, 0, sizeof kinds);
     tcase_add_test(messages, unknown_kinds_are_refused);
+    tcase_add_loop_test(messages, keys_can_be_changed, 0, sizeof kinds);
     tcase_add_test(messages, terms_come_back_as_they_were);
     tcase_add_loop_test(messages, impossible_terms_are_refused, 0, sizeof impossible / sizeof *impossible);
     tcase_add_test(messages, blocks_are_given_once_and_the_warmest_first);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TARGET_TEXT 264u /* the longest host, and a port */
+
 /* *port is NULL if the text is no address. */
 static bool split(const char *text, char *host, size_t n, const char **port, struct bps_report *report)
 {
@@ -73,43 +75,85 @@ static void number_text(const struct sockaddr *address, char *text, size_t n)
     }
 }
 
-bps_status verbs_check_target(const char *text, struct bps_report *report)
+/* The first of "host,host:port", as host:port, and where the rest begins; NULL: there is none. */
+static const char *first_target(const char *text, char *out, size_t n)
 {
-    char host[256];
-    const char *port;
-    if (split(text, host, sizeof host, &port, report) && (host[0] == '\0' || strtol(port, NULL, 10) == 0)) {
-        BPS_REPORT(report, "'%.200s' cannot be dialled; expected a host and a port from 1 to 65535", text);
-        return BPS_ERR_INVALID;
+    const char *comma = strchr(text, ','), *colon = strrchr(text, ':');
+    if (comma == NULL || colon == NULL) {
+        snprintf(out, n, "%s", text);
+        return NULL;
     }
-    return port != NULL ? BPS_OK : BPS_ERR_INVALID;
+    snprintf(out, n, "%.*s%s", (int)(comma - text), text, colon);
+    return comma + 1;
 }
 
-struct addrinfo *verbs_resolve(const struct verbs *verbs, const char *text, struct bps_report *report)
+bps_status verbs_check_target(const char *text, struct bps_report *report)
+{
+    char one[TARGET_TEXT], host[256];
+    const char *port;
+    while (text != NULL) {
+        text = first_target(text, one, sizeof one);
+        if (!split(one, host, sizeof host, &port, report)) {
+            return BPS_ERR_INVALID;
+        }
+        if (host[0] == '\0' || strtol(port, NULL, 10) == 0) {
+            BPS_REPORT(report, "'%.200s' cannot be dialled; expected a host and a port from 1 to 65535", one);
+            return BPS_ERR_INVALID;
+        }
+    }
+    return BPS_OK;
+}
+
+/* Appends all addresses of "host:port". False: it has none. */
+static bool resolve_one(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
+                        uint32_t *count, struct bps_report *report)
 {
     char host[256];
     const char *port;
     struct addrinfo *list = NULL;
     struct sockaddr_storage own;
     if (!split(text, host, sizeof host, &port, report)) {
-        return NULL;
+        return false;
     }
     if (host[0] == '\0') {
         static const int families[] = {AF_UNSPEC, AF_INET, AF_INET6};
-        if (!verbs_own_address(verbs, families[verbs->options.family], &own)) {
-            BPS_REPORT(report,
-                       "device %s port %lld has no Internet address to listen on: give its interface one, or "
-                       "set host",
-                       ibv_get_device_name(verbs->own->context->device), (long long)verbs->options.port);
-            return NULL;
+        const struct verbs_rail *rail = &verbs->rails[0];
+        if (!verbs_own_address(verbs, rail, families[verbs->options.family], &own)) {
+            BPS_REPORT(
+                report,
+                "device %s port %u has no Internet address to listen on: give its interface one, or set "
+                "host",
+                ibv_get_device_name(rail->device->context->device), rail->port);
+            return false;
         }
         number_text((struct sockaddr *)&own, host, sizeof host);
     }
     int error = look_up(host, port, verbs->options.family, &list);
     if (error != 0) {
         BPS_REPORT(report, "resolve %s: %s", host, gai_strerror(error));
-        return NULL;
+        return false;
     }
-    return list;
+    for (const struct addrinfo *at = list; at != NULL && *count < VERBS_TARGETS; at = at->ai_next) {
+        memset(&out[*count], 0, sizeof out[*count]);
+        memcpy(&out[*count], at->ai_addr, at->ai_addrlen);
+        ++*count;
+    }
+    freeaddrinfo(list);
+    return true;
+}
+
+uint32_t verbs_resolve(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
+                       struct bps_report *report)
+{
+    char one[TARGET_TEXT];
+    uint32_t count = 0;
+    while (text != NULL) {
+        text = first_target(text, one, sizeof one);
+        if (!resolve_one(verbs, one, out, &count, report)) {
+            return 0;
+        }
+    }
+    return count;
 }
 
 void verbs_host_text(const struct sockaddr *address, char *text, size_t n)
@@ -160,7 +204,8 @@ bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out)
 }
 
 /* IPv4 before IPv6, and that one if it is all there is. */
-static bool find_gid(const struct verbs *verbs, int family, struct sockaddr_storage *out)
+static bool find_gid(const struct verbs *verbs, const struct verbs_rail *rail, int family,
+                     struct sockaddr_storage *out)
 {
     const struct verbs_options *o = &verbs->options;
     struct ibv_gid_entry entry;
@@ -168,7 +213,7 @@ static bool find_gid(const struct verbs *verbs, int family, struct sockaddr_stor
     bool have = false;
     uint32_t first = o->gid_index >= 0 ? (uint32_t)o->gid_index : 0, last = o->gid_index >= 0 ? first : 1023;
     for (uint32_t i = first; i <= last; i++) {
-        if (ibv_query_gid_ex(verbs->own->context, (uint32_t)o->port, i, &entry, 0) != 0 ||
+        if (ibv_query_gid_ex(rail->device->context, rail->port, i, &entry, 0) != 0 ||
             (entry.gid_type != IBV_GID_TYPE_ROCE_V2 && o->gid_index < 0) ||
             !verbs_gid_address(&entry.gid, &found) || (family != AF_UNSPEC && found.ss_family != family)) {
             continue;
@@ -184,15 +229,15 @@ static bool find_gid(const struct verbs *verbs, int family, struct sockaddr_stor
     return have;
 }
 
-bool verbs_own_address(const struct verbs *verbs, int family, struct sockaddr_storage *out)
+bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail, int family,
+                       struct sockaddr_storage *out)
 {
-    const struct verbs_options *o = &verbs->options;
     struct addrinfo *list = NULL;
     bool found = false;
-    if (*o->host == '\0') {
-        return find_gid(verbs, family, out);
+    if (*rail->host == '\0') {
+        return find_gid(verbs, rail, family, out);
     }
-    if (look_up(o->host, "0", o->family, &list) != 0) {
+    if (look_up(rail->host, "0", verbs->options.family, &list) != 0) {
         return false;
     }
     for (const struct addrinfo *at = list; at != NULL && !found; at = at->ai_next) {

@@ -10,13 +10,13 @@ static void refused(struct bps_channel *channel)
 {
     char text[128];
     snprintf(text, sizeof text, "the RDMA device has refused work: %s", strerror(channel->out.error));
-    verbs_channel_lost(channel, BPS_ERR_IO, text);
+    verbs_channel_broken(channel, BPS_ERR_IO, text);
 }
 
 static void work(struct bps_channel *channel)
 {
     verbs_hold(channel);
-    if (channel->state == VERBS_DIALLING && channel->dial->at == NULL) {
+    if (channel->state == VERBS_DIALLING && channel->dial->left == 0) {
         verbs_dial_lost(channel);
     }
     if (channel->state == VERBS_ACCEPTING) {
@@ -76,15 +76,15 @@ void verbs_channel_wait(struct bps_channel *channel)
 {
     if (!channel->starved) {
         channel->starved = true;
-        TAILQ_INSERT_TAIL(&channel->pair->device->starved, channel, starving);
+        TAILQ_INSERT_TAIL(&channel->verbs->starved, channel, starving);
     }
 }
 
-void verbs_wake_starved(struct verbs_device *device)
+void verbs_wake_starved(struct verbs *verbs)
 {
-    while (!TAILQ_EMPTY(&device->starved)) {
-        struct bps_channel *channel = TAILQ_FIRST(&device->starved);
-        TAILQ_REMOVE(&device->starved, channel, starving);
+    while (!TAILQ_EMPTY(&verbs->starved)) {
+        struct bps_channel *channel = TAILQ_FIRST(&verbs->starved);
+        TAILQ_REMOVE(&verbs->starved, channel, starving);
         channel->starved = false;
         verbs_channel_queue(channel);
     }
@@ -125,20 +125,32 @@ void verbs_cancel_timer(struct bps_channel *channel)
     }
 }
 
-void verbs_channel_disconnect(struct bps_channel *channel)
+void verbs_channel_detach(struct bps_channel *channel)
 {
-    struct verbs_pair *pair = channel->pair;
     if (channel->starved) {
-        TAILQ_REMOVE(&pair->device->starved, channel, starving);
+        TAILQ_REMOVE(&channel->verbs->starved, channel, starving);
         channel->starved = false;
     }
-    if (pair != NULL) {
-        verbs_pair_leave(pair);
-    } else if (channel->id != NULL) {
-        rdma_destroy_id(channel->id);
+    if (channel->id != NULL) {
+        channel->id->context = NULL;
+    }
+    if (channel->pair != NULL) {
+        channel->pair->channel = NULL;
     }
     channel->pair = NULL;
     channel->id = NULL;
+}
+
+void verbs_channel_disconnect(struct bps_channel *channel)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct rdma_cm_id *id = channel->id;
+    verbs_channel_detach(channel);
+    if (pair != NULL) {
+        verbs_pair_leave(pair);
+    } else if (id != NULL) {
+        rdma_destroy_id(id);
+    }
 }
 
 /* From here on nothing calls back. */
@@ -154,6 +166,10 @@ static void channel_kill(struct bps_channel *channel)
         channel->queued = false;
     }
     verbs_channel_disconnect(channel);
+    if (channel->former != NULL) {
+        verbs_pair_leave(channel->former);
+        channel->former = NULL;
+    }
 }
 
 void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text)
@@ -191,6 +207,13 @@ void verbs_channel_lost(struct bps_channel *channel, bps_status status, const ch
         verbs_channel_end(channel, status, text);
     }
     verbs_release(channel);
+}
+
+void verbs_channel_broken(struct bps_channel *channel, bps_status status, const char *text)
+{
+    if (!verbs_suspend(channel, text)) {
+        verbs_channel_lost(channel, status, text);
+    }
 }
 
 static bool is_within_frame(const struct bps_channel *channel)

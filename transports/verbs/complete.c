@@ -8,8 +8,7 @@
 
 /* ---- errors ---- */
 
-/* How long packets were sent again before the device gave up; devices take up to four times that. */
-static uint64_t patience(const struct verbs_options *o)
+uint64_t verbs_patience(const struct verbs_options *o)
 {
     return (4096ull << o->ack_timeout) * (uint64_t)(o->retry_count + 1);
 }
@@ -22,15 +21,17 @@ static void failed(struct bps_channel *channel, enum ibv_wc_status status)
     }
     switch (status) {
     case IBV_WC_WR_FLUSH_ERR:
-        verbs_channel_closed(channel);
+        if (!verbs_suspend(channel, ibv_wc_status_str(status))) {
+            verbs_channel_closed(channel);
+        }
         break;
     case IBV_WC_RETRY_EXC_ERR:
     case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         snprintf(text, sizeof text, "no answer for %llu ms or more (%s)",
-                 (unsigned long long)(patience(&channel->verbs->options) / 1000000),
+                 (unsigned long long)(verbs_patience(&channel->verbs->options) / 1000000),
                  ibv_wc_status_str(status));
-        verbs_channel_lost(channel, BPS_ERR_TIMEOUT, text);
+        verbs_channel_broken(channel, BPS_ERR_TIMEOUT, text);
         break;
     default:
         snprintf(text, sizeof text, "RDMA: %s", ibv_wc_status_str(status));
@@ -45,6 +46,7 @@ static void work_completed(struct verbs_pair *pair, const struct ibv_wc *wc)
     struct bps_channel *channel = pair->channel;
     uint64_t kind = verbs_wr_kind(wc->wr_id);
     pair->reads -= kind == VERBS_PIECE_READ;
+    pair->probing = pair->probing && kind != VERBS_PROBED;
     if (kind == VERBS_DRAINED) {
         verbs_pair_free(pair);
         return;
@@ -60,23 +62,30 @@ static void work_completed(struct verbs_pair *pair, const struct ibv_wc *wc)
         verbs_receive_read(pair);
     }
     if (channel != NULL) {
-        channel->progress = true;
+        channel->progress = channel->progress || kind != VERBS_PROBED;
         channel->out.finish_done = channel->out.finish_done || kind == VERBS_FINISH_SENT;
         verbs_channel_queue(channel);
     }
 }
 
-static void message_came(struct verbs_device *device, struct bps_channel *channel, const struct ibv_wc *wc)
+static void message_came(struct bps_channel *channel, const struct ibv_wc *wc)
 {
     struct verbs_slot *slot = (struct verbs_slot *)(uintptr_t)wc->wr_id;
     if (wc->status != IBV_WC_SUCCESS || channel == NULL) {
-        verbs_slot_free(device, slot);
+        verbs_slot_free(slot);
         if (channel != NULL) {
             failed(channel, wc->status);
         }
         return;
     }
     channel->progress = true;
+    if (channel->state == VERBS_SUSPENDED) {
+        verbs_resume(channel); /* the message has overtaken the news that the connection stands */
+    }
+    if (channel->state == VERBS_DEAD) {
+        verbs_slot_free(slot);
+        return;
+    }
     verbs_receive_message(channel, slot, wc->byte_len);
 }
 
@@ -88,7 +97,7 @@ static void dispatch(struct verbs_device *device, const struct ibv_wc *wc)
         verbs_hold(channel);
     }
     if (!verbs_wr_is_own(wc->wr_id)) {
-        message_came(device, channel, wc);
+        message_came(channel, wc);
     } else if (pair != NULL) {
         work_completed(pair, wc);
     }
@@ -187,13 +196,13 @@ bool verbs_await_reads(struct verbs_pair *pair)
 
 /* ---- receive buffers ---- */
 
-void verbs_slot_free(struct verbs_device *device, struct verbs_slot *slot)
+void verbs_slot_free(struct verbs_slot *slot)
 {
     if (slot->block != NULL) {
-        verbs_arena_give(&device->receive, slot->block);
+        verbs_arena_give(&slot->device->verbs->receive, slot->block);
         slot->block = NULL;
     }
-    STAILQ_INSERT_TAIL(&device->reposts, slot, entry);
+    STAILQ_INSERT_TAIL(&slot->device->reposts, slot, entry);
 }
 
 void verbs_slots_repost(struct verbs_device *device)

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ static bps_status no_device(struct bps_report *report)
     return BPS_ERR_UNSUPPORTED;
 }
 
-static bps_status unknown_device(const struct verbs *verbs, struct bps_report *report)
+static bps_status unknown_device(const struct verbs *verbs, const char *item, struct bps_report *report)
 {
     char known[256] = "";
     size_t used = 0;
@@ -44,16 +45,15 @@ static bps_status unknown_device(const struct verbs *verbs, struct bps_report *r
                          ibv_get_device_name(verbs->contexts[i]->device));
         used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
     }
-    BPS_REPORT(report, "device '%.64s': there is no such RDMA device; this host has%s", verbs->options.device,
-               known);
+    BPS_REPORT(report, "device '%.64s': there is no such RDMA device; this host has%s", item, known);
     return BPS_ERR_CONF;
 }
 
-static bps_status inactive(const struct verbs *verbs, const char *name, struct bps_report *report)
+static bps_status inactive(struct ibv_context *context, int64_t port, struct bps_report *report)
 {
     BPS_REPORT(report,
                "port %lld of RDMA device %s is not active: connect its cable, or set its interface up",
-               (long long)verbs->options.port, name);
+               (long long)port, ibv_get_device_name(context->device));
     return BPS_ERR_UNSUPPORTED;
 }
 
@@ -145,15 +145,9 @@ static bool open_queues(struct verbs_device *device)
     return device->srq != NULL && watch_device(device);
 }
 
-static bool open_arena(struct verbs_device *device, struct verbs_arena *arena, struct ibv_mr **mr, int access)
+static struct ibv_mr *register_arena(struct verbs_device *device, const struct verbs_arena *arena, int access)
 {
-    const struct verbs *verbs = device->verbs;
-    if (!verbs_arena_init(arena, verbs->host, verbs->options.arena, (uint32_t)verbs->options.block)) {
-        errno = ENOMEM;
-        return false;
-    }
-    *mr = ibv_reg_mr(device->pd, arena->memory, verbs_arena_bytes(arena), access);
-    return *mr != NULL;
+    return ibv_reg_mr(device->pd, arena->memory, verbs_arena_bytes(arena), access);
 }
 
 static void close_mr(struct ibv_mr *mr)
@@ -217,8 +211,6 @@ static void device_close(struct verbs_device *device)
     close_mr(device->send_mr);
     close_mr(device->receive_mr);
     host->release(host, device->wc);
-    verbs_arena_fini(&device->send, host);
-    verbs_arena_fini(&device->receive, host);
     if (device->pd != NULL) {
         ibv_dealloc_pd(device->pd);
     }
@@ -237,8 +229,9 @@ static bps_status device_open(struct verbs_device *device, struct bps_report *re
         }
         return BPS_ERR_UNSUPPORTED;
     }
-    if (!open_arena(device, &device->receive, &device->receive_mr, IBV_ACCESS_LOCAL_WRITE) ||
-        !open_arena(device, &device->send, &device->send_mr, IBV_ACCESS_REMOTE_READ)) {
+    device->receive_mr = register_arena(device, &device->verbs->receive, IBV_ACCESS_LOCAL_WRITE);
+    device->send_mr = register_arena(device, &device->verbs->send, IBV_ACCESS_REMOTE_READ);
+    if (device->receive_mr == NULL || device->send_mr == NULL) {
         verbs_register_failed(o->arena, errno, report);
         return BPS_ERR_UNSUPPORTED;
     }
@@ -265,7 +258,6 @@ struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *co
     device->context = context;
     device->async_fd = -1;
     STAILQ_INIT(&device->reposts);
-    TAILQ_INIT(&device->starved);
     LIST_INSERT_HEAD(&verbs->devices, device, entry);
     verbs_fork_add(device);
     if (device_open(device, report) != BPS_OK) {
@@ -302,8 +294,8 @@ static bool add_slots(struct verbs_device *device, uint32_t count)
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        chunk->slots[i] =
-            (struct verbs_slot){.data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
+        chunk->slots[i] = (struct verbs_slot){
+            .device = device, .data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
         STAILQ_INSERT_TAIL(&device->reposts, &chunk->slots[i], entry);
     }
     device->nslots += count;
@@ -349,30 +341,74 @@ void verbs_device_unreserve(struct verbs_device *device, uint32_t completions)
 
 /* ---- the devices of an instance ---- */
 
-static bool is_active(const struct verbs *verbs, struct ibv_context *context)
+static bool is_active(struct ibv_context *context, int64_t number)
 {
     struct ibv_port_attr port;
-    return ibv_query_port(context, (uint8_t)verbs->options.port, &port) == 0 && port.state == IBV_PORT_ACTIVE;
+    return ibv_query_port(context, (uint8_t)number, &port) == 0 && port.state == IBV_PORT_ACTIVE;
 }
 
-static bps_status choose(const struct verbs *verbs, struct ibv_context **out, struct bps_report *report)
+/* Of an item of `device`, "mlx5_0" or "mlx5_0:2": the port, and the length of the name. */
+static int64_t port_of(const struct verbs *verbs, const char *item, size_t *length)
 {
-    const char *wanted = verbs->options.device;
-    *out = NULL;
-    for (uint32_t i = 0; verbs->contexts[i] != NULL && *out == NULL; i++) {
-        struct ibv_context *context = verbs->contexts[i];
-        bool fits = *wanted != '\0' ? strcmp(ibv_get_device_name(context->device), wanted) == 0
-                                    : is_active(verbs, context);
-        *out = fits ? context : NULL;
+    char *end;
+    *length = strcspn(item, ":");
+    if (item[*length] == '\0') {
+        return verbs->options.port;
     }
-    if (*out == NULL && *wanted != '\0') {
-        return unknown_device(verbs, report);
+    long port = strtol(item + *length + 1, &end, 10);
+    return *end == '\0' && port >= 1 && port <= UINT8_MAX ? port : 0;
+}
+
+static bps_status add_rail(struct verbs *verbs, struct ibv_context *context, int64_t port,
+                           struct bps_report *report)
+{
+    const struct bps_list *hosts = &verbs->options.host;
+    struct verbs_rail *rail = &verbs->rails[verbs->nrails];
+    *rail = (struct verbs_rail){.device = verbs_device_of(verbs, context, report),
+                                .port = (uint8_t)port,
+                                .host = verbs->nrails < hosts->count ? hosts->items[verbs->nrails] : ""};
+    verbs->nrails++;
+    return rail->device != NULL ? BPS_OK : BPS_ERR_UNSUPPORTED;
+}
+
+static bps_status find_rail(struct verbs *verbs, const char *item, struct bps_report *report)
+{
+    size_t length;
+    int64_t port = port_of(verbs, item, &length);
+    if (port == 0) {
+        BPS_REPORT(report, "device '%.64s': expected DEVICE or DEVICE:PORT with a port from 1 to 255", item);
+        return BPS_ERR_CONF;
     }
-    if (*out == NULL || !is_active(verbs, *out)) {
-        return inactive(verbs, ibv_get_device_name((*out != NULL ? *out : verbs->contexts[0])->device),
-                        report);
+    for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
+        const char *name = ibv_get_device_name(verbs->contexts[i]->device);
+        if (strlen(name) == length && strncmp(name, item, length) == 0) {
+            return is_active(verbs->contexts[i], port) ? add_rail(verbs, verbs->contexts[i], port, report)
+                                                       : inactive(verbs->contexts[i], port, report);
+        }
     }
-    return BPS_OK;
+    return unknown_device(verbs, item, report);
+}
+
+/* The first device with an active port. */
+static bps_status find_any(struct verbs *verbs, struct bps_report *report)
+{
+    int64_t port = verbs->options.port;
+    for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
+        if (is_active(verbs->contexts[i], port)) {
+            return add_rail(verbs, verbs->contexts[i], port, report);
+        }
+    }
+    return inactive(verbs->contexts[0], port, report);
+}
+
+static bps_status find_rails(struct verbs *verbs, struct bps_report *report)
+{
+    const struct bps_list *names = &verbs->options.device;
+    bps_status status = names->count == 0 ? find_any(verbs, report) : BPS_OK;
+    for (uint32_t i = 0; i < names->count && status == BPS_OK; i++) {
+        status = find_rail(verbs, names->items[i], report);
+    }
+    return status;
 }
 
 /* Looks before librdmacm is asked, which would complain on its own. */
@@ -406,20 +442,23 @@ static bps_status find_devices(struct verbs *verbs, struct bps_report *report)
     return BPS_OK;
 }
 
+static bool open_arenas(struct verbs *verbs)
+{
+    const struct verbs_options *o = &verbs->options;
+    return verbs_arena_init(&verbs->send, verbs->host, o->arena, (uint32_t)o->block) &&
+           verbs_arena_init(&verbs->receive, verbs->host, o->arena, (uint32_t)o->block);
+}
+
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
 {
-    struct ibv_context *context;
     verbs_fork_hold(); /* librdmacm opens the devices */
     bps_status status = find_devices(verbs, report);
     verbs_fork_release();
-    if (status == BPS_OK) {
-        status = choose(verbs, &context, report);
+    if (status == BPS_OK && !open_arenas(verbs)) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
     }
-    if (status != BPS_OK) {
-        return status;
-    }
-    verbs->own = verbs_device_of(verbs, context, report);
-    return verbs->own != NULL ? BPS_OK : BPS_ERR_UNSUPPORTED;
+    return status == BPS_OK ? find_rails(verbs, report) : status;
 }
 
 void verbs_devices_close(struct verbs *verbs)
@@ -427,6 +466,8 @@ void verbs_devices_close(struct verbs *verbs)
     while (!LIST_EMPTY(&verbs->devices)) {
         device_close(LIST_FIRST(&verbs->devices));
     }
+    verbs_arena_fini(&verbs->send, verbs->host);
+    verbs_arena_fini(&verbs->receive, verbs->host);
     if (verbs->contexts != NULL) {
         rdma_free_devices(verbs->contexts);
     }

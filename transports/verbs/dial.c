@@ -8,17 +8,31 @@
 #include "verbs.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <string.h>
 
-#define REJECTED_NO_LISTENER 8  /* reasons of the connection manager, as events have them */
+#define REJECTED_NO_LISTENER 8 /* reasons of the connection manager, as events have them */
 #define REJECTED_BY_PEER     28
+
+/*
+ * In each round all addresses are tried, from the next rail each; there are as many rounds as rails. So the
+ * lanes of a peer are spread over both, and all ways are tried in the end.
+ */
+static struct sockaddr *target(struct verbs_dial *dial)
+{
+    return (struct sockaddr *)&dial->targets[(dial->lane + dial->attempt) % dial->ntargets];
+}
+
+static const struct verbs_rail *rail(const struct verbs *verbs, const struct verbs_dial *dial)
+{
+    uint32_t round = dial->attempt / dial->ntargets;
+    return &verbs->rails[(dial->lane + dial->attempt % dial->ntargets + round) % verbs->nrails];
+}
 
 static void note_failure(struct bps_channel *channel, const char *reason)
 {
     struct verbs_dial *dial = channel->dial;
     char address[VERBS_ADDRESS_TEXT];
-    verbs_address_text(dial->at->ai_addr, address, sizeof address);
+    verbs_address_text(target(dial), address, sizeof address);
     snprintf(dial->failure, sizeof dial->failure, "connect %s: %s", address, reason);
 }
 
@@ -35,11 +49,12 @@ static void set_class(const struct bps_channel *channel)
 }
 
 /* Where the options name a device or an address, connections leave from there. */
-static struct sockaddr *source(const struct verbs *verbs, int family, struct sockaddr_storage *own)
+static struct sockaddr *source(const struct verbs *verbs, const struct verbs_rail *from, int family,
+                               struct sockaddr_storage *own)
 {
     bool named =
-        *verbs->options.device != '\0' || *verbs->options.host != '\0' || verbs->options.gid_index >= 0;
-    return named && verbs_own_address(verbs, family, own) ? (struct sockaddr *)own : NULL;
+        verbs->options.device.count > 0 || verbs->options.host.count > 0 || verbs->options.gid_index >= 0;
+    return named && verbs_own_address(verbs, from, family, own) ? (struct sockaddr *)own : NULL;
 }
 
 static void on_timeout(void *arg);
@@ -47,14 +62,14 @@ static void on_timeout(void *arg);
 static bool attempt(struct bps_channel *channel)
 {
     struct verbs *verbs = channel->verbs;
-    const struct addrinfo *at = channel->dial->at;
+    struct sockaddr *to = target(channel->dial);
     struct sockaddr_storage own;
     if (rdma_create_id(verbs->manager, &channel->id, channel, RDMA_PS_TCP) != 0) {
         note_failure(channel, strerror(errno));
         return false;
     }
     set_class(channel);
-    if (rdma_resolve_addr(channel->id, source(verbs, at->ai_family, &own), at->ai_addr,
+    if (rdma_resolve_addr(channel->id, source(verbs, rail(verbs, channel->dial), to->sa_family, &own), to,
                           milliseconds(verbs)) != 0) {
         note_failure(channel, strerror(errno));
         rdma_destroy_id(channel->id);
@@ -65,17 +80,26 @@ static bool attempt(struct bps_channel *channel)
     return true;
 }
 
-/* Goes through the addresses until one is under way. */
+static void next_attempt(struct verbs_dial *dial)
+{
+    dial->attempt++;
+    dial->left--;
+}
+
+/* Makes attempts until one is under way. */
 static void attempt_rest(struct bps_channel *channel)
 {
-    while (channel->dial->at != NULL && !attempt(channel)) {
-        channel->dial->at = channel->dial->at->ai_next;
+    while (channel->dial->left > 0 && !attempt(channel)) {
+        next_attempt(channel->dial);
     }
 }
 
 void verbs_dial_lost(struct bps_channel *channel)
 {
-    verbs_channel_end(channel, BPS_ERR_IO, channel->dial->failure);
+    char text[sizeof channel->lost + sizeof channel->dial->failure + 2];
+    snprintf(text, sizeof text, "%s%s%s", channel->lost, channel->former != NULL ? "; " : "",
+             channel->dial->failure);
+    verbs_channel_end(channel, channel->former == NULL ? BPS_ERR_IO : verbs_status_of_loss(channel), text);
 }
 
 /* This address is done with: the next one, or the end. */
@@ -84,9 +108,9 @@ static void give_up(struct bps_channel *channel, const char *reason)
     note_failure(channel, reason);
     verbs_cancel_timer(channel);
     verbs_channel_disconnect(channel);
-    channel->dial->at = channel->dial->at->ai_next;
+    next_attempt(channel->dial);
     attempt_rest(channel);
-    if (channel->dial->at == NULL) {
+    if (channel->dial->left == 0) {
         verbs_dial_lost(channel);
     }
 }
@@ -130,9 +154,29 @@ static void answered(struct bps_channel *channel, const void *data, size_t bytes
     }
     channel->pair->connected = true;
     verbs_cancel_timer(channel);
-    verbs_dial_free(channel);
+    if (channel->former != NULL) {
+        verbs_resume(channel);
+        return;
+    }
+    channel->token = terms.token;
+    if (channel->token != 0) {
+        verbs_probe_start(channel->verbs);
+    } else {
+        verbs_dial_free(channel);
+    }
     verbs_channel_open(channel);
     channel->events->connected(channel->user);
+}
+
+void verbs_dial_again(struct bps_channel *channel)
+{
+    struct verbs_dial *dial = channel->dial;
+    dial->attempt++;
+    dial->left = dial->ntargets * channel->verbs->nrails;
+    attempt_rest(channel);
+    if (dial->left == 0) {
+        verbs_channel_queue(channel);
+    }
 }
 
 static const char *rejection(int reason)
@@ -179,14 +223,7 @@ void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *e
 
 void verbs_dial_free(struct bps_channel *channel)
 {
-    struct verbs_dial *dial = channel->dial;
-    if (dial == NULL) {
-        return;
-    }
-    if (dial->list != NULL) {
-        freeaddrinfo(dial->list);
-    }
-    channel->verbs->host->release(channel->verbs->host, dial);
+    channel->verbs->host->release(channel->verbs->host, channel->dial);
     channel->dial = NULL;
 }
 
@@ -196,7 +233,6 @@ bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
 {
     struct verbs *verbs = instance;
     struct bps_report reason = {""};
-    (void)lane;
     bps_status status = verbs_check_target(address, report);
     if (status != BPS_OK) {
         return status;
@@ -210,14 +246,16 @@ bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
         return BPS_ERR_NOMEM;
     }
     channel->dial = dial;
+    channel->lasting = verbs->nrails > 1 || strchr(address, ',') != NULL;
     channel->events = events;
     channel->user = user;
     /* A name that is not known (yet) is a refusal like any other: told by closed, and may be tried again. */
-    *dial = (struct verbs_dial){0};
-    dial->list = dial->at = verbs_resolve(verbs, address, &reason);
+    *dial = (struct verbs_dial){.lane = lane};
+    dial->ntargets = verbs_resolve(verbs, address, dial->targets, &reason);
+    dial->left = dial->ntargets * verbs->nrails;
     snprintf(dial->failure, sizeof dial->failure, "%.255s", reason.text);
     attempt_rest(channel);
-    if (dial->at == NULL) {
+    if (dial->left == 0) {
         verbs_channel_queue(channel);
     }
     *out = channel;

@@ -3,8 +3,8 @@
 #include "verbs.h"
 
 #include <errno.h>
-#include <netdb.h>
 #include <string.h>
+#include <sys/random.h>
 
 #define BACKLOG 1024
 
@@ -43,6 +43,28 @@ static bool accept_request(struct bps_channel *channel, const struct verbs_terms
     return true;
 }
 
+/* A name that nobody guesses. False: the kernel has none. */
+static bool name(struct bps_channel *channel, const struct verbs_terms *terms)
+{
+    channel->lasting = terms->lasting;
+    return !terms->lasting || getrandom(&channel->token, sizeof channel->token, 0) == sizeof channel->token;
+}
+
+/* The peer has lost its way to a channel, and has found another. */
+static void resume(struct bps_channel *channel, struct rdma_cm_id *id, const struct verbs_terms *terms,
+                   const char *peer)
+{
+    const struct bps_host *host = channel->verbs->host;
+    struct bps_report report = {"out of memory"};
+    verbs_channel_disconnect(channel); /* an earlier attempt of the peer's */
+    channel->id = id;
+    id->context = channel;
+    if (!accept_request(channel, terms, &report)) {
+        host->log(host, BPS_LOG_WARN, "connection of %s: %s", peer, report.text);
+        verbs_channel_disconnect(channel);
+    }
+}
+
 static void refuse(struct rdma_cm_id *id)
 {
     (void)rdma_reject(id, NULL, 0);
@@ -63,7 +85,13 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
         refuse(id);
         return;
     }
-    struct bps_channel *channel = verbs_channel_new(verbs);
+    struct bps_channel *channel = terms.token != 0 ? verbs_channel_of(verbs, terms.token) : NULL;
+    if (channel != NULL &&
+        (channel->state == VERBS_SUSPENDED || verbs_suspend(channel, "the peer comes another way"))) {
+        resume(channel, id, &terms, peer);
+        return;
+    }
+    channel = terms.token == 0 ? verbs_channel_new(verbs) : NULL;
     if (channel == NULL) {
         refuse(id);
         return;
@@ -72,7 +100,7 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
     channel->id = id;
     channel->listener = listener;
     id->context = channel;
-    if (!accept_request(channel, &terms, &report)) {
+    if (!name(channel, &terms) || !accept_request(channel, &terms, &report)) {
         host->log(host, BPS_LOG_WARN, "connection of %s: %s", peer, report.text);
         verbs_drop(channel);
         return;
@@ -117,18 +145,37 @@ static bps_status listen_failed(const struct sockaddr *address, int error, struc
     return BPS_ERR_IO;
 }
 
-/* The address that peers can dial. A wildcard is no such address. */
+/* The addresses that peers can dial. A wildcard is no such address; it stands for those of all rails. */
 static void announce(const struct verbs *verbs, struct rdma_cm_id *id, char *actual, size_t n)
 {
     const struct sockaddr *bound = rdma_get_local_addr(id);
     struct sockaddr_storage own;
     char host[VERBS_ADDRESS_TEXT];
-    if (verbs_is_wildcard(bound) && verbs_own_address(verbs, AF_UNSPEC, &own)) {
-        verbs_host_text((struct sockaddr *)&own, host, sizeof host);
-    } else {
-        verbs_host_text(bound, host, sizeof host);
+    size_t used = 0;
+    for (uint32_t i = 0; verbs_is_wildcard(bound) && i < verbs->nrails; i++) {
+        if (verbs_own_address(verbs, &verbs->rails[i], bound->sa_family, &own)) {
+            verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+            /* Those without room are not told: they are reached by those that are. */
+            if (used + strlen(host) + sizeof ",:65535" <= n) {
+                used += (size_t)snprintf(actual + used, n - used, "%s%s", used > 0 ? "," : "", host);
+            }
+        }
     }
-    snprintf(actual, n, "%s:%u", host, ntohs(rdma_get_src_port(id)));
+    if (used == 0) {
+        verbs_host_text(bound, host, sizeof host);
+        used = (size_t)snprintf(actual, n, "%s", host);
+    }
+    snprintf(actual + used, n - used, ":%u", ntohs(rdma_get_src_port(id)));
+}
+
+/* With several rails they are listened on together. */
+static void open_to_all(const struct verbs *verbs, struct sockaddr *address)
+{
+    if (verbs->nrails > 1 && address->sa_family == AF_INET6) {
+        ((struct sockaddr_in6 *)(void *)address)->sin6_addr = in6addr_any;
+    } else if (verbs->nrails > 1) {
+        ((struct sockaddr_in *)(void *)address)->sin_addr.s_addr = htonl(INADDR_ANY);
+    }
 }
 
 static bool start(struct verbs *verbs, struct verbs_listener *listener, struct sockaddr *address)
@@ -150,25 +197,25 @@ bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accep
 {
     struct verbs *verbs = instance;
     bps_status status = BPS_OK;
-    struct addrinfo *list = verbs_resolve(verbs, address, report);
-    if (list == NULL) {
+    struct sockaddr_storage targets[VERBS_TARGETS];
+    struct sockaddr *first = (struct sockaddr *)targets;
+    if (verbs_resolve(verbs, address, targets, report) == 0) {
         return BPS_ERR_CONF;
     }
+    open_to_all(verbs, first);
     struct verbs_listener *listener = verbs->host->alloc(verbs->host, sizeof *listener, 8);
     if (listener == NULL) {
         BPS_REPORT(report, "listen %s: out of memory", address);
-        freeaddrinfo(list);
         return BPS_ERR_NOMEM;
     }
     *listener = (struct verbs_listener){.accept = accept, .arg = arg};
-    if (start(verbs, listener, list->ai_addr)) {
+    if (start(verbs, listener, first)) {
         LIST_INSERT_HEAD(&verbs->listeners, listener, entry);
         announce(verbs, listener->id, actual, n);
     } else {
-        status = listen_failed(list->ai_addr, errno, report);
+        status = listen_failed(first, errno, report);
         listener_free(verbs, listener);
     }
-    freeaddrinfo(list);
     return status;
 }
 

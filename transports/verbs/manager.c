@@ -35,6 +35,8 @@ static void disconnected(struct bps_channel *channel)
         verbs_channel_closed(channel);
     } else if (channel->state == VERBS_ACCEPTING) {
         verbs_drop(channel);
+    } else if (channel->state == VERBS_SUSPENDED) {
+        verbs_channel_disconnect(channel); /* the peer may try again */
     }
 }
 
@@ -54,15 +56,19 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
 {
     verbs_hold(channel);
     if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
-        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device was removed");
+        verbs_channel_broken(channel, BPS_ERR_IO, "the RDMA device was removed");
     } else if (is_end(channel, event)) {
         disconnected(channel);
     } else if (channel->state == VERBS_DIALLING) {
         verbs_dial_event(channel, event, said->data, said->bytes);
     } else if (channel->state == VERBS_ACCEPTING && event->event == RDMA_CM_EVENT_ESTABLISHED) {
         verbs_welcome(channel);
+    } else if (channel->state == VERBS_SUSPENDED && event->event == RDMA_CM_EVENT_ESTABLISHED) {
+        verbs_resume(channel);
     } else if (channel->state == VERBS_ACCEPTING && event->status != 0) {
         verbs_drop(channel);
+    } else if (channel->state == VERBS_SUSPENDED && event->status != 0) {
+        verbs_channel_disconnect(channel);
     }
     verbs_release(channel);
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define MAGIC   0x56535042u /* "BPSV" */
-#define VERSION 1u
+#define VERSION 2u
 
 static void put16(uint8_t *out, uint16_t value)
 {
@@ -41,7 +41,7 @@ static bool has_header(uint8_t kind)
 
 static bool has_place(uint8_t kind)
 {
-    return kind == VERBS_BEGIN || kind == VERBS_PIECE;
+    return kind == VERBS_BEGIN || kind == VERBS_PIECE || kind == VERBS_KEY;
 }
 
 uint32_t verbs_message_put(const struct verbs_message *message, uint8_t *out)
@@ -72,7 +72,7 @@ bool verbs_message_get(const uint8_t *data, uint32_t bytes, struct verbs_message
         return false;
     }
     *out = (struct verbs_message){.kind = data[0], .credits = get16(data + 2), .done = get16(data + 4)};
-    if (out->kind < VERBS_WHOLE || out->kind > VERBS_FINISH) {
+    if (out->kind < VERBS_WHOLE || out->kind > VERBS_KEY) {
         return false;
     }
     if (has_header(out->kind)) {
@@ -95,6 +95,19 @@ bool verbs_message_get(const uint8_t *data, uint32_t bytes, struct verbs_message
     return bytes == need;
 }
 
+uint32_t verbs_message_bytes(const uint8_t *data)
+{
+    uint32_t bytes = VERBS_PREFIX;
+    bytes += has_header(data[0]) ? BPS_HEADER_BYTES : 0;
+    bytes += has_place(data[0]) ? VERBS_PLACE_BYTES : 0;
+    return data[0] == VERBS_WHOLE ? bytes + verbs_payload_bytes(data + VERBS_PREFIX) : bytes;
+}
+
+void verbs_message_rekey(uint8_t *data, uint32_t rkey)
+{
+    put32(data + verbs_message_bytes(data) - VERBS_PLACE_BYTES + 8, rkey);
+}
+
 void verbs_terms_put(const struct verbs_terms *terms, uint8_t *out)
 {
     put32(out, MAGIC);
@@ -103,6 +116,10 @@ void verbs_terms_put(const struct verbs_terms *terms, uint8_t *out)
     put32(out + 12, terms->eager);
     put32(out + 16, terms->block);
     put32(out + 20, terms->reads);
+    put32(out + 24, (uint32_t)terms->token);
+    put32(out + 28, (uint32_t)(terms->token >> 32));
+    put32(out + 32, terms->received);
+    put32(out + 36, terms->lasting);
 }
 
 bool verbs_terms_get(const void *data, size_t bytes, struct verbs_terms *out)
@@ -111,6 +128,14 @@ bool verbs_terms_get(const void *data, size_t bytes, struct verbs_terms *out)
     if (data == NULL || bytes < VERBS_TERMS_BYTES || get32(at) != MAGIC || get32(at + 4) != VERSION) {
         return false;
     }
-    *out = (struct verbs_terms){get32(at + 8), get32(at + 12), get32(at + 16), get32(at + 20)};
+    *out = (struct verbs_terms){
+        .credits = get32(at + 8),
+        .eager = get32(at + 12),
+        .block = get32(at + 16),
+        .reads = get32(at + 20),
+        .token = get32(at + 24) | (uint64_t)get32(at + 28) << 32,
+        .received = get32(at + 32),
+        .lasting = get32(at + 36) != 0,
+    };
     return out->credits >= 4 && out->credits <= 1024 && out->block >= 4096 && out->reads >= 1;
 }

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define INLINE_BYTES 128u
+#define INLINE_BYTES   128u
 #define RETRY_FOR_EVER 7 /* where the peer has no receive buffer, which credits prevent */
 
 static uint32_t smaller(uint32_t a, uint32_t b)
@@ -79,10 +79,16 @@ static bool stop(struct verbs_pair *pair)
     return ibv_modify_qp(pair->qp, &attr, IBV_QP_STATE) == 0;
 }
 
+/* What takes over from another queue pair begins with keys and messages, at worst all that there can be. */
+static uint32_t times(const struct verbs_pair *pair)
+{
+    return pair->own.lasting ? 2 : 1;
+}
+
 static bool make_memory(struct verbs_pair *pair)
 {
     const struct bps_host *host = pair->device->verbs->host;
-    size_t bytes = (size_t)pair->own.credits * pair->slot_bytes;
+    size_t bytes = (size_t)pair->own.credits * pair->slot_bytes * times(pair);
     pair->memory = host->alloc(host, bytes, 4096);
     pair->pieces = host->alloc(host, pair->own.credits * sizeof *pair->pieces, 8);
     if (pair->memory == NULL || pair->pieces == NULL) {
@@ -95,15 +101,19 @@ static bool make_memory(struct verbs_pair *pair)
 
 static void set_terms(struct verbs_pair *pair)
 {
+    const struct bps_channel *channel = pair->channel;
     const struct verbs_options *o = &pair->device->verbs->options;
     pair->own = (struct verbs_terms){
         .credits = (uint32_t)o->credits,
         .eager = (uint32_t)o->eager,
         .block = (uint32_t)o->block,
         .reads = smaller((uint32_t)pair->device->attr.max_qp_rd_atom, VERBS_READS),
+        .token = channel->token,
+        .received = channel->received,
+        .lasting = channel->lasting,
     };
     pair->slot_bytes = verbs_slot_bytes(o);
-    pair->depth = pair->own.credits + VERBS_READS + 2;
+    pair->depth = pair->own.credits * times(pair) + VERBS_READS + 2;
 }
 
 struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report *report)
@@ -144,11 +154,14 @@ void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer)
         .eager = smaller(peer->eager, pair->own.eager),
         .block = smaller(peer->block, pair->own.block),
         .reads = peer->reads,
+        .received = peer->received,
     };
     pair->reads_room = smaller(initiator_depth(pair), peer->reads);
     /* A peer that has died keeps the blocks of its reads for a while: it must not keep all of them. */
-    pair->reads_room = smaller(pair->reads_room, (pair->device->receive.count + 3) / 4);
-    pair->channel->out.credits = pair->peer.credits;
+    pair->reads_room = smaller(pair->reads_room, (pair->device->verbs->receive.count + 3) / 4);
+    if (pair->channel->former == NULL) {
+        pair->channel->out.credits = pair->peer.credits;
+    }
 }
 
 void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct rdma_conn_param *out)
@@ -177,6 +190,38 @@ struct verbs_pair *verbs_pair_find(const struct verbs_device *device, uint32_t n
     return NULL;
 }
 
+bool verbs_pair_halt(struct verbs_pair *pair)
+{
+    verbs_post_forget(pair);
+    return stop(pair) && verbs_await_reads(pair);
+}
+
+/* The keys of these pieces are another device's; those that have been read need none. */
+static void make_stale(struct verbs_slots *slots)
+{
+    struct verbs_slot *slot;
+    STAILQ_FOREACH(slot, slots, entry) {
+        slot->stale = verbs_has_piece(slot) && !slot->ready;
+    }
+}
+
+void verbs_pair_inherit(struct verbs_pair *pair, struct verbs_pair *former)
+{
+    struct verbs_piece *pieces = pair->pieces;
+    STAILQ_CONCAT(&pair->arrived, &former->arrived);
+    STAILQ_CONCAT(&pair->reading, &former->reading);
+    make_stale(&pair->arrived);
+    make_stale(&pair->reading);
+    pair->narrived = former->narrived;
+    memcpy(pair->memory, former->memory, (size_t)pair->own.credits * pair->slot_bytes);
+    pair->slot = former->slot;
+    pair->pieces = former->pieces;
+    pair->first_piece = former->first_piece;
+    pair->npieces = former->npieces;
+    former->pieces = pieces;
+    former->npieces = 0;
+}
+
 void verbs_pair_leave(struct verbs_pair *pair)
 {
     pair->channel = NULL;
@@ -195,15 +240,15 @@ static void free_arrived(struct verbs_pair *pair)
     while (!STAILQ_EMPTY(&pair->arrived)) {
         struct verbs_slot *slot = STAILQ_FIRST(&pair->arrived);
         STAILQ_REMOVE_HEAD(&pair->arrived, entry);
-        verbs_slot_free(pair->device, slot);
+        verbs_slot_free(slot);
     }
     for (; pair->npieces > 0; pair->npieces--) {
         struct verbs_piece *piece = &pair->pieces[pair->first_piece++ % pair->peer.credits];
         if (piece->block != NULL) {
-            verbs_arena_give(&pair->device->send, piece->block);
+            verbs_arena_give(&pair->device->verbs->send, piece->block);
         }
     }
-    verbs_wake_starved(pair->device);
+    verbs_wake_starved(pair->device->verbs);
 }
 
 void verbs_pair_free(struct verbs_pair *pair)

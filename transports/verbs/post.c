@@ -78,6 +78,15 @@ void verbs_post_read(struct verbs_pair *pair, uint8_t *to, uint32_t lkey, const 
     wr->wr.rdma.rkey = from->rkey;
 }
 
+void verbs_post_probe(struct verbs_pair *pair)
+{
+    struct ibv_send_wr *wr = add(pair, VERBS_PROBED, NULL, 0, 0);
+    pair->probing = true;
+    wr->opcode = IBV_WR_RDMA_WRITE;
+    wr->num_sge = 0;
+    verbs_post_flush(pair);
+}
+
 void verbs_post_forget(struct verbs_pair *pair)
 {
     struct verbs_batch *batch = &pair->device->batch;

@@ -51,21 +51,71 @@ static bool fits(struct bps_channel *channel, const struct verbs_message *messag
     return true;
 }
 
+/* Reads of a former queue pair are repeated. False: the device does not know the memory. */
+static bool read_again(struct bps_channel *channel, const struct verbs_slot *slot)
+{
+    const struct verbs_device *device = channel->pair->device;
+    const struct ibv_mr *mr = slot->block != NULL
+                                  ? device->receive_mr
+                                  : verbs_window_find(device, slot->place, slot->message.bytes);
+    if (mr != NULL) {
+        verbs_post_read(channel->pair, slot->block != NULL ? slot->block : slot->place, mr->lkey,
+                        &slot->message);
+        verbs_post_flush(channel->pair);
+    }
+    return mr != NULL;
+}
+
+static struct verbs_slot *find_stale(const struct verbs_slots *slots, const struct verbs_message *key)
+{
+    struct verbs_slot *slot;
+    STAILQ_FOREACH(slot, slots, entry) {
+        if (slot->stale && slot->message.address == key->address && slot->message.bytes == key->bytes) {
+            return slot;
+        }
+    }
+    return NULL;
+}
+
+/* The new key of a piece. There may be no such piece, if the peer does not know yet that it was read. */
+static void take_key(struct bps_channel *channel, const struct verbs_message *key)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct verbs_slot *reading = find_stale(&pair->reading, key);
+    struct verbs_slot *slot = reading != NULL ? reading : find_stale(&pair->arrived, key);
+    if (slot == NULL) {
+        return;
+    }
+    slot->stale = false;
+    slot->message.rkey = key->rkey;
+    if (reading != NULL && !read_again(channel, slot)) {
+        verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device does not know the place of a payload");
+    }
+}
+
 void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot, uint32_t bytes)
 {
     struct verbs_pair *pair = channel->pair;
     const struct verbs_message *message = &slot->message;
-    slot->ready = false;
+    slot->ready = slot->stale = false;
     slot->block = slot->place = NULL;
-    if (!verbs_message_get(slot->data, bytes, &slot->message) || pair->narrived >= pair->own.credits ||
+    bool good = verbs_message_get(slot->data, bytes, &slot->message);
+    if (good && message->kind == VERBS_KEY) {
+        take_key(channel, message);
+        verbs_slot_free(slot);
+        verbs_channel_queue(channel);
+        return;
+    }
+    if (!good || pair->narrived >= pair->own.credits ||
         !verbs_send_news(channel, message->credits, message->done) ||
         (message->kind != VERBS_CREDIT && !fits(channel, message))) {
-        verbs_slot_free(pair->device, slot);
+        verbs_slot_free(slot);
         protocol_error(channel, "a message was not understood");
         return;
     }
+    channel->received++;
     if (message->kind == VERBS_CREDIT) {
-        verbs_slot_free(pair->device, slot);
+        verbs_slot_free(slot);
         channel->out.owed++;
     } else {
         STAILQ_INSERT_TAIL(&pair->arrived, slot, entry);
@@ -140,9 +190,9 @@ static void done_with(struct bps_channel *channel, struct verbs_slots *list)
     pair->narrived--;
     channel->out.owed++;
     channel->out.done += verbs_has_piece(slot) ? 1 : 0;
-    verbs_slot_free(pair->device, slot);
+    verbs_slot_free(slot);
     if (block) {
-        verbs_wake_starved(pair->device);
+        verbs_wake_starved(pair->device->verbs);
     }
 }
 
@@ -201,7 +251,7 @@ static bool read_piece(struct bps_channel *channel, struct verbs_slot *slot)
     }
     if (mr == NULL) {
         mr = device->receive_mr;
-        slot->block = verbs_arena_take(&device->receive);
+        slot->block = verbs_arena_take(&channel->verbs->receive);
         if (slot->block == NULL) {
             return false;
         }
@@ -220,7 +270,7 @@ static bool fetch(struct bps_channel *channel, struct verbs_slot *slot)
 {
     struct verbs_pair *pair = channel->pair;
     const struct verbs_incoming *in = &channel->in;
-    if (channel->out.lost || pair->reads >= pair->reads_room || !verbs_post_room(pair)) {
+    if (slot->stale || channel->out.lost || pair->reads >= pair->reads_room || !verbs_post_room(pair)) {
         return false;
     }
     if (in->fetched == in->length) { /* it begins a frame */

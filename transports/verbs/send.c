@@ -48,8 +48,8 @@ static void piece_read(struct bps_channel *channel)
     pair->npieces--;
     channel->out.in_flight -= piece.bytes;
     if (piece.block != NULL) {
-        verbs_arena_give(&pair->device->send, piece.block);
-        verbs_wake_starved(pair->device);
+        verbs_arena_give(&pair->device->verbs->send, piece.block);
+        verbs_wake_starved(pair->device->verbs);
     }
     if (piece.last) {
         channel->out.held--;
@@ -131,7 +131,7 @@ static struct verbs_piece *find_place(struct bps_channel *channel, uint32_t byte
     struct verbs_device *device = channel->pair->device;
     const struct verbs_outgoing *out = &channel->out;
     const uint8_t *from = (const uint8_t *)out->frame.payload + out->offset;
-    uint8_t *block = out->window == NULL ? verbs_arena_take(&device->send) : NULL;
+    uint8_t *block = out->window == NULL ? verbs_arena_take(&channel->verbs->send) : NULL;
     if (out->window != NULL) {
         message->address = (uintptr_t)from;
         message->rkey = out->window->rkey;
@@ -145,6 +145,7 @@ static struct verbs_piece *find_place(struct bps_channel *channel, uint32_t byte
         return NULL;
     }
     struct verbs_piece *piece = add_piece(channel);
+    piece->from = block != NULL ? block : from;
     piece->block = block;
     piece->bytes = message->bytes = bytes;
     return piece;
@@ -252,4 +253,69 @@ void verbs_send(struct bps_channel *channel)
     if (channel->state == VERBS_OPEN) {
         verbs_post_flush(channel->pair);
     }
+}
+
+/* ---- on another queue pair ---- */
+
+/* Of memory that the peer has been told of. */
+static const struct ibv_mr *find_mr(const struct verbs_device *device, uint64_t address, uint32_t bytes)
+{
+    const struct verbs_arena *arena = &device->verbs->send;
+    return address - (uintptr_t)arena->memory < verbs_arena_bytes(arena)
+               ? device->send_mr
+               : verbs_window_find(device, (const void *)(uintptr_t)address, bytes);
+}
+
+/* The keys of all pieces that the peer may not have read. */
+static bool send_keys(struct verbs_pair *pair)
+{
+    uint8_t *slot = pair->memory + (size_t)pair->own.credits * pair->slot_bytes;
+    for (uint32_t i = 0; i < pair->npieces; i++, slot += pair->slot_bytes) {
+        const struct verbs_piece *piece = &pair->pieces[(pair->first_piece + i) % pair->peer.credits];
+        if (piece->bytes == 0) {
+            continue;
+        }
+        struct verbs_message message = {
+            .kind = VERBS_KEY, .address = (uintptr_t)piece->from, .bytes = piece->bytes};
+        const struct ibv_mr *mr = find_mr(pair->device, message.address, message.bytes);
+        if (mr == NULL) {
+            return false;
+        }
+        message.rkey = mr->rkey;
+        verbs_post_message(pair, slot, verbs_message_put(&message, slot), VERBS_MESSAGE_SENT);
+    }
+    return true;
+}
+
+static bool repeat_message(struct verbs_pair *pair, uint8_t *slot)
+{
+    struct verbs_message message = {0};
+    uint32_t bytes = verbs_message_bytes(slot);
+    if (verbs_message_get(slot, bytes, &message) && message.address != 0) {
+        const struct ibv_mr *mr = find_mr(pair->device, message.address, message.bytes);
+        if (mr == NULL) {
+            return false;
+        }
+        verbs_message_rekey(slot, mr->rkey);
+    }
+    verbs_post_message(pair, slot, bytes,
+                       message.kind == VERBS_FINISH ? VERBS_FINISH_SENT : VERBS_MESSAGE_SENT);
+    return true;
+}
+
+bool verbs_send_again(struct bps_channel *channel, uint32_t messages)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct verbs_outgoing *out = &channel->out;
+    bool good = send_keys(pair);
+    for (uint32_t i = messages; i > 0 && good; i--) {
+        uint32_t slot = (pair->slot - i) % pair->peer.credits;
+        good = repeat_message(pair, pair->memory + (size_t)slot * pair->slot_bytes);
+    }
+    if (out->busy && out->window != NULL) {
+        out->window = verbs_window_find(pair->device, out->frame.payload, out->frame.bytes);
+        good = good && out->window != NULL;
+    }
+    verbs_post_flush(pair);
+    return good;
 }

@@ -3,19 +3,19 @@
 #include "verbs.h"
 
 static const struct bps_option options[] = {
-    {"device", BPS_OPT_STRING, 0, offsetof(struct verbs_options, device), "", NULL,
-     "RDMA device, by its name in `ibv_devices`; empty: the first one with an active port, and for "
-     "connections as "
-     "the routes say."},
-    {"port", BPS_OPT_INT, 0, offsetof(struct verbs_options, port), "1", "1..255", "Port of the device."},
+    {"device", BPS_OPT_LIST, 0, offsetof(struct verbs_options, device), "", NULL,
+     "RDMA devices, by their names in `ibv_devices`, each with its port behind a colon where that is not "
+     "`port`: connections leave by each of them in turn, and go on over the others when one is lost; empty: "
+     "the first one with an active port, and for connections as the routes say."},
+    {"port", BPS_OPT_INT, 0, offsetof(struct verbs_options, port), "1", "1..255", "Port of the devices."},
     {"gid_index", BPS_OPT_INT, 0, offsetof(struct verbs_options, gid_index), "-1", "-1..1023",
      "Row of the port's GID table, which is an address of this host with RoCE; -1: the first with an IPv4 "
      "address "
      "and RoCE v2, else IPv6."},
-    {"host", BPS_OPT_STRING, 0, offsetof(struct verbs_options, host), "", NULL,
-     "Own address to listen on, to connect from and to tell to others, for InfiniBand that of the IPoIB "
-     "interface; "
-     "empty: that of the GID."},
+    {"host", BPS_OPT_LIST, 0, offsetof(struct verbs_options, host), "", NULL,
+     "Own address to listen on, to connect from and to tell to others, one for each device; for InfiniBand "
+     "that "
+     "of the IPoIB interface; empty: that of the GID."},
     {"family", BPS_OPT_CHOICE, 0, offsetof(struct verbs_options, family), "auto", "auto|ipv4|ipv6",
      "Version of the Internet Protocol that names are resolved to; auto: every one they have."},
     {"traffic_class", BPS_OPT_INT, 0, offsetof(struct verbs_options, traffic_class), "0", "0..255",
@@ -71,12 +71,19 @@ static bps_status check_options(const struct verbs_options *o, struct bps_report
                    (unsigned long long)o->arena, (unsigned long long)o->block);
         return BPS_ERR_CONF;
     }
+    uint32_t devices = o->device.count > 0 ? o->device.count : 1;
+    if (devices > VERBS_RAILS || o->host.count > devices) {
+        BPS_REPORT(report, "device names %u and host %u: expected at most %u, and no more hosts than devices",
+                   devices, o->host.count, VERBS_RAILS);
+        return BPS_ERR_CONF;
+    }
     return BPS_OK;
 }
 
 static void verbs_close(void *instance)
 {
     struct verbs *verbs = instance;
+    verbs_probe_stop(verbs);
     verbs_listeners_close(verbs);
     while (!LIST_EMPTY(&verbs->channels)) {
         verbs_drop(LIST_FIRST(&verbs->channels));
@@ -104,6 +111,7 @@ static bps_status verbs_open(const struct bps_host *host, const void *opts, void
     }
     *verbs = (struct verbs){.host = host, .options = *(const struct verbs_options *)opts};
     TAILQ_INIT(&verbs->ready);
+    TAILQ_INIT(&verbs->starved);
     count(verbs);
     verbs_fork_init();
     status = verbs_devices_open(verbs, report);
@@ -124,22 +132,34 @@ static bps_status verbs_open(const struct bps_host *host, const void *opts, void
 
 static void verbs_query(void *instance, struct bps_transport_attr *out)
 {
-    (void)instance;
-    out->lanes = 1;
+    const struct verbs *verbs = instance;
+    out->lanes = verbs->nrails;
+}
+
+/* "rxe0 port 1 at 10.0.0.7, rxe1 port 1 at 10.1.0.7" */
+static void describe_rails(const struct verbs *verbs, char *text, size_t n)
+{
+    size_t used = 0;
+    *text = '\0';
+    for (uint32_t i = 0; i < verbs->nrails && used < n; i++) {
+        const struct verbs_rail *rail = &verbs->rails[i];
+        struct sockaddr_storage own;
+        char host[VERBS_ADDRESS_TEXT] = "no address";
+        if (verbs_own_address(verbs, rail, AF_UNSPEC, &own)) {
+            verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+        }
+        used += (size_t)snprintf(text + used, n - used, "%s%s port %u at %s", i > 0 ? ", " : "",
+                                 ibv_get_device_name(rail->device->context->device), rail->port, host);
+    }
 }
 
 static void verbs_describe(void *instance, char *text, size_t n)
 {
     const struct verbs *verbs = instance;
     const struct verbs_options *o = &verbs->options;
-    struct sockaddr_storage own;
-    char host[VERBS_ADDRESS_TEXT] = "none";
-    if (verbs_own_address(verbs, AF_UNSPEC, &own)) {
-        verbs_host_text((struct sockaddr *)&own, host, sizeof host);
-    }
-    snprintf(text, n,
-             "device %s port %lld, address %s, eager up to %llu KiB, blocks of %llu KiB, window %llu KiB",
-             ibv_get_device_name(verbs->own->context->device), (long long)o->port, host,
+    char rails[512];
+    describe_rails(verbs, rails, sizeof rails);
+    snprintf(text, n, "device %s, eager up to %llu KiB, blocks of %llu KiB, window %llu KiB", rails,
              (unsigned long long)(o->eager >> 10), (unsigned long long)(o->block >> 10),
              (unsigned long long)(o->window >> 10));
 }

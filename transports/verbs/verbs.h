@@ -19,7 +19,7 @@
 #define VERBS_FAMILY_AUTO  0u
 #define VERBS_FAMILY_IPV4  1u
 #define VERBS_FAMILY_IPV6  2u
-#define VERBS_ADDRESS_TEXT 128          /* "[IPv6%interface]:port" */
+#define VERBS_ADDRESS_TEXT 128           /* "[IPv6%interface]:port" */
 #define VERBS_LINGER       5000000000ull /* ns that the end of a channel may take */
 #define VERBS_FLUSH        1000000000ull /* ns that the device may take to return what it has not done */
 #define VERBS_READS        16u           /* RDMA reads of a channel that may be under way, at most */
@@ -27,13 +27,13 @@
 #define VERBS_POLL         64            /* completions fetched by one call, at most */
 #define VERBS_TURN_FRAMES  64u           /* then the other channels have their turn */
 #define VERBS_BUCKETS      256u
-
-struct addrinfo;
+#define VERBS_RAILS        8u
+#define VERBS_TARGETS      16u /* addresses of a peer that are tried, at most */
 
 struct verbs_options {
-    const char *device;
+    struct bps_list device;
     int64_t port, gid_index;
-    const char *host;
+    struct bps_list host;
     uint32_t family; /* VERBS_FAMILY_* */
     int64_t traffic_class, service_level, ack_timeout, retry_count;
     uint64_t timeout; /* ns */
@@ -71,11 +71,13 @@ struct verbs_listener;
 /* A buffer for one arriving message; later, that message, until it has been dealt with. */
 struct verbs_slot {
     STAILQ_ENTRY(verbs_slot) entry;
+    struct verbs_device *device;
     uint8_t *data;
     uint32_t lkey;
     struct verbs_message message;
     /* Of one that announces a piece of a payload: */
     bool ready;     /* it has been read */
+    bool stale;     /* its key was that of a former queue pair's device */
     bool last;      /* of its payload */
     uint8_t *block; /* of the arena, that it is read to; NULL: none */
     uint8_t *place; /* that the core has opened for it; NULL: the sink takes it */
@@ -131,25 +133,31 @@ struct verbs_device {
     struct ibv_cq *cq;
     struct ibv_srq *srq;
     struct bps_watch *wake_watch, *async_watch;
-    int async_fd; /* events of the device; -1: none */
-    struct verbs_arena send, receive;
-    struct ibv_mr *send_mr, *receive_mr;
-    uint32_t cq_room, cq_used;       /* completions: how many fit, how many there may be */
-    uint32_t srq_room;               /* receive buffers that the shared queue can hold */
-    uint32_t nslots, promised;       /* receive buffers: that there are, that peers may use */
-    struct verbs_slots reposts;      /* to be posted again */
+    int async_fd;                        /* events of the device; -1: none */
+    struct ibv_mr *send_mr, *receive_mr; /* the arenas */
+    uint32_t cq_room, cq_used;           /* completions: how many fit, how many there may be */
+    uint32_t srq_room;                   /* receive buffers that the shared queue can hold */
+    uint32_t nslots, promised;           /* receive buffers: that there are, that peers may use */
+    struct verbs_slots reposts;          /* to be posted again */
     LIST_HEAD(, verbs_chunk) chunks;
     LIST_HEAD(, verbs_window) windows;
     LIST_HEAD(, verbs_pair) pairs[VERBS_BUCKETS]; /* by number */
-    TAILQ_HEAD(verbs_queue, bps_channel) starved; /* channels that wait for a block */
     struct ibv_wc *wc; /* room for cq_room; those from `first` on have been fetched and not yet dealt with */
     int first, nwc;
     struct verbs_batch batch; /* of the channel that has its turn */
 };
 
+/* A port of a device that the options name. */
+struct verbs_rail {
+    struct verbs_device *device;
+    uint8_t port;
+    const char *host; /* own address; "": that of the GID */
+};
+
 /* A piece of a payload that the peer has been told of. */
 struct verbs_piece {
-    uint8_t *block; /* NULL: it lies in the frame's own memory */
+    const uint8_t *from;
+    uint8_t *block; /* the same, of the arena; NULL: it lies in the frame's own memory */
     uint32_t bytes; /* 0: none; the frame waits for those before it */
     void *cookie;
     bool last; /* the frame is sent when this piece has been read */
@@ -163,15 +171,15 @@ struct verbs_pair {
     struct ibv_qp *qp;
     struct bps_channel *channel; /* NULL: it has ended */
     uint32_t number;
-    bool connected, draining;
+    bool connected, probing; /* a probe is under way */
     struct verbs_terms own, peer;
-    uint32_t reads_room;    /* reads that may be under way at once */
+    uint32_t reads_room; /* reads that may be under way at once */
     uint32_t depth, posted, retired,
         silent; /* work requests; `silent` since the last one that is signalled */
     uint32_t inline_bytes;
-    uint8_t *memory; /* own messages, a slot for each credit of the peer's */
+    uint8_t *memory; /* own messages, a slot for each credit of the peer's; and as many for keys */
     struct ibv_mr *mr;
-    uint32_t slot_bytes, slot;
+    uint32_t slot_bytes, slot;  /* messages of the channel */
     struct verbs_slots arrived; /* messages not dealt with */
     struct verbs_slots reading; /* those whose piece is being read, or has been */
     uint32_t narrived;          /* of both */
@@ -180,12 +188,14 @@ struct verbs_pair {
     uint32_t first_piece, npieces;
 };
 
-enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_DEAD };
+enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_SUSPENDED, VERBS_DEAD };
 
-/* An attempt to connect. */
+/* Attempts to connect: from each rail to each address of the peer. */
 struct verbs_dial {
-    struct addrinfo *list, *at; /* resolved addresses; the one that is tried; NULL: none is left */
-    char failure[256];          /* of the last attempt */
+    struct sockaddr_storage targets[VERBS_TARGETS];
+    uint32_t ntargets, lane;
+    uint32_t attempt, left; /* the one that is under way; so many may be made, with it */
+    char failure[256];      /* of the last one */
 };
 
 struct verbs_incoming {
@@ -200,11 +210,11 @@ struct verbs_incoming {
 };
 
 struct verbs_outgoing {
-    uint32_t credits;  /* messages that the peer has room for */
-    uint32_t owed;     /* messages of the peer's that have been dealt with and that it has not been told of */
-    uint32_t done;     /* the same for its pieces */
-    uint32_t held;      /* frames that are announced and not yet `sent` */
-    uint64_t in_flight; /* bytes of pieces that the peer has not read yet */
+    uint32_t credits; /* messages that the peer has room for */
+    uint32_t owed;    /* messages of the peer's that have been dealt with and that it has not been told of */
+    uint32_t done;    /* the same for its pieces */
+    uint32_t held;    /* frames that are announced and not yet `sent` */
+    uint64_t in_flight;     /* bytes of pieces that the peer has not read yet */
     struct bps_frame frame; /* that is being sent, from `offset` on */
     bool busy;
     uint32_t offset;
@@ -222,8 +232,13 @@ struct bps_channel {
     enum verbs_state state;
     unsigned holders;
     struct rdma_cm_id *id;
-    struct verbs_pair *pair; /* NULL: none yet */
-    struct bps_timer *timer; /* of an attempt to connect, or of the end */
+    struct verbs_pair *pair;   /* NULL: none yet */
+    bool lasting;              /* there are several ways to the peer */
+    uint64_t token;            /* by which another queue pair may take over; 0: none may */
+    struct verbs_pair *former; /* lost; the next one takes over from it; NULL: none */
+    char lost[160];            /* why */
+    uint32_t received;         /* messages */
+    struct bps_timer *timer;   /* of an attempt to connect, or of the end */
     const struct bps_channel_events *events;
     void *user;
     struct verbs_dial *dial;
@@ -244,20 +259,28 @@ struct verbs {
     struct bps_watch *manager_watch;
     struct bps_poller *poller;
     struct ibv_context **contexts; /* of all devices */
-    struct verbs_device *own;      /* that of the options */
+    struct verbs_rail rails[VERBS_RAILS];
+    uint32_t nrails; /* at least 1 */
     LIST_HEAD(, verbs_device) devices;
+    struct verbs_arena send, receive;  /* blocks that all devices know */
+    TAILQ_HEAD(, bps_channel) starved; /* channels that wait for a block */
     LIST_HEAD(, verbs_region) regions;
     LIST_HEAD(, verbs_listener) listeners;
     LIST_HEAD(, bps_channel) channels;
     TAILQ_HEAD(, bps_channel) ready; /* have work */
     size_t nready;
-    bool deferred; /* a turn over `ready` is coming */
+    bool deferred;           /* a turn over `ready` is coming */
+    struct bps_timer *probe; /* NULL: nobody has to be probed */
 };
 
 /* ---- address.c ---- */
 
-/* "host:port", "[ipv6]:port", ":port" to addresses. NULL and the reason in the report. */
-struct addrinfo *verbs_resolve(const struct verbs *verbs, const char *text, struct bps_report *report);
+/*
+ * "host:port", "[ipv6]:port", ":port", "host,host:port" to addresses, at most VERBS_TARGETS. Their number; 0
+ * and the reason in the report.
+ */
+uint32_t verbs_resolve(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
+                       struct bps_report *report);
 /* Refuses what is no address to dial. */
 bps_status verbs_check_target(const char *text, struct bps_report *report);
 /* "10.0.0.7:9000", "[::1]:9000" */
@@ -266,14 +289,15 @@ void verbs_address_text(const struct sockaddr *address, char *text, size_t n);
 void verbs_host_text(const struct sockaddr *address, char *text, size_t n);
 uint16_t verbs_port_of(const struct sockaddr *address);
 bool verbs_is_wildcard(const struct sockaddr *address);
-/* The address of this host that the options name for a family (AF_UNSPEC: any). False: there is none. */
-bool verbs_own_address(const struct verbs *verbs, int family, struct sockaddr_storage *out);
+/* The own address of a rail for a family (AF_UNSPEC: any). False: there is none. */
+bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail, int family,
+                       struct sockaddr_storage *out);
 /* The address that a GID stands for, where it is one. */
 bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out);
 
 /* ---- device.c ---- */
 
-/* Finds the device of the options and prepares it. */
+/* Finds the devices of the options and prepares them. */
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
 void verbs_devices_close(struct verbs *verbs);
 /* The device of a context, prepared; NULL and the reason. */
@@ -329,6 +353,8 @@ void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *e
                       size_t bytes);
 /* No address is left to try. */
 void verbs_dial_lost(struct bps_channel *channel);
+/* Tries all ways again, the next one first. */
+void verbs_dial_again(struct bps_channel *channel);
 void verbs_dial_free(struct bps_channel *channel);
 
 /* ---- pair.c ---- */
@@ -339,6 +365,10 @@ struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report
 bool verbs_pair_ready(struct verbs_pair *pair);
 /* The peer's terms are known. */
 void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer);
+/* Ends the work of the queue pair; its reads have returned then. False: the device does not do so. */
+bool verbs_pair_halt(struct verbs_pair *pair);
+/* Takes over all that is under way. */
+void verbs_pair_inherit(struct verbs_pair *pair, struct verbs_pair *former);
 /* The channel has ended: the pair goes when the device has returned its work requests. */
 void verbs_pair_leave(struct verbs_pair *pair);
 void verbs_pair_free(struct verbs_pair *pair);
@@ -355,14 +385,18 @@ void verbs_channel_queue(struct bps_channel *channel);
 void verbs_channel_wait(struct bps_channel *channel); /* for a block */
 void verbs_cancel_timer(struct bps_channel *channel);
 void verbs_run_ready(struct verbs *verbs);
+/* The channel has no connection any more, which goes on by itself. */
+void verbs_channel_detach(struct bps_channel *channel);
 /* Takes the connection away. */
 void verbs_channel_disconnect(struct bps_channel *channel);
 /* The connection has ended. What has come before may explain it, and is handed over first. */
 void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text);
+/* The same, unless there are other ways to the peer. */
+void verbs_channel_broken(struct bps_channel *channel, bps_status status, const char *text);
 /* The same where the peer has ended it. */
 void verbs_channel_closed(struct bps_channel *channel);
 /* All blocks that have become free are for those that wait. */
-void verbs_wake_starved(struct verbs_device *device);
+void verbs_wake_starved(struct verbs *verbs);
 void verbs_hold(struct bps_channel *channel);
 void verbs_release(struct bps_channel *channel);
 void verbs_kick(struct bps_channel *channel);
@@ -371,12 +405,26 @@ void verbs_finish(struct bps_channel *channel);
 void verbs_drop(struct bps_channel *channel);
 void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
 
+/* ---- resume.c: channels that outlive their queue pairs ---- */
+
+/* False: there is no other way to the peer. */
+bool verbs_suspend(struct bps_channel *channel, const char *text);
+/* Of a suspended channel that nothing resumes. */
+bps_status verbs_status_of_loss(const struct bps_channel *channel);
+/* A new queue pair stands. */
+void verbs_resume(struct bps_channel *channel);
+/* The accepted channel that the peer means; NULL: none. */
+struct bps_channel *verbs_channel_of(const struct verbs *verbs, uint64_t token);
+void verbs_probe_start(struct verbs *verbs);
+void verbs_probe_stop(struct verbs *verbs);
+
 /* ---- post.c: work requests, gathered and posted by one call; verbs_post_flush ends a turn ---- */
 
 #define VERBS_MESSAGE_SENT 0u
 #define VERBS_PIECE_READ   1u
 #define VERBS_FINISH_SENT  2u
 #define VERBS_DRAINED      3u
+#define VERBS_PROBED       4u
 /* An identifier of a completion: odd for those of work requests, else the address of a receive buffer. */
 static inline uint64_t verbs_wr_id(uint64_t kind, uint32_t sequence)
 {
@@ -400,6 +448,8 @@ bool verbs_post_room(const struct verbs_pair *pair);
 void verbs_post_message(struct verbs_pair *pair, const uint8_t *data, uint32_t bytes, uint64_t kind);
 void verbs_post_read(struct verbs_pair *pair, uint8_t *to, uint32_t lkey, const struct verbs_message *from);
 void verbs_post_flush(struct verbs_pair *pair);
+/* A write of no bytes: it fails if the peer cannot be reached. */
+void verbs_post_probe(struct verbs_pair *pair);
 /* What has been gathered is not posted any more. */
 void verbs_post_forget(struct verbs_pair *pair);
 /* The last work request of a connection that has ended. False: it was refused. */
@@ -409,6 +459,8 @@ bool verbs_post_drain(struct verbs_pair *pair);
 
 bool verbs_poll(void *instance);
 bool verbs_arm(void *instance);
+/* ns: how long packets are sent again before the device gives up; devices take up to four times that. */
+uint64_t verbs_patience(const struct verbs_options *o);
 /* Waits until the device has returned all reads of a pair in the error state. False: it does not. */
 bool verbs_await_reads(struct verbs_pair *pair);
 /* Posts the receive buffers again whose messages have been dealt with. */
@@ -422,9 +474,14 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
 void verbs_receive_read(struct verbs_pair *pair);
 /* Hands over what has come, and reads what has been announced. True: there is more to do. */
 bool verbs_receive(struct bps_channel *channel);
-void verbs_slot_free(struct verbs_device *device, struct verbs_slot *slot);
+void verbs_slot_free(struct verbs_slot *slot);
 
 void verbs_send(struct bps_channel *channel);
+/*
+ * A new queue pair begins: new keys for what was announced, and the last messages once more. False: the
+ * device has none for this memory.
+ */
+bool verbs_send_again(struct bps_channel *channel, uint32_t messages);
 /* The peer has dealt with messages, and has read pieces. False: it cannot have. */
 bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t done);
 
