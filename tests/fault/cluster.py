@@ -34,12 +34,16 @@ import harness  # noqa: E402  (it lies in the folder that was just added)
 
 WORKER = os.path.join(os.environ.get("top_builddir", "."), "tests", "fault", "worker")
 DEADLINE = harness.DEADLINE
+TRANSPORT = os.environ.get("CLUSTER_TRANSPORT", "tcp")
+ADDRESS = os.environ.get("CLUSTER_ADDRESS", "127.0.0.1")
+"""Between all processes, and where the scheduler listens: tests/verbs has other ones."""
 HIERARCHY = "off"
 """worker.hierarchy of all jobs."""
 LOCAL = "false"
 """server.local of all jobs."""
-COMPUTES = os.environ.get("SANITIZER") == "thread"
-"""Whether a job's time goes into computing: ThreadSanitizer is slow on every byte. Else most of it is waiting."""
+COMPUTES = os.environ.get("SANITIZER") == "thread" or TRANSPORT == "verbs"
+"""Whether a job's time goes into computing: ThreadSanitizer and emulated devices are slow on every byte. Else most of
+it is waiting."""
 AT_ONCE = 2 if COMPUTES else 4
 """Jobs that run side by side."""
 
@@ -157,8 +161,10 @@ class _Gated:
                 pass
 
     def watch_ports(self, *parts):
-        """Returns the ports of these parts; they have to be closed at the end."""
+        """Returns the ports of these parts, if they are TCP's; they have to be closed at the end."""
         found = []
+        if TRANSPORT != "tcp":
+            return found
         for part in parts:
             pid = self.pid(part)
             new = harness.until(lambda: ports(pid), f"port of {part}")  # noqa: B023  (called at once)
@@ -216,6 +222,7 @@ class ByRun(_Gated):
     def __init__(self, steps, workers=2, servers=1, settings=()):
         env = self._prepare()
         options = [word for setting in (*_ways(), *settings) for word in ("--set", setting)]
+        options += ["--address", f"{ADDRESS}:0"]
         options += ["--grace", "2 min"]  # a part that has to report may be slow on a busy machine
         self.job = harness.Job([WORKER, *steps], workers=workers, servers=servers, options=options, env=env)
         self.id, self.pid, self.wait_for = self.job.id, self.job.pid, self.job.wait_for
@@ -243,7 +250,7 @@ class ByRun(_Gated):
 
 
 def _ways():
-    return [f"worker.hierarchy={HIERARCHY}", f"server.local={LOCAL}"]
+    return [f"transports.net.plugin={TRANSPORT}", f"worker.hierarchy={HIERARCHY}", f"server.local={LOCAL}"]
 
 
 def _members(workers, servers):
@@ -304,7 +311,7 @@ class ByHand(_Gated):
         reading, writing = os.pipe()
         self.parts["scheduler"] = _Part(
             [harness.program(), "scheduler", "--announce", str(writing)],
-            [*self.common, "cluster.role=scheduler", "cluster.scheduler=127.0.0.1:0"],
+            [*self.common, "cluster.role=scheduler", f"cluster.scheduler={ADDRESS}:0"],
             self.env,
             pass_fds=[writing],
         )

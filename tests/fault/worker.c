@@ -10,8 +10,8 @@
  *   push:NAME:COUNT:DTYPE:OP:POSTSCALE   push_pull of rank + 1 in each element; says the first element
  *   nan:NAME:COUNT                       the same with a NaN as element 2
  *   cast:NAME:COUNT:ROOT                 broadcast
- *   loop:NAME:COUNT:GATE                 push_pulls, each sum compared, until worker 0 sees the gate; says
- *                                        "NAME runs" and "NAME is right"
+ *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
+ *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
@@ -199,7 +199,8 @@ static bool is_sum(const int32_t *data, size_t count, int32_t round)
 static bps_status loop(char **field, struct bps_report *report)
 {
     size_t count = strtoul(field[2], NULL, 10);
-    int32_t *data = filled(count, BPS_INT32, 0);
+    bool ours = strcmp(field[4], "alloc") == 0;
+    int32_t *data = ours ? bps_alloc(count * sizeof *data) : filled(count, BPS_INT32, 0);
     const struct bps_push_pull request = request_of(field[1], data, count, BPS_INT32);
     bps_status status = BPS_OK;
     bool more = true;
@@ -221,7 +222,7 @@ static bps_status loop(char **field, struct bps_report *report)
     if (status == BPS_OK) {
         say("%s is right", field[1]);
     }
-    free(data);
+    (ours ? bps_free : free)(data);
     return status;
 }
 
