@@ -18,15 +18,17 @@ def _call(name, *arguments):
 
 
 class Stream:
-    """A stream of a device."""
+    """A stream of a device. It keeps what it still has to read until somebody waits for it."""
 
     def __init__(self, device):
         self.device = device
+        self.sources = []
         self.handle = ctypes.c_void_p()
         _call("cuStreamCreate", ctypes.byref(self.handle), _PER_CALL)
 
     def synchronize(self):
         _call("cuStreamSynchronize", self.handle)
+        self.sources.clear()
 
     def begin_capture(self):
         _call("cuStreamBeginCapture_v2", self.handle, 2)  # relaxed
@@ -55,7 +57,6 @@ class Array:
 
     def __init__(self, stream, values):
         self.stream = stream
-        self._sources = []  # of copies that the stream may still have to do
         self._values = np.ascontiguousarray(values)
         self._address = ctypes.c_uint64()
         _call("cuMemAlloc_v2", ctypes.byref(self._address), ctypes.c_size_t(max(1, self._values.nbytes)))
@@ -64,7 +65,7 @@ class Array:
     def write(self, values):
         """Fill it, behind what the stream has been given."""
         self._values = np.ascontiguousarray(values)
-        self._sources.append(self._values)
+        self.stream.sources.append(self._values)
         if self._values.nbytes > 0:
             _call(
                 "cuMemcpyHtoDAsync_v2",
@@ -86,7 +87,6 @@ class Array:
                 self.stream.handle,
             )
         self.stream.synchronize()
-        self._sources.clear()
         return values
 
     def copy_to_host(self, host, at, size, stream):
