@@ -134,7 +134,7 @@ void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char
 static void check_joined(struct bps_worker *worker)
 {
     uint32_t links = bps_local_links(worker->local) + bps_remotes_links(worker);
-    if (worker->dialled && worker->open_links == links && worker->phase == BPS_WORKER_JOINING) {
+    if (worker->dialled && worker->opened_links == links && worker->phase == BPS_WORKER_JOINING) {
         worker->phase = BPS_WORKER_RUNNING;
         bps_remotes_log(worker);
         sem_post(&worker->joined);
@@ -144,6 +144,7 @@ static void check_joined(struct bps_worker *worker)
 void bps_worker_link_opened(struct bps_worker *worker)
 {
     worker->open_links++;
+    worker->opened_links++;
     check_joined(worker);
 }
 

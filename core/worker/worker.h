@@ -238,6 +238,7 @@ struct bps_worker {
     struct bps_timer *patience;    /* while one of them is starved */
     struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
     uint32_t open_links;           /* to shards and to workers of this host */
+    uint32_t opened_links;         /* of these all that have ever been: some may have left again */
     bool dialled;                  /* all links are begun */
     struct bps_tensor_entry *ids;  /* unnamed tensors in flight, by id */
     uint32_t named_room;           /* named tensors, by id */
