@@ -10,7 +10,8 @@ import unittest
 import cluster
 
 SETTINGS = ["cluster.peer_timeout=30s", "log.level=debug", "server.shards=1", "worker.partition=1MiB"]
-GATHER_TIME = 20 if cluster.COMPUTES else 5  # seconds; enough to bring the job into the phase
+GATHER_TIME = 60 if cluster.TRANSPORT == "verbs" else 20 if cluster.COMPUTES else 5
+"""Seconds; enough to bring the job into the phase."""
 GATHER = [f"cluster.rendezvous_timeout={GATHER_TIME}s"]
 LARGE = 1000000 if cluster.COMPUTES else 4000000  # elements; the larger is more than a connection's buffers hold
 GRAD = f"loop:grad:{LARGE}:never"

@@ -6,7 +6,8 @@
  *   bench_verbs latency BYTES FRAMES [OPTION=VALUE]...
  *
  * Payloads leave from registered memory and are wanted in registered memory, as the core has them. Prints
- * what one way takes, and how many work requests and doorbells the sender posted. Options are the transport's.
+ * what one way takes (of the latencies the median, as perftest does), and how many work requests and
+ * doorbells the sender posted. Options are the transport's.
  */
 #include <endian.h>
 #include <stdarg.h>
@@ -34,7 +35,8 @@ static struct bps_region memory = {.fd = -1};
 static struct bps_sink sink;
 static bool echoes, asks; /* a frame is answered by one of its size; the next is sent when that has come */
 static uint32_t bytes, frames, to_send, sent, opened, received;
-static uint32_t stop_at; /* frames received: then the loop stops */
+static uint32_t stop_at;              /* frames received: then the loop stops */
+static uint64_t asked, *answers_took; /* ns: when the last question was sent; question and answer, of each */
 static uint8_t header[BPS_HEADER_BYTES];
 
 static void need(bool holds, const char *format, ...)
@@ -59,11 +61,15 @@ static uint8_t *place_of(uint32_t frame)
 static void send_more(uint32_t n)
 {
     to_send += n;
+    asked = bps_now();
     transport->kick(channel);
 }
 
 static void frame_came(void)
 {
+    if (asks) {
+        answers_took[received] = bps_now() - asked;
+    }
     received++;
     if (echoes) {
         send_more(1);
@@ -238,11 +244,26 @@ static double measure(uint32_t n, uint32_t answers)
     return (double)(bps_now() - begin) * 1e-9;
 }
 
+static int compare_times(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* us of one way, half of a question and its answer. */
+static double median_way(uint32_t n)
+{
+    qsort(answers_took + WARM, n, sizeof *answers_took, compare_times);
+    return (double)answers_took[WARM + n / 2] * 1e-3 / 2;
+}
+
 static void dial_and_ask(char **options, int address_fd)
 {
     char address[128];
     struct bps_report report = {""};
     struct counters before, after;
+    answers_took = calloc(frames, sizeof *answers_took);
+    need(answers_took != NULL, "out of memory");
     need(read(address_fd, address, sizeof address) == sizeof address, "the other process has ended");
     open_transport(options);
     bps_status status = transport->dial(instance->self, address, 0, &events, NULL, &channel, &report);
@@ -254,7 +275,7 @@ static void dial_and_ask(char **options, int address_fd)
     double seconds = measure(n, asks ? n : 1), mib = (double)n * bytes / (1 << 20);
     bps_instance_counters(instance, match, &after);
     if (asks) {
-        printf("%.1f us", seconds / n / 2 * 1e6);
+        printf("%.1f us", median_way(n));
     } else {
         printf("%.2f MB/s", (double)n * bytes / seconds / 1e6);
     }
@@ -262,6 +283,7 @@ static void dial_and_ask(char **options, int address_fd)
            (double)(after.work_requests - before.work_requests) / mib,
            (double)(after.doorbells - before.doorbells) / mib);
     transport->drop(channel);
+    free(answers_took);
 }
 
 int main(int argc, char **argv)

@@ -3,7 +3,11 @@
 # The tests of the transport over RDMA, on the devices of this machine. VERBS_TESTS may name some of them;
 # then only those are run.
 failed=0
+# With a sanitizer, which makes emulated devices slower still, these suffice.
+[ "${SANITIZER:-no}" = no ] || VERBS_TESTS=${VERBS_TESTS:-frames job_2_1 killed}
 build=${top_builddir:?} scripts=${top_srcdir:?}/tests/jobs/scripts
+limit=5min # that a job may take
+[ -z "$CHECK_VERBS_FULL" ] || limit=40min
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
@@ -91,18 +95,35 @@ job()
     hosts=$1 servers=$2
     shift 2
     marks=$(mktemp -d "$work/marks.XXXXXX")
-    byteps run -H "$hosts" -s "$servers" -a "$host:0" -t 5min --ssh "$work/ssh" \
+    byteps run -H "$hosts" -s "$servers" -a "$host:0" -t "$limit" --ssh "$work/ssh" \
         --set transports.net.plugin=verbs "$@" -- "$build/tests/jobs/shapes" "$marks"
 }
 
-# The same with addresses of IPv6.
+# Messages that found no receive buffer; only Soft-RoCE is asked.
 # shellcheck disable=SC2317
-job_over_ipv6()
+refused_messages()
+{
+    cat /sys/class/infiniband/rxe*/ports/1/hw_counters/rcvd_rnr_err 2>/dev/null | xargs
+}
+
+# COMMAND...: there is a buffer for every message of it, as credits promise.
+# shellcheck disable=SC2317
+with_buffers()
+{
+    refused=$(refused_messages)
+    "$@" || return 1
+    echo "messages without a buffer before: $refused; after: $(refused_messages)"
+    [ "$(refused_messages)" = "$refused" ]
+}
+
+# COMMAND...: with addresses of IPv6.
+# shellcheck disable=SC2317
+over_ipv6()
 {
     [ -s "$work/ipv6" ] || { echo "no device has such an address"; return 77; }
     host=[$(head -n 1 "$work/ipv6" | cut -d ' ' -f 2)]
     export FAMILY=ipv6
-    job h0:1,h1:1 1 --set server.local=false
+    "$@"
     result=$?
     unset FAMILY
     host=$(head -n 1 "$work/ipv4" | cut -d ' ' -f 2)
@@ -115,7 +136,7 @@ killed()
 {
     # The variables are for the shell of the worker.
     # shellcheck disable=SC2016
-    GATES=$work byteps run -n 2 -s 1 -a "$host:0" -t 5min --set transports.net.plugin=verbs \
+    GATES=$work byteps run -n 2 -s 1 -a "$host:0" -t "$limit" --set transports.net.plugin=verbs \
         --set worker.hierarchy=off --set server.local=false -- \
         sh -c 'echo $$ >>"$0/pids"; exec "$1" init loop:x:300000:never' "$work" \
         "$build/tests/fault/worker" >"$work/out" 2>&1 &
@@ -135,7 +156,7 @@ sums()
 {
     gate=$1 elements=$2
     shift 2
-    GATES=$work byteps run -H h0:1,h1:1 -s 1 -a "$host:0" -t 5min --ssh "$work/ssh" \
+    GATES=$work byteps run -H h0:1,h1:1 -s 1 -a "$host:0" -t "$limit" --ssh "$work/ssh" \
         --set transports.net.plugin=verbs --set server.local=false "$@" -- \
         "$build/tests/fault/worker" init "loop:x:$elements:$gate:alloc" leave
 }
@@ -174,6 +195,20 @@ sums_are_under_way()
     done
 }
 
+# SHARE DELAY: the cable of the second device loses packets, and is long.
+# shellcheck disable=SC2317
+lose_packets()
+{
+    tc qdisc add dev eth1 root netem delay "$2" loss "$1" && tc qdisc add dev cable1 root netem delay "$2" loss "$1"
+}
+
+# shellcheck disable=SC2317
+lose_no_packets()
+{
+    tc qdisc del dev eth1 root
+    tc qdisc del dev cable1 root
+}
+
 # The cable of a host is pulled for less than the time of the retries: nobody notices.
 # shellcheck disable=SC2317
 pulled_for_a_moment()
@@ -204,26 +239,49 @@ pulled()
     [ "$result" = 0 ] && grep -q 'error: .* was lost: .*retry' "$work/out"
 }
 
-# Hosts of two devices each, one of which is lost while two hosts push: the job goes on over the others.
+# REASON RETRIES COMMAND...: hosts of two devices each, one of which is lost by the command while two hosts push. The
+# job goes on over the others, for that reason.
 # shellcheck disable=SC2317
-one_of_two_devices_lost()
+goes_on()
 {
+    reason=$1 retries=$2
+    shift 2
     [ -d /sys/class/net/cable3 ] || { echo "there is no cable3"; return 77; }
     export DEVICES=2
-    sums_are_under_way devices --set transports.net.retry_count=2 --set cluster.peer_timeout=5min
+    rm -f "$work/devices"
+    sums_are_under_way devices --set "transports.net.retry_count=$retries" --set cluster.peer_timeout=5min \
+        --set cluster.colocated=none
     result=$?
     unset DEVICES
-    [ "$result" = 0 ] || return 1
-    ip link set cable1 down
-    until grep -q 'going on over other ways' "$work/out"; do
+    [ "$result" = 0 ] && "$@" || return 1
+    until grep -q "$reason.*; going on over other ways" "$work/out"; do
         kill -0 $! 2>/dev/null || { cat "$work/out"; return 1; }
         sleep 0.1
     done
     touch "$work/devices"
     wait $!
     result=$?
-    ip link set cable1 up
     cat "$work/out"
+    return "$result"
+}
+
+# The second device of the host with the server is silent, which only retries find out.
+# shellcheck disable=SC2317
+one_of_two_devices_silent()
+{
+    goes_on 'no answer' 2 lose_packets 100% 0ms
+    result=$?
+    lose_no_packets
+    return "$result"
+}
+
+# The port of a device of the other host is down. Its own connections leave it at once; retries would never end.
+# shellcheck disable=SC2317
+one_of_two_devices_lost()
+{
+    goes_on 'port 1 is down' 7 ip link set cable3 down
+    result=$?
+    ip link set cable3 up
     return "$result"
 }
 
@@ -232,15 +290,11 @@ one_of_two_devices_lost()
 lossy()
 {
     [ -d /sys/class/net/cable1 ] || { echo "there is no cable1"; return 77; }
-    for end in eth1 cable1; do
-        tc qdisc add dev "$end" root netem delay 5ms loss 1% || { echo "the kernel has no netem"; return 77; }
-    done
+    lose_packets 1% 5ms || { echo "the kernel has no netem"; return 77; }
     tensor 1
     result=$?
     tc -s qdisc show | grep -A 1 netem
-    for end in eth1 cable1; do
-        tc qdisc del dev "$end" root
-    done
+    lose_no_packets
     return "$result"
 }
 
@@ -293,16 +347,16 @@ training()
 {
     "${PYTHON:-python3}" -c 'import torch' 2>/dev/null ||
         { echo "PyTorch is not installed for ${PYTHON:-python3}"; return 77; }
-    byteps run -H h0:1,h1:1 -s 1 -a "$host:0" -t 5min --ssh "$work/ssh" \
-        --set transports.net.plugin=verbs --set server.local=false -- \
+    byteps run -H h0:1,h1:1 -s 1 -a "$host:0" -t "$limit" --ssh "$work/ssh" \
+        --set transports.net.plugin=verbs --set server.local=false --set cluster.rendezvous_timeout=30min -- \
         "${PYTHON:-python3}" "$scripts/torch_train.py" check_passes
 }
 
 check frames "$build/tests/verbs/test_verbs"
-check job_2_1 job h0:1,h1:1 1 --set server.local=false
+check job_2_1 with_buffers job h0:1,h1:1 1 --set server.local=false
 check job_2_2 job h0:1,h1:1 2 --set server.local=false
 check job_3_1 job h0:1,h1:1,h2:1 1 --set server.local=false
-check job_over_ipv6 job_over_ipv6
+check job_over_ipv6 over_ipv6 job h0:1,h1:1 1 --set server.local=false
 check job_of_two_on_each_host job h0:2,h1:2 2
 check job_without_groups job h0:2,h1:2 2 --set worker.hierarchy=off --set server.local=false
 check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='16 KiB'
@@ -314,9 +368,12 @@ check cycles cycles
 check pulled_for_a_moment pulled_for_a_moment
 check pulled pulled
 check lossy lossy
+check one_of_two_devices_silent one_of_two_devices_silent
 check one_of_two_devices_lost one_of_two_devices_lost
+check one_of_two_devices_lost_over_ipv6 over_ipv6 one_of_two_devices_lost
 if [ -n "$CHECK_VERBS_FULL" ]; then
     check tensor_of_256_mib tensor 256
+    check tensor_of_1_gib tensor 1024
     check training training
     check kills kills
 fi

@@ -11,6 +11,8 @@ fi
 if [ -n "$(ls /sys/class/infiniband 2>/dev/null)" ]; then
     exec sh "$inside"
 fi
-# The words of the command are meant to be split.
+size='--timeout 3600'
+[ -z "$CHECK_VERBS_FULL" ] || size='--timeout 14400 --memory 6G'
+# The words are meant to be split.
 # shellcheck disable=SC2086
-exec ${VERBS_VM:-bash "$folder/vm" --timeout 3600 --} sh -c "cd '$PWD' && exec ./byteps-env sh '$inside'"
+exec ${VERBS_VM:-bash "$folder/vm" $size --} sh -c "cd '$PWD' && exec ./byteps-env sh '$inside'"

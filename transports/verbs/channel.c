@@ -29,6 +29,8 @@ static void work(struct bps_channel *channel)
         verbs_receive(channel);
     }
     if (channel->state == VERBS_OPEN) {
+        /* Before the peer hears of its credits: else its messages may find no buffer, and wait. */
+        verbs_slots_repost(channel->pair->device);
         verbs_send(channel);
     }
     verbs_release(channel);

@@ -59,6 +59,12 @@ static bps_status inactive(struct ibv_context *context, int64_t port, struct bps
 
 /* ---- one device ---- */
 
+bool verbs_port_is_active(struct ibv_context *context, int64_t number)
+{
+    struct ibv_port_attr port;
+    return ibv_query_port(context, (uint8_t)number, &port) == 0 && port.state == IBV_PORT_ACTIVE;
+}
+
 static void on_async(void *arg, uint32_t events)
 {
     struct verbs_device *device = arg;
@@ -73,6 +79,7 @@ static void on_async(void *arg, uint32_t events)
                                  ibv_event_type_str(event.event_type));
         ibv_ack_async_event(&event);
     }
+    verbs_leave_ports(device->verbs);
 }
 
 static void on_wake(void *arg, uint32_t events)
@@ -198,7 +205,6 @@ static void device_close(struct verbs_device *device)
         }
     }
     LIST_REMOVE(device, entry);
-    verbs_fork_remove(device);
     if (device->srq != NULL) {
         ibv_destroy_srq(device->srq);
     }
@@ -259,7 +265,6 @@ struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *co
     device->async_fd = -1;
     STAILQ_INIT(&device->reposts);
     LIST_INSERT_HEAD(&verbs->devices, device, entry);
-    verbs_fork_add(device);
     if (device_open(device, report) != BPS_OK) {
         device_close(device);
         return NULL;
@@ -341,12 +346,6 @@ void verbs_device_unreserve(struct verbs_device *device, uint32_t completions)
 
 /* ---- the devices of an instance ---- */
 
-static bool is_active(struct ibv_context *context, int64_t number)
-{
-    struct ibv_port_attr port;
-    return ibv_query_port(context, (uint8_t)number, &port) == 0 && port.state == IBV_PORT_ACTIVE;
-}
-
 /* Of an item of `device`, "mlx5_0" or "mlx5_0:2": the port, and the length of the name. */
 static int64_t port_of(const struct verbs *verbs, const char *item, size_t *length)
 {
@@ -382,8 +381,9 @@ static bps_status find_rail(struct verbs *verbs, const char *item, struct bps_re
     for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
         const char *name = ibv_get_device_name(verbs->contexts[i]->device);
         if (strlen(name) == length && strncmp(name, item, length) == 0) {
-            return is_active(verbs->contexts[i], port) ? add_rail(verbs, verbs->contexts[i], port, report)
-                                                       : inactive(verbs->contexts[i], port, report);
+            return verbs_port_is_active(verbs->contexts[i], port)
+                       ? add_rail(verbs, verbs->contexts[i], port, report)
+                       : inactive(verbs->contexts[i], port, report);
         }
     }
     return unknown_device(verbs, item, report);
@@ -394,7 +394,7 @@ static bps_status find_any(struct verbs *verbs, struct bps_report *report)
 {
     int64_t port = verbs->options.port;
     for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
-        if (is_active(verbs->contexts[i], port)) {
+        if (verbs_port_is_active(verbs->contexts[i], port)) {
             return add_rail(verbs, verbs->contexts[i], port, report);
         }
     }
@@ -453,6 +453,9 @@ bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
 {
     verbs_fork_hold(); /* librdmacm opens the devices */
     bps_status status = find_devices(verbs, report);
+    if (verbs->contexts != NULL) {
+        verbs_fork_add(verbs);
+    }
     verbs_fork_release();
     if (status == BPS_OK && !open_arenas(verbs)) {
         BPS_REPORT(report, "out of memory");
@@ -469,6 +472,9 @@ void verbs_devices_close(struct verbs *verbs)
     verbs_arena_fini(&verbs->send, verbs->host);
     verbs_arena_fini(&verbs->receive, verbs->host);
     if (verbs->contexts != NULL) {
+        verbs_fork_hold();
+        verbs_fork_remove(verbs);
         rdma_free_devices(verbs->contexts);
+        verbs_fork_release();
     }
 }

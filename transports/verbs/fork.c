@@ -4,8 +4,8 @@
  *
  * In a child the core closes what is watched. A descriptor that is not watched yet, or no longer, would stay
  * open there and keep the connections alive when this process ends; so fork() waits for those few moments.
- * Those of a device are never watched: they are closed here. Registered memory stays usable in both processes
- * (ibv_fork_init).
+ * Those of the devices are never watched: they are closed here, also of those that are not used, as librdmacm
+ * opens all. Registered memory stays usable in both processes (ibv_fork_init).
  */
 #include "verbs.h"
 
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, too */
-static LIST_HEAD(, verbs_device) devices = LIST_HEAD_INITIALIZER(devices);
+static LIST_HEAD(, verbs) instances = LIST_HEAD_INITIALIZER(instances);
 
 void verbs_fork_hold(void)
 {
@@ -25,28 +25,26 @@ void verbs_fork_release(void)
     pthread_mutex_unlock(&mutex);
 }
 
-void verbs_fork_add(struct verbs_device *device)
+void verbs_fork_add(struct verbs *verbs)
 {
-    verbs_fork_hold();
-    LIST_INSERT_HEAD(&devices, device, forked);
-    verbs_fork_release();
+    LIST_INSERT_HEAD(&instances, verbs, forked);
 }
 
-void verbs_fork_remove(struct verbs_device *device)
+void verbs_fork_remove(struct verbs *verbs)
 {
-    verbs_fork_hold();
-    LIST_REMOVE(device, forked);
-    verbs_fork_release();
+    LIST_REMOVE(verbs, forked);
 }
 
 static void in_child(void)
 {
-    const struct verbs_device *device;
-    LIST_FOREACH(device, &devices, forked) {
-        close(device->context->cmd_fd);
-        close(device->context->async_fd);
+    const struct verbs *verbs;
+    LIST_FOREACH(verbs, &instances, forked) {
+        for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
+            close(verbs->contexts[i]->cmd_fd);
+            close(verbs->contexts[i]->async_fd);
+        }
     }
-    LIST_INIT(&devices);
+    LIST_INIT(&instances);
     verbs_fork_release();
 }
 

@@ -9,7 +9,8 @@
 #include <string.h>
 
 #define INLINE_BYTES   128u
-#define RETRY_FOR_EVER 7 /* where the peer has no receive buffer, which credits prevent */
+#define RETRY_FOR_EVER 7  /* where the peer has no receive buffer, which credits prevent */
+#define RETRY_SOON     12 /* after 0.64 ms; only keys that begin another queue pair have no credits */
 
 static uint32_t smaller(uint32_t a, uint32_t b)
 {
@@ -59,6 +60,7 @@ static bool enter(struct verbs_pair *pair, enum ibv_qp_state state)
     attr.max_rd_atomic = (uint8_t)initiator_depth(pair);
     attr.timeout = (uint8_t)o->ack_timeout;
     attr.retry_cnt = (uint8_t)o->retry_count;
+    attr.min_rnr_timer = RETRY_SOON;
     if (o->service_level >= 0) {
         attr.ah_attr.sl = (uint8_t)o->service_level;
     }
@@ -190,10 +192,14 @@ struct verbs_pair *verbs_pair_find(const struct verbs_device *device, uint32_t n
     return NULL;
 }
 
-bool verbs_pair_halt(struct verbs_pair *pair)
+/* What has not been read is read elsewhere: here nothing may write to its place any more. */
+void verbs_pair_halt(struct verbs_pair *pair)
 {
     verbs_post_forget(pair);
-    return stop(pair) && verbs_await_reads(pair);
+    if (!stop(pair) || !verbs_await_reads(pair)) {
+        ibv_destroy_qp(pair->qp);
+        pair->qp = NULL;
+    }
 }
 
 /* The keys of these pieces are another device's; those that have been read need none. */
@@ -228,8 +234,8 @@ void verbs_pair_leave(struct verbs_pair *pair)
     pair->id->context = NULL;
     verbs_post_forget(pair);
     /* Places are the core's again when this returns: no read is under way, or there is no queue pair. */
-    if (!pair->connected || !stop(pair) || rdma_disconnect(pair->id) != 0 || !verbs_post_drain(pair) ||
-        !verbs_await_reads(pair)) {
+    if (!pair->connected || pair->qp == NULL || !stop(pair) || rdma_disconnect(pair->id) != 0 ||
+        !verbs_post_drain(pair) || !verbs_await_reads(pair)) {
         verbs_pair_free(pair);
     }
 }

@@ -7,7 +7,7 @@
  * from the former one: messages that were lost are sent again, they lie in their slots until the peer has
  * dealt with them, and pieces that have not been read are read again. Each device has its own keys, so the
  * peer is told new ones first. Only who has something under way notices a loss: so the side that dials probes
- * once a second.
+ * once a second. It leaves an own port that is down at once.
  */
 #include "verbs.h"
 
@@ -49,9 +49,10 @@ bool verbs_suspend(struct bps_channel *channel, const char *text)
     struct verbs_pair *pair = channel->pair;
     const struct bps_host *host = channel->verbs->host;
     bool over = channel->out.finished && channel->eof;
-    if (channel->token == 0 || channel->state != VERBS_OPEN || over || !verbs_pair_halt(pair)) {
+    if (channel->token == 0 || channel->state != VERBS_OPEN || over) {
         return false;
     }
+    verbs_pair_halt(pair);
     host->log(host, BPS_LOG_WARN, "device %s: %s; going on over other ways to the peer",
               ibv_get_device_name(pair->device->context->device), text);
     snprintf(channel->lost, sizeof channel->lost, "%s", text);
@@ -109,12 +110,43 @@ struct bps_channel *verbs_channel_of(const struct verbs *verbs, uint64_t token)
     return NULL;
 }
 
+/* ---- ports that are down ---- */
+
+static void leave_port(struct verbs *verbs, const struct verbs_rail *rail)
+{
+    struct bps_channel *channel;
+    char text[32];
+    snprintf(text, sizeof text, "port %u is down", rail->port);
+    LIST_FOREACH(channel, &verbs->channels, entry) {
+        if (channel->state == VERBS_OPEN && channel->dial != NULL && channel->pair->device == rail->device &&
+            channel->id->port_num == rail->port) {
+            (void)verbs_suspend(channel, text); /* false: it has nothing more to send or to receive */
+        }
+    }
+}
+
+void verbs_leave_ports(struct verbs *verbs)
+{
+    bool active[VERBS_RAILS], any = false;
+    for (uint32_t i = 0; i < verbs->nrails; i++) {
+        active[i] = verbs_port_is_active(verbs->rails[i].device->context, verbs->rails[i].port);
+        any = any || active[i];
+    }
+    for (uint32_t i = 0; i < verbs->nrails && any; i++) {
+        if (!active[i]) {
+            leave_port(verbs, &verbs->rails[i]);
+        }
+    }
+}
+
 /* ---- probes ---- */
 
+/* Only one instance of a process reads an event of a device: the others see here that a port is down. */
 static void probe_all(void *arg)
 {
-    const struct verbs *verbs = arg;
+    struct verbs *verbs = arg;
     struct bps_channel *channel;
+    verbs_leave_ports(verbs);
     LIST_FOREACH(channel, &verbs->channels, entry) {
         struct verbs_pair *pair = channel->pair;
         if (channel->state == VERBS_OPEN && channel->token != 0 && channel->dial != NULL && !pair->probing &&

@@ -124,7 +124,7 @@ struct verbs_batch {
 
 /* What the channels of a device share. */
 struct verbs_device {
-    LIST_ENTRY(verbs_device) entry, forked;
+    LIST_ENTRY(verbs_device) entry;
     struct verbs *verbs;
     struct ibv_context *context;
     struct ibv_device_attr attr;
@@ -258,7 +258,8 @@ struct verbs {
     struct rdma_event_channel *manager;
     struct bps_watch *manager_watch;
     struct bps_poller *poller;
-    struct ibv_context **contexts; /* of all devices */
+    struct ibv_context **contexts; /* of all devices, and NULL */
+    LIST_ENTRY(verbs) forked;
     struct verbs_rail rails[VERBS_RAILS];
     uint32_t nrails; /* at least 1 */
     LIST_HEAD(, verbs_device) devices;
@@ -297,6 +298,7 @@ bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out);
 
 /* ---- device.c ---- */
 
+bool verbs_port_is_active(struct ibv_context *context, int64_t number);
 /* Finds the devices of the options and prepares them. */
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
 void verbs_devices_close(struct verbs *verbs);
@@ -327,9 +329,9 @@ void verbs_fork_init(void);
 /* Between these two nobody forks: while a descriptor is open and not watched. They do not nest. */
 void verbs_fork_hold(void);
 void verbs_fork_release(void);
-/* The device's own descriptor is closed in children from now on; from now on no more. */
-void verbs_fork_add(struct verbs_device *device);
-void verbs_fork_remove(struct verbs_device *device);
+/* Between those two: children close the descriptors of its contexts from now on; from now on no more. */
+void verbs_fork_add(struct verbs *verbs);
+void verbs_fork_remove(struct verbs *verbs);
 
 /* ---- manager.c: events of the connection manager ---- */
 
@@ -365,8 +367,8 @@ struct verbs_pair *verbs_pair_new(struct bps_channel *channel, struct bps_report
 bool verbs_pair_ready(struct verbs_pair *pair);
 /* The peer's terms are known. */
 void verbs_pair_agree(struct verbs_pair *pair, const struct verbs_terms *peer);
-/* Ends the work of the queue pair; its reads have returned then. False: the device does not do so. */
-bool verbs_pair_halt(struct verbs_pair *pair);
+/* Ends the work of the queue pair, which is destroyed where the device does not return its reads. */
+void verbs_pair_halt(struct verbs_pair *pair);
 /* Takes over all that is under way. */
 void verbs_pair_inherit(struct verbs_pair *pair, struct verbs_pair *former);
 /* The channel has ended: the pair goes when the device has returned its work requests. */
@@ -409,6 +411,8 @@ void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
 
 /* False: there is no other way to the peer. */
 bool verbs_suspend(struct bps_channel *channel, const char *text);
+/* Own ports may be down: suspends the channels there that this side can connect again, from another one. */
+void verbs_leave_ports(struct verbs *verbs);
 /* Of a suspended channel that nothing resumes. */
 bps_status verbs_status_of_loss(const struct bps_channel *channel);
 /* A new queue pair stands. */
