@@ -64,10 +64,12 @@ class BedPushPull(OnBed):
 
     def launch(self):
         # The scheduler and the servers inherit the environment of this process, the workers get ours.
-        command = [os.path.abspath(os.path.join(BUILD, self.program)), self.directory, self.label, self.tensors]
-        self.job = Job(self.bed, Shape([1] * self.ranks, self.options.servers), command,
+        self.job = Job(self.bed, Shape([1] * self.ranks, self.options.servers), self.command(),
                        settings=(*self.options.set, *self.settings), tell=self.note)
         self.children = [part.process for part in self.job.parts.values()]
+
+    def command(self):
+        return [os.path.abspath(os.path.join(BUILD, self.program)), self.directory, self.label, self.tensors]
 
     def note(self, part, stream, line):
         if not self.log.closed:
