@@ -31,6 +31,7 @@ struct drawing {
     struct bps_graph *graph;
     struct bps_instance *net, *reducer, *device; /* device: NULL if there is none */
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
+    char groups[256];                    /* what its devices sum among themselves by, or why they do not */
     char local[512], near[512];          /* how workers of a host meet, and reach its servers; or why not */
 };
 
@@ -42,6 +43,24 @@ static void describe_near(const struct bps_conf *conf, struct drawing *d)
              bps_conf_server(conf)->local ? text : "none: server.local = false");
     snprintf(d->local, sizeof d->local, "%s",
              bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
+}
+
+static void describe_groups(const struct bps_conf *conf, struct drawing *d)
+{
+    const struct bps_group_ops *groups = bps_device_ops(d->device)->group;
+    struct bps_report report = {""};
+    char text[128];
+    if (bps_conf_worker(conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
+        snprintf(d->groups, sizeof d->groups, "none: worker.device_groups = off");
+    } else if (bps_conf_server(conf)->order == BPS_ORDER_RANK) {
+        snprintf(d->groups, sizeof d->groups, "none: server.order = rank");
+    } else if (groups == NULL) {
+        snprintf(d->groups, sizeof d->groups, "none: reducer %s has none", d->device->name);
+    } else if (groups->query(d->device->self, text, sizeof text, &report) != BPS_OK) {
+        snprintf(d->groups, sizeof d->groups, "none: %.200s", report.text);
+    } else {
+        snprintf(d->groups, sizeof d->groups, "%s, where each worker has a device of its own", text);
+    }
 }
 
 static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, struct bps_report *report)
@@ -67,6 +86,7 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
     if (status == BPS_OK && d->device != NULL) {
         const struct bps_reducer_ops *device = d->device->ops;
         device->describe(d->device->self, d->devices, sizeof d->devices);
+        describe_groups(conf, d);
     }
     return status;
 }
@@ -148,6 +168,9 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         printf("    does       sums among the workers of this host, each leading its share of the "
                "partitions\n");
         printf("    transport  %s\n", d->local);
+        if (d->device != NULL) {
+            printf("    devices    %s\n", d->groups);
+        }
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
     } else {

@@ -67,12 +67,18 @@ struct bps_conf_cluster {
 #define BPS_HIERARCHY_ON   1u
 #define BPS_HIERARCHY_OFF  2u
 
+#define BPS_DEVICE_GROUPS_AUTO 0u
+#define BPS_DEVICE_GROUPS_ON   1u
+#define BPS_DEVICE_GROUPS_OFF  2u
+
 struct bps_conf_worker {
     uint32_t hierarchy; /* BPS_HIERARCHY_* */
     uint64_t partition; /* bytes; a multiple of 64 */
     uint64_t slice;     /* bytes; a multiple of 64, at most partition */
     uint64_t credit;    /* bytes; 0: unbounded */
     struct bps_list use; /* names of the reducers that reach the memory of tensors, in order of preference */
+    uint32_t device_groups; /* BPS_DEVICE_GROUPS_* */
+    int64_t group_size; /* steps that the devices of a group are given at once */
     int64_t threads;    /* of the pool for CPU stages; 0: as many as cores, at most 4 */
 };
 

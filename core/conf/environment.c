@@ -60,6 +60,7 @@ static const struct variable variables[] = {
     {"DMLC_INTERFACE", "transports.net.interface", NULL},
     {"DMLC_NODE_HOST", "transports.net.host", NULL},
     {"BYTEPS_PARTITION_BYTES", "worker.partition", convert_partition},
+    {"BYTEPS_NCCL_GROUP_SIZE", "worker.group_size", NULL},
     {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", NULL},
     {"BYTEPS_NUMA_ON", "affinity.numa", convert_numa},
     {"BYTEPS_VISIBLE_CPU_CORES", "affinity.cores", NULL},
@@ -84,7 +85,7 @@ static const char *const idle[] = {
     "ENABLE_PROFILING", "PROFILE_PATH", "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_MIN_COMPRESS_BYTES",
     "BYTEPS_SCHEDULING_CREDIT", "BYTEPS_KEY_HASH_FN", "BYTEPS_BUILT_IN_HASH_COEF",
     "BYTEPS_ENABLE_MIXED_MODE", "BYTEPS_MIXED_MODE_BOUND", "BYTEPS_ORDERED_HOSTS",
-    "BYTEPS_THREADPOOL_SIZE", "BYTEPS_PCIE_SWITCH_SIZE", "BYTEPS_REDUCE_ROOTS", "BYTEPS_NCCL_GROUP_SIZE",
+    "BYTEPS_THREADPOOL_SIZE", "BYTEPS_PCIE_SWITCH_SIZE", "BYTEPS_REDUCE_ROOTS",
     "BYTEPS_NCCL_NUM_RINGS", "BYTEPS_OMP_THREAD_PER_GPU", "BYTEPS_SOCKET_PATH", "BYTEPS_ENABLE_ASYNC",
     "BYTEPS_TRACE_ON", "BYTEPS_TRACE_START_STEP", "BYTEPS_TRACE_END_STEP", "BYTEPS_TRACE_DIR",
     "BYTEPS_TELEMETRY_ON", "BYTEPS_DEBUG_SAMPLE_TENSOR", "BYTEPS_SERVER_ENGINE_BLOCKING",
@@ -114,6 +115,15 @@ static const char *const idle[] = {
     "BYTEPS_VISIBLE_DEVICE", "BYTEPS_CUDA_REDUCER_NUM_BLOCK", "BYTEPS_CUDA_REDUCER_NUM_THREAD",
 };
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* What happens instead of what some of them ask for. */
+static const struct {
+    const char *name, *instead;
+} replaced[] = {
+    {"BYTEPS_PCIE_SWITCH_SIZE",
+     ": the devices of a host are one group, in which NCCL finds PCIe switches and NVLink by itself"},
+    {"BYTEPS_REDUCE_ROOTS", ": each worker of a host leads its share of the partitions"},
+};
 
 static const char *variable(const char *name)
 {
@@ -358,6 +368,16 @@ static void note_unknown(const char *name, void (*fn)(void *arg, const char *tex
     fn(arg, text);
 }
 
+static const char *instead_of(const char *name)
+{
+    for (size_t i = 0; i < COUNT(replaced); i++) {
+        if (strcmp(replaced[i].name, name) == 0) {
+            return replaced[i].instead;
+        }
+    }
+    return "";
+}
+
 static void note_variable(const char *name, void (*fn)(void *arg, const char *text), void *arg)
 {
     for (size_t i = 0; i < NVARIABLES; i++) {
@@ -370,7 +390,7 @@ static void note_variable(const char *name, void (*fn)(void *arg, const char *te
     }
     if (is_among(idle, COUNT(idle), name)) {
         char text[512];
-        snprintf(text, sizeof text, "%.200s is set, but has no effect", name);
+        snprintf(text, sizeof text, "%.200s is set, but has no effect%s", name, instead_of(name));
         fn(arg, text);
     } else if (strncmp(name, "DMLC_", 5) == 0 || strncmp(name, "BYTEPS_", 7) == 0) {
         note_unknown(name, fn, arg);

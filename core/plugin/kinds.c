@@ -122,6 +122,12 @@ static const struct op device_ops[] = {
     OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0},
 };
 
+/* Of devices that form groups; none of them is optional. */
+static const struct op group_ops[] = {
+    OP(group, query), OP(group, takes), OP(group, identify), OP(group, name), OP(group, join),
+    OP(group, run),   OP(group, leave), OP(group, abort),    {NULL, 0},
+};
+
 static const struct op stage_ops[] = {
     OP(stage, open),   OP(stage, close), OP(stage, query),    OP(stage, bind),
     OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
@@ -197,26 +203,39 @@ static any_fn get_op(const void *ops, size_t offset)
     return fn;
 }
 
+/* A table within another one, `name`, of which no operation is optional. */
+static bps_status check_inner(const char *name, const void *ops, size_t expected, const struct op *table,
+                              struct bps_report *report)
+{
+    size_t size;
+    memcpy(&size, ops, sizeof size);
+    if (size < expected) {
+        return bps_refuse(report, "%s.size is %zu, expected %zu or more; set it to its struct's size", name,
+                          size, expected);
+    }
+    for (const struct op *op = table; op->name; op++) {
+        if (!get_op(ops, op->offset)) {
+            return bps_refuse(report, "operation %s.%s is missing; set it in struct bps_%s_ops", name,
+                              op->name, name);
+        }
+    }
+    return BPS_OK;
+}
+
 static bps_status check_device(const struct bps_device_ops *device, struct bps_report *report)
 {
     if (device == NULL) {
         return BPS_OK;
     }
-    if (device->size < sizeof *device) {
-        return bps_refuse(report, "device.size is %zu, expected %zu or more; set it to its struct's size",
-                          device->size, sizeof *device);
+    bps_status status = check_inner("device", device, sizeof *device, device_ops, report);
+    if (status == BPS_OK && device->group != NULL) {
+        status = check_inner("group", device->group, sizeof *device->group, group_ops, report);
     }
-    for (const struct op *op = device_ops; op->name; op++) {
-        if (!get_op(device, op->offset)) {
-            return bps_refuse(report, "operation device.%s is missing; set it in struct bps_device_ops",
-                              op->name);
-        }
-    }
-    if ((device->can_reduce == NULL) != (device->reduce == NULL)) {
+    if (status == BPS_OK && (device->can_reduce == NULL) != (device->reduce == NULL)) {
         return bps_refuse(report,
                           "of device.can_reduce and device.reduce one is missing; set both or neither");
     }
-    return BPS_OK;
+    return status;
 }
 
 bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, struct bps_report *report)

@@ -38,6 +38,13 @@ enum bps_frame_type {
     BPS_FRAME_STALLED,   /* this round of a partition waits for: text */
     /* worker and worker of one host, besides those */
     BPS_FRAME_RETURNED, /* gives a loan of a failed round back */
+    BPS_FRAME_READY,    /* to the coordinator: this worker has begun a round; its device, or none */
+    BPS_FRAME_HOST,     /* from the coordinator: this round goes through the host */
+    BPS_FRAME_FORM,     /* from the coordinator: the name of the group of devices */
+    BPS_FRAME_JOINED,   /* to the coordinator: the device has joined, or why not: text */
+    BPS_FRAME_ORDER,    /* from the coordinator: the next batch of the devices */
+    BPS_FRAME_HELD,     /* to the coordinator: the leader's device has the result of a partition */
+    BPS_FRAME_SEPARATE, /* either way: no group of devices from now on: text */
 };
 
 /* On the wire a broadcast is one more operation. */

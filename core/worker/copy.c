@@ -6,6 +6,7 @@
 #include "worker/copy.h"
 
 #include "graph/use.h"
+#include "worker/devices.h"
 #include "worker/memory.h"
 
 /*
@@ -224,6 +225,15 @@ static void on_device(void *arg, bps_status status, const char *text)
     struct bps_worker *worker = tensor->worker;
     char line[BPS_TEXT_LIMIT];
     worker->to_device.under_way -= task->bytes;
+    if (task->grouped) {
+        if (status == BPS_OK && worker->failure == BPS_OK) {
+            bps_devices_held(task);
+        } else {
+            go_on(task, status, text);
+        }
+        begin_copies(worker, &worker->to_device);
+        return;
+    }
     tensor->leaving--;
     if (status != BPS_OK) { /* the operation has ended already */
         const struct bps_node *stage = tensor->path.step[tensor->path.length - 1].node;
@@ -250,7 +260,8 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         .device = request->device.index,
         .to_device = to_device,
         .to = to_device ? device_memory(task, request->out) : task->dst,
-        .from = to_device ? task->src : device_memory(task, request->in),
+        /* The sum of a group lies where its result will. */
+        .from = to_device ? task->src : device_memory(task, task->grouped ? request->out : request->in),
         .bytes = task->bytes,
         .done = to_device ? on_device : on_host,
         .arg = task,
@@ -265,7 +276,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         return;
     }
     copier->under_way += task->bytes;
-    if (to_device) {
+    if (to_device && !task->grouped) {
         task->tensor->leaving++;
         go_on(task, BPS_OK, NULL);
     }

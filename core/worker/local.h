@@ -111,6 +111,7 @@ struct bps_local {
     struct bps_sum_cursor cursor; /* of our own contributions */
     bool working;                 /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
+    struct bps_devices *devices; /* a group of devices, too; NULL: there cannot be one */
 };
 
 /* ---- local.c ---- */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "worker/local.h"
+#include "worker/devices.h"
 
 #define LOG "local"
 
@@ -70,6 +70,7 @@ static void admit(struct bps_local *local, struct bps_guest *guest, struct visit
     bps_lobby_admit(guest);
     bps_link_welcome(&guest->link);
     bps_local_exchange_reached(peer);
+    bps_devices_reached(peer);
     bps_worker_link_opened(local->worker);
 }
 
@@ -139,6 +140,7 @@ static void welcome(void *owner, struct bps_link *link)
     (void)link;
     peer->reached = true;
     bps_local_exchange_reached(peer);
+    bps_devices_reached(peer);
     bps_worker_link_opened(peer->local->worker);
 }
 

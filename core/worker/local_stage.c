@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "worker/local.h"
+#include "worker/devices.h"
 
 /* ---- what is summed here, and who leads ---- */
 
@@ -196,8 +196,8 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
         *sink = &peer->result;
         return BPS_OK;
     }
-    if (task == NULL || task->state != BPS_TASK_AWAITED || task->received > 0 || header->offset != 0 ||
-        bps_local_leader_of(task->tensor, task->partition) != peer ||
+    if (task == NULL || task->state != BPS_TASK_AWAITED || task->grouped || task->received > 0 ||
+        header->offset != 0 || bps_local_leader_of(task->tensor, task->partition) != peer ||
         (header->length != 0 && header->length != task->bytes)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -229,6 +229,17 @@ void bps_local_finish(struct bps_task *task)
 
 /* ---- messages ---- */
 
+/* True unless the frame is about a partition of this worker's that another one leads. */
+static bool may_judge(const struct bps_local_peer *peer, const struct bps_header *header)
+{
+    struct bps_worker *worker = peer->local->worker;
+    const struct bps_task *task = bps_task_grouped(worker, header);
+    if (task == NULL) {
+        task = bps_task_find(worker, header);
+    }
+    return task == NULL || bps_local_leader_of(task->tensor, task->partition) == peer;
+}
+
 bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
                              struct bps_reader *payload)
 {
@@ -246,6 +257,7 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
             if (local->exchange != NULL) {
                 bps_exchange_leave(local->exchange, peer->rank);
             }
+            bps_devices_left(peer);
         }
         return BPS_OK;
     case BPS_FRAME_RETURNED:
@@ -259,9 +271,15 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
     case BPS_FRAME_FAILED:
     case BPS_FRAME_STALLED:
         bps_get_text(payload, text, sizeof text);
-        return bps_receive_notice(local->worker, header, text);
+        if (!may_judge(peer, header)) {
+            return BPS_ERR_PROTOCOL;
+        }
+        return header->type == BPS_FRAME_FAILED && bps_devices_failed(local->worker, header, text)
+                   ? BPS_OK
+                   : bps_receive_notice(local->worker, header, text);
     default:
-        return BPS_ERR_PROTOCOL;
+        return header->type >= BPS_FRAME_READY ? bps_devices_message(peer, header, payload)
+                                               : BPS_ERR_PROTOCOL;
     }
 }
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/local.h"
+#include "worker/devices.h"
 
 #define LOG        "worker"
 #define WARN_EVERY (10 * BPS_S)
@@ -21,12 +21,24 @@ static struct bps_tensor_entry *find_tensor(struct bps_worker *worker, const str
     return tensor;
 }
 
-struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
+/* The task of a round that this worker has begun, in whatever state. */
+static struct bps_task *find_begun(struct bps_worker *worker, const struct bps_header *header)
 {
     struct bps_tensor_entry *tensor = find_tensor(worker, header);
     bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
                  header->partition < tensor->tasks && header->round == (tensor->unnamed ? 0 : tensor->round);
-    struct bps_task *task = found ? &tensor->task[header->partition] : NULL;
+    return found ? &tensor->task[header->partition] : NULL;
+}
+
+struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_task *task = find_begun(worker, header);
+    return task != NULL && task->grouped && task->state != BPS_TASK_DONE ? task : NULL;
+}
+
+struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_task *task = find_begun(worker, header);
     bool open = task != NULL && (task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED);
     return open && !task->failed ? task : NULL;
 }
@@ -201,20 +213,30 @@ bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header
                                             : on_stalled(worker, header, text);
 }
 
+/* A server says that a round has failed: for this worker, and for those of its host that it leads. */
+static bps_status on_round_failed(struct bps_worker *worker, const struct bps_header *header,
+                                  const char *text)
+{
+    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    bool led = tensor != NULL && bps_local_takes(tensor); /* the tensor may be another one afterwards */
+    if (bps_devices_asks(worker, header)) {
+        return bps_local_fail(worker->local, header, text);
+    }
+    led = led && !bps_devices_fail(worker, header, text);
+    bps_status status = on_failed(worker, header, text);
+    return status == BPS_OK && led ? bps_local_fail(worker->local, header, text) : status;
+}
+
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
                                struct bps_reader *payload)
 {
     struct bps_worker *worker = lane->remote->worker;
     char text[BPS_TEXT_LIMIT + 1];
-    if (header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) {
+    if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) ||
+        header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
-    bool led = tensor != NULL && bps_local_takes(tensor);
-    bps_status status = bps_receive_notice(worker, header, text); /* the tensor may be another one then */
-    if (status == BPS_OK && header->type == BPS_FRAME_FAILED && led) {
-        status = bps_local_fail(worker->local, header, text);
-    }
-    return status;
+    return header->type == BPS_FRAME_FAILED ? on_round_failed(worker, header, text)
+                                            : on_stalled(worker, header, text);
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "worker/copy.h"
-#include "worker/local.h"
+#include "worker/devices.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
 {
@@ -78,6 +78,12 @@ void bps_task_stage_failed(struct bps_task *task, bps_status status, const char 
     char line[BPS_TEXT_LIMIT];
     node->failures++;
     snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
+    if (task->grouped) { /* the other devices wait for this one */
+        bps_worker_fail(tensor->worker, status, line);
+        bps_operation_error(&tensor->operation, status, line);
+        bps_task_end(task);
+        return;
+    }
     if (!has_passed(task, BPS_NODE_PUSH_PULL) && !own) {
         task->state = BPS_TASK_AWAITED; /* of all workers' reasons, the shard tells everybody the same */
         if (grouped && has_passed(task, BPS_NODE_LOCAL_REDUCE)) {
@@ -186,7 +192,7 @@ static bool run_stage(struct bps_task *task, const struct bps_node *node)
 {
     switch (node->kind) {
     case BPS_NODE_LOCAL_REDUCE:
-        if (!bps_local_takes(task->tensor)) {
+        if (task->grouped || !bps_local_takes(task->tensor)) {
             return true;
         }
         bps_local_reduce(task);
@@ -194,7 +200,7 @@ static bool run_stage(struct bps_task *task, const struct bps_node *node)
     case BPS_NODE_PUSH_PULL:
         return cross(task);
     case BPS_NODE_LOCAL_BROADCAST:
-        return !bps_local_takes(task->tensor) || bps_local_broadcast(task);
+        return task->grouped || !bps_local_takes(task->tensor) || bps_local_broadcast(task);
     case BPS_NODE_COPY_TO_HOST:
         return bps_copy_to_host(task);
     case BPS_NODE_COPY_TO_DEVICE:
@@ -264,6 +270,7 @@ static void refuse(struct bps_operation *operation, uint64_t bytes, bps_status s
     const struct bps_worker *worker = tensor->worker;
     uint32_t n = bps_partitions(bytes, worker->partition);
     operation->stays = false; /* the shards hear of this round */
+    bps_devices_decline(operation);
     for (uint32_t i = 0; i < n && !bps_worker_alone(worker); i++) {
         bps_remote_poison(tensor, i, bytes, status, text, false);
     }
@@ -285,8 +292,10 @@ static void disagree(struct bps_operation *operation, const char *text)
         return;
     }
     operation->stays = false; /* the shards hear of this round */
+    bps_devices_decline(operation);
     operation->left = 1;
     struct bps_task *task = &tensor->task[0];
+    task->grouped = false;
     task->state = BPS_TASK_AWAITED;
     task->sent = task->received = task->held = 0;
     task->failed = false;
@@ -296,7 +305,15 @@ static void disagree(struct bps_operation *operation, const char *text)
     }
 }
 
-static void start_tasks(struct bps_operation *operation)
+void bps_task_reset(struct bps_task *task)
+{
+    uint32_t slices = bps_partitions(task->bytes, task->tensor->worker->slice);
+    task->step = task->sent = task->received = task->held = task->given = 0;
+    task->failed = task->grouped = false;
+    memset(task->got, 0, (slices + 63) / 64 * sizeof *task->got);
+}
+
+void bps_tasks_start(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
@@ -310,9 +327,7 @@ static void start_tasks(struct bps_operation *operation)
         size_t at = (size_t)i * worker->partition;
         task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
         task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
-        task->step = task->sent = task->received = task->held = 0;
-        task->failed = false;
-        memset(task->got, 0, (bps_partitions(task->bytes, worker->slice) + 63) / 64 * sizeof *task->got);
+        bps_task_reset(task);
     }
     /*
      * The last task that ends may end the operation, and its tensor may
@@ -359,5 +374,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         refuse(operation, operation->bytes, status, text);
         return;
     }
-    start_tasks(operation);
+    if (!bps_devices_ask(operation)) {
+        bps_tasks_start(operation);
+    }
 }

@@ -39,7 +39,7 @@ struct bps_tensor_entry;
 enum bps_task_state {
     BPS_TASK_DONE,    /* nothing under way */
     BPS_TASK_POOLED,  /* a stage works on it in the pool */
-    BPS_TASK_COPYING, /* it waits for a copy between a device and the host, or for its end */
+    BPS_TASK_COPYING, /* it waits for a copy between a device and the host, for its end, or for a batch */
     BPS_TASK_QUEUED,  /* waits to be sent, wholly or in part */
     BPS_TASK_AWAITED, /* sent; results are coming */
 };
@@ -53,7 +53,7 @@ struct bps_task {
     uint32_t step;      /* of the path */
     uint32_t sent;      /* slices handed to the transport */
     uint32_t received;  /* slices of the result */
-    uint32_t held;      /* frames of it that the transport still reads, or is filling */
+    uint32_t held;      /* frames of it that the transport still reads, or is filling; batches of devices */
     bool failed;        /* the round has failed; waits until nothing is held */
     const char *src;    /* what is sent */
     char *dst;          /* where the result goes */
@@ -63,6 +63,8 @@ struct bps_task {
     struct bps_loan loan;      /* of this worker to itself, where it leads */
     struct bps_sum_slice *sum; /* of its group, while the network has it */
     struct bps_exchange_round *exchange; /* in which everybody sums for himself */
+    bool grouped;              /* the devices of the group sum it, see devices.h */
+    uint32_t given;            /* the steps that its device was given, a bit each */
     uint32_t owed;             /* places of the group to which it is still to be sent there, a bit each */
     uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
 };
@@ -94,6 +96,7 @@ struct bps_operation {
     char *text;                /* of an error; owned */
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
+    bool asking;               /* [core] whether devices sum it: bps_devices_ask() */
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
@@ -337,6 +340,10 @@ bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply
 /* ---- task.c ---- */
 /* [core] Begins an operation whose tensor is declared. */
 void bps_tasks_begin(struct bps_operation *operation);
+/* [core] Forgets the task's last round. */
+void bps_task_reset(struct bps_task *task);
+/* [core] Begins the tasks of an operation that has begun. */
+void bps_tasks_start(struct bps_operation *operation);
 /* [core] Runs the stages from task->step on, up to the next one that is not done at once. */
 void bps_task_advance(struct bps_task *task);
 /* [core] The task is over; with it perhaps the operation. */
@@ -400,6 +407,8 @@ bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_he
 bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header *header, const char *text);
 /* The task in flight that a header is about; NULL: there is none. */
 struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header);
+/* The same of a task that devices of the group sum, which may be in a batch. */
+struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header);
 /* True if a result is for a task that has ended: its round has failed while some slices were on their way. */
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
 /* A sink whose bytes nobody wants. */

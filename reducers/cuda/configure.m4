@@ -1,6 +1,7 @@
 dnl SPDX-License-Identifier: Apache-2.0
 dnl The way to the memory of NVIDIA's GPUs: nothing is needed, since the driver is opened when it is used. With nvcc the
-dnl plugin has kernels for them, too. Where there is a header of NVIDIA's, a test compares it with ours.
+dnl plugin has kernels for them, too. Where there is a header of NVIDIA's, of CUDA or NCCL, a test compares it with
+dnl ours.
 
 AC_ARG_WITH([cuda],
   [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit, whose bin/nvcc makes the kernels of the reducer cuda; no: none of
@@ -86,3 +87,16 @@ done
 AC_MSG_RESULT([$CUDA_INCLUDE])
 AC_SUBST([CUDA_INCLUDE])
 AM_CONDITIONAL([HAVE_CUDA_H], [test "$CUDA_INCLUDE" != none])
+
+AC_ARG_WITH([nccl],
+  [AS_HELP_STRING([--with-nccl=DIR], [NCCL, whose include/nccl.h is compared with what the reducer cuda declares of it
+    (default: it is not)])],
+  [], [with_nccl=no])
+AS_IF([test "$with_nccl" != no], [
+  AS_IF([test ! -f "$with_nccl/include/nccl.h"], [AC_MSG_ERROR([--with-nccl=$with_nccl: there is no include/nccl.h in it.
+Name the folder that has it, or configure without this option.])])
+  AS_IF([test ! -f "$CUDA_INCLUDE/cuda_runtime.h"], [AC_MSG_ERROR([--with-nccl: nccl.h includes cuda_runtime.h.
+Name the folder of the CUDA toolkit with --with-cuda=DIR, or configure without this option.])])
+])
+AC_SUBST([NCCL_INCLUDE], ["$with_nccl/include"])
+AM_CONDITIONAL([HAVE_NCCL_H], [test "$with_nccl" != no])

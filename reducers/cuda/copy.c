@@ -30,14 +30,9 @@ bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_rep
     cuda_regions_register(device);
     struct cuda_way *way = copy->to_device ? &device->to_device : &device->to_host;
     result = begin(&cuda->driver, copy, way->stream);
-    if (result == CUDA_OK) {
-        result = cuda_way_notify(way, copy->done, copy->arg);
-    }
-    if (result != CUDA_OK) {
-        /* No `done` will follow, so the memory must be the caller's when this returns. */
-        cuda->driver.stream_synchronize(way->stream);
-        status = cuda_failed(device, copy->to_device ? "copy to it" : "copy to the host", result, report);
-    } else {
+    status = cuda_way_follow(way, result, copy->to_device ? "copy to it" : "copy to the host", copy->done,
+                             copy->arg, report);
+    if (status == BPS_OK) {
         *(copy->to_device ? cuda->bytes_to_device : cuda->bytes_to_host) += copy->bytes;
     }
     cuda_leave(&stay);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda.c - the plugin "cuda", a reducer: brings tensors in the memory of NVIDIA's GPUs to the host and back.
- * Its kernels compute what needs nobody else; all else the reducer of server.use sums.
+ * cuda.c - the plugin "cuda", a reducer: brings tensors in the memory of NVIDIA's GPUs to the host and back,
+ * and lets the GPUs of a host sum among themselves, through NCCL. Its kernels compute what needs nobody else;
+ * all else the reducer of server.use sums.
  */
 #include "instance.h"
 
@@ -18,11 +19,13 @@ static void cuda_close(void *instance)
 {
     struct cuda *cuda = instance;
     bool quiet = true;
+    cuda_groups_end(cuda);
     for (int32_t i = 0; i < cuda->devices; i++) {
         if (atomic_load(&cuda->device[i].open)) {
             cuda_device_wait(&cuda->device[i]);
         }
     }
+    cuda_groups_free(cuda);
     cuda_regions_free(cuda);
     for (int32_t i = 0; i < cuda->devices; i++) {
         if (atomic_load(&cuda->device[i].open)) {
@@ -49,6 +52,7 @@ static struct cuda *cuda_new(const struct bps_host *host, const struct cuda_driv
     pthread_mutex_init(&cuda->notice_lock, NULL);
     STAILQ_INIT(&cuda->spare_waits);
     LIST_INIT(&cuda->regions);
+    LIST_INIT(&cuda->groups);
     for (int32_t i = 0; i < devices; i++) {
         cuda->device[i] = (struct cuda_device){.cuda = cuda, .index = i};
     }
@@ -104,6 +108,18 @@ static void cuda_describe(void *instance, char *text, size_t n)
              cuda->devices == 1 ? "" : "s", name, version / 1000, version % 1000 / 10, CUDA_KERNELS_TEXT);
 }
 
+static const struct bps_group_ops group_ops = {
+    .size = sizeof group_ops,
+    .query = cuda_group_query,
+    .takes = cuda_group_takes,
+    .identify = cuda_group_identify,
+    .name = cuda_group_name,
+    .join = cuda_group_join,
+    .run = cuda_group_run,
+    .leave = cuda_group_leave,
+    .abort = cuda_group_abort,
+};
+
 static const struct bps_device_ops device_ops = {
     .size = sizeof device_ops,
     .type = BPS_DEVICE_CUDA,
@@ -119,6 +135,7 @@ static const struct bps_device_ops device_ops = {
     .can_reduce = cuda_can_reduce,
     .reduce = cuda_reduce,
 #endif
+    .group = &group_ops,
 };
 
 static const struct bps_reducer_ops ops = {

@@ -63,11 +63,23 @@ static cuda_result way_open(struct cuda_device *device, struct cuda_way *way)
     return result;
 }
 
-cuda_result cuda_way_notify(struct cuda_way *way, bps_device_fn done, void *arg)
+bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done,
+                           void *arg, struct bps_report *report)
 {
-    const struct cuda_driver *driver = &way->lane->device->cuda->driver;
-    cuda_result result = driver->event_record(way->event, way->stream);
-    return result == CUDA_OK ? cuda_lane_notify(way->lane, way->event, done, arg) : result;
+    const struct cuda_device *device = way->lane->device;
+    const struct cuda_driver *driver = &device->cuda->driver;
+    if (given == CUDA_OK) {
+        given = driver->event_record(way->event, way->stream);
+    }
+    if (given == CUDA_OK) {
+        given = cuda_lane_notify(way->lane, way->event, done, arg);
+    }
+    if (given == CUDA_OK) {
+        return BPS_OK;
+    }
+    /* No `done` will follow, so the memory must be the caller's when this returns. */
+    driver->stream_synchronize(way->stream);
+    return cuda_failed(device, what, given, report);
 }
 
 static void way_close(const struct cuda_driver *driver, struct cuda_way *way)

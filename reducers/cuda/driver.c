@@ -5,15 +5,9 @@
  */
 #include "driver.h"
 
-#include <dlfcn.h>
-#include <string.h>
+#include "library.h"
 
-#define LIBRARY "libcuda.so.1"
-
-static const struct {
-    const char *symbol;
-    size_t offset; /* in the table */
-} functions[] = {
+static const struct cuda_function functions[] = {
 #define FUNCTION(member, symbol, parameters) {#symbol, offsetof(struct cuda_driver, member)},
     CUDA_FUNCTIONS(FUNCTION)
 #undef FUNCTION
@@ -45,36 +39,16 @@ void cuda_driver_error(const struct cuda_driver *driver, cuda_result result, cha
     snprintf(text, n, "%s (%s)", words, name);
 }
 
-static bps_status load(struct cuda_driver *driver, struct bps_report *report)
-{
-    /* Never closed: the driver keeps threads and has destructors. */
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-    if (library == NULL) {
-        const char *reason = dlerror();
-        if (strstr(reason, "No such file") != NULL) {
-            BPS_REPORT(report,
-                       LIBRARY " is not there; install NVIDIA's driver, or take cuda out of worker.use");
-        } else {
-            BPS_REPORT(report, LIBRARY " cannot be loaded: %s", reason);
-        }
-        return BPS_ERR_UNSUPPORTED;
-    }
-    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
-        void *symbol = dlsym(library, functions[i].symbol);
-        if (symbol == NULL) {
-            BPS_REPORT(report,
-                       LIBRARY " is too old, it has no %s; install version 418 or newer of NVIDIA's driver",
-                       functions[i].symbol);
-            return BPS_ERR_UNSUPPORTED;
-        }
-        memcpy((char *)driver + functions[i].offset, &symbol, sizeof symbol);
-    }
-    return BPS_OK;
-}
-
 bps_status cuda_driver_open(struct cuda_driver *driver, int *devices, struct bps_report *report)
 {
-    bps_status status = load(driver, report);
+    static const struct cuda_library library = {
+        .name = "libcuda.so.1",
+        .missing = "install NVIDIA's driver, or take cuda out of worker.use",
+        .old = "version 418 or newer of NVIDIA's driver",
+        .functions = functions,
+        .count = sizeof functions / sizeof *functions,
+    };
+    bps_status status = cuda_library_load(&library, driver, report);
     if (status != BPS_OK) {
         return status;
     }

@@ -9,6 +9,7 @@
 #include <byteps/plugin.h>
 
 struct CUctx_st;
+struct CUuuid_st;
 struct CUevent_st;
 struct CUfunc_st;
 struct CUmod_st;
@@ -51,6 +52,7 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(device_get, cuDeviceGet, (int *out, int index))                                                        \
     X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                      \
     X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                    \
+    X(device_uuid, cuDeviceGetUuid, (struct CUuuid_st * out, int device))                                    \
     X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                        \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                           \
     X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \

@@ -13,6 +13,7 @@
 #include <sys/queue.h>
 
 #include "driver.h"
+#include "nccl.h"
 
 struct cuda_device;
 
@@ -67,6 +68,8 @@ struct cuda {
     LIST_HEAD(, cuda_region) regions;
     bool regions_wait; /* some have not been registered yet */
     bool regions_warned;
+    struct nccl nccl; /* filled in by cuda_group_query() */
+    LIST_HEAD(, bps_group) groups;
     uint64_t *bytes_to_host, *bytes_to_device, *bytes_reduced;
     int32_t devices;
     struct cuda_device device[];
@@ -105,8 +108,12 @@ void cuda_leave(struct cuda_stay *stay);
 bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_result result,
                        struct bps_report *report);
 
-/* In a stay: calls `done` on the loop when all that the way's stream was given is done. */
-cuda_result cuda_way_notify(struct cuda_way *way, bps_device_fn done, void *arg);
+/*
+ * In a stay, when the way's stream was given something, or not, as `given` says: calls `done` on the loop
+ * when all that the stream has is done. If that cannot be, waits for it, and reports "device 0: WHAT: why".
+ */
+bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done,
+                           void *arg, struct bps_report *report);
 
 /* ---- notice.c ---- */
 
@@ -126,6 +133,66 @@ bool cuda_lanes_close(struct cuda_device *device);
 
 /* The kernels of an open device, loaded on first use. NULL: it has none, and the log says why. Any thread. */
 const struct cuda_kernels *cuda_kernels_get(struct cuda_device *device);
+
+/* ---- group.c: the operations of struct bps_group_ops ---- */
+
+struct cuda_batch {
+    SLIST_ENTRY(cuda_batch) next;   /* of all of the group */
+    STAILQ_ENTRY(cuda_batch) entry; /* of those in the same state */
+    struct bps_group *group;
+    struct CUevent_st *event; /* behind its steps */
+    bps_device_fn done;
+    void *arg;
+    uint32_t steps;
+    struct bps_group_step step[BPS_STEPS_LIMIT];
+};
+STAILQ_HEAD(cuda_batches, cuda_batch);
+
+/* A communicator of NCCL's and the thread that alone uses it. */
+struct bps_group {
+    LIST_ENTRY(bps_group) entry;
+    struct cuda *cuda;
+    struct cuda_device *device;
+    struct nccl_name name;
+    uint32_t place, size;
+    bps_device_fn joined; /* NULL once it has been called */
+    void *arg;
+    struct CUstream_st *stream;
+    struct cuda_lane *lane;
+    int event; /* of the thread, for the loop */
+    struct bps_watch *watch;
+    pthread_t thread;
+    bool running;
+    struct ncclComm *communicator;    /* the thread's */
+    SLIST_HEAD(, cuda_batch) batches; /* the loop's */
+    struct cuda_batches spare;        /* the loop's */
+    atomic_bool aborted;
+    pthread_mutex_t lock; /* guards what follows */
+    pthread_cond_t changed;
+    struct cuda_batches queue, given; /* for the thread; on the stream, which the loop has not seen yet */
+    uint32_t under_way;               /* batches whose `done` has not been called */
+    bool leaving, together, over;     /* over: the thread uses neither stream nor communicator any more */
+    bps_status status;                /* why the group has failed */
+    char text[256];
+};
+
+bps_status cuda_group_query(void *instance, char *text, size_t n, struct bps_report *report);
+bool cuda_group_takes(void *instance, uint32_t size, uint32_t op, uint32_t dtype);
+bps_status cuda_group_identify(void *instance, int32_t device, uint8_t *identity, struct bps_report *report);
+bps_status cuda_group_name(void *instance, uint8_t *name, struct bps_report *report);
+bps_status cuda_group_join(void *instance, const struct bps_group_seat *seat, struct bps_group **out,
+                           struct bps_report *report);
+bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *steps, uint32_t n,
+                          bps_device_fn done, void *arg, struct bps_report *report);
+void cuda_group_leave(struct bps_group *group);
+void cuda_group_abort(struct bps_group *group);
+/* Ends the threads of all groups; those that have not been left are aborted. */
+void cuda_groups_end(struct cuda *cuda);
+/* After that, and once their devices are at rest. */
+void cuda_groups_free(struct cuda *cuda);
+
+/* communicator.c: what the thread of a group does. */
+void *cuda_communicator_work(void *group);
 
 /* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 

@@ -84,14 +84,9 @@ bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, st
         return cuda_failed(device, "context", result, report);
     }
     result = launch(device, reduction);
-    if (result == CUDA_OK) {
-        result = cuda_way_notify(&device->to_device, reduction->done, reduction->arg);
-    }
-    if (result != CUDA_OK) {
-        /* No `done` will follow, so the memory must be the caller's when this returns. */
-        cuda->driver.stream_synchronize(device->to_device.stream);
-        status = cuda_failed(device, "reduction", result, report);
-    } else {
+    status =
+        cuda_way_follow(&device->to_device, result, "reduction", reduction->done, reduction->arg, report);
+    if (status == BPS_OK) {
         *cuda->bytes_reduced += reduction->count * element_bytes[reduction->dtype];
     }
     cuda_leave(&stay);

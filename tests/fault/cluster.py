@@ -288,13 +288,15 @@ class ByHand(_Gated):
     """A job whose parts are commands of their own.
 
     `late` are members that start() starts, `extra` settings of single parts. `hosts` has a name for each worker and
-    then for each server: a host is a namespace.
+    then for each server: a host is a namespace. `worker` is what does the steps.
     """
 
-    def __init__(self, steps, workers=2, servers=1, settings=(), late=(), extra=None, hosts=None):
+    def __init__(
+        self, steps, workers=2, servers=1, settings=(), late=(), extra=None, hosts=None, worker=(WORKER,)
+    ):
         members = _members(workers, 0) + _members(0, servers)
         self.hosts = dict(zip(members, hosts or ()))
-        self.env = self._prepare()
+        self.env, self.worker = self._prepare(), worker
         self.id, self.steps, self.extra, self.parts = uuid.uuid4().hex[:16], steps, extra or {}, {}
         self.common = [*_ways(), *settings, f"cluster.job={self.id}"]
         self.common += [f"cluster.workers={workers}", f"cluster.servers={servers}"]
@@ -324,7 +326,7 @@ class ByHand(_Gated):
         role, _, rank = part.partition(" ")
         lines = [*self.common, *self.extra.get(part, ()), f"cluster.role={role}", f"cluster.rank={rank}"]
         lines += [f"cluster.scheduler={scheduler or self.address}", *settings]
-        command = [harness.program(), "server"] if role == "server" else [WORKER, *(steps or self.steps)]
+        command = [harness.program(), "server"] if role == "server" else [*self.worker, *(steps or self.steps)]
         if part in self.hosts:
             enter = f"hostname {self.hosts[part]} && exec \"$@\""
             command = ["unshare", "--uts", "sh", "-c", enter, "sh", *command]

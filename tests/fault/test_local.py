@@ -308,6 +308,9 @@ def null():
 class Visitor:
     """A process of the same user at a worker's socket."""
 
+    OWN, ITS = (TAIL, PAGE), (PEER_TAIL, PAGE + RING)
+    """Where the index and the bytes of each ring are."""
+
     def __init__(self, name):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(wire.TIMEOUT)
@@ -350,22 +353,29 @@ class Visitor:
         names = ("bytes", "ticket", "serial", "region", "answer_region", "verdict", "at", "answer")
         fields = {"bytes": max(0, len(frame) - wire.HEADER.size), **fields}
         record = RECORD.pack(size, kind, fields.get("flags", 0), *(fields.get(name, 0) for name in names))
-        at = PAGE + self.tail % RING
+        index, ring = self.OWN
+        at = ring + self.tail % RING
         self.shared[at : at + LINE + len(frame)] = record + frame
         self.tail += (size if size < RING else LINE) + ahead
-        self.shared[TAIL : TAIL + 8] = struct.pack("<Q", self.tail)
+        self.shared[index : index + 8] = struct.pack("<Q", self.tail)
         os.write(self.bell, struct.pack("<Q", 1))
 
-    def get(self):
-        """(type, payload) of the next frame of the worker's."""
+    def get_frame(self):
+        """(fields of the header, payload) of the next frame of the worker's."""
+        index, ring = self.ITS
         cluster.harness.until(
-            lambda: struct.unpack_from("<Q", self.shared, PEER_TAIL)[0] != self.head, "frame from a worker"
+            lambda: struct.unpack_from("<Q", self.shared, index)[0] != self.head, "frame from a worker"
         )
-        at = PAGE + RING + self.head % RING
+        at = ring + self.head % RING
         fields = wire.HEADER.unpack_from(self.shared, at + LINE)
         start = at + LINE + wire.HEADER.size
         self.head += RECORD.unpack_from(self.shared, at)[0]
-        return fields[1], bytes(self.shared[start : start + fields[0]])
+        return fields, bytes(self.shared[start : start + fields[0]])
+
+    def get(self):
+        """(type, payload) of the next frame of the worker's."""
+        fields, payload = self.get_frame()
+        return fields[1], payload
 
     def nonce(self):
         kind, payload = self.get()

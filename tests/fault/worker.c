@@ -201,6 +201,10 @@ static bps_status loop(char **field, struct bps_report *report)
     size_t count = strtoul(field[2], NULL, 10);
     bool ours = strcmp(field[4], "alloc") == 0;
     int32_t *data = ours ? bps_alloc(count * sizeof *data) : filled(count, BPS_INT32, 0);
+    if (data == NULL) {
+        snprintf(report->text, sizeof report->text, "no memory for %zu elements of %s", count, field[1]);
+        return BPS_ERR_NOMEM;
+    }
     const struct bps_push_pull request = request_of(field[1], data, count, BPS_INT32);
     bps_status status = BPS_OK;
     bool more = true;

@@ -344,6 +344,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "worker.partition = \"8 MiB\"\n"
                            "worker.slice = \"128 KiB\"\n"
                            "worker.hierarchy = \"auto\"\n"
+                           "worker.device_groups = \"auto\"\n"
                            "server.order = \"arrival\"\n"
                            "worker.graph = ( { stage = \"local_reduce\"; use = \"local\"; }, "
                            "{ stage = \"push_pull\"; use = \"net\"; }, { stage = \"local_broadcast\"; } )\n");

@@ -71,6 +71,7 @@ static const struct old olds[] = {
     {{"BYTEPS_JOB_ID=mine"}, "cluster.job", "mine", "BYTEPS_JOB_ID"},
     {{"BYTEPS_PARTITION_BYTES=4096000"}, "worker.partition", "4000 KiB", "BYTEPS_PARTITION_BYTES"},
     {{"BYTEPS_PARTITION_BYTES=1"}, "worker.partition", "64", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_NCCL_GROUP_SIZE=16"}, "worker.group_size", "16", "BYTEPS_NCCL_GROUP_SIZE"},
     {{"BYTEPS_PARTITION_BYTES=1000"}, "worker.partition", "1 KiB", "BYTEPS_PARTITION_BYTES"},
     {{"BYTEPS_PARTITION_BYTES=1000"}, "worker.slice", "1 KiB", "default"},
     {{"BYTEPS_SERVER_ENGINE_THREAD=4"}, "server.shards", "4", "BYTEPS_SERVER_ENGINE_THREAD"},
@@ -176,6 +177,8 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("DMLC_NUM_WORKERS", "2", 1);
     setenv("BYTEPS_NUM_SERVER", "2", 1);
     setenv("BYTEPS_NCCL_NUM_RINGS", "2", 1);
+    setenv("BYTEPS_PCIE_SWITCH_SIZE", "4", 1);
+    setenv("BYTEPS_REDUCE_ROOTS", "0,4", 1);
     setenv("BYTEPS_USE_GDR_ALLREDUCE", "1", 1);
     setenv("BYTEPS_QWXZJKVY", "1", 1);
     setenv("PS_VERBOSE", "1", 1);
@@ -186,7 +189,11 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     bps_environment_notes(add_note, &notes);
     ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
                                  "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                                 "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
+                                 "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
                                  "BYTEPS_QWXZJKVY is set, but not known\n"
+                                 "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
+                                 "share of the partitions\n"
                                  "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
                                  "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
                                  "PS_VERBOSE is set, but has no effect\n");

@@ -364,7 +364,7 @@ START_TEST(test_headers)
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
         bool known =
-            (type >= 1 && type <= BPS_FRAME_END) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_RETURNED);
+            (type >= 1 && type <= BPS_FRAME_END) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;

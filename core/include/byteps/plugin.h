@@ -451,6 +451,67 @@ struct bps_reduction {
     void *arg;
 };
 
+/*
+ * Groups: operations among the devices of several processes of one host, one device of each. Their places
+ * count from 0. What a group is to do comes in batches of steps, the same in all its processes and in the
+ * same order; only the addresses differ.
+ */
+struct bps_group; /* the reducer's */
+
+#define BPS_GROUP_NAME_BYTES     128u
+#define BPS_GROUP_IDENTITY_BYTES 16u
+
+struct bps_group_seat {
+    const uint8_t *name; /* BPS_GROUP_NAME_BYTES, that one of them has made */
+    uint32_t place, size;
+    int32_t device;
+    /* Called once, on the loop and never from within `join`: all are there, or the group does not work. */
+    bps_device_fn joined;
+    void *arg;
+};
+
+#define BPS_STEP_REDUCE     0u /* `from` of all, combined, goes to `to` of the root; no other `to` is used */
+#define BPS_STEP_BROADCAST  1u /* `from` of the root goes to `to` of all; no other `from` is used */
+#define BPS_STEP_ALL_REDUCE 2u /* `from` of all, combined, goes to `to` of all */
+
+#define BPS_STEPS_LIMIT     64u /* of a batch */
+
+/* `from` and `to` lie on the device of this process, and may be the same. */
+struct bps_group_step {
+    uint32_t kind;  /* BPS_STEP_* */
+    uint32_t op;    /* BPS_SUM and so on; an average is divided by the size of the group */
+    uint32_t dtype, root;
+    const void *from;
+    void *to;
+    uint64_t count; /* elements */
+};
+
+/* None of them is optional. All are called on the loop. */
+struct bps_group_ops {
+    size_t size;
+    /* Are there groups in this process? The text says by what, such as "NCCL 2.21.5"; the report why not. */
+    bps_status (*query)(void *instance, char *text, size_t n, struct bps_report *report);
+    /* True if the steps of a group of this size may combine this type so, with the results of `reduce`. */
+    bool (*takes)(void *instance, uint32_t size, uint32_t op, uint32_t dtype);
+    /* What tells a device from all others of this host, in all its processes: BPS_GROUP_IDENTITY_BYTES. */
+    bps_status (*identify)(void *instance, int32_t device, uint8_t *identity, struct bps_report *report);
+    /* A name for a new group: BPS_GROUP_NAME_BYTES. */
+    bps_status (*name)(void *instance, uint8_t *name, struct bps_report *report);
+    /* Batches may be given as soon as this has returned. The group is there until the instance is closed. */
+    bps_status (*join)(void *instance, const struct bps_group_seat *seat, struct bps_group **out,
+                       struct bps_report *report);
+    /*
+     * Gives a batch of 1 to BPS_STEPS_LIMIT steps. `done` is called once, on the loop and never from within
+     * this call, when its memory is not used any more: the steps are done, or the group has failed.
+     */
+    bps_status (*run)(struct bps_group *group, const struct bps_group_step *steps, uint32_t n,
+                      bps_device_fn done, void *arg, struct bps_report *report);
+    /* Nothing follows: all batches are done, here and elsewhere. */
+    void (*leave)(struct bps_group *group);
+    /* Others may be lost: nothing waits for them any more, and what is not done fails. */
+    void (*abort)(struct bps_group *group);
+};
+
 struct bps_device_ops {
     size_t size;
     uint32_t type; /* of the devices: BPS_DEVICE_CUDA */
@@ -493,6 +554,8 @@ struct bps_device_ops {
      * On the loop. Reductions and copies to the device are done in the order of these calls.
      */
     bps_status (*reduce)(void *instance, const struct bps_reduction *reduction, struct bps_report *report);
+    /* Optional: its devices can form groups. */
+    const struct bps_group_ops *group;
 };
 
 struct bps_reducer_ops {
@@ -500,8 +563,8 @@ struct bps_reducer_ops {
     bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
                        struct bps_report *report);
     /*
-     * Waits for the copies and reductions under way, whose `done` is not called any more. All marks have been
-     * released.
+     * Waits for the copies, reductions and batches under way, whose `done` is not called any more; it aborts
+     * groups that have not been left. All marks have been released.
      */
     void (*close)(void *instance);
     /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a

@@ -100,6 +100,17 @@ cuda_result cuDeviceGetAttribute(int *out, unsigned attribute, int device)
     return CUDA_OK;
 }
 
+/* The same in all processes, as that of a GPU is. */
+cuda_result cuDeviceGetUuid(struct CUuuid_st *out, int device)
+{
+    if (device < 0 || device >= standin_settings.devices) {
+        return STANDIN_INVALID_DEVICE;
+    }
+    memset(out, 0, sizeof *out);
+    out->bytes[0] = (char)device;
+    return CUDA_OK;
+}
+
 /* ---- contexts ---- */
 
 cuda_result cuDevicePrimaryCtxRetain(struct CUctx_st **out, int device)

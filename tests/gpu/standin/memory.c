@@ -42,6 +42,16 @@ uint8_t *standin_reach(const struct CUctx_st *context, unsigned long long addres
     return NULL;
 }
 
+uint8_t *standin_memory(const void *address, size_t bytes)
+{
+    struct CUctx_st *context;
+    pthread_mutex_lock(&standin_lock);
+    uint8_t *memory =
+        standin_context(&context) == CUDA_OK ? standin_reach(context, (uintptr_t)address, bytes) : NULL;
+    pthread_mutex_unlock(&standin_lock);
+    return memory;
+}
+
 static struct block *block_new(struct CUctx_st *context, size_t bytes)
 {
     struct block *block = calloc(1, sizeof *block);

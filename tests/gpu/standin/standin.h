@@ -46,6 +46,9 @@ typedef void (*standin_host_fn)(void *arg);
     X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))
 
 struct CUgraph_st;
+struct CUuuid_st {
+    char bytes[16];
+};
 #define STANDIN_DECLARE(symbol, parameters)              STANDIN_API cuda_result symbol parameters;
 #define STANDIN_DECLARE_USED(member, symbol, parameters) STANDIN_DECLARE(symbol, parameters)
 CUDA_FUNCTIONS(STANDIN_DECLARE_USED)
@@ -57,6 +60,9 @@ struct standin_counts {
     unsigned streams, events, registrations, allocations, modules;
 };
 STANDIN_API void standin_count(struct standin_counts *out);
+
+/* For the stand-in of NCCL: where device memory of the current context can be read and written, or NULL. */
+STANDIN_API uint8_t *standin_memory(const void *address, size_t bytes);
 
 /* ---- inside ---- */
 

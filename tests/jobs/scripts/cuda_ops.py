@@ -61,6 +61,14 @@ def check_types_and_operations():
     np.testing.assert_array_equal(array.read(), total(100) / 2)
 
 
+def check_average():
+    """Rounded as on the host, wherever it is divided."""
+    values = data(bps.rank(), 100_000)
+    array = gpu.Array(gpu.Stream(device()), values)
+    start(array, op=bps.Average).wait()
+    np.testing.assert_array_equal(array.read(), bps.push_pull(values, op=bps.Average))
+
+
 def check_the_same_bits_as_on_the_host():
     """Scales round, overflow and leave NaN; results go elsewhere or stay in their place."""
     if bps.size() > 2:
@@ -170,8 +178,8 @@ def check_refused():
 def check_disagreement():
     count = 100 if bps.rank() == 0 else 200
     array = gpu.Array(gpu.Stream(device()), data(bps.rank(), count))
-    if bps.size() > 1:
-        checks.raised(byteps.MismatchError, start(array, name="disagreed").wait, "disagreed")
+    for i in range(40 if bps.size() > 1 else 0):  # the words of several workers meet in any order
+        checks.raised(byteps.MismatchError, start(array, name=f"disagreed {i}").wait, f"disagreed {i}")
     np.testing.assert_array_equal(array.read().shape, (count,))
 
 
@@ -218,6 +226,17 @@ def fail_a_kernel():
         except byteps.Error as error:
             print(f"failed: {error}", flush=True)
             os._exit(3)
+
+
+def lose_a_batch():
+    """What the devices are given does not end, or fails; whoever lives on gets an error, and says it."""
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 500_000))
+    try:
+        for _ in range(100):
+            start(array, name="batch").wait()
+    except byteps.Error as error:
+        print(f"failed: {error}", flush=True)
+        os._exit(3)
 
 
 def without_device():

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices.h - the workers of a host whose tensors lie on devices: these sum among themselves.
+ *
+ * A partition is combined on the device of its leader, which alone brings the sum to its host and through the
+ * network, and the result then goes from there to all devices. If the group is the whole job, both are one
+ * step and no host sees the tensor.
+ *
+ * All devices must be given the same steps in the same order. One worker, the coordinator at place 0,
+ * decides: everybody tells it when a round of a tensor has begun and its input lies on the device; when all
+ * have, it orders the steps in batches, the most urgent first. If only one has the tensor on the host, or
+ * pushes something else, or cannot push at all, the round goes through the host for all, as if there were no
+ * group of devices (local.h), and what is wrong is found out there.
+ *
+ * [core] Everything here belongs to the worker's loop.
+ */
+#ifndef BPS_WORKER_DEVICES_H
+#define BPS_WORKER_DEVICES_H
+
+#include "worker/local.h"
+
+/* Sets it up, if the reducer of this worker forms groups. BPS_OK as well if there can be none. */
+bps_status bps_devices_open(struct bps_local *local, struct bps_report *report);
+/* The link to a peer is open. */
+void bps_devices_reached(struct bps_local_peer *peer);
+/* A peer leaves in order: no round will have all of them any more. */
+void bps_devices_left(struct bps_local_peer *peer);
+/* This worker leaves; all its operations have ended. NULL is allowed, as in all that follows. */
+void bps_devices_leave(struct bps_devices *devices);
+/* The links are gone: nothing waits for another device any more. */
+void bps_devices_drop(struct bps_devices *devices);
+void bps_devices_free(struct bps_devices *devices);
+/* Ends what has waited for too long. */
+void bps_devices_tick(struct bps_devices *devices, uint64_t now);
+
+/*
+ * A round of a tensor has begun. True: the coordinator is asked, and bps_tasks_start() or a batch follows.
+ * False: it goes through the host.
+ */
+bool bps_devices_ask(struct bps_operation *operation);
+/* This worker cannot contribute to a round, which the group is going to hear of on its way through the host.
+ */
+void bps_devices_decline(struct bps_operation *operation);
+/*
+ * True if this worker has not heard yet which way a round goes. If it fails in the network before, another worker
+ * of the host has declined: it goes through the host, where this worker is told when it comes to it.
+ */
+bool bps_devices_asks(struct bps_worker *worker, const struct bps_header *header);
+/* A leader's device has the result of a partition that came through the network. */
+void bps_devices_held(struct bps_task *task);
+/* The network has failed a round that this worker leads. False: it was none of the devices. */
+bool bps_devices_fail(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* The leader says so; the task may be in a batch. False: it is not. */
+bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* READY to SEPARATE, from a peer. */
+bps_status bps_devices_message(struct bps_local_peer *peer, const struct bps_header *header,
+                               struct bps_reader *payload);
+
+/* ---- for the files of this part ---- */
+
+/* A batch on its way through the devices. */
+struct bps_devices_batch {
+    SLIST_ENTRY(bps_devices_batch) spare;
+    TAILQ_ENTRY(bps_devices_batch) entry;
+    struct bps_devices *devices;
+    uint64_t begun;
+    uint32_t tasks;
+    struct bps_task *task[BPS_STEPS_LIMIT];
+    uint8_t kind[BPS_STEPS_LIMIT]; /* BPS_STEP_* of each */
+};
+
+enum bps_devices_state {
+    BPS_DEVICES_APART,   /* no group yet */
+    BPS_DEVICES_FORMING, /* the devices are joining */
+    BPS_DEVICES_TOGETHER,
+    BPS_DEVICES_OFF, /* for good: everything goes through the host */
+};
+
+struct bps_devices {
+    struct bps_local *local;
+    const struct bps_group_ops *ops;
+    void *self; /* the instance */
+    enum bps_devices_state state;
+    char text[128];          /* what joins the devices, or why nothing does */
+    bool explained;          /* why a tensor went through the host */
+    struct bps_group *group; /* NULL: none yet */
+    int32_t device;          /* of this worker in it */
+    SLIST_HEAD(, bps_devices_batch) spare;
+    TAILQ_HEAD(, bps_devices_batch) under_way;
+    struct bps_coordinator *coordinator; /* at place 0 */
+};
+
+/* What is written of a task in a batch. */
+#define BPS_ORDER_BYTES 13u
+
+/* ---- devices.c ---- */
+/* Everything goes through the host from now on, in this worker; the log says why, or it is an error. */
+void bps_devices_separate(struct bps_devices *devices, const char *why);
+/* The same without a word. */
+void bps_devices_off(struct bps_devices *devices, const char *why);
+/* The operation that waits for the coordinator's word, if it still does: it goes through the host. */
+void bps_devices_release(struct bps_devices *devices, const struct bps_header *header);
+bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name);
+
+/* ---- devices_batch.c ---- */
+/* Gives the batch of an ORDER to the device. */
+bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
+
+/* ---- coordinator.c ---- */
+bps_status bps_coordinator_new(struct bps_devices *devices, struct bps_coordinator **out);
+void bps_coordinator_free(struct bps_coordinator *coordinator);
+/* What the worker at a place says, this one among them. */
+bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place,
+                                 const struct bps_header *header, const uint8_t *identity);
+/* `why` it has not; "": it has. */
+bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t place, const char *why);
+bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t place,
+                                const struct bps_header *header);
+/* True if steps are to be ordered. */
+bool bps_coordinator_is_busy(const struct bps_coordinator *coordinator);
+/* The task ends without its next step. */
+void bps_coordinator_forget(struct bps_coordinator *coordinator, const struct bps_task *task);
+/* There is no group: all hear why. */
+void bps_coordinator_separate(struct bps_coordinator *coordinator, const char *why);
+/* A batch of this worker's device is done. */
+void bps_coordinator_go_on(struct bps_coordinator *coordinator);
+void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now);
+
+#endif
