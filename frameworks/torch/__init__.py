@@ -60,7 +60,7 @@ from .ops import (
 )
 from .optimizer import DistributedOptimizer
 
-from . import cross_barrier, parallel  # isort: skip
+from . import cross_barrier, ddp_hook, parallel  # isort: skip
 
 byteps_push_pull = push_pull_async_inplace
 
@@ -88,6 +88,7 @@ __all__ = [
     "broadcast_parameters",
     "byteps_push_pull",
     "cross_barrier",
+    "ddp_hook",
     "declare",
     "empty",
     "grouped_allreduce",

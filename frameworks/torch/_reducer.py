@@ -29,7 +29,7 @@ _numbers = itertools.count()  # of the reducers of this process
 _owners = {}  # name of a tensor -> the parameters that have used it
 
 
-def _unique_name(name, parameter):
+def unique_name(name, parameter):
     """Return a name that no other parameter of this process has: two models may use the same names.
 
     All workers make their models in the same order, so that they come to the same names.
@@ -112,7 +112,7 @@ class Reducer:
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)
-            self._names.append(_unique_name(f"byteps.Gradient.{name}", parameter))
+            self._names.append(unique_name(f"byteps.Gradient.{name}", parameter))
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
             self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch's own DistributedDataParallel, whose buckets a hook reduces by push_pull."""
+
+import os
+import tempfile
+import unittest
+
+import harness
+import scripted
+
+if os.environ.get("SANITIZER") == "thread":
+    raise unittest.SkipTest("PyTorch's own process group, which was built without it, looks like a race")
+scripted.require("torch")
+
+
+class Hook(scripted.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.env = {"STORE": os.path.join(folder.name, "store")}
+
+    def test_training(self):
+        self.run_script("torch_ddp.py", env=self.env)
+
+    def test_a_worker_is_killed(self):
+        script = scripted.script("torch_ddp.py", "lose_a_worker")
+        result = harness.run(script, workers=2, servers=1, env=self.env)
+        self.assertNotEqual(result.status, 0, str(result))
+        text = "\n".join(result.lines("worker 0"))
+        self.assertRegex(text, r"^step \d+: .*worker 1.* was lost", str(result))
+
+
+if __name__ == "__main__":
+    unittest.main()
