@@ -260,7 +260,7 @@ class StageAtTheEnd(test_disagreement.Stage):
 
 
 class Leaving(test_disagreement.Leaving):
-    GONE = "worker [01]"  # worker 0 follows, and may be gone when worker 2 comes
+    GONE = "worker [012]"  # those who were told leave, too, and may be gone when the last one comes
 
 
 class Stall(test_disagreement.Stall):
