@@ -2,6 +2,7 @@
 /* test_ipc.c - the transport over shared memory carries frames and lends payloads, in every way it has. */
 #include <dirent.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -217,6 +218,109 @@ START_TEST(a_region_must_be_a_sealed_file)
     region.fd = -1;
     ck_assert_int_eq(ops->attach(self, &region, &report), BPS_OK); /* nobody else can map it */
     ops->detach(self, &region);
+    pair_close(&pair);
+}
+END_TEST
+
+/* ---- forks ---- */
+
+#define MANY_REGIONS 1000
+#define FORKS        300
+#define FDS          4096
+
+/* Files of memory that are open here. It takes no memory, as it runs in a child of several threads. */
+static unsigned count_memory_files(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < FDS; fd++) {
+        char path[40], name[32];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        n += readlink(path, name, sizeof name) > 7 && memcmp(name, "/memfd:", 7) == 0;
+    }
+    return n;
+}
+
+/* A child made now has so many. */
+static void check_child(unsigned expected)
+{
+    int status;
+    pid_t child = fork();
+    ck_assert_int_ge(child, 0);
+    if (child == 0) {
+        _exit(count_memory_files() == expected ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+static void pair_open_quiet(struct pair *pair)
+{
+    const struct stream none = {0};
+    pair_open(pair, &none, &none, NULL);
+    pair_connect(pair);
+    while (!pair->peers[0].connected || pair->peers[1].channel == NULL) {
+        turn(pair->loop);
+    }
+}
+
+static void attach(const struct side *side, const struct bps_region *region)
+{
+    struct bps_report report = {""};
+    ck_assert_msg(side->ops->attach(side->instance->self, region, &report) == BPS_OK, "%s", report.text);
+}
+
+/* The socket takes only so many messages; the others wait, with a descriptor each. */
+START_TEST(a_child_keeps_no_region_that_waits)
+{
+    static struct bps_region regions[MANY_REGIONS];
+    struct pair pair;
+    pair_open_quiet(&pair);
+    unsigned before = count_memory_files();
+    for (unsigned i = 0; i < MANY_REGIONS; i++) {
+        regions[i] = pair.peers[0].memory;
+        attach(&pair.sides[0], &regions[i]);
+    }
+    ck_assert_uint_gt(count_memory_files(), before);
+    check_child(before);
+    pair_close(&pair);
+}
+END_TEST
+
+static atomic_bool over;
+
+static void come_and_go(void *arg)
+{
+    struct pair *pair = arg;
+    const struct side *side = &pair->sides[0];
+    if (atomic_load(&over)) {
+        bps_loop_stop(pair->loop);
+    }
+    attach(side, &pair->peers[0].memory);
+    side->ops->detach(side->instance->self, &pair->peers[0].memory);
+}
+
+static void *run_pair(void *arg)
+{
+    const struct pair *pair = arg;
+    run_loop(pair->loop);
+    return NULL;
+}
+
+/* Another thread forks while the loop is told of regions all the time. */
+START_TEST(a_child_keeps_no_region_that_comes)
+{
+    struct pair pair;
+    pthread_t thread;
+    pair_open_quiet(&pair);
+    unsigned before = count_memory_files();
+    struct bps_timer *timer = bps_loop_timer(pair.loop, 20000, 20000, come_and_go, &pair);
+    ck_assert_int_eq(pthread_create(&thread, NULL, run_pair, &pair), 0);
+    for (unsigned i = 0; i < FORKS; i++) {
+        check_child(before);
+    }
+    atomic_store(&over, true);
+    pthread_join(thread, NULL);
+    bps_loop_cancel(pair.loop, timer);
     pair_close(&pair);
 }
 END_TEST
@@ -516,6 +620,8 @@ static void add_frames(Suite *suite)
     tcase_add_test(frames, payloads_in_regions_are_not_copied);
     tcase_add_test(frames, a_region_may_come_and_go_between_frames);
     tcase_add_test(frames, a_region_must_be_a_sealed_file);
+    tcase_add_test(frames, a_child_keeps_no_region_that_waits);
+    tcase_add_test(frames, a_child_keeps_no_region_that_comes);
     tcase_add_loop_test(frames, frames_are_asked_for_as_late_as_possible, 0, 3);
     tcase_add_loop_test(frames, loans_do_not_block_other_frames, 0, WAYS);
     suite_add_tcase(suite, frames);

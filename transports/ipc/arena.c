@@ -19,18 +19,19 @@ static bool make(struct bps_channel *channel)
     uint64_t bytes = ipc->options.arena;
     uint32_t pages = (uint32_t)(bytes / IPC_PAGE), words = (pages + WORD - 1) / WORD;
     void *memory;
+    int *fd = &channel->fds[0];
     arena->failed = true; /* unless we come to the end */
     if (pages == 0 || channel->mute) {
         return false;
     }
-    int fd = ipc_memory_make("byteps-arena", bytes, &memory);
-    arena->used = fd >= 0 ? ipc->host->alloc(ipc->host, words * sizeof *arena->used, IPC_LINE) : NULL;
+    bool made = ipc_memory_make("byteps-arena", bytes, fd, &memory);
+    arena->used = made ? ipc->host->alloc(ipc->host, words * sizeof *arena->used, IPC_LINE) : NULL;
     if (arena->used == NULL) {
         ipc->host->log(ipc->host, BPS_LOG_WARN, "there is no shared arena for %s: %s", channel->peer,
-                       fd < 0 ? strerror(errno) : "out of memory");
-        if (fd >= 0) {
+                       made ? "out of memory" : strerror(errno));
+        if (made) {
             ipc_memory_unmap(memory, bytes);
-            close(fd);
+            ipc_fork_close(fd);
         }
         return false;
     }
@@ -38,8 +39,8 @@ static bool make(struct bps_channel *channel)
     arena->memory = memory;
     arena->pages = pages;
     arena->id = ++ipc->last_region;
-    ipc_region_announce(channel, arena->id, fd, bytes, 0);
-    close(fd);
+    ipc_region_announce(channel, arena->id, *fd, bytes, 0);
+    ipc_fork_close(fd);
     arena->failed = false;
     return true;
 }

@@ -2,6 +2,7 @@
 /* channel.c - the life of a channel: its socket, its turns, and what is freed with it. */
 #include "ipc.h"
 
+#include <string.h>
 #include <unistd.h>
 
 /* ---- turns ---- */
@@ -104,10 +105,12 @@ struct bps_channel *ipc_channel_new(struct ipc *ipc)
         return NULL;
     }
     *channel = (struct bps_channel){.ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
+    memset(channel->fds, -1, sizeof channel->fds);
     channel->tickets.free = channel->tickets.first = channel->tickets.last = IPC_NONE;
     STAILQ_INIT(&channel->posts);
     LIST_INIT(&channel->loans);
     LIST_INSERT_HEAD(&ipc->channels, channel, entry);
+    ipc_fork_add(channel);
     return channel;
 }
 
@@ -155,6 +158,23 @@ void ipc_channel_open(struct bps_channel *channel)
     }
 }
 
+/* ---- messages ---- */
+
+bps_status ipc_channel_receive(struct bps_channel *channel, struct ipc_message *message)
+{
+    ipc_fork_hold();
+    bps_status status = ipc_message_receive(channel->fd, message, channel->fds);
+    ipc_fork_release();
+    return status;
+}
+
+void ipc_channel_close_fds(struct bps_channel *channel)
+{
+    for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
+        ipc_fork_close(&channel->fds[i]);
+    }
+}
+
 /* ---- end ---- */
 
 static void channel_free(struct bps_channel *channel)
@@ -165,6 +185,7 @@ static void channel_free(struct bps_channel *channel)
     ipc_arena_free(channel);
     ipc_tickets_free(channel);
     ipc_posts_free(channel);
+    ipc_fork_remove(channel);
     if (channel->ring.shared != NULL) {
         ipc_memory_unmap(channel->ring.shared, ipc_ring_size(channel->ring.bytes));
     }
@@ -200,9 +221,7 @@ static void channel_kill(struct bps_channel *channel)
         ipc_fork_release();
         channel->fd = -1;
     }
-    if (channel->event >= 0) {
-        ipc_fork_close(channel);
-    }
+    ipc_fork_close(&channel->event);
     if (ipc->cursor == channel) {
         ipc->cursor = LIST_NEXT(channel, entry);
     }

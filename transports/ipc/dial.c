@@ -70,21 +70,16 @@ void ipc_dial_continue(struct bps_channel *channel)
 /* A channel with a socket that is watched; NULL and an errno. */
 static struct bps_channel *new_channel(struct ipc *ipc, int *error)
 {
-    struct bps_channel *channel = ipc_channel_new(ipc);
-    *error = ENOMEM;
-    if (channel == NULL) {
-        return NULL;
-    }
     ipc_fork_hold();
     int fd = ipc_socket();
-    bool attached = fd >= 0 && ipc_channel_attach(channel, fd);
-    if (fd < 0) {
-        *error = errno;
-    } else if (!attached) {
+    *error = fd < 0 ? errno : ENOMEM;
+    struct bps_channel *channel = fd >= 0 ? ipc_channel_new(ipc) : NULL;
+    bool attached = channel != NULL && ipc_channel_attach(channel, fd);
+    if (fd >= 0 && !attached) {
         close(fd);
     }
     ipc_fork_release();
-    if (!attached) {
+    if (channel != NULL && !attached) {
         ipc_drop(channel);
         return NULL;
     }

@@ -3,8 +3,8 @@
  * fork.c - forked children keep no descriptor.
  *
  * In a child the core closes what is watched. A socket that is not watched yet, or no longer, would stay open
- * there and hide the end of this process from its peers; so fork() waits for those few moments. The eventfds
- * of peers are never watched: those are closed here.
+ * there and hide the end of this process from its peers; so fork() waits for those few moments. What is never
+ * watched is closed here: the eventfds of peers, and the files of memory that come and go with messages.
  */
 #include "ipc.h"
 
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list, too */
-static LIST_HEAD(, bps_channel) signallers = LIST_HEAD_INITIALIZER(signallers);
+static LIST_HEAD(, bps_channel) channels = LIST_HEAD_INITIALIZER(channels);
 
 void ipc_fork_hold(void)
 {
@@ -24,30 +24,49 @@ void ipc_fork_release(void)
     pthread_mutex_unlock(&mutex);
 }
 
-void ipc_fork_take(struct bps_channel *channel, int event)
+void ipc_fork_add(struct bps_channel *channel)
+{
+    LIST_INSERT_HEAD(&channels, channel, forked);
+}
+
+void ipc_fork_remove(struct bps_channel *channel)
 {
     ipc_fork_hold();
-    channel->event = event;
-    LIST_INSERT_HEAD(&signallers, channel, signaller);
+    LIST_REMOVE(channel, forked);
     ipc_fork_release();
 }
 
-void ipc_fork_close(struct bps_channel *channel)
+void ipc_fork_close(int *fd)
 {
     ipc_fork_hold();
-    LIST_REMOVE(channel, signaller);
-    close(channel->event);
-    channel->event = -1;
+    if (*fd >= 0) {
+        close(*fd);
+        *fd = -1;
+    }
     ipc_fork_release();
+}
+
+static void close_copy(int fd)
+{
+    if (fd >= 0) {
+        close(fd);
+    }
 }
 
 static void in_child(void)
 {
     const struct bps_channel *channel;
-    LIST_FOREACH(channel, &signallers, signaller) {
-        close(channel->event);
+    const struct ipc_post *post;
+    LIST_FOREACH (channel, &channels, forked) {
+        close_copy(channel->event);
+        for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
+            close_copy(channel->fds[i]);
+        }
+        STAILQ_FOREACH (post, &channel->posts, entry) {
+            close_copy(post->fd);
+        }
     }
-    LIST_INIT(&signallers);
+    LIST_INIT(&channels);
     ipc_fork_release();
 }
 

@@ -43,8 +43,10 @@ static bool take_event(struct bps_channel *channel, int *fd)
         fcntl(*fd, F_SETFL, flags | O_NONBLOCK) != 0) {
         return false;
     }
-    ipc_fork_take(channel, *fd);
+    ipc_fork_hold();
+    channel->event = *fd;
     *fd = -1;
+    ipc_fork_release();
     return true;
 }
 
@@ -66,21 +68,20 @@ int ipc_handshake_begin(struct bps_channel *channel)
     const struct ipc_message hello = {
         .type = IPC_HELLO, .ring = ring, .nonce = ipc->nonce, .nonce_at = nonce_address(ipc)};
     void *memory;
-    int fds[2] = {ipc_memory_make("byteps-ring", ipc_ring_size(ring), &memory), ipc->event};
-    if (fds[0] < 0) {
+    if (!ipc_memory_make("byteps-ring", ipc_ring_size(ring), &channel->fds[0], &memory)) {
         return errno;
     }
     use_ring(channel, memory, ring);
-    int error = ipc_message_send(channel->fd, &hello, fds, 2);
-    close(fds[0]);
+    int error = ipc_message_send(channel->fd, &hello, (int[]){channel->fds[0], ipc->event}, 2);
+    ipc_fork_close(&channel->fds[0]);
     channel->state = IPC_GREETING;
     return error;
 }
 
-static bool on_welcome(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+static bool on_welcome(struct bps_channel *channel, const struct ipc_message *message)
 {
     struct ipc_message ready = {.type = IPC_READY};
-    if (message->type != IPC_WELCOME || !take_event(channel, &fds[0])) {
+    if (message->type != IPC_WELCOME || channel->fds[1] >= 0 || !take_event(channel, &channel->fds[0])) {
         return false;
     }
     channel->reach = message->reach;
@@ -97,9 +98,10 @@ static bool on_welcome(struct bps_channel *channel, const struct ipc_message *me
 
 /* ---- the acceptor ---- */
 
-static bool on_hello(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+static bool on_hello(struct bps_channel *channel, const struct ipc_message *message)
 {
     struct ipc *ipc = channel->ipc;
+    int *fds = channel->fds;
     struct ipc_message welcome = {.type = IPC_WELCOME, .nonce = ipc->nonce, .nonce_at = nonce_address(ipc)};
     uint32_t ring = message->ring;
     bool allocated;
@@ -120,7 +122,7 @@ static bool on_hello(struct bps_channel *channel, const struct ipc_message *mess
 static bool on_ready(struct bps_channel *channel, const struct ipc_message *message)
 {
     bps_accept_fn accept = channel->accept;
-    if (message->type != IPC_READY) {
+    if (message->type != IPC_READY || channel->fds[0] >= 0) {
         return false;
     }
     channel->reach = message->reach;
@@ -141,12 +143,12 @@ static bool on_ready(struct bps_channel *channel, const struct ipc_message *mess
 
 /* ---- turns ---- */
 
-static bool greet(struct bps_channel *channel, const struct ipc_message *message, int fds[IPC_FDS_MAX])
+static bool greet(struct bps_channel *channel, const struct ipc_message *message)
 {
     if (channel->accept == NULL) {
-        return on_welcome(channel, message, fds);
+        return on_welcome(channel, message);
     }
-    return channel->ring.shared == NULL ? on_hello(channel, message, fds) : on_ready(channel, message);
+    return channel->ring.shared == NULL ? on_hello(channel, message) : on_ready(channel, message);
 }
 
 static const char *reason(bps_status status)
@@ -165,16 +167,15 @@ void ipc_handshake_continue(struct bps_channel *channel)
 {
     while (channel->state == IPC_GREETING && channel->readable) {
         struct ipc_message message;
-        int fds[IPC_FDS_MAX];
-        bps_status status = ipc_message_receive(channel->fd, &message, fds);
+        bps_status status = ipc_channel_receive(channel, &message);
         if (status == BPS_AGAIN) {
             channel->readable = false;
             return;
         }
-        if (status == BPS_OK && !greet(channel, &message, fds)) {
+        if (status == BPS_OK && !greet(channel, &message)) {
             status = BPS_ERR_PROTOCOL;
         }
-        ipc_close_fds(fds);
+        ipc_channel_close_fds(channel);
         if (status != BPS_OK) {
             ipc_channel_end(channel, status, reason(status));
         }

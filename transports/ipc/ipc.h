@@ -147,10 +147,11 @@ enum ipc_state { IPC_DIALLING, IPC_GREETING, IPC_OPEN, IPC_DEAD };
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
     TAILQ_ENTRY(bps_channel) ready;
-    LIST_ENTRY(bps_channel) signaller; /* while there is the peer's eventfd */
+    LIST_ENTRY(bps_channel) forked; /* fork.c */
     struct ipc *ipc;
     enum ipc_state state;
     int fd, event; /* the socket; the peer's eventfd; -1: none */
+    int fds[IPC_FDS_MAX]; /* that came with a message, or go with one; -1: none */
     unsigned holders;
     struct bps_watch *watch;
     struct bps_timer *timer; /* of the handshake, or of the end */
@@ -203,12 +204,14 @@ uint8_t *ipc_scratch(struct ipc *ipc);
 /* ---- fork.c ---- */
 
 void ipc_fork_init(void);
-/* Keeps fork() waiting while a socket is open and not watched. */
+/* Keeps fork() waiting while a descriptor is open that a child would keep. */
 void ipc_fork_hold(void);
 void ipc_fork_release(void);
-/* Gives a channel the eventfd of its peer, and takes it away. */
-void ipc_fork_take(struct bps_channel *channel, int event);
-void ipc_fork_close(struct bps_channel *channel);
+/* While fork is held: from now on a child closes the channel's event, its fds and those of its posts. */
+void ipc_fork_add(struct bps_channel *channel);
+void ipc_fork_remove(struct bps_channel *channel); /* fork is not held */
+/* Closes one of those. -1: there is none. */
+void ipc_fork_close(int *fd);
 
 /* ---- socket.c: addresses, credentials, messages with descriptors ---- */
 
@@ -233,8 +236,8 @@ void ipc_close_fds(int fds[IPC_FDS_MAX]);
 
 /* ---- memory.c: files of memory ---- */
 
-/* A sealed file of `bytes`, mapped here; -1 and errno. */
-int ipc_memory_make(const char *name, uint64_t bytes, void **memory);
+/* A sealed file of `bytes`, mapped here; false and errno. `fd` is one that a child closes (fork.c). */
+bool ipc_memory_make(const char *name, uint64_t bytes, int *fd, void **memory);
 /* Maps what a peer has sent; NULL and errno: EINVAL, it is not sealed or too short; ENOMEM, no memory. */
 void *ipc_memory_map(int fd, uint64_t bytes, uint64_t offset, bool *allocated);
 void ipc_memory_unmap(void *memory, uint64_t bytes);
@@ -270,11 +273,15 @@ void ipc_handshake_continue(struct bps_channel *channel);
 
 /* ---- channel.c: life of a channel, and the turns of those that have work ---- */
 
+/* Fork is held. */
 struct bps_channel *ipc_channel_new(struct ipc *ipc);
 /* Gives the channel its socket and watches it; fork is held. */
 bool ipc_channel_attach(struct bps_channel *channel, int fd);
 /* Limits the time of a handshake. */
 void ipc_channel_hurry(struct bps_channel *channel);
+/* ipc_message_receive() into channel->fds, which the caller closes. */
+bps_status ipc_channel_receive(struct bps_channel *channel, struct ipc_message *message);
+void ipc_channel_close_fds(struct bps_channel *channel);
 /* Both ends are ready: frames may travel. */
 void ipc_channel_open(struct bps_channel *channel);
 /* Ends the channel and tells the core. */

@@ -110,20 +110,19 @@ bool ipc_messages_receive(struct bps_channel *channel)
 {
     for (unsigned n = 0; channel->readable; n++) {
         struct ipc_message message;
-        int fds[IPC_FDS_MAX];
         if (n == MESSAGES_PER_TURN) {
             ipc_channel_queue(channel);
             return true;
         }
-        bps_status status = ipc_message_receive(channel->fd, &message, fds);
+        bps_status status = ipc_channel_receive(channel, &message);
         if (status == BPS_AGAIN || status == BPS_ERR_IO) {
             channel->readable = false;
             channel->eof = status == BPS_ERR_IO;
             return true;
         }
         if (status == BPS_OK) {
-            status = on_message(channel, &message, fds[0]);
-            ipc_close_fds(fds);
+            status = on_message(channel, &message, channel->fds[0]);
+            ipc_channel_close_fds(channel);
         }
         if (status != BPS_OK) {
             ipc_channel_end(channel, status, reason(status));

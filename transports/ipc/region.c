@@ -29,13 +29,17 @@ static bool queue(struct bps_channel *channel, const struct ipc_message *message
     if (post == NULL) {
         return false;
     }
+    ipc_fork_hold();
     *post = (struct ipc_post){.message = *message, .fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)};
-    if (fd >= 0 && post->fd < 0) {
-        host->release(host, post);
-        return false;
+    bool copied = fd < 0 || post->fd >= 0;
+    if (copied) {
+        STAILQ_INSERT_TAIL(&channel->posts, post, entry);
     }
-    STAILQ_INSERT_TAIL(&channel->posts, post, entry);
-    return true;
+    ipc_fork_release();
+    if (!copied) {
+        host->release(host, post);
+    }
+    return copied;
 }
 
 static void post(struct bps_channel *channel, const struct ipc_message *message, int fd)
@@ -56,10 +60,12 @@ static void post(struct bps_channel *channel, const struct ipc_message *message,
 
 static void post_free(struct bps_channel *channel, struct ipc_post *post)
 {
+    ipc_fork_hold();
     STAILQ_REMOVE_HEAD(&channel->posts, entry);
     if (post->fd >= 0) {
         close(post->fd);
     }
+    ipc_fork_release();
     channel->ipc->host->release(channel->ipc->host, post);
 }
 
