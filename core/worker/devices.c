@@ -239,7 +239,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     }
     /* The average of several hosts is divided in the network. */
     uint32_t op = final || operation->op != BPS_AVERAGE ? operation->op : BPS_SUM;
-    if (!devices->ops->takes(devices->self, devices->local->size, op, r->dtype)) {
+    if (!devices->ops->takes(devices->self, r->device.index, devices->local->size, op, r->dtype)) {
         return "the devices do not combine its type so";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {

@@ -49,6 +49,13 @@ static void fail_nccl(struct bps_group *group, const char *what, nccl_result res
     fail(group, what, text);
 }
 
+void cuda_communicator_fail(struct bps_group *group, cuda_result result)
+{
+    char text[192];
+    cuda_driver_error(&group->cuda->driver, result, text, sizeof text);
+    fail(group, "operation", text);
+}
+
 /* Until NCCL is not in progress any more, or for so long. True: it has worked. */
 static bool settle(struct bps_group *group, const char *what, nccl_result result, uint64_t limit_ns)
 {
@@ -73,9 +80,7 @@ static bool settle(struct bps_group *group, const char *what, nccl_result result
 static nccl_result give_step(const struct bps_group *group, const struct bps_group_step *step)
 {
     const struct nccl *nccl = nccl_of(group);
-    unsigned type = 0, op = 0;
-    nccl_type(step->dtype, &type);
-    nccl_op(step->op, &op);
+    unsigned type = nccl_type(step->dtype), op = nccl_op(step->op);
     switch (step->kind) {
     case BPS_STEP_REDUCE:
         return nccl->reduce(step->from, step->to, step->count, type, op, (int)step->root, group->communicator,
@@ -89,20 +94,24 @@ static nccl_result give_step(const struct bps_group *group, const struct bps_gro
     }
 }
 
-static bool is_error(nccl_result result)
+bool cuda_communicator_settle(struct bps_group *group, nccl_result result)
 {
-    return result != NCCL_OK && result != NCCL_IN_PROGRESS;
+    return settle(group, "operation", result, UINT64_MAX);
 }
 
 static bool give(struct bps_group *group, const struct cuda_batch *batch)
 {
     const struct nccl *nccl = nccl_of(group);
     nccl_result result = nccl->begin();
-    for (uint32_t i = 0; i < batch->steps && !is_error(result); i++) {
-        result = give_step(group, &batch->step[i]);
+    for (uint32_t i = 0; i < batch->steps && !nccl_is_error(result); i++) {
+        const struct bps_group_step *step = &batch->step[i];
+        if (nccl_combines(group->size, step->kind, step->op, step->dtype)) {
+            result = give_step(group, step);
+        }
     }
     nccl_result ended = nccl->end();
-    return settle(group, "operation", is_error(result) ? result : ended, UINT64_MAX);
+    return cuda_communicator_settle(group, nccl_is_error(result) ? result : ended) &&
+           cuda_exact_give(group, batch->step, batch->steps);
 }
 
 /* Puts a batch on the stream and hands it to the loop. */
@@ -113,9 +122,7 @@ static bool perform(struct bps_group *group, struct cuda_batch *batch)
     }
     cuda_result result = group->cuda->driver.event_record(batch->event, group->stream);
     if (result != CUDA_OK) {
-        char text[192];
-        cuda_driver_error(&group->cuda->driver, result, text, sizeof text);
-        fail(group, "operation", text);
+        cuda_communicator_fail(group, result);
         return false;
     }
     pthread_mutex_lock(&group->lock);
@@ -165,7 +172,7 @@ static bool serve(struct bps_group *group)
         } else if (due) {
             nccl_result result = NCCL_OK;
             nccl_result asked = nccl_of(group)->async_error(group->communicator, &result);
-            fine = settle(group, "operation", asked != NCCL_OK ? asked : result, UINT64_MAX);
+            fine = cuda_communicator_settle(group, asked != NCCL_OK ? asked : result);
         } else {
             break;
         }
@@ -187,6 +194,11 @@ static bool join(struct bps_group *group)
         .version = NCCL_CONFIG_VERSION,
         .blocking = 0,
     };
+    cuda_result opened = cuda_exact_open(group);
+    if (opened != CUDA_OK) {
+        cuda_communicator_fail(group, opened);
+        return false;
+    }
     nccl_result result =
         nccl_of(group)->init(&group->communicator, (int)group->size, group->name, (int)group->place, &config);
     if (!settle(group, "communicator", result, UINT64_MAX)) {

@@ -73,6 +73,8 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
       (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                         \
     X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                  \
       (unsigned long long to, const void *from, size_t bytes, struct CUstream_st *stream))                   \
+    X(memory_alloc, cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                  \
+    X(memory_free, cuMemFree_v2, (unsigned long long memory))                                                \
     X(module_load, cuModuleLoadData, (struct CUmod_st * *out, const void *image))                            \
     X(module_unload, cuModuleUnload, (struct CUmod_st * module))                                             \
     X(module_function, cuModuleGetFunction,                                                                  \

@@ -24,14 +24,10 @@ bps_status cuda_group_query(void *instance, char *text, size_t n, struct bps_rep
     return status;
 }
 
-bool cuda_group_takes(void *instance, uint32_t size, uint32_t op, uint32_t dtype)
+bool cuda_group_takes(void *instance, int32_t device, uint32_t size, uint32_t op, uint32_t dtype)
 {
-    unsigned unused;
-    bool is_float = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
-    bool is_power = (size & (size - 1)) == 0;
-    (void)instance;
-    /* NCCL divides before it sums, which rounds but for powers of two; and integers otherwise in any case. */
-    return nccl_op(op, &unused) && nccl_type(dtype, &unused) && (op != BPS_AVERAGE || (is_float && is_power));
+    return nccl_combines(size, BPS_STEP_ALL_REDUCE, op, dtype) ||
+           cuda_exact_takes(instance, device, size, op, dtype);
 }
 
 bps_status cuda_group_identify(void *instance, int32_t index, uint8_t *identity, struct bps_report *report)
@@ -340,6 +336,7 @@ static void group_free(struct bps_group *group)
     struct cuda_stay stay;
     bool entered = cuda_enter(group->device, &stay) == CUDA_OK;
     free_batches(group);
+    cuda_exact_close(group);
     if (group->stream != NULL) {
         group->cuda->driver.stream_destroy(group->stream);
     }

@@ -164,6 +164,7 @@ struct bps_group {
     pthread_t thread;
     bool running;
     struct ncclComm *communicator;    /* the thread's */
+    uint8_t *room;                    /* the thread's, on the device (exact.c) */
     SLIST_HEAD(, cuda_batch) batches; /* the loop's */
     struct cuda_batches spare;        /* the loop's */
     atomic_bool aborted;
@@ -177,7 +178,7 @@ struct bps_group {
 };
 
 bps_status cuda_group_query(void *instance, char *text, size_t n, struct bps_report *report);
-bool cuda_group_takes(void *instance, uint32_t size, uint32_t op, uint32_t dtype);
+bool cuda_group_takes(void *instance, int32_t device, uint32_t size, uint32_t op, uint32_t dtype);
 bps_status cuda_group_identify(void *instance, int32_t device, uint8_t *identity, struct bps_report *report);
 bps_status cuda_group_name(void *instance, uint8_t *name, struct bps_report *report);
 bps_status cuda_group_join(void *instance, const struct bps_group_seat *seat, struct bps_group **out,
@@ -191,8 +192,48 @@ void cuda_groups_end(struct cuda *cuda);
 /* After that, and once their devices are at rest. */
 void cuda_groups_free(struct cuda *cuda);
 
-/* communicator.c: what the thread of a group does. */
+/* ---- communicator.c: what the thread of a group does ---- */
+
 void *cuda_communicator_work(void *group);
+/* Waits until NCCL is not in progress any more. True: it has worked; else the group has failed. */
+bool cuda_communicator_settle(struct bps_group *group, nccl_result result);
+/* The group has failed. */
+void cuda_communicator_fail(struct bps_group *group, cuda_result result);
+
+/* ---- exact.c, where the build has a compiler for kernels: steps that NCCL does not combine as we do ---- */
+
+#ifdef CUDA_KERNELS
+bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op, uint32_t dtype);
+/* The thread's: gives the stream those steps of a batch. False: the group has failed. */
+bool cuda_exact_give(struct bps_group *group, const struct bps_group_step *steps, uint32_t n);
+/* In a stay: gets the memory that it needs on the device, and gives it back. */
+cuda_result cuda_exact_open(struct bps_group *group);
+void cuda_exact_close(struct bps_group *group);
+#else
+static inline bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op,
+                                    uint32_t dtype)
+{
+    (void)cuda, (void)device, (void)size, (void)op, (void)dtype;
+    return false;
+}
+
+static inline bool cuda_exact_give(struct bps_group *group, const struct bps_group_step *steps, uint32_t n)
+{
+    (void)group, (void)steps, (void)n;
+    return true;
+}
+
+static inline cuda_result cuda_exact_open(struct bps_group *group)
+{
+    (void)group;
+    return CUDA_OK;
+}
+
+static inline void cuda_exact_close(struct bps_group *group)
+{
+    (void)group;
+}
+#endif
 
 /* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 
@@ -209,6 +250,10 @@ void cuda_marks_close(struct cuda_device *device);
 
 bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_report *report);
 
+/* reduce.c, where the build has a compiler for kernels; in a stay: gives a stream a reduction. */
+cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *stream,
+                        const struct bps_reduction *reduction);
+uint32_t cuda_element_bytes(uint32_t dtype);
 bool cuda_can_reduce(void *instance, int32_t device, uint32_t op, uint32_t dtype);
 bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, struct bps_report *report);
 

@@ -25,41 +25,43 @@ bps_status nccl_open(struct nccl *nccl, struct bps_report *report)
     return cuda_library_load(&library, nccl, report);
 }
 
-bool nccl_op(uint32_t op, unsigned *out)
+bool nccl_combines(uint32_t size, uint32_t kind, uint32_t op, uint32_t dtype)
+{
+    bool is_power = (size & (size - 1)) == 0;
+    if (kind == BPS_STEP_BROADCAST) {
+        return true;
+    }
+    switch (dtype) {
+    case BPS_FLOAT32:
+    case BPS_FLOAT64:
+        /* It divides before it sums, which rounds but for powers of two. */
+        return op < BPS_OPS && (op != BPS_AVERAGE || is_power);
+    case BPS_UINT8:
+    case BPS_INT8:
+    case BPS_INT32:
+    case BPS_INT64:
+        return op < BPS_OPS && op != BPS_AVERAGE;
+    default: /* float16 and bfloat16 would be rounded, or overflow, with each contribution */
+        return false;
+    }
+}
+
+unsigned nccl_op(uint32_t op)
 {
     static const unsigned ops[BPS_OPS] = {
         [BPS_SUM] = NCCL_SUM, [BPS_AVERAGE] = NCCL_AVERAGE, [BPS_MIN] = NCCL_MIN,
         [BPS_MAX] = NCCL_MAX, [BPS_PRODUCT] = NCCL_PRODUCT,
     };
-    if (op >= BPS_OPS) {
-        return false;
-    }
-    *out = ops[op];
-    return true;
+    return ops[op];
 }
 
-bool nccl_type(uint32_t dtype, unsigned *out)
+unsigned nccl_type(uint32_t dtype)
 {
-    switch (dtype) {
-    case BPS_FLOAT32:
-        *out = NCCL_FLOAT32;
-        return true;
-    case BPS_FLOAT64:
-        *out = NCCL_FLOAT64;
-        return true;
-    case BPS_UINT8:
-        *out = NCCL_UINT8;
-        return true;
-    case BPS_INT8:
-        *out = NCCL_INT8;
-        return true;
-    case BPS_INT32:
-        *out = NCCL_INT32;
-        return true;
-    case BPS_INT64:
-        *out = NCCL_INT64;
-        return true;
-    default: /* float16 and bfloat16 would be rounded, or overflow, with each contribution */
-        return false;
-    }
+    static const unsigned types[BPS_DTYPES] = {
+        [BPS_FLOAT32] = NCCL_FLOAT32, [BPS_FLOAT64] = NCCL_FLOAT64,  [BPS_FLOAT16] = NCCL_FLOAT16,
+        [BPS_INT16] = NCCL_FLOAT16,   [BPS_BFLOAT16] = NCCL_FLOAT16, [BPS_UINT8] = NCCL_UINT8,
+        [BPS_BOOL] = NCCL_UINT8,      [BPS_INT8] = NCCL_INT8,        [BPS_INT32] = NCCL_INT32,
+        [BPS_INT64] = NCCL_INT64,
+    };
+    return types[dtype];
 }

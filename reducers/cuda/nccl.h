@@ -22,6 +22,7 @@ typedef unsigned nccl_result;
 #define NCCL_UINT8         1u
 #define NCCL_INT32         2u
 #define NCCL_INT64         4u
+#define NCCL_FLOAT16       6u
 #define NCCL_FLOAT32       7u
 #define NCCL_FLOAT64       8u
 
@@ -67,7 +68,12 @@ struct nccl_config {
        struct CUstream_st *stream))                                                                          \
     X(all_reduce, ncclAllReduce, nccl_result,                                                                \
       (const void *from, void *to, size_t count, unsigned type, unsigned op, struct ncclComm *comm,          \
-       struct CUstream_st *stream))
+       struct CUstream_st *stream))                                                                          \
+    X(send, ncclSend, nccl_result,                                                                           \
+      (const void *from, size_t count, unsigned type, int peer, struct ncclComm *comm,                       \
+       struct CUstream_st *stream))                                                                          \
+    X(receive, ncclRecv, nccl_result,                                                                        \
+      (void *to, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))
 
 struct nccl {
 #define NCCL_MEMBER(member, symbol, result, parameters) result(*member) parameters;
@@ -78,8 +84,15 @@ struct nccl {
 /* Fills the table. What it reports names the remedy. */
 bps_status nccl_open(struct nccl *nccl, struct bps_report *report);
 
-/* How NCCL calls an operation or a type; false: it has none. */
-bool nccl_op(uint32_t op, unsigned *out);
-bool nccl_type(uint32_t dtype, unsigned *out);
+static inline bool nccl_is_error(nccl_result result)
+{
+    return result != NCCL_OK && result != NCCL_IN_PROGRESS;
+}
+
+/* True if a step (BPS_STEP_*) gives what the reducer `cpu` would give, but for the order of a sum. */
+bool nccl_combines(uint32_t size, uint32_t kind, uint32_t op, uint32_t dtype);
+/* How NCCL calls an operation, and a type; one of the same size where it combines none such. */
+unsigned nccl_op(uint32_t op);
+unsigned nccl_type(uint32_t dtype);
 
 #endif

@@ -8,6 +8,11 @@ _Static_assert(CUDA_SOURCES == BPS_REDUCTION_SOURCES, "kernels take as many sour
 #define BYTES(type, dtype, bytes) [dtype] = bytes,
 static const uint32_t element_bytes[BPS_DTYPES] = {CUDA_TYPES(BYTES)};
 
+uint32_t cuda_element_bytes(uint32_t dtype)
+{
+    return element_bytes[dtype];
+}
+
 bool cuda_can_reduce(void *instance, int32_t index, uint32_t op, uint32_t dtype)
 {
     struct bps_report report;
@@ -53,7 +58,8 @@ static struct cuda_reduction plan(const struct bps_reduction *r)
     return out;
 }
 
-static cuda_result launch(const struct cuda_device *device, const struct bps_reduction *r)
+cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *stream,
+                        const struct bps_reduction *r)
 {
     const struct cuda_kernels *kernels = &device->kernels;
     struct cuda_reduction argument = plan(r);
@@ -67,7 +73,7 @@ static cuda_result launch(const struct cuda_device *device, const struct bps_red
     }
     return device->cuda->driver.launch(kernels->function[r->op][r->dtype],
                                        (unsigned)(blocks < room ? blocks : room), 1, 1, CUDA_BLOCK_THREADS, 1,
-                                       1, 0, device->to_device.stream, (void *[]){&argument}, NULL);
+                                       1, 0, stream, (void *[]){&argument}, NULL);
 }
 
 bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, struct bps_report *report)
@@ -83,7 +89,7 @@ bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, st
     if (result != CUDA_OK) {
         return cuda_failed(device, "context", result, report);
     }
-    result = launch(device, reduction);
+    result = cuda_launch(device, device->to_device.stream, reduction);
     status =
         cuda_way_follow(&device->to_device, result, "reduction", reduction->done, reduction->arg, report);
     if (status == BPS_OK) {

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What tensors on a device cost beside tensors on the host: one worker of a job, started by tests/gpu/run.
 
-    measure.py MODEL ROUNDS FILE
+    measure.py MODEL ROUNDS FILE TYPE
 
 In each round, one after the other: the copies of the model's bytes to the host and to the device alone, from and
 to page-locked memory; both at once; a push_pull of all tensors from host memory; the same from device memory.
-Worker 0 writes the times (seconds) of all rounds as JSON.
+The tensors are of TYPE, float32 or float16. Worker 0 writes the times (seconds) of all rounds as JSON.
 """
 
 import json
@@ -31,9 +31,9 @@ def model(path):
     return [int(words[1]) for words in lines if words]
 
 
-def in_shared_memory(counts):
+def in_shared_memory(counts, dtype):
     """Arrays of these sizes, where a push_pull from the host is fastest."""
-    buffer = np.frombuffer(shared_buffer(4 * sum(counts)), np.float32)
+    buffer = np.frombuffer(shared_buffer(dtype.itemsize * sum(counts)), dtype)
     return np.split(buffer, np.cumsum(counts)[:-1])
 
 
@@ -75,12 +75,12 @@ def push_pull(memories, where, streams=()):
 
 
 def main():
-    counts, rounds = model(pathlib.Path(sys.argv[1])), int(sys.argv[2])
+    counts, rounds, dtype = model(pathlib.Path(sys.argv[1])), int(sys.argv[2]), np.dtype(sys.argv[4])
     bps.init()
     device = gpu.Device(bps.local_rank())
     stream = gpu.Stream(device)
-    on_host = in_shared_memory(counts)
-    on_device = [gpu.Array(stream, np.zeros(count, np.float32)) for count in counts]
+    on_host = in_shared_memory(counts, dtype)
+    on_device = [gpu.Array(stream, np.zeros(count, dtype)) for count in counts]
     copies = Copies(device, sum(array.nbytes for array in on_host))
     times = {name: [] for name in ("to host", "to device", "both at once", "push_pull host", "push_pull device")}
     for _ in range(rounds + 1):

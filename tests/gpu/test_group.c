@@ -143,16 +143,24 @@ static void give(unsigned place, const struct bps_group_step *steps, uint32_t n,
 
 /* ---- tests ---- */
 
-START_TEST(types_and_operations_that_nccl_has)
+static bool has_kernels(void)
+{
+    return rig.ops->can_reduce != NULL;
+}
+
+/* What NCCL does not combine the kernels do, for as many places as they have sources. */
+START_TEST(types_and_operations_that_there_are)
 {
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
-        bool known = dtype != BPS_FLOAT16 && dtype != BPS_BFLOAT16 && dtype != BPS_INT16 && dtype != BPS_BOOL;
-        ck_assert(ops->takes(rig.self, 3, BPS_SUM, dtype) == known);
+        bool nccl = dtype != BPS_FLOAT16 && dtype != BPS_BFLOAT16 && dtype != BPS_INT16 && dtype != BPS_BOOL;
+        ck_assert(ops->takes(rig.self, 0, 3, BPS_SUM, dtype) == (nccl || has_kernels()));
+        ck_assert(ops->takes(rig.self, 0, 9, BPS_SUM, dtype) == nccl);
     }
-    ck_assert(ops->takes(rig.self, 4, BPS_AVERAGE, BPS_FLOAT32));
-    ck_assert(!ops->takes(rig.self, 3, BPS_AVERAGE, BPS_FLOAT32));
-    ck_assert(!ops->takes(rig.self, 4, BPS_AVERAGE, BPS_INT32));
-    ck_assert(!ops->takes(rig.self, 4, BPS_OPS, BPS_FLOAT32));
+    ck_assert(ops->takes(rig.self, 0, 16, BPS_AVERAGE, BPS_FLOAT32));
+    ck_assert(!ops->takes(rig.self, 0, 9, BPS_AVERAGE, BPS_FLOAT32));
+    ck_assert(ops->takes(rig.self, 0, 3, BPS_AVERAGE, BPS_FLOAT32) == has_kernels());
+    ck_assert(ops->takes(rig.self, 0, 4, BPS_AVERAGE, BPS_INT32) == has_kernels());
+    ck_assert(!ops->takes(rig.self, 0, 4, BPS_OPS, BPS_FLOAT32));
 }
 END_TEST
 
@@ -167,25 +175,26 @@ START_TEST(devices_have_identities)
 }
 END_TEST
 
-/* Batches may be given before all have joined, and their steps are done in order. */
-START_TEST(steps_are_done_in_order)
+/* Batches may be given before all have joined, and are done in order. */
+START_TEST(batches_are_done_in_order)
 {
     struct array in, out;
-    struct call calls[2 * PLACES];
+    struct call calls[3 * PLACES];
     unsigned calls_left;
     join(0, 1);
     array_new(&in);
     array_new(&out);
-    calls_init(&rig, calls, 2 * PLACES, &calls_left);
+    calls_init(&rig, calls, 3 * PLACES, &calls_left);
     for (unsigned place = 0; place < PLACES; place++) {
         array_fill(&in, place, (float)place);
-        const struct bps_group_step first[] = {
+        const struct bps_group_step steps[] = {
             step_of(&in, &out, place, BPS_STEP_REDUCE, BPS_SUM, 1),
             step_of(&out, &out, place, BPS_STEP_BROADCAST, BPS_SUM, 1),
+            step_of(&out, &in, place, BPS_STEP_ALL_REDUCE, BPS_AVERAGE, 0),
         };
-        const struct bps_group_step second = step_of(&out, &in, place, BPS_STEP_ALL_REDUCE, BPS_AVERAGE, 0);
-        give(place, first, 2, &calls[2 * place]);
-        give(place, &second, 1, &calls[2 * place + 1]);
+        for (unsigned i = 0; i < 3; i++) {
+            give(place, &steps[i], 1, &calls[3 * place + i]);
+        }
     }
     rig_run(&rig, &left);
     if (calls_left > 0) {
@@ -193,8 +202,10 @@ START_TEST(steps_are_done_in_order)
     }
     for (unsigned place = 0; place < PLACES; place++) {
         ck_assert_int_eq(joined[place].status, BPS_OK);
-        ck_assert_int_eq(calls[2 * place].status, BPS_OK);
-        ck_assert_uint_lt(calls[2 * place].order, calls[2 * place + 1].order);
+        for (unsigned i = 0; i < 3; i++) {
+            ck_assert_int_eq(calls[3 * place + i].status, BPS_OK);
+            ck_assert(i == 0 || calls[3 * place + i - 1].order < calls[3 * place + i].order);
+        }
         array_check(&out, place, 0.5F, 2.0F);
         array_check(&in, place, 0.5F, 2.0F);
     }
@@ -203,6 +214,179 @@ START_TEST(steps_are_done_in_order)
     leave();
 }
 END_TEST
+
+/* ---- what the kernels combine ---- */
+
+#define LONG_COUNT (17u << 20) /* elements of int16 that do not find room at once */
+
+/* What a place has at an index, and what the result must be there. */
+static int16_t value_at(unsigned place, uint64_t i)
+{
+    return (int16_t)(i % 1000 * (place + 1) + place);
+}
+
+static int16_t result_at(uint32_t op, uint64_t i)
+{
+    int a = value_at(0, i), b = value_at(1, i);
+    return (int16_t)(op == BPS_SUM ? a + b : op == BPS_AVERAGE ? (a + b) / 2 : op == BPS_MIN ? a : b);
+}
+
+struct tensor {
+    uint32_t kind, op, root;
+    uint64_t count;
+    unsigned shift; /* elements by which `to` is not aligned as `from` is */
+    int16_t *from[PLACES], *to[PLACES];
+};
+
+static void tensor_new(struct tensor *tensor)
+{
+    int16_t *values = malloc(tensor->count * sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    for (unsigned place = 0; place < PLACES; place++) {
+        for (uint64_t i = 0; i < tensor->count; i++) {
+            values[i] = value_at(place, i);
+        }
+        CUDA(cuCtxSetCurrent(rig.context[place]));
+        tensor->from[place] = device_alloc(tensor->count * sizeof *values);
+        tensor->to[place] = device_alloc((tensor->count + tensor->shift) * sizeof *values);
+        CUDA(cuMemcpyHtoD_v2((uintptr_t)tensor->from[place], values, tensor->count * sizeof *values));
+    }
+    free(values);
+}
+
+static void tensor_check(const struct tensor *tensor)
+{
+    int16_t *values = malloc(tensor->count * sizeof *values);
+    ck_assert_ptr_nonnull(values);
+    for (unsigned place = 0; place < PLACES; place++) {
+        CUDA(cuCtxSetCurrent(rig.context[place]));
+        CUDA(cuMemcpyDtoH_v2(values, (uintptr_t)(tensor->to[place] + tensor->shift),
+                             tensor->count * sizeof *values));
+        bool is_told = tensor->kind == BPS_STEP_ALL_REDUCE || place == tensor->root;
+        for (uint64_t i = 0; i < tensor->count && is_told; i++) {
+            ck_assert_msg(values[i] == result_at(tensor->op, i), "[%lu] is %d", (unsigned long)i, values[i]);
+        }
+    }
+    free(values);
+}
+
+static void tensor_free(const struct tensor *tensor)
+{
+    for (unsigned place = 0; place < PLACES; place++) {
+        CUDA(cuCtxSetCurrent(rig.context[place]));
+        device_free(tensor->from[place]);
+        device_free(tensor->to[place]);
+    }
+    CUDA(cuCtxSetCurrent(rig.context[0]));
+}
+
+/* All of them in one batch. */
+static void combine(struct tensor *tensors, unsigned n)
+{
+    struct bps_group_step steps[BPS_STEPS_LIMIT];
+    struct call calls[PLACES];
+    unsigned calls_left;
+    join(0, 1);
+    rig_run(&rig, &left);
+    for (unsigned i = 0; i < n; i++) {
+        tensor_new(&tensors[i]);
+    }
+    calls_init(&rig, calls, PLACES, &calls_left);
+    for (unsigned place = 0; place < PLACES; place++) {
+        for (unsigned i = 0; i < n; i++) {
+            const struct tensor *tensor = &tensors[i];
+            steps[i] = (struct bps_group_step){
+                .kind = tensor->kind,
+                .op = tensor->op,
+                .dtype = BPS_INT16,
+                .root = tensor->root,
+                .from = tensor->from[place],
+                .to = tensor->to[place] + tensor->shift,
+                .count = tensor->count,
+            };
+        }
+        give(place, steps, n, &calls[place]);
+    }
+    rig_run(&rig, &calls_left);
+    for (unsigned i = 0; i < n; i++) {
+        ck_assert_msg(calls[0].status == BPS_OK, "%s", calls[0].text);
+        tensor_check(&tensors[i]);
+        tensor_free(&tensors[i]);
+    }
+    leave();
+}
+
+START_TEST(short_tensors_of_any_kind_share_a_batch)
+{
+    struct tensor tensors[BPS_STEPS_LIMIT];
+    static const uint32_t ops_of[] = {BPS_SUM, BPS_AVERAGE, BPS_MIN, BPS_MAX};
+    for (unsigned i = 0; i < BPS_STEPS_LIMIT && has_kernels(); i++) {
+        tensors[i] = (struct tensor){
+            .kind = i % 3 == 0 ? BPS_STEP_REDUCE : BPS_STEP_ALL_REDUCE,
+            .op = ops_of[i % 4],
+            .root = i % 2,
+            .count = i < 40 ? i : 1000 * i + 7,
+            .shift = i % 5,
+        };
+        tensors[i].count += tensors[i].count == 0; /* a device has no empty memory */
+    }
+    if (has_kernels()) {
+        combine(tensors, BPS_STEPS_LIMIT);
+    }
+}
+END_TEST
+
+START_TEST(long_tensors_make_several_passes)
+{
+    struct tensor tensors[] = {
+        {.kind = BPS_STEP_ALL_REDUCE, .op = BPS_SUM, .count = LONG_COUNT},
+        {.kind = BPS_STEP_REDUCE, .op = BPS_MAX, .count = LONG_COUNT, .root = 1},
+        {.kind = BPS_STEP_ALL_REDUCE, .op = BPS_MIN, .count = 5},
+    };
+    if (has_kernels()) {
+        combine(tensors, 3);
+    }
+}
+END_TEST
+
+/* In its place, and rounded once: the sum alone would be infinite. */
+START_TEST(an_average_of_float16)
+{
+    const uint16_t most = 0x7bff; /* 65504 */
+    uint16_t *memory[PLACES], value;
+    struct call calls[PLACES];
+    unsigned calls_left;
+    if (!has_kernels()) {
+        return;
+    }
+    join(0, 1);
+    rig_run(&rig, &left);
+    calls_init(&rig, calls, PLACES, &calls_left);
+    for (unsigned place = 0; place < PLACES; place++) {
+        CUDA(cuCtxSetCurrent(rig.context[place]));
+        memory[place] = device_alloc(sizeof value);
+        CUDA(cuMemcpyHtoD_v2((uintptr_t)memory[place], &most, sizeof most));
+        const struct bps_group_step step = {.kind = BPS_STEP_ALL_REDUCE,
+                                            .op = BPS_AVERAGE,
+                                            .dtype = BPS_FLOAT16,
+                                            .from = memory[place],
+                                            .to = memory[place],
+                                            .count = 1};
+        give(place, &step, 1, &calls[place]);
+    }
+    rig_run(&rig, &calls_left);
+    for (unsigned place = 0; place < PLACES; place++) {
+        CUDA(cuCtxSetCurrent(rig.context[place]));
+        CUDA(cuMemcpyDtoH_v2(&value, (uintptr_t)memory[place], sizeof value));
+        ck_assert_uint_eq(value, most);
+        device_free(memory[place]);
+    }
+    CUDA(cuCtxSetCurrent(rig.context[0]));
+    leave();
+}
+END_TEST
+
+/* ---- what goes wrong ---- */
 
 static void check_not_joined(const char *words)
 {
@@ -257,7 +441,7 @@ START_TEST(nobody_comes)
 END_TEST
 
 /* The second step of place 1 goes wrong; place 0 waits for it until it is aborted. */
-static void go_wrong(const char *variable, bool is_told)
+static void go_wrong(const char *variable, bool is_told, uint32_t dtype)
 {
     struct array array;
     struct call calls[PLACES];
@@ -270,7 +454,8 @@ static void go_wrong(const char *variable, bool is_told)
     calls_init(&rig, &calls[0], 1, &first_left);
     calls_init(&rig, &calls[1], 1, &second_left);
     for (unsigned place = 0; place < PLACES; place++) {
-        const struct bps_group_step step = step_of(&array, &array, place, BPS_STEP_ALL_REDUCE, BPS_MAX, 0);
+        struct bps_group_step step = step_of(&array, &array, place, BPS_STEP_ALL_REDUCE, BPS_MAX, 0);
+        step.dtype = dtype;
         const struct bps_group_step steps[] = {step, step, step};
         give(place, steps, 3, &calls[place]);
     }
@@ -288,13 +473,13 @@ static void go_wrong(const char *variable, bool is_told)
 
 START_TEST(a_step_fails)
 {
-    go_wrong("STANDIN_NCCL_FAIL", true);
+    go_wrong("STANDIN_NCCL_FAIL", true, _i == 0 || !has_kernels() ? BPS_FLOAT32 : BPS_BFLOAT16);
 }
 END_TEST
 
 START_TEST(a_step_never_ends)
 {
-    go_wrong("STANDIN_NCCL_HANG", false);
+    go_wrong("STANDIN_NCCL_HANG", false, _i == 0 || !has_kernels() ? BPS_FLOAT32 : BPS_BFLOAT16);
 }
 END_TEST
 
@@ -324,14 +509,17 @@ int main(void)
     Suite *suite = suite_create("group");
     TCase *tests = tcase_create("group"), *closed = tcase_create("closed");
     tcase_add_checked_fixture(tests, setup, teardown);
-    tcase_add_test(tests, types_and_operations_that_nccl_has);
+    tcase_add_test(tests, types_and_operations_that_there_are);
     tcase_add_test(tests, devices_have_identities);
-    tcase_add_test(tests, steps_are_done_in_order);
+    tcase_add_test(tests, batches_are_done_in_order);
+    tcase_add_test(tests, short_tensors_of_any_kind_share_a_batch);
+    tcase_add_test(tests, long_tensors_make_several_passes);
+    tcase_add_test(tests, an_average_of_float16);
     tcase_add_test(tests, a_communicator_that_does_not_come_about);
     tcase_add_test(tests, one_device_for_two_places);
     tcase_add_test(tests, nobody_comes);
-    tcase_add_test(tests, a_step_fails);
-    tcase_add_test(tests, a_step_never_ends);
+    tcase_add_loop_test(tests, a_step_fails, 0, 2);
+    tcase_add_loop_test(tests, a_step_never_ends, 0, 2);
     tcase_add_checked_fixture(closed, setup, NULL);
     tcase_add_test(closed, closed_in_the_middle);
     suite_add_tcase(suite, tests);

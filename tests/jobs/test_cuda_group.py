@@ -14,6 +14,7 @@ import scripted
 scripted.require("numpy")
 
 REAL = os.environ.get("TEST_GPU") == "1"
+KERNELS = os.path.exists(os.path.join(os.environ.get("top_builddir", "."), "reducers", "cuda", "kernels.fatbin"))
 STANDINS = os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "tests", "gpu", "standin"))
 USE = ("--set", "worker.use=cuda", "--set", "log.level=info")
 SMALL = ("--set", "worker.partition=64 KiB", "--set", "worker.slice=4 KiB")
@@ -68,6 +69,15 @@ class Group(scripted.TestCase):
 
     def test_four_workers_and_small_partitions(self):
         self.check_group(4, *SMALL)
+
+    def test_what_nccl_would_round(self):
+        for workers in range(2, 1 + min(devices(), 3)):
+            script = scripted.script("cuda_ops.py", "check_rounded_once")
+            result = harness.run(script, workers=workers, servers=0, options=[*USE, *SMALL], env=environment())
+            self.assertEqual(result.status, 0, str(result))
+            self.assertIn(FORMED, result.err)
+            if KERNELS:
+                self.assertNotIn("is summed by the host", result.err)
 
     def test_one_step_at_a_time(self):
         self.check_group(2, *SMALL, BYTEPS_NCCL_GROUP_SIZE="1")

@@ -454,7 +454,8 @@ struct bps_reduction {
 /*
  * Groups: operations among the devices of several processes of one host, one device of each. Their places
  * count from 0. What a group is to do comes in batches of steps, the same in all its processes and in the
- * same order; only the addresses differ.
+ * same order; only the addresses differ. One batch follows the other; the steps of a batch have nothing to do
+ * with each other, and are done in any order.
  */
 struct bps_group; /* the reducer's */
 
@@ -491,8 +492,11 @@ struct bps_group_ops {
     size_t size;
     /* Are there groups in this process? The text says by what, such as "NCCL 2.21.5"; the report why not. */
     bps_status (*query)(void *instance, char *text, size_t n, struct bps_report *report);
-    /* True if the steps of a group of this size may combine this type so, with the results of `reduce`. */
-    bool (*takes)(void *instance, uint32_t size, uint32_t op, uint32_t dtype);
+    /*
+     * True if the steps of a group of this size may combine this type so, with the results of `reduce`, but
+     * for the order of a sum. It answers alike each time; the first time may take as long as loading kernels.
+     */
+    bool (*takes)(void *instance, int32_t device, uint32_t size, uint32_t op, uint32_t dtype);
     /* What tells a device from all others of this host, in all its processes: BPS_GROUP_IDENTITY_BYTES. */
     bps_status (*identify)(void *instance, int32_t device, uint8_t *identity, struct bps_report *report);
     /* A name for a new group: BPS_GROUP_NAME_BYTES. */

@@ -31,8 +31,6 @@ typedef void (*standin_host_fn)(void *arg);
 #define STANDIN_FUNCTIONS(X)                                                                                 \
     X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                             \
     X(cuCtxSetCurrent, (struct CUctx_st * context))                                                          \
-    X(cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                                \
-    X(cuMemFree_v2, (unsigned long long memory))                                                             \
     X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
     X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
     X(cuMemcpyDtoDAsync_v2,                                                                                  \

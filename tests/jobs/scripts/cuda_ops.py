@@ -69,6 +69,19 @@ def check_average():
     np.testing.assert_array_equal(array.read(), bps.push_pull(values, op=bps.Average))
 
 
+def check_rounded_once():
+    """Sums of float16 that would be others if each contribution were rounded, or would overflow on the way."""
+    stream, size = gpu.Stream(device()), bps.size()
+    for mine, op, expected in (
+        (1.0 if bps.rank() > 0 else 2048.0, bps.Sum, 2048.0 + size - 1),
+        (65504.0, bps.Average, 65504.0),
+    ):
+        for count in (1, 1000, 300_001):
+            array = gpu.Array(stream, np.full(count, mine, "float16"))
+            start(array, op=op).wait()
+            np.testing.assert_array_equal(array.read(), np.full(count, expected, "float16"))
+
+
 def check_the_same_bits_as_on_the_host():
     """Scales round, overflow and leave NaN; results go elsewhere or stay in their place."""
     if bps.size() > 2:

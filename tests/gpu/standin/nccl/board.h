@@ -13,6 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "tests/gpu/standin/nccl/mail.h"
+
 #define BOARD_SEATS 8
 #define BOARD_CHUNK (256u << 10)
 
@@ -32,6 +34,7 @@ struct board_seat {
 
 struct board {
     struct board_seat seat[BOARD_SEATS];
+    struct mail_box box[BOARD_SEATS][BOARD_SEATS]; /* from, to */
 };
 
 /* The board of that name, made by whoever comes first. */

@@ -29,7 +29,7 @@ NCCL_FUNCTIONS(NCCL_DECLARE)
 #define NCCL_SYSTEM_ERROR     2u /* further ncclResults */
 #define NCCL_INVALID_ARGUMENT 4u
 
-enum kind { REDUCE, BROADCAST, ALL_REDUCE };
+enum kind { REDUCE, BROADCAST, ALL_REDUCE, CARRY };
 
 struct ncclComm {
     struct board *board;
@@ -48,7 +48,17 @@ struct operation {
     const unsigned char *from;
     unsigned char *to;
     uint64_t number;
+    struct mail *mail; /* CARRY: messages, `step.count` of them */
 };
+
+/* The messages of the group that a thread has begun. */
+static _Thread_local struct {
+    bool begun;
+    struct ncclComm *comm;
+    struct CUstream_st *stream;
+    unsigned count;
+    struct mail mail[MAIL_MOST];
+} gathered;
 
 static unsigned setting(const char *name, unsigned rank)
 {
@@ -207,6 +217,7 @@ static const struct {
     [NCCL_INT8] = {1, combine_int8_t},   [NCCL_UINT8] = {1, combine_uint8_t},
     [NCCL_INT32] = {4, combine_int32_t}, [NCCL_INT64] = {8, combine_int64_t},
     [NCCL_FLOAT32] = {4, combine_float}, [NCCL_FLOAT64] = {8, combine_double},
+    [NCCL_FLOAT16] = {2, NULL}, /* none uses NCCL's own sums of them */
 };
 
 /* ---- operations ---- */
@@ -235,24 +246,22 @@ static void wait_for_the_end(struct ncclComm *comm)
     }
 }
 
-static void run(void *arg)
+static void misused(struct ncclComm *comm)
 {
-    struct operation *operation = arg;
+    atomic_store(&comm->error, NCCL_INVALID_USAGE);
+    wait_for_the_end(comm);
+}
+
+static void combine_all(const struct operation *operation)
+{
     struct ncclComm *comm = operation->comm;
     size_t bytes = operation->step.count * types[operation->step.type].bytes;
-    if (operation->number == comm->failing) {
-        atomic_store(&comm->error, NCCL_SYSTEM_ERROR);
-    }
-    if (operation->number == comm->failing || operation->number == comm->hanging) {
-        wait_for_the_end(comm);
-    }
     for (size_t at = 0; at < bytes && !atomic_load(&comm->aborted); at += BOARD_CHUNK) {
         size_t part = bytes - at < BOARD_CHUNK ? bytes - at : BOARD_CHUNK;
         uint64_t turn = ++comm->turn;
         if (!board_begin(comm->board, comm->rank, comm->size, turn, &operation->step,
                          operation->from != NULL ? operation->from + at : NULL, part, &comm->aborted)) {
-            atomic_store(&comm->error, NCCL_INVALID_USAGE);
-            wait_for_the_end(comm);
+            misused(comm);
             break;
         }
         if (receives(operation)) {
@@ -260,18 +269,52 @@ static void run(void *arg)
         }
         board_end(comm->board, comm->rank, turn);
     }
+}
+
+static void run(void *arg)
+{
+    struct operation *operation = arg;
+    struct ncclComm *comm = operation->comm;
+    if (operation->number == comm->failing) {
+        atomic_store(&comm->error, NCCL_SYSTEM_ERROR);
+    }
+    if (operation->number == comm->failing || operation->number == comm->hanging) {
+        wait_for_the_end(comm);
+    }
+    if (operation->step.kind != CARRY) {
+        combine_all(operation);
+    } else if (!mail_carry(operation->mail, (unsigned)operation->step.count, &comm->aborted)) {
+        misused(comm);
+    }
     atomic_fetch_sub(&comm->pending, 1);
+    free(operation->mail);
     free(operation);
 }
 
-static nccl_result enqueue(struct ncclComm *comm, const struct board_step *step, const void *from, void *to,
-                           struct CUstream_st *stream)
+static struct operation *operation_new(struct ncclComm *comm, const struct board_step *step)
 {
     struct operation *operation = calloc(1, sizeof *operation);
     if (operation == NULL) {
         abort();
     }
     *operation = (struct operation){.comm = comm, .step = *step, .number = ++comm->given};
+    return operation;
+}
+
+static nccl_result launch(struct operation *operation, struct CUstream_st *stream)
+{
+    atomic_fetch_add(&operation->comm->pending, 1);
+    return cuLaunchHostFunc(stream, run, operation) == CUDA_OK ? NCCL_OK : NCCL_SYSTEM_ERROR;
+}
+
+static nccl_result enqueue(struct ncclComm *comm, const struct board_step *step, const void *from, void *to,
+                           struct CUstream_st *stream)
+{
+    if (step->type >= sizeof types / sizeof *types || types[step->type].bytes == 0 ||
+        (types[step->type].combine == NULL && step->kind != BROADCAST)) {
+        return NCCL_INVALID_ARGUMENT;
+    }
+    struct operation *operation = operation_new(comm, step);
     size_t bytes = step->count * types[step->type].bytes;
     bool sends = step->kind != BROADCAST || step->root == comm->rank;
     operation->from = sends ? standin_memory(from, bytes) : NULL;
@@ -280,8 +323,7 @@ static nccl_result enqueue(struct ncclComm *comm, const struct board_step *step,
         free(operation);
         return NCCL_INVALID_ARGUMENT;
     }
-    atomic_fetch_add(&comm->pending, 1);
-    return cuLaunchHostFunc(stream, run, operation) == CUDA_OK ? NCCL_OK : NCCL_SYSTEM_ERROR;
+    return launch(operation, stream);
 }
 
 nccl_result ncclReduce(const void *from, void *to, size_t count, unsigned type, unsigned op, int root,
@@ -305,13 +347,64 @@ nccl_result ncclAllReduce(const void *from, void *to, size_t count, unsigned typ
     return enqueue(comm, &step, from, to, stream);
 }
 
+/* ---- messages ---- */
+
+static nccl_result add(struct ncclComm *comm, bool sends, const void *memory, size_t bytes, int peer,
+                       struct CUstream_st *stream)
+{
+    unsigned char *place = standin_memory(memory, bytes);
+    if (!gathered.begun || place == NULL || peer < 0 || (unsigned)peer >= comm->size ||
+        (unsigned)peer == comm->rank || gathered.count == MAIL_MOST ||
+        (gathered.count > 0 && (gathered.comm != comm || gathered.stream != stream))) {
+        return NCCL_INVALID_ARGUMENT;
+    }
+    unsigned from = sends ? comm->rank : (unsigned)peer, to = sends ? (unsigned)peer : comm->rank;
+    gathered.comm = comm;
+    gathered.stream = stream;
+    gathered.mail[gathered.count++] = (struct mail){
+        .box = &comm->board->box[from][to],
+        .sends = sends,
+        .memory = place,
+        .bytes = bytes,
+    };
+    return NCCL_OK;
+}
+
+nccl_result ncclSend(const void *from, size_t count, unsigned type, int peer, struct ncclComm *comm,
+                     struct CUstream_st *stream)
+{
+    return add(comm, true, from, count * types[type].bytes, peer, stream);
+}
+
+nccl_result ncclRecv(void *to, size_t count, unsigned type, int peer, struct ncclComm *comm,
+                     struct CUstream_st *stream)
+{
+    return add(comm, false, to, count * types[type].bytes, peer, stream);
+}
+
 nccl_result ncclGroupStart(void)
 {
+    gathered.begun = true;
+    gathered.count = 0;
     return NCCL_OK;
+}
+
+static nccl_result launch_gathered(void)
+{
+    const struct board_step step = {.kind = CARRY, .count = gathered.count};
+    struct operation *operation = operation_new(gathered.comm, &step);
+    operation->mail = calloc(gathered.count, sizeof *operation->mail);
+    if (operation->mail == NULL) {
+        abort();
+    }
+    memcpy(operation->mail, gathered.mail, gathered.count * sizeof *operation->mail);
+    return launch(operation, gathered.stream);
 }
 
 /* Communicators that do not block say so even when nothing is left to do. */
 nccl_result ncclGroupEnd(void)
 {
-    return NCCL_IN_PROGRESS;
+    nccl_result result = gathered.count > 0 ? launch_gathered() : NCCL_OK;
+    gathered.begun = false;
+    return result != NCCL_OK ? result : NCCL_IN_PROGRESS;
 }
