@@ -249,6 +249,14 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
     return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
 
+/* Shards that sum more get more at once, so that all of them come to the end together. */
+static uint64_t credit_of(const struct bps_worker *worker, uint32_t i)
+{
+    double average = (double)bps_conf_worker(worker->conf)->credit;
+    uint64_t bytes = (uint64_t)(average * worker->window.shard[i].share * worker->remotes);
+    return average > 0 && bytes == 0 ? 1 : bytes;
+}
+
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
     bps_status status = BPS_OK;
@@ -260,7 +268,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
         worker->remote[i].worker = worker;
         worker->remote[i].index = i;
-        bps_credit_init(&worker->remote[i].credit, bps_conf_worker(worker->conf)->credit);
+        bps_credit_init(&worker->remote[i].credit, credit_of(worker, i));
         status = reach(&worker->remote[i], report);
     }
     return status;
