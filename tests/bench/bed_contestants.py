@@ -65,7 +65,7 @@ class BedPushPull(OnBed):
     def launch(self):
         # The scheduler and the servers inherit the environment of this process, the workers get ours.
         self.job = Job(self.bed, Shape([1] * self.ranks, self.options.servers), self.command(),
-                       settings=(*self.options.set, *self.settings), tell=self.note)
+                       settings=self.all_settings(), tell=self.note)
         self.children = [part.process for part in self.job.parts.values()]
 
     def command(self):

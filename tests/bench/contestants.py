@@ -35,6 +35,10 @@ class Contestant:
         self.log = open(os.path.join(directory, f'{self.label}.log'), 'w+', encoding='utf-8')
         self.pipes = [(self.pipe(rank, 'go'), self.pipe(rank, 'done')) for rank in range(self.ranks)]
 
+    def all_settings(self):
+        """Those of push_pull, which chooses the congestion control of its sockets by itself."""
+        return (f'transports.net.congestion={self.options.congestion}', *self.options.set, *self.settings)
+
     @classmethod
     def missing(cls):
         """Why it cannot take part here; None if it can."""
@@ -129,7 +133,7 @@ class PushPull(Contestant):
     arguments = ()
 
     def launch(self):
-        settings = [f'--set={setting}' for setting in (*self.conf, *self.options.set, *self.settings)]
+        settings = [f'--set={setting}' for setting in (*self.conf, *self.all_settings())]
         self.spawn('byteps', 'run', '-n', str(self.ranks), '-s', str(self.servers), *settings, '--',
                    os.path.join(BUILD, self.program), self.directory, self.label, self.tensors, *self.arguments)
 
