@@ -17,6 +17,9 @@
 #define LOOK_NS  100000000ull  /* between two looks for errors while work is under way */
 #define LEAVE_NS 5000000000ull /* how long the others may take to leave, too */
 
+#define OPERATION    "NCCL: operation"
+#define COMMUNICATOR "NCCL: communicator"
+
 static const struct nccl *nccl_of(const struct bps_group *group)
 {
     return &group->cuda->nccl;
@@ -34,7 +37,7 @@ static void fail(struct bps_group *group, const char *what, const char *why)
     pthread_mutex_lock(&group->lock);
     if (group->status == BPS_OK) {
         group->status = BPS_ERR_FAILED;
-        snprintf(group->text, sizeof group->text, "device %d: NCCL: %s: %s", group->device->index, what, why);
+        snprintf(group->text, sizeof group->text, "device %d: %s: %s", group->device->index, what, why);
     }
     pthread_mutex_unlock(&group->lock);
 }
@@ -49,11 +52,11 @@ static void fail_nccl(struct bps_group *group, const char *what, nccl_result res
     fail(group, what, text);
 }
 
-void cuda_communicator_fail(struct bps_group *group, cuda_result result)
+void cuda_communicator_fail(struct bps_group *group, const char *what, cuda_result result)
 {
     char text[192];
     cuda_driver_error(&group->cuda->driver, result, text, sizeof text);
-    fail(group, "operation", text);
+    fail(group, what, text);
 }
 
 /* Until NCCL is not in progress any more, or for so long. True: it has worked. */
@@ -96,7 +99,7 @@ static nccl_result give_step(const struct bps_group *group, const struct bps_gro
 
 bool cuda_communicator_settle(struct bps_group *group, nccl_result result)
 {
-    return settle(group, "operation", result, UINT64_MAX);
+    return settle(group, OPERATION, result, UINT64_MAX);
 }
 
 static bool give(struct bps_group *group, const struct cuda_batch *batch)
@@ -122,7 +125,7 @@ static bool perform(struct bps_group *group, struct cuda_batch *batch)
     }
     cuda_result result = group->cuda->driver.event_record(batch->event, group->stream);
     if (result != CUDA_OK) {
-        cuda_communicator_fail(group, result);
+        cuda_communicator_fail(group, "event of its group", result);
         return false;
     }
     pthread_mutex_lock(&group->lock);
@@ -178,7 +181,7 @@ static bool serve(struct bps_group *group)
         }
     } while (fine);
     if (atomic_load(&group->aborted)) {
-        fail(group, "operation", "it was given up");
+        fail(group, OPERATION, "it was given up");
         return false;
     }
     return fine;
@@ -196,12 +199,12 @@ static bool join(struct bps_group *group)
     };
     cuda_result opened = cuda_exact_open(group);
     if (opened != CUDA_OK) {
-        cuda_communicator_fail(group, opened);
+        cuda_communicator_fail(group, "memory for its group", opened);
         return false;
     }
     nccl_result result =
         nccl_of(group)->init(&group->communicator, (int)group->size, group->name, (int)group->place, &config);
-    if (!settle(group, "communicator", result, UINT64_MAX)) {
+    if (!settle(group, COMMUNICATOR, result, UINT64_MAX)) {
         return false;
     }
     pthread_mutex_lock(&group->lock);
@@ -215,7 +218,7 @@ static bool join(struct bps_group *group)
 static bool part(struct bps_group *group)
 {
     const struct nccl *nccl = nccl_of(group);
-    if (!settle(group, "end", nccl->finalize(group->communicator), LEAVE_NS)) {
+    if (!settle(group, "NCCL: end", nccl->finalize(group->communicator), LEAVE_NS)) {
         return false;
     }
     nccl->destroy(group->communicator);
@@ -227,7 +230,7 @@ void *cuda_communicator_work(void *arg)
     struct bps_group *group = arg;
     struct cuda_stay stay;
     if (cuda_enter(group->device, &stay) != CUDA_OK) {
-        fail(group, "communicator", "the device cannot be entered");
+        fail(group, COMMUNICATOR, "the device cannot be entered");
     } else {
         if (!(join(group) && serve(group) && part(group)) && group->communicator != NULL) {
             nccl_of(group)->abort(group->communicator);

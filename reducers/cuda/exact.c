@@ -176,7 +176,7 @@ static bool perform(struct bps_group *group, struct pass *pass)
         result = combine(group, &pass->span[i]);
     }
     if (result != CUDA_OK) {
-        cuda_communicator_fail(group, result);
+        cuda_communicator_fail(group, "kernel", result);
         return false;
     }
     bool fine = carry(group, pass, spread);

@@ -197,8 +197,8 @@ void cuda_groups_free(struct cuda *cuda);
 void *cuda_communicator_work(void *group);
 /* Waits until NCCL is not in progress any more. True: it has worked; else the group has failed. */
 bool cuda_communicator_settle(struct bps_group *group, nccl_result result);
-/* The group has failed. */
-void cuda_communicator_fail(struct bps_group *group, cuda_result result);
+/* The group has failed: "device 0: WHAT: why". */
+void cuda_communicator_fail(struct bps_group *group, const char *what, cuda_result result);
 
 /* ---- exact.c, where the build has a compiler for kernels: steps that NCCL does not combine as we do ---- */
 

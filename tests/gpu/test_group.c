@@ -11,6 +11,7 @@
 
 #define PLACES DEVICES
 #define COUNT  100000u
+#define LIMIT  200 /* s for a test */
 
 /* Linked, so that the plugin finds the stand-in and no other one. */
 nccl_result ncclGetVersion(int *out);
@@ -259,13 +260,15 @@ static void tensor_check(const struct tensor *tensor)
     int16_t *values = malloc(tensor->count * sizeof *values);
     ck_assert_ptr_nonnull(values);
     for (unsigned place = 0; place < PLACES; place++) {
+        bool is_told = tensor->kind == BPS_STEP_ALL_REDUCE || place == tensor->root;
         CUDA(cuCtxSetCurrent(rig.context[place]));
         CUDA(cuMemcpyDtoH_v2(values, (uintptr_t)(tensor->to[place] + tensor->shift),
                              tensor->count * sizeof *values));
-        bool is_told = tensor->kind == BPS_STEP_ALL_REDUCE || place == tensor->root;
-        for (uint64_t i = 0; i < tensor->count && is_told; i++) {
-            ck_assert_msg(values[i] == result_at(tensor->op, i), "[%lu] is %d", (unsigned long)i, values[i]);
+        uint64_t i = 0;
+        while (i < tensor->count && values[i] == result_at(tensor->op, i)) {
+            i++;
         }
+        ck_assert_msg(!is_told || i == tensor->count, "[%lu] is %d", (unsigned long)i, values[i]);
     }
     free(values);
 }
@@ -508,6 +511,8 @@ int main(void)
 {
     Suite *suite = suite_create("group");
     TCase *tests = tcase_create("group"), *closed = tcase_create("closed");
+    tcase_set_timeout(tests, LIMIT);
+    tcase_set_timeout(closed, LIMIT);
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, types_and_operations_that_there_are);
     tcase_add_test(tests, devices_have_identities);

@@ -111,7 +111,7 @@ class Host(scripted.TestCase):
         result = self.run_script(
             "cuda_ops.py", workers=workers, servers=0, options=[*USE, *options], env=environment(**more)
         )
-        self.assertIn(ON_HOST + reason, result.err)
+        self.assertRegex(result.err, ON_HOST + reason)
         self.assertNotIn(FORMED, result.err)
 
     @unittest.skipIf(REAL, "needs stand-ins")
@@ -143,6 +143,10 @@ class Host(scripted.TestCase):
     def test_a_communicator_that_does_not_come_about(self):
         reason = "worker 1: device 1: NCCL: communicator: unhandled system error"
         self.check_host(reason, STANDIN_NCCL_INIT="2", STANDIN_NCCL_RANK="1")
+
+    @unittest.skipIf(REAL or not KERNELS, "needs stand-ins and kernels")
+    def test_no_memory_for_what_nccl_would_round(self):
+        self.check_host(r"worker ([01]): device \1: memory for its group: out of memory", STANDIN_LARGEST="15000000")
 
     @unittest.skipIf(REAL, "needs stand-ins")
     def test_a_group_that_must_be(self):

@@ -42,6 +42,7 @@ cuda_result cuInit(unsigned flags)
         .devices = (int)setting("STANDIN_DEVICES", 2) % (STANDIN_DEVICES + 1),
         .init = setting("STANDIN_INIT", CUDA_OK),
         .registration = setting("STANDIN_REGISTER", CUDA_OK),
+        .largest = setting("STANDIN_LARGEST", 0),
         .module = setting("STANDIN_MODULE", CUDA_OK),
         .failing_copy = setting("STANDIN_FAILING_COPY", 0),
         .seed = setting("STANDIN_SEED", 1),

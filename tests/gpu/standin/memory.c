@@ -76,7 +76,10 @@ cuda_result cuMemAlloc_v2(unsigned long long *out, size_t bytes)
     pthread_mutex_lock(&standin_lock);
     cuda_result result = standin_context(&context);
     if (result == CUDA_OK) {
-        result = bytes == 0 ? STANDIN_INVALID_VALUE : standin_unsafe();
+        unsigned largest = standin_settings.largest;
+        result = bytes == 0                       ? STANDIN_INVALID_VALUE
+                 : largest > 0 && bytes > largest ? CUDA_OUT_OF_MEMORY
+                                                  : standin_unsafe();
     }
     if (result == CUDA_OK) {
         struct block *block = block_new(context, bytes);

@@ -11,8 +11,9 @@
  *   STANDIN_INIT=CODE        what cuInit returns
  *   STANDIN_REGISTER=CODE    what cuMemHostRegister returns
  *   STANDIN_MODULE=CODE      what cuModuleLoadData returns
- *   STANDIN_FAILING_COPY=N   the N-th copy or kernel of a stream fails with an illegal address, and with it
- * the device STANDIN_SEED=N           of the delays (1)
+ *   STANDIN_LARGEST=N        bytes of the largest piece of device memory that there is (no limit)
+ *   STANDIN_FAILING_COPY=N   the N-th copy or kernel of a stream fails, and with it the device
+ *   STANDIN_SEED=N           of the delays (1)
  */
 #ifndef STANDIN_H
 #define STANDIN_H
@@ -85,7 +86,7 @@ extern struct standin_counts standin_counts;
 struct standin_settings {
     int devices;
     cuda_result init, registration, module;
-    unsigned failing_copy, seed;
+    unsigned largest, failing_copy, seed;
 };
 extern struct standin_settings standin_settings;
 
