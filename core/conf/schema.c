@@ -45,8 +45,7 @@ static const struct bps_option worker_table[] = {
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "512 KiB", "0..1 TiB",
      "A shard that has not answered so many bytes gets no more that are as urgent: the average of all "
-     "shards, "
-     "of which each has its share by what it sums; 0: it always gets more."},
+     "shards, of which each has its share by what it sums; 0: it always gets more."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",
      "auto|on|off",
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
@@ -57,8 +56,7 @@ static const struct bps_option worker_table[] = {
      "cuda for tensors on GPUs; sum knows host memory only."},
     {"device_groups", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, device_groups), "auto",
      "auto|on|off",
-     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has a "
-     "device "
+     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has a device "
      "of its own and it works; on: an error where it does not; off: always through the host."},
     {"group_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, group_size), "4", "1..64",
      "Partitions that the devices of a host are given at once to sum or to hand out."},

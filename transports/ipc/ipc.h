@@ -232,7 +232,6 @@ int ipc_message_send(int fd, const struct ipc_message *message, const int *fds, 
  * are -1.
  */
 bps_status ipc_message_receive(int fd, struct ipc_message *message, int fds[IPC_FDS_MAX]);
-void ipc_close_fds(int fds[IPC_FDS_MAX]);
 
 /* ---- memory.c: files of memory ---- */
 

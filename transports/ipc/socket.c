@@ -104,6 +104,16 @@ static unsigned collect_fds(struct msghdr *in, int fds[IPC_FDS_MAX])
     return have;
 }
 
+static void close_fds(int fds[IPC_FDS_MAX])
+{
+    for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
+        if (fds[i] >= 0) {
+            close(fds[i]);
+            fds[i] = -1;
+        }
+    }
+}
+
 bps_status ipc_message_receive(int fd, struct ipc_message *message, int fds[IPC_FDS_MAX])
 {
     struct iovec iov = {message, sizeof *message};
@@ -130,23 +140,13 @@ bps_status ipc_message_receive(int fd, struct ipc_message *message, int fds[IPC_
         return BPS_ERR_IO;
     }
     if ((in.msg_flags & MSG_CTRUNC) != 0 && have < IPC_FDS_MAX) {
-        ipc_close_fds(fds);
+        close_fds(fds);
         return BPS_ERR_NOMEM;
     }
     if ((size_t)n != sizeof *message || (in.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
         message->magic != IPC_MAGIC || message->version != IPC_VERSION) {
-        ipc_close_fds(fds);
+        close_fds(fds);
         return BPS_ERR_PROTOCOL;
     }
     return BPS_OK;
-}
-
-void ipc_close_fds(int fds[IPC_FDS_MAX])
-{
-    for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
-        if (fds[i] >= 0) {
-            close(fds[i]);
-            fds[i] = -1;
-        }
-    }
 }
