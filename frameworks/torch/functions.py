@@ -105,10 +105,15 @@ def broadcast_object(obj, root_rank=0, name=None):
 
 
 class _Slot:
-    """Stands for a tensor in a structure that is pickled."""
+    """Stands for a tensor in a structure that is pickled.
+
+    Attributes:
+        aside: whether it stays on the host, wherever the parameter is: a counter of steps, mostly.
+    """
 
     def __init__(self, tensor):
         self.shape, self.dtype = tuple(tensor.shape), tensor.dtype
+        self.aside = tensor.dim() == 0 and not tensor.is_cuda
 
 
 def _replace(value, kind, by):
@@ -124,20 +129,44 @@ def _replace(value, kind, by):
 
 def _collect(optimizer):
     """Return the options of the groups, and the state by the number of its parameter."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     options = [
         {key: value for key, value in group.items() if key not in ("params", "param_names")}
         for group in optimizer.param_groups
     ]
-    state = {i: dict(optimizer.state[p]) for i, p in enumerate(parameters) if p in optimizer.state}
+    parameters = enumerate(_parameters(optimizer))
+    state = {i: dict(optimizer.state[p]) for i, p in parameters if p in optimizer.state}
     return {"options": options, "state": state}
 
 
+def _parameters(optimizer):
+    return [p for group in optimizer.param_groups for p in group["params"]]
+
+
+def _make_room(optimizer, content):
+    """Return what _collect() has returned on the root with an empty tensor in each slot, and the tensors."""
+    tensors = []
+
+    def make_for(parameter):
+        def make(slot):
+            device = "cpu" if slot.aside else parameter.device
+            tensors.append(torch.empty(slot.shape, dtype=slot.dtype, device=device))
+            return tensors[-1]
+
+        return make
+
+    parameters = _parameters(optimizer)
+    options = [
+        _replace(options, _Slot, make_for(group["params"][0]))
+        for group, options in zip(optimizer.param_groups, content["options"])
+    ]
+    state = {i: _replace(item, _Slot, make_for(parameters[i])) for i, item in content["state"].items()}
+    return {"options": options, "state": state}, tensors
+
+
 def _install(optimizer, content):
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     for group, options in zip(optimizer.param_groups, content["options"]):
         group.update(options)
-    for i, parameter in enumerate(parameters):
+    for i, parameter in enumerate(_parameters(optimizer)):
         optimizer.state.pop(parameter, None)
         if i in content["state"]:
             optimizer.state[parameter] = content["state"][i]
@@ -172,15 +201,11 @@ def broadcast_optimizer_state(optimizer, root_rank=0, prefix="Parameter."):
         tensors.append(tensor)
         return _Slot(tensor)
 
-    def make(slot):
-        tensors.append(torch.empty(slot.shape, dtype=slot.dtype, device="cpu"))
-        return tensors[-1]
-
     if rank() == root:
         broadcast_object(_replace(_collect(optimizer), torch.Tensor, keep), root)
         content = None
     else:
-        content = _replace(broadcast_object(None, root), _Slot, make)
+        content, tensors = _make_room(optimizer, broadcast_object(None, root))
     _broadcast_all(((f"{prefix}optimizer.{i}", tensor) for i, tensor in enumerate(tensors)), root)
     if content is not None:
         _install(optimizer, content)

@@ -166,6 +166,12 @@ void *device_alloc(size_t bytes)
     return (void *)(uintptr_t)memory;
 }
 
+void device_write(void *memory, const void *bytes, size_t count)
+{
+    CUDA(cuMemcpyHtoD_v2((uintptr_t)memory, bytes, count));
+    CUDA(cuStreamSynchronize(NULL)); /* the copy may have returned before the bytes are there */
+}
+
 void device_free(void *memory)
 {
     CUDA(cuMemFree_v2((uintptr_t)memory));

@@ -59,6 +59,8 @@ void rig_follow(struct rig *rig, int32_t device, struct CUstream_st *stream, str
 
 struct CUstream_st *stream_new(unsigned flags);
 void *device_alloc(size_t bytes);
+/* All bytes are there when it returns. */
+void device_write(void *memory, const void *bytes, size_t count);
 void device_free(void *memory);
 
 /* Holds a stream until it is opened. */

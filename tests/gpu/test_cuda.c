@@ -428,7 +428,7 @@ START_TEST(close_waits_for_copies)
     uint8_t *data = pattern(BYTES, 1), *back = malloc(BYTES * N);
     set_up(_i);
     void *memory = device_alloc(BYTES);
-    CUDA(cuMemcpyHtoD_v2((uintptr_t)memory, data, BYTES));
+    device_write(memory, data, BYTES);
     calls_init(&rig, calls, N, &left);
     for (int i = 0; i < N; i++) {
         rig_copy(&rig, 0, false, back + (size_t)i * BYTES, memory, BYTES, &calls[i]);

@@ -98,7 +98,7 @@ static void array_fill(const struct array *array, unsigned place, float first)
         values[i] = first + (float)(i % 100);
     }
     CUDA(cuCtxSetCurrent(rig.context[place]));
-    CUDA(cuMemcpyHtoD_v2((uintptr_t)array->device[place], values, sizeof values));
+    device_write(array->device[place], values, sizeof values);
 }
 
 /* All elements are factor * (first + index modulo 100). */
@@ -250,7 +250,7 @@ static void tensor_new(struct tensor *tensor)
         CUDA(cuCtxSetCurrent(rig.context[place]));
         tensor->from[place] = device_alloc(tensor->count * sizeof *values);
         tensor->to[place] = device_alloc((tensor->count + tensor->shift) * sizeof *values);
-        CUDA(cuMemcpyHtoD_v2((uintptr_t)tensor->from[place], values, tensor->count * sizeof *values));
+        device_write(tensor->from[place], values, tensor->count * sizeof *values);
     }
     free(values);
 }
@@ -368,7 +368,7 @@ START_TEST(an_average_of_float16)
     for (unsigned place = 0; place < PLACES; place++) {
         CUDA(cuCtxSetCurrent(rig.context[place]));
         memory[place] = device_alloc(sizeof value);
-        CUDA(cuMemcpyHtoD_v2((uintptr_t)memory[place], &most, sizeof most));
+        device_write(memory[place], &most, sizeof most);
         const struct bps_group_step step = {.kind = BPS_STEP_ALL_REDUCE,
                                             .op = BPS_AVERAGE,
                                             .dtype = BPS_FLOAT16,

@@ -244,6 +244,7 @@ static void compare(const struct sample *s, const struct bps_kernels *cpu)
     fill(host, bytes, s->dtype);
     CUDA(cuMemAlloc_v2, &memory, bytes);
     CUDA(cuMemcpyHtoD_v2, memory, host, bytes);
+    CUDA(cuStreamSynchronize, NULL); /* the copy may have returned before the bytes are there */
     struct bps_reduction on_device = arrange(s, (uint8_t *)(uintptr_t)memory, room);
     begin(&on_device);
     run_loop();

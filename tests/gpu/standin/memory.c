@@ -172,9 +172,20 @@ cuda_result cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
     return copy(NULL, &(struct standin_work){.to = to, .bytes = bytes}, from, true);
 }
 
+/* Like the driver's, it returns when the bytes have left `from`, which is not when they have arrived. */
 cuda_result cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
-    return copy(NULL, &(struct standin_work){.from = from, .bytes = bytes}, to, true);
+    void *staged = malloc(bytes);
+    if (staged == NULL) {
+        abort();
+    }
+    memcpy(staged, from, bytes);
+    struct standin_work work = {.from = staged, .staged = staged, .bytes = bytes};
+    cuda_result result = copy(NULL, &work, to, false);
+    if (result != CUDA_OK) {
+        free(staged);
+    }
+    return result;
 }
 
 cuda_result cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from, size_t bytes,

@@ -139,6 +139,7 @@ struct standin_work {
     struct standin_point after;
     void *to;
     const void *from; /* NULL: fill with `value` */
+    void *staged;     /* what `from` points to, if it is to be freed; NULL otherwise */
     size_t bytes;
     unsigned char value;
     bool can_fail; /* a copy or a kernel */

@@ -75,6 +75,7 @@ static void *work_off(void *arg)
         run(stream, work, error);
         pthread_mutex_lock(&standin_lock);
         STAILQ_REMOVE_HEAD(&stream->queue, entry);
+        free(work->staged);
         free(work);
         stream->done++;
         pthread_cond_broadcast(&standin_changed);

@@ -4,6 +4,7 @@
 import os
 
 import torch
+from torch_device import DEVICE, IS_CUDA
 
 
 def _open():
@@ -18,6 +19,7 @@ def _open():
 
 
 _BEFORE = _open()
+_OURS = ("/memfd:",) if IS_CUDA else ("socket:", "anon_inode:", "/memfd:")  # NVIDIA's driver has others, too
 
 
 def mappings():
@@ -27,19 +29,20 @@ def mappings():
 
 
 def _has_nothing(number):
-    left = [name for name in _open() - _BEFORE if name.startswith(("socket:", "anon_inode:", "/memfd:"))]
+    left = [name for name in _open() - _BEFORE if name.startswith(_OURS)]
     assert not left, left
     assert not mappings(), mappings()
     assert len(os.listdir("/proc/self/task")) == 1
 
 
 def loaded(items):
-    """The same items from a DataLoader. Under sanitizers it has no worker: their locks do not bear forks."""
+    """The same tensors from a DataLoader. Under sanitizers it has no worker: their locks do not bear forks."""
     workers = 0 if os.environ.get("SANITIZER", "no") != "no" else 1
-    return torch.utils.data.DataLoader(
-        items,
+    loader = torch.utils.data.DataLoader(
+        [item.cpu() for item in items],
         batch_size=None,
         num_workers=workers,
         multiprocessing_context="fork" if workers else None,
         worker_init_fn=_has_nothing,
     )
+    return (item.to(DEVICE) for item in loader)

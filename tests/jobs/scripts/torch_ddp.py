@@ -9,6 +9,7 @@ import signal
 
 import checks
 import torch
+from torch_device import generator
 from torch.nn.parallel import DistributedDataParallel
 
 import byteps.torch as bps
@@ -35,7 +36,7 @@ def wrapped(module, hook=True, **options):
 
 
 def batch(step):
-    return torch.randn(4, 200, generator=torch.Generator().manual_seed(100 * step + bps.rank()))
+    return torch.randn(4, 200, generator=generator(100 * step + bps.rank()))
 
 
 def train(models, optimizers, step):

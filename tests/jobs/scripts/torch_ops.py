@@ -4,6 +4,7 @@
 import checks
 import torch
 from loader import loaded
+from torch_device import generator
 
 import byteps
 import byteps.torch as bps
@@ -14,9 +15,8 @@ INTEGERS = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]
 
 def data(rank, dtype, shape=(4, 6), seed=0):
     """The tensor of a worker; small integers, so that all results are exact."""
-    generator = torch.Generator().manual_seed(1000 * seed + rank)
     low, high = (0, 2) if dtype == torch.bool else (0 if dtype == torch.uint8 else -4, 5)
-    return torch.randint(low, high, shape, generator=generator).to(dtype)
+    return torch.randint(low, high, shape, generator=generator(1000 * seed + rank)).to(dtype)
 
 
 def everyone(dtype, shape=(4, 6), seed=0):

@@ -8,6 +8,7 @@ import sys
 import checks
 import torch
 from loader import loaded, mappings
+from torch_device import generator
 
 import byteps.torch as bps
 from byteps.torch import _shared
@@ -55,8 +56,8 @@ def train(how, set_to_none, shared=True, steps=4):
         run, optimizer = wrap(how, network())
     finally:
         _shared.hook_gradients = real
-    generator = torch.Generator().manual_seed(bps.rank())
-    for x in loaded([torch.randn(4, WIDTH, generator=generator) for _ in range(steps)]):
+    source = generator(bps.rank())
+    for x in loaded([torch.randn(4, WIDTH, generator=source) for _ in range(steps)]):
         optimizer.zero_grad(set_to_none)
         run(x).pow(2).mean().backward()
         optimizer.step()

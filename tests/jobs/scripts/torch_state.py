@@ -6,6 +6,7 @@ import io
 import checks
 import torch
 from loader import loaded
+from torch_device import DEVICE, generator
 
 import byteps
 import byteps.torch as bps
@@ -28,14 +29,15 @@ OPTIMIZERS = [
 
 def model_of(seed):
     torch.manual_seed(seed)
-    return torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+    model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Linear(3, 2))
+    return model.to(DEVICE)
 
 
 def steps(model, optimizer, count, seed):
-    generator = torch.Generator().manual_seed(seed)
+    source = generator(seed)
     for _ in range(count):
         optimizer.zero_grad()
-        model(torch.randn(5, 4, generator=generator)).pow(2).mean().backward()
+        model(torch.randn(5, 4, generator=source, device=DEVICE)).pow(2).mean().backward()
         optimizer.step()
 
 
@@ -145,4 +147,5 @@ def check_suspend():
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
+    torch.set_default_device("cpu")  # optimizers count their steps there, whatever the model is on
     checks.main(globals(), bps)

@@ -6,6 +6,7 @@ import warnings
 import checks
 import torch
 from loader import loaded
+from torch_device import generator
 
 import byteps.torch as bps
 from byteps.torch import _reducer
@@ -72,8 +73,8 @@ class Tied(torch.nn.Module):
 
 
 def batches(passes=1):
-    generator = torch.Generator().manual_seed(7)
-    return [torch.randn(passes, BATCH, 2, 6, 6, generator=generator) for _ in range(STEPS)]
+    source = generator(7)
+    return [torch.randn(passes, BATCH, 2, 6, 6, generator=source) for _ in range(STEPS)]
 
 
 def loss_of(model, x):
@@ -377,7 +378,7 @@ def check_parallel_module():
     other = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5)))
     agree(model)
     for step in range(3):
-        x = torch.randn(6, 3, generator=torch.Generator().manual_seed(10 * step + bps.rank()))
+        x = torch.randn(6, 3, generator=generator(10 * step + bps.rank()))
         (model(x).pow(2).sum() + other(x).pow(2).sum()).backward()
         for module in (model, other):
             for parameter in module.parameters():
