@@ -34,7 +34,7 @@ static void cuda_close(void *instance)
     }
     if (!quiet) {
         cuda->host->log(cuda->host, BPS_LOG_WARN, "the driver owes callbacks; what they need is not freed");
-        cuda->host->unwatch(cuda->host, cuda->watch);
+        cuda_notices_ignore(cuda);
         return;
     }
     cuda_notices_close(cuda);
@@ -50,11 +50,11 @@ static struct cuda *cuda_new(const struct bps_host *host, const struct cuda_driv
     *cuda = (struct cuda){.host = host, .driver = *driver, .devices = devices};
     pthread_mutex_init(&cuda->lock, NULL);
     pthread_mutex_init(&cuda->notice_lock, NULL);
-    STAILQ_INIT(&cuda->spare_waits);
     LIST_INIT(&cuda->regions);
     LIST_INIT(&cuda->groups);
     for (int32_t i = 0; i < devices; i++) {
         cuda->device[i] = (struct cuda_device){.cuda = cuda, .index = i};
+        STAILQ_INIT(&cuda->device[i].spare_waits);
     }
     cuda->bytes_to_host = host->counter(host, "bytes_to_host", "bytes copied from devices");
     cuda->bytes_to_device = host->counter(host, "bytes_to_device", "bytes copied to devices");

@@ -55,9 +55,6 @@ static cuda_result way_open(struct cuda_device *device, struct cuda_way *way)
     const struct cuda_driver *driver = &device->cuda->driver;
     cuda_result result = driver->stream_create(&way->stream, CUDA_STREAM_NON_BLOCKING);
     if (result == CUDA_OK) {
-        result = driver->event_create(&way->event, CUDA_EVENT_DISABLE_TIMING);
-    }
-    if (result == CUDA_OK) {
         result = cuda_lane_open(device, (uintptr_t)way->stream, true, &way->lane);
     }
     return result;
@@ -69,10 +66,7 @@ bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *
     const struct cuda_device *device = way->lane->device;
     const struct cuda_driver *driver = &device->cuda->driver;
     if (given == CUDA_OK) {
-        given = driver->event_record(way->event, way->stream);
-    }
-    if (given == CUDA_OK) {
-        given = cuda_lane_notify(way->lane, way->event, done, arg);
+        given = cuda_lane_follow(way->lane, way->stream, done, arg);
     }
     if (given == CUDA_OK) {
         return BPS_OK;
@@ -84,9 +78,6 @@ bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *
 
 static void way_close(const struct cuda_driver *driver, struct cuda_way *way)
 {
-    if (way->event != NULL) {
-        driver->event_destroy(way->event);
-    }
     if (way->stream != NULL) {
         driver->stream_destroy(way->stream);
     }
@@ -97,13 +88,11 @@ static void way_close(const struct cuda_driver *driver, struct cuda_way *way)
 
 void cuda_device_wait(struct cuda_device *device)
 {
-    const struct cuda_driver *driver = &device->cuda->driver;
-    const struct cuda_lane *lane;
+    struct cuda_lane *lane;
     struct cuda_stay stay;
     if (cuda_enter(device, &stay) == CUDA_OK) {
-        /* Every copy has a lane that waits for it. */
-        SLIST_FOREACH (lane, &device->lanes, entry) {
-            driver->stream_synchronize(lane->stream);
+        SLIST_FOREACH (lane, &device->lanes, entry) { /* every stream of ours has one */
+            cuda_lane_wait(lane);
         }
         cuda_leave(&stay);
     }

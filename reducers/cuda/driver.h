@@ -24,6 +24,7 @@ typedef unsigned cuda_result;
 #define CUDA_INVALID_CONTEXT      201u
 #define CUDA_OPERATING_SYSTEM     304u
 #define CUDA_INVALID_HANDLE       400u
+#define CUDA_NOT_READY            600u
 #define CUDA_ALREADY_REGISTERED   712u
 #define CUDA_NOT_PERMITTED        800u
 #define CUDA_SYSTEM_NOT_READY     802u
@@ -68,6 +69,7 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
       (struct CUstream_st * stream, cuda_callback_fn fn, void *arg, unsigned flags))                         \
     X(event_create, cuEventCreate, (struct CUevent_st * *out, unsigned flags))                               \
     X(event_destroy, cuEventDestroy_v2, (struct CUevent_st * event))                                         \
+    X(event_query, cuEventQuery, (struct CUevent_st * event))                                                \
     X(event_record, cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                 \
     X(copy_to_host, cuMemcpyDtoHAsync_v2,                                                                    \
       (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                         \

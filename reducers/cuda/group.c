@@ -90,14 +90,7 @@ static void tell_joined(struct bps_group *group, bps_status status)
 /* False: none will tell when the batch is done, until the thread has ended. */
 static bool await_event(struct cuda_batch *batch)
 {
-    struct bps_group *group = batch->group;
-    struct cuda_stay stay;
-    if (cuda_enter(group->device, &stay) != CUDA_OK) {
-        return false;
-    }
-    cuda_result result = cuda_lane_notify(group->lane, batch->event, on_reached, batch);
-    cuda_leave(&stay);
-    return result == CUDA_OK;
+    return cuda_lane_await(batch->group->lane, batch->event, on_reached, batch) == CUDA_OK;
 }
 
 /* What the thread has put on the stream since. */

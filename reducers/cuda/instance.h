@@ -17,22 +17,25 @@
 
 struct cuda_device;
 
-/* notice.c: calls for work of one stream, which come in its order. */
+STAILQ_HEAD(cuda_waits, cuda_wait);
+
+/* notice.c: what is awaited of one stream, in its order. */
 struct cuda_lane {
     SLIST_ENTRY(cuda_lane) entry;
     struct cuda_device *device;
-    struct CUstream_st *stream; /* waits for events, and then calls the host */
-    uintptr_t origin;           /* whose work it waits for, see struct bps_mark */
-    bool bound;                 /* for good */
-    uint64_t issued, delivered;
-    uint64_t reached; /* callbacks that have come; guarded by notice_lock */
-    STAILQ_HEAD(, cuda_wait) waits;
+    uintptr_t origin; /* whose work that is, see struct bps_mark */
+    bool bound;       /* for good, to a stream of our own */
+    struct cuda_waits waits;
+    uint64_t delivered;         /* waits that have ended */
+    uint64_t armed;             /* the number of the last wait that had a callback */
+    struct CUstream_st *stream; /* of the callbacks */
+    uint64_t calls;             /* callbacks asked for */
+    uint64_t called;            /* those that have come; guarded by notice_lock */
 };
 
 /* One direction of copies. */
 struct cuda_way {
     struct CUstream_st *stream;
-    struct CUevent_st *event; /* behind the copy begun last */
     struct cuda_lane *lane;
 };
 
@@ -53,8 +56,9 @@ struct cuda_device {
     struct cuda_way to_host, to_device; /* reductions go the second one's way */
     struct cuda_kernels kernels;
     SLIST_HEAD(, cuda_lane) lanes;
+    struct cuda_waits spare_waits;
     SLIST_HEAD(, bps_mark) marks; /* spare ones; guarded by lock */
-    cuda_result failure;          /* what a callback was told; guarded by notice_lock */
+    cuda_result failure;          /* of its work */
 };
 
 struct cuda {
@@ -64,7 +68,8 @@ struct cuda {
     pthread_mutex_t notice_lock; /* never held in a call of the driver, since its callbacks take it */
     int event;                   /* of the callbacks, for the loop */
     struct bps_watch *watch;
-    STAILQ_HEAD(, cuda_wait) spare_waits;
+    struct bps_poller *poller;
+    uint64_t awaited; /* waits on all lanes */
     LIST_HEAD(, cuda_region) regions;
     bool regions_wait; /* some have not been registered yet */
     bool regions_warned;
@@ -119,13 +124,22 @@ bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *
 
 bps_status cuda_notices_open(struct cuda *cuda, struct bps_report *report);
 void cuda_notices_close(struct cuda *cuda);
+/* Instead of that, where the driver still owes callbacks: the loop does not ask any more. */
+void cuda_notices_ignore(struct cuda *cuda);
 
-/* In a stay, as all of these. The lane is the device's. */
+/* In a stay, as all of these but cuda_lane_await(). The lane is the device's. */
 cuda_result cuda_lane_open(struct cuda_device *device, uintptr_t origin, bool bound, struct cuda_lane **out);
-/* Calls fn on the loop when the event, as it was recorded last, is reached, or the device has failed. */
-cuda_result cuda_lane_notify(struct cuda_lane *lane, struct CUevent_st *event, bps_device_fn fn, void *arg);
+/*
+ * Calls fn on the loop when the event is reached, or the device has failed. Until then the event is neither
+ * recorded anew nor destroyed.
+ */
+cuda_result cuda_lane_await(struct cuda_lane *lane, struct CUevent_st *event, bps_device_fn fn, void *arg);
+/* The same when all that the stream has been given so far is done. */
+cuda_result cuda_lane_follow(struct cuda_lane *lane, struct CUstream_st *stream, bps_device_fn fn, void *arg);
 /* The lane for work of this origin: one that has it, else one at rest, else a new one. */
 cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cuda_lane **out);
+/* Waits for what our own stream of the lane has been given, and for callbacks. */
+void cuda_lane_wait(struct cuda_lane *lane);
 /* False as cuda_device_close(). */
 bool cuda_lanes_close(struct cuda_device *device);
 

@@ -188,7 +188,7 @@ bps_status cuda_await(void *instance, struct bps_mark *mark, bps_device_fn reach
     }
     cuda_result result = cuda_lane_of(mark->device, mark->origin, &lane);
     if (result == CUDA_OK) {
-        result = cuda_lane_notify(lane, mark->event, reached, arg);
+        result = cuda_lane_await(lane, mark->event, reached, arg);
     }
     if (result != CUDA_OK) {
         status = cuda_failed(mark->device, "cannot wait for the stream", result, report);

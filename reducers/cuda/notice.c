@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * notice.c - how the loop hears that an event of a device is reached, without asking for it again and again.
+ * notice.c - how the loop hears that events of a device are reached: it asks for them in its turns and,
+ * before it sleeps, lets the driver call.
  *
- * A lane is a stream that does nothing but wait for events and call the host: the callback counts, and writes
- * to the event descriptor that the loop watches. So no stream that has work to do waits for the host.
- *
- * What a lane waits for comes in its order, and an event that is not reached holds back all behind it. So a
- * lane has events of one stream only, which are reached in that order anyway: each direction of copies has
- * one, and each stream of the application takes one while marks on it are awaited. As many lanes are made as
- * are needed at once; then nothing is allocated any more.
+ * A callback costs the driver ten times what a question does, and holds up whoever gives it more work; so
+ * there is none while the loop is awake. A lane is a list of awaited events of one stream, which are reached
+ * in their order: only the first of them is asked for. Each direction of copies has one, and each stream of
+ * the application takes one while marks on it are awaited. Before the loop sleeps, a stream that does nothing
+ * else waits for the first event of each lane, and calls. As many lanes are made as are needed at once; then
+ * nothing is allocated any more.
  *
  * The callback is cuStreamAddCallback's, since cuLaunchHostFunc's need not come once a device has failed, and
  * what waits for it would wait for ever.
@@ -24,6 +24,8 @@
 
 struct cuda_wait {
     STAILQ_ENTRY(cuda_wait) entry;
+    struct CUevent_st *event; /* that is awaited */
+    struct CUevent_st *own;   /* for cuda_lane_follow(); NULL until it is needed */
     bps_device_fn fn;
     void *arg;
 };
@@ -36,98 +38,182 @@ static void on_reached(struct CUstream_st *stream, cuda_result result, void *arg
     struct cuda_lane *lane = arg;
     struct cuda *cuda = lane->device->cuda;
     (void)stream;
+    (void)result; /* whoever asks for the event is told it, too */
     pthread_mutex_lock(&cuda->notice_lock);
-    lane->reached++;
-    if (result != CUDA_OK && lane->device->failure == CUDA_OK) {
-        lane->device->failure = result;
-    }
+    lane->called++;
     /* Fails only when the counter is at its end, and then the loop has yet to see it. */
     (void)!write(cuda->event, &one, sizeof one);
     pthread_mutex_unlock(&cuda->notice_lock);
 }
 
-/* ---- on the loop ---- */
+/* ---- on the loop: what is awaited ---- */
 
-static uint64_t reached(struct cuda_lane *lane, cuda_result *failure)
+static struct cuda_wait *wait_take(struct cuda_device *device)
 {
-    struct cuda *cuda = lane->device->cuda;
-    pthread_mutex_lock(&cuda->notice_lock);
-    uint64_t count = lane->reached;
-    *failure = lane->device->failure;
-    pthread_mutex_unlock(&cuda->notice_lock);
-    return count;
-}
-
-/* Once a device has failed, nothing waits for it any more, whichever callbacks are still to come. */
-static void lane_deliver(struct cuda_lane *lane)
-{
-    struct cuda *cuda = lane->device->cuda;
-    struct bps_report report = {""};
-    bps_status status = BPS_OK;
-    cuda_result failure;
-    uint64_t due = reached(lane, &failure);
-    if (failure != CUDA_OK) {
-        (void)cuda_failed(lane->device, "its work has failed", failure, &report);
-        status = BPS_ERR_FAILED;
-        due = lane->issued;
-    }
-    while (lane->delivered < due) {
-        struct cuda_wait *wait = STAILQ_FIRST(&lane->waits);
-        bps_device_fn fn = wait->fn;
-        void *arg = wait->arg;
-        STAILQ_REMOVE_HEAD(&lane->waits, entry);
-        STAILQ_INSERT_HEAD(&cuda->spare_waits, wait, entry);
-        lane->delivered++;
-        fn(arg, status, report.text);
-    }
-}
-
-static void on_event(void *arg, uint32_t events)
-{
-    struct cuda *cuda = arg;
-    uint64_t count;
-    (void)events;
-    (void)!read(cuda->event, &count, sizeof count);
-    for (int32_t i = 0; i < cuda->devices; i++) {
-        struct cuda_device *device = &cuda->device[i];
-        struct cuda_lane *lane;
-        if (atomic_load_explicit(&device->open, memory_order_acquire)) {
-            SLIST_FOREACH (lane, &device->lanes, entry) {
-                lane_deliver(lane);
-            }
-        }
-    }
-}
-
-static struct cuda_wait *wait_take(struct cuda *cuda)
-{
-    struct cuda_wait *wait = STAILQ_FIRST(&cuda->spare_waits);
+    struct cuda *cuda = device->cuda;
+    struct cuda_wait *wait = STAILQ_FIRST(&device->spare_waits);
     if (wait == NULL) {
-        return cuda->host->alloc(cuda->host, sizeof *wait, 8);
+        wait = cuda->host->alloc(cuda->host, sizeof *wait, 8);
+        if (wait != NULL) {
+            *wait = (struct cuda_wait){.own = NULL};
+        }
+        return wait;
     }
-    STAILQ_REMOVE_HEAD(&cuda->spare_waits, entry);
+    STAILQ_REMOVE_HEAD(&device->spare_waits, entry);
     return wait;
 }
 
-cuda_result cuda_lane_notify(struct cuda_lane *lane, struct CUevent_st *event, bps_device_fn fn, void *arg)
+static void append(struct cuda_lane *lane, struct cuda_wait *wait, struct CUevent_st *event, bps_device_fn fn,
+                   void *arg)
 {
-    struct cuda *cuda = lane->device->cuda;
-    struct cuda_wait *wait = wait_take(cuda);
+    wait->event = event;
+    wait->fn = fn;
+    wait->arg = arg;
+    STAILQ_INSERT_TAIL(&lane->waits, wait, entry);
+    lane->device->cuda->awaited++;
+}
+
+cuda_result cuda_lane_await(struct cuda_lane *lane, struct CUevent_st *event, bps_device_fn fn, void *arg)
+{
+    struct cuda_wait *wait = wait_take(lane->device);
     if (wait == NULL) {
         return CUDA_OUT_OF_MEMORY;
     }
-    *wait = (struct cuda_wait){.fn = fn, .arg = arg};
-    cuda_result result = cuda->driver.stream_wait(lane->stream, event, 0);
+    append(lane, wait, event, fn, arg);
+    return CUDA_OK;
+}
+
+cuda_result cuda_lane_follow(struct cuda_lane *lane, struct CUstream_st *stream, bps_device_fn fn, void *arg)
+{
+    const struct cuda_driver *driver = &lane->device->cuda->driver;
+    struct cuda_wait *wait = wait_take(lane->device);
+    cuda_result result = CUDA_OK;
+    if (wait == NULL) {
+        return CUDA_OUT_OF_MEMORY;
+    }
+    if (wait->own == NULL) {
+        result = driver->event_create(&wait->own, CUDA_EVENT_DISABLE_TIMING);
+    }
     if (result == CUDA_OK) {
-        result = cuda->driver.stream_call(lane->stream, on_reached, lane, 0);
+        result = driver->event_record(wait->own, stream);
     }
     if (result != CUDA_OK) {
-        STAILQ_INSERT_HEAD(&cuda->spare_waits, wait, entry);
+        STAILQ_INSERT_HEAD(&lane->device->spare_waits, wait, entry);
         return result;
     }
-    STAILQ_INSERT_TAIL(&lane->waits, wait, entry);
-    lane->issued++;
+    append(lane, wait, wait->own, fn, arg);
     return CUDA_OK;
+}
+
+/* ---- on the loop: asking ---- */
+
+static bool is_reached(struct cuda_device *device, const struct cuda_wait *wait)
+{
+    if (device->failure == CUDA_OK) {
+        cuda_result result = device->cuda->driver.event_query(wait->event);
+        if (result == CUDA_NOT_READY) {
+            return false;
+        }
+        device->failure = result;
+    }
+    return true; /* nothing that a failed device was given will be, and nobody waits for it */
+}
+
+static void deliver(struct cuda_lane *lane, struct cuda_wait *wait)
+{
+    struct cuda_device *device = lane->device;
+    struct bps_report report = {""};
+    bps_status status = BPS_OK;
+    bps_device_fn fn = wait->fn;
+    void *arg = wait->arg;
+    STAILQ_REMOVE_HEAD(&lane->waits, entry);
+    STAILQ_INSERT_HEAD(&device->spare_waits, wait, entry);
+    device->cuda->awaited--;
+    lane->delivered++;
+    if (device->failure != CUDA_OK) {
+        (void)cuda_failed(device, "its work has failed", device->failure, &report);
+        status = BPS_ERR_FAILED;
+    }
+    fn(arg, status, report.text);
+}
+
+static bool lane_poll(struct cuda_lane *lane)
+{
+    struct cuda_wait *wait;
+    bool worked = false;
+    while ((wait = STAILQ_FIRST(&lane->waits)) != NULL && is_reached(lane->device, wait)) {
+        deliver(lane, wait);
+        worked = true;
+    }
+    return worked;
+}
+
+/* Lets the driver call when the first event is reached, unless it does already. */
+static bool lane_arm(struct cuda_lane *lane)
+{
+    const struct cuda_driver *driver = &lane->device->cuda->driver;
+    const struct cuda_wait *first = STAILQ_FIRST(&lane->waits);
+    if (first == NULL || lane->armed == lane->delivered + 1) {
+        return true;
+    }
+    cuda_result result = driver->stream_wait(lane->stream, first->event, 0);
+    if (result == CUDA_OK) {
+        result = driver->stream_call(lane->stream, on_reached, lane, 0);
+    }
+    if (result != CUDA_OK) {
+        lane->device->failure = result; /* which the next poll tells */
+        return false;
+    }
+    lane->armed = lane->delivered + 1;
+    lane->calls++;
+    return true;
+}
+
+/* Does `step` for all lanes; returns whether it was true for some (any) or for all. */
+static bool for_lanes(struct cuda *cuda, bool (*step)(struct cuda_lane *lane), bool any)
+{
+    bool result = !any;
+    for (int32_t i = 0; i < cuda->devices; i++) {
+        struct cuda_device *device = &cuda->device[i];
+        struct cuda_lane *lane;
+        struct cuda_stay stay;
+        if (!atomic_load_explicit(&device->open, memory_order_acquire)) {
+            continue;
+        }
+        cuda_result entered = cuda_enter(device, &stay);
+        if (entered != CUDA_OK) {
+            device->failure = entered;
+        }
+        SLIST_FOREACH (lane, &device->lanes, entry) {
+            bool outcome = step(lane);
+            result = any ? result || outcome : result && outcome;
+        }
+        if (entered == CUDA_OK) {
+            cuda_leave(&stay);
+        }
+    }
+    return result;
+}
+
+static bool on_poll(void *arg)
+{
+    struct cuda *cuda = arg;
+    return cuda->awaited > 0 && for_lanes(cuda, lane_poll, true);
+}
+
+static bool on_arm(void *arg)
+{
+    struct cuda *cuda = arg;
+    return cuda->awaited == 0 || for_lanes(cuda, lane_arm, false);
+}
+
+/* The loop is awake; the poll that follows finds what is reached. */
+static void on_event(void *arg, uint32_t events)
+{
+    const struct cuda *cuda = arg;
+    uint64_t count;
+    (void)events;
+    (void)!read(cuda->event, &count, sizeof count);
 }
 
 /* ---- lanes ---- */
@@ -159,7 +245,7 @@ cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cu
             *out = lane;
             return CUDA_OK;
         }
-        if (!lane->bound && lane->delivered == lane->issued) {
+        if (!lane->bound && STAILQ_EMPTY(&lane->waits)) {
             rests = lane;
         }
     }
@@ -171,16 +257,48 @@ cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cu
     return CUDA_OK;
 }
 
-static bool all_reached(struct cuda_lane *lane)
+static bool has_called(struct cuda_lane *lane)
 {
-    cuda_result failure;
-    for (int ms = 0; reached(lane, &failure) < lane->issued; ms++) {
+    struct cuda *cuda = lane->device->cuda;
+    pthread_mutex_lock(&cuda->notice_lock);
+    bool all = lane->called == lane->calls;
+    pthread_mutex_unlock(&cuda->notice_lock);
+    return all;
+}
+
+void cuda_lane_wait(struct cuda_lane *lane)
+{
+    const struct cuda_driver *driver = &lane->device->cuda->driver;
+    if (lane->bound) {
+        driver->stream_synchronize((struct CUstream_st *)lane->origin);
+    }
+    if (!has_called(lane)) {
+        driver->stream_synchronize(lane->stream);
+    }
+}
+
+static bool await_calls(struct cuda_lane *lane)
+{
+    for (int ms = 0; !has_called(lane); ms++) {
         if (ms == LAST_CALL_MS) {
             return false;
         }
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     return true;
+}
+
+static void free_waits(struct cuda_device *device)
+{
+    struct cuda *cuda = device->cuda;
+    while (!STAILQ_EMPTY(&device->spare_waits)) {
+        struct cuda_wait *wait = STAILQ_FIRST(&device->spare_waits);
+        STAILQ_REMOVE_HEAD(&device->spare_waits, entry);
+        if (wait->own != NULL) {
+            cuda->driver.event_destroy(wait->own);
+        }
+        cuda->host->release(cuda->host, wait);
+    }
 }
 
 bool cuda_lanes_close(struct cuda_device *device)
@@ -191,13 +309,14 @@ bool cuda_lanes_close(struct cuda_device *device)
         struct cuda_lane *lane = SLIST_FIRST(&device->lanes);
         SLIST_REMOVE_HEAD(&device->lanes, entry);
         cuda->driver.stream_destroy(lane->stream);
-        STAILQ_CONCAT(&cuda->spare_waits, &lane->waits);
-        if (all_reached(lane)) {
+        STAILQ_CONCAT(&device->spare_waits, &lane->waits);
+        if (await_calls(lane)) {
             cuda->host->release(cuda->host, lane);
         } else {
             quiet = false;
         }
     }
+    free_waits(device);
     return quiet;
 }
 
@@ -211,21 +330,27 @@ bps_status cuda_notices_open(struct cuda *cuda, struct bps_report *report)
         return BPS_ERR_IO;
     }
     cuda->watch = cuda->host->watch(cuda->host, cuda->event, on_event, cuda);
-    if (cuda->watch == NULL) {
-        close(cuda->event);
+    cuda->poller = cuda->watch != NULL ? cuda->host->poller(cuda->host, on_poll, on_arm, cuda) : NULL;
+    if (cuda->poller == NULL) {
+        cuda_notices_close(cuda);
         BPS_REPORT(report, "out of memory");
         return BPS_ERR_NOMEM;
     }
     return BPS_OK;
 }
 
+void cuda_notices_ignore(struct cuda *cuda)
+{
+    if (cuda->poller != NULL) {
+        cuda->host->unpoll(cuda->host, cuda->poller);
+    }
+    if (cuda->watch != NULL) {
+        cuda->host->unwatch(cuda->host, cuda->watch);
+    }
+}
+
 void cuda_notices_close(struct cuda *cuda)
 {
-    cuda->host->unwatch(cuda->host, cuda->watch);
+    cuda_notices_ignore(cuda);
     close(cuda->event);
-    while (!STAILQ_EMPTY(&cuda->spare_waits)) {
-        struct cuda_wait *wait = STAILQ_FIRST(&cuda->spare_waits);
-        STAILQ_REMOVE_HEAD(&cuda->spare_waits, entry);
-        cuda->host->release(cuda->host, wait);
-    }
 }

@@ -119,7 +119,7 @@ static cuda_result query(const struct CUevent_st *event, bool wait)
     if (event->context->error != CUDA_OK) {
         return event->context->error;
     }
-    return standin_reached(event->point) ? CUDA_OK : STANDIN_NOT_READY;
+    return standin_reached(event->point) ? CUDA_OK : CUDA_NOT_READY;
 }
 
 cuda_result cuEventQuery(struct CUevent_st *event)

@@ -39,7 +39,6 @@ typedef void (*standin_host_fn)(void *arg);
     X(cuMemsetD8Async,                                                                                       \
       (unsigned long long to, unsigned char value, size_t bytes, struct CUstream_st *stream))                \
     X(cuLaunchHostFunc, (struct CUstream_st * stream, standin_host_fn fn, void *arg))                        \
-    X(cuEventQuery, (struct CUevent_st * event))                                                             \
     X(cuEventSynchronize, (struct CUevent_st * event))                                                       \
     X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, unsigned mode))                                 \
     X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))
@@ -71,7 +70,6 @@ STANDIN_API uint8_t *standin_memory(const void *address, size_t bytes);
 #define STANDIN_INVALID_DEVICE  101u
 #define STANDIN_INVALID_IMAGE   200u
 #define STANDIN_NOT_FOUND       500u
-#define STANDIN_NOT_READY       600u
 #define STANDIN_ILLEGAL_ADDRESS 700u
 #define STANDIN_NOT_REGISTERED  713u
 #define STANDIN_CAPTURE         900u /* not permitted while a stream is captured */

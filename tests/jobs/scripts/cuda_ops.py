@@ -165,6 +165,16 @@ def check_unnamed_of_any_size_and_place():
         np.testing.assert_array_equal(array.read(), total(count))
 
 
+def check_a_forked_child_has_nothing_of_the_job():
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 1000))
+    start(array, name="before").wait()
+    child = os.fork()
+    if child == 0:
+        with open("/proc/self/maps", encoding="utf-8") as file:
+            os._exit(any("/memfd:byteps " in line for line in file))
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def check_dropped_handle():
     stream = gpu.Stream(device())
     start(gpu.Array(stream, data(bps.rank(), 100_000)), name="dropped")

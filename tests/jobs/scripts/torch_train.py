@@ -387,7 +387,7 @@ def check_parallel_module():
     model(torch.ones(2, 3))  # brings the statistics of worker 0 to all, before it changes them
     model.eval()
     checks.raised(
-        ValueError, lambda: DistributedDataParallel(torch.nn.Linear(1, 1), device_ids=[0]), "device_ids"
+        ValueError, lambda: DistributedDataParallel(torch.nn.Linear(1, 1), device_ids=[99]), "device_ids"
     )
     assert list(model.state_dict())[0] == "module.0.weight"
     bps.barrier()
