@@ -6,6 +6,7 @@
  * reducers and transports prepare for. A tensor keeps its piece until the job ends.
  */
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/queue.h>
 
 #include "worker/copy.h"
@@ -48,6 +49,8 @@ static struct bps_slab *new_slab(struct bps_staging *staging, uint64_t bytes)
         free(slab);
         return NULL;
     }
+    madvise(slab->memory, slab->bytes,
+            MADV_DONTFORK); /* the application does not know it, nor do its children */
     LIST_INSERT_HEAD(&staging->slabs, slab, entry);
     return slab;
 }

@@ -51,7 +51,9 @@ def stream_of(tensor):
 def follow(stream):
     """Let the current stream wait for one that has a result; None: there is nothing to wait for."""
     if stream is not None:
-        torch.cuda.current_stream(stream.device).wait_stream(stream)
+        current = torch.cuda.current_stream(stream.device)
+        if current != stream:
+            current.wait_stream(stream)
 
 
 def memory_order(tensor):

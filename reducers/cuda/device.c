@@ -48,12 +48,19 @@ bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_
     }
 }
 
-/* ---- streams of the copies ---- */
+/* ---- streams ---- */
+
+cuda_result cuda_stream_open(const struct cuda_device *device, struct CUstream_st **out)
+{
+    const struct cuda_driver *driver = &device->cuda->driver;
+    int least, greatest = 0;
+    cuda_result result = driver->stream_priorities(&least, &greatest);
+    return result == CUDA_OK ? driver->stream_create(out, CUDA_STREAM_NON_BLOCKING, greatest) : result;
+}
 
 static cuda_result way_open(struct cuda_device *device, struct cuda_way *way)
 {
-    const struct cuda_driver *driver = &device->cuda->driver;
-    cuda_result result = driver->stream_create(&way->stream, CUDA_STREAM_NON_BLOCKING);
+    cuda_result result = cuda_stream_open(device, &way->stream);
     if (result == CUDA_OK) {
         result = cuda_lane_open(device, (uintptr_t)way->stream, true, &way->lane);
     }

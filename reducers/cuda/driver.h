@@ -59,7 +59,8 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \
     X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                             \
     X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned *mode))                            \
-    X(stream_create, cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                            \
+    X(stream_priorities, cuCtxGetStreamPriorityRange, (int *least, int *greatest))                           \
+    X(stream_create, cuStreamCreateWithPriority, (struct CUstream_st * *out, unsigned flags, int priority))  \
     X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st * stream))                                     \
     X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st * stream))                                \
     X(stream_is_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned *out))                \

@@ -224,7 +224,7 @@ static cuda_result open_stream(struct bps_group *group)
     if (result != CUDA_OK) {
         return result;
     }
-    result = group->cuda->driver.stream_create(&group->stream, CUDA_STREAM_NON_BLOCKING);
+    result = cuda_stream_open(group->device, &group->stream);
     if (result == CUDA_OK) {
         result = cuda_lane_open(group->device, (uintptr_t)group->stream, true, &group->lane);
     }

@@ -109,6 +109,10 @@ struct cuda_stay {
 cuda_result cuda_enter(struct cuda_device *device, struct cuda_stay *stay);
 void cuda_leave(struct cuda_stay *stay);
 
+/* In a stay: a stream that waits for no default stream, and whose work goes before that of the application.
+ */
+cuda_result cuda_stream_open(const struct cuda_device *device, struct CUstream_st **out);
+
 /* Reports "device 0: WHAT: why", and says which status that is. */
 bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_result result,
                        struct bps_report *report);

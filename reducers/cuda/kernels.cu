@@ -216,16 +216,6 @@ INLINE uint64_t long_quotient(uint64_t value, const struct cuda_reduction *r)
         return (type)((wide)a * (wide)b);                                                                    \
     }                                                                                                        \
                                                                                                              \
-    INLINE type type##_min(type a, type b)                                                                   \
-    {                                                                                                        \
-        return a < b ? a : b;                                                                                \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_max(type a, type b)                                                                   \
-    {                                                                                                        \
-        return a > b ? a : b;                                                                                \
-    }                                                                                                        \
-                                                                                                             \
     INLINE type type##_apply(type value, double factor)                                                      \
     {                                                                                                        \
         (void)factor;                                                                                        \
@@ -238,11 +228,26 @@ INLINE uint64_t long_quotient(uint64_t value, const struct cuda_reduction *r)
         return r->divisor == 1 ? value : (type)(quotient((wide)value ^ mask, r) ^ mask);                     \
     }
 
+#define ORDER(type)                                                                                          \
+    INLINE type type##_min(type a, type b)                                                                   \
+    {                                                                                                        \
+        return a < b ? a : b;                                                                                \
+    }                                                                                                        \
+                                                                                                             \
+    INLINE type type##_max(type a, type b)                                                                   \
+    {                                                                                                        \
+        return a > b ? a : b;                                                                                \
+    }
+
 INTEGER(u8, uint8_t, uint32_t, short_quotient)
 INTEGER(i8, int8_t, uint32_t, short_quotient)
 INTEGER(i16, int16_t, uint32_t, short_quotient)
 INTEGER(i32, int32_t, uint32_t, int_quotient)
 INTEGER(i64, int64_t, uint64_t, long_quotient)
+ORDER(uint8_t)
+ORDER(int16_t)
+ORDER(int32_t)
+ORDER(int64_t)
 
 /* ---- bool ---------------------------------------------------------------------------------------------- */
 
@@ -344,8 +349,13 @@ REDUCTIONS(f64, uint64_t, double)
 REDUCTIONS(f16, uint16_t, float)
 REDUCTIONS(bf16, uint16_t, float)
 REDUCTIONS(u8, uint8_t, uint8_t)
-REDUCTIONS(i8, int8_t, int8_t)
 REDUCTIONS(i16, int16_t, int16_t)
 REDUCTIONS(i32, int32_t, int32_t)
 REDUCTIONS(i64, int64_t, int64_t)
 REDUCTIONS(b8, uint8_t, truth)
+
+/* Compared as int32_t: registers have 32 bits, and else its sign would be extended anew for each source. */
+REDUCE(i8, int8_t, int8_t, sum)
+REDUCE(i8, int8_t, int32_t, min)
+REDUCE(i8, int8_t, int32_t, max)
+REDUCE(i8, int8_t, int8_t, product)

@@ -227,7 +227,7 @@ cuda_result cuda_lane_open(struct cuda_device *device, uintptr_t origin, bool bo
     }
     *lane = (struct cuda_lane){.device = device, .origin = origin, .bound = bound};
     STAILQ_INIT(&lane->waits);
-    cuda_result result = cuda->driver.stream_create(&lane->stream, CUDA_STREAM_NON_BLOCKING);
+    cuda_result result = cuda_stream_open(device, &lane->stream);
     if (result != CUDA_OK) {
         cuda->host->release(cuda->host, lane);
         return result;

@@ -8,8 +8,6 @@
  */
 #include "instance.h"
 
-#include <sys/mman.h>
-
 struct cuda_region {
     LIST_ENTRY(cuda_region) entry;
     const struct bps_region *region;
@@ -31,14 +29,6 @@ static void warn_once(struct cuda *cuda, const struct bps_region *region, cuda_r
                     (unsigned long long)(region->bytes >> 10), text);
 }
 
-/* The driver takes what it page-locks into forked children; memory of the job does not belong there. */
-static void keep_from_children(const struct bps_region *region)
-{
-    if (region->fd >= 0) {
-        madvise(region->memory, region->bytes, MADV_DONTFORK);
-    }
-}
-
 void cuda_regions_register(struct cuda_device *device)
 {
     struct cuda *cuda = device->cuda;
@@ -56,7 +46,6 @@ void cuda_regions_register(struct cuda_device *device)
             cuda->driver.host_register(own->region->memory, own->region->bytes, CUDA_REGISTER_PORTABLE);
         if (result == CUDA_OK) {
             own->device = device;
-            keep_from_children(own->region);
         } else if (result != CUDA_ALREADY_REGISTERED) { /* by the application: as good as by us */
             warn_once(cuda, own->region, result);
         }
@@ -68,7 +57,6 @@ static void region_free(struct cuda *cuda, struct cuda_region *own)
     struct cuda_stay stay;
     if (own->device != NULL && cuda_enter(own->device, &stay) == CUDA_OK) {
         cuda->driver.host_unregister(own->region->memory);
-        keep_from_children(own->region);
         cuda_leave(&stay);
     }
     LIST_REMOVE(own, entry);

@@ -8,84 +8,19 @@
  *
  * The driver is the stand-in (tests/gpu/standin); with TEST_GPU=1 it is that of this machine.
  */
-#include <dlfcn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "conf/conf.h"
-#include "base/loop.h"
-#include "plugin/instance.h"
-#include "reducers/cuda/driver.h"
+#include "tests/gpu/device_rig.h"
 
 #define SOURCES  BPS_REDUCTION_SOURCES
 #define ALIGN    64u
-#define DEADLINE (100ull * 1000000000ull) /* ns after which the test has failed */
 
 const struct bps_module *bps_module_reducer_cpu(void);
 
 static const uint32_t real_ops[] = {BPS_SUM, BPS_MIN, BPS_MAX, BPS_PRODUCT};
 
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "test_kernels: " __VA_ARGS__);                                                   \
-            fputc('\n', stderr);                                                                             \
-            exit(1);                                                                                         \
-        }                                                                                                    \
-    } while (0)
-
-/* ---- the driver, as an application uses it ---- */
-
-#define DRIVER(X)                                                                                            \
-    X(cuInit, (unsigned flags))                                                                              \
-    X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                        \
-    X(cuCtxSetCurrent, (struct CUctx_st * context))                                                          \
-    X(cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                                \
-    X(cuMemFree_v2, (unsigned long long memory))                                                             \
-    X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
-    X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
-    X(cuMemcpyDtoDAsync_v2,                                                                                  \
-      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))            \
-    X(cuStreamSynchronize, (struct CUstream_st * stream))
-
-static struct {
-#define MEMBER(symbol, parameters) cuda_result(*symbol) parameters;
-    DRIVER(MEMBER)
-} driver;
-
-#define CUDA(call, ...)                                                                                      \
-    do {                                                                                                     \
-        cuda_result result_ = driver.call(__VA_ARGS__);                                                      \
-        EXPECT(result_ == CUDA_OK, #call " returned %u", result_);                                           \
-    } while (0)
-
-static void driver_open(void)
-{
-    const char *real = getenv("TEST_GPU"), *build = getenv("top_builddir");
-    char path[4096] = "libcuda.so.1";
-    if (real == NULL || strcmp(real, "1") != 0) {
-        snprintf(path, sizeof path, "%s/tests/gpu/standin/.libs/libcuda.so.1", build != NULL ? build : ".");
-    }
-    void *library = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* the plugin then gets the same one */
-    EXPECT(library != NULL, "%s", dlerror());
-#define FIND(symbol, parameters)                                                                             \
-    *(void **)&driver.symbol = dlsym(library, #symbol);                                                      \
-    EXPECT(driver.symbol != NULL, "%s", dlerror());
-    DRIVER(FIND)
-    struct CUctx_st *context;
-    CUDA(cuInit, 0);
-    CUDA(cuDevicePrimaryCtxRetain, &context, 0);
-    CUDA(cuCtxSetCurrent, context);
-}
-
 /* ---- the two reducers ---- */
-
-static struct bps_loop *loop;
-static struct bps_instance *instance;
-static const struct bps_device_ops *device;
-static unsigned left;
 
 static void host_log(const struct bps_host *host, uint32_t level, const char *format, ...)
 {
@@ -107,49 +42,12 @@ static struct bps_kernels kernels_of_cpu(uint32_t op, uint32_t dtype)
     return kernels;
 }
 
-static void reducer_open(void)
-{
-    const struct bps_conf_node group = {.kind = BPS_CONF_GROUP, .origin = "test"};
-    struct bps_report report = {""};
-    loop = bps_loop_new();
-    bps_status status = bps_instance_open(BPS_KIND_REDUCER, "cuda", "cuda", &group, "reducers.cuda", loop,
-                                          &instance, &report);
-    EXPECT(status == BPS_OK, "%s", report.text);
-    device = ((const struct bps_reducer_ops *)instance->ops)->device;
-    if (device->reduce == NULL) {
-        puts("skipped: the reducer cuda was built without nvcc and has no kernels");
-        exit(77);
-    }
-}
-
-static void on_done(void *arg, bps_status status, const char *text)
-{
-    (void)arg;
-    EXPECT(status == BPS_OK, "%s", text);
-    if (--left == 0) {
-        bps_loop_stop(loop);
-    }
-}
-
-static void too_late(void *arg)
-{
-    (void)arg;
-    EXPECT(false, "nothing has happened for too long");
-}
-
-static void run_loop(void)
-{
-    struct bps_timer *timer = bps_loop_timer(loop, DEADLINE, 0, too_late, NULL);
-    bps_loop_run(loop);
-    bps_loop_cancel(loop, timer);
-}
-
 static void begin(struct bps_reduction *reduction)
 {
     struct bps_report report = {""};
-    reduction->done = on_done;
-    left++;
-    EXPECT(device->reduce(instance->self, reduction, &report) == BPS_OK, "%s", report.text);
+    reduction->done = rig_done;
+    rig.left++;
+    EXPECT(rig.ops->reduce(rig.instance->self, reduction, &report) == BPS_OK, "%s", report.text);
 }
 
 /* ---- data ---- */
@@ -243,11 +141,10 @@ static void compare(const struct sample *s, const struct bps_kernels *cpu)
     EXPECT(host != NULL && back != NULL, "out of memory");
     fill(host, bytes, s->dtype);
     CUDA(cuMemAlloc_v2, &memory, bytes);
-    CUDA(cuMemcpyHtoD_v2, memory, host, bytes);
-    CUDA(cuStreamSynchronize, NULL); /* the copy may have returned before the bytes are there */
+    rig_write(memory, host, bytes);
     struct bps_reduction on_device = arrange(s, (uint8_t *)(uintptr_t)memory, room);
     begin(&on_device);
-    run_loop();
+    rig_run();
     struct bps_reduction r = arrange(s, host, room);
     cpu->reduce(r.dst, r.src, r.scales, r.n, r.count, r.scale, r.divisor);
     CUDA(cuMemcpyDtoH_v2, back, memory, bytes);
@@ -268,7 +165,7 @@ static void compare_kernel(uint32_t op, uint32_t dtype)
     static const unsigned sources[] = {1, 2, 3, SOURCES};
     struct bps_kernels cpu = kernels_of_cpu(op, dtype);
     struct sample s = {.op = op, .dtype = dtype};
-    EXPECT(device->can_reduce(instance->self, 0, op, dtype), "there is no %s of %s", bps_op_name(op),
+    EXPECT(rig.ops->can_reduce(rig.instance->self, 0, op, dtype), "there is no %s of %s", bps_op_name(op),
            bps_dtype_name(dtype));
     for (s.alignment = 0; s.alignment < 5; s.alignment++) {
         for (unsigned i = 0; i < sizeof counts / sizeof *counts; i++) {
@@ -289,39 +186,68 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-#define TIMES 20
+#define TIMES  20 /* pieces of work in a row, */
+#define ROUNDS 5  /* measured so often, after one round to warm up */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the times that a round takes, in s. */
+static double seconds_of(void (*round)(const void *arg), const void *arg)
+{
+    double seconds[ROUNDS];
+    round(arg);
+    for (int i = 0; i < ROUNDS; i++) {
+        double start = now();
+        round(arg);
+        seconds[i] = now() - start;
+    }
+    qsort(seconds, ROUNDS, sizeof *seconds, ascending);
+    return seconds[ROUNDS / 2];
+}
+
+static void reduce_often(const void *arg)
+{
+    struct bps_reduction reduction = *(const struct bps_reduction *)arg;
+    for (int i = 0; i < TIMES; i++) {
+        begin(&reduction);
+    }
+    rig_run();
+}
 
 /* Bytes read and written in a second by reductions of n tensors. */
 static double rate_of(uint32_t op, uint32_t dtype, unsigned n, unsigned long long memory, size_t bytes)
 {
-    double start = 0;
     struct bps_reduction r = {.op = op, .dtype = dtype, .n = n, .scale = 1, .divisor = 1};
     r.count = bytes / bps_dtype_size(dtype);
     r.dst = (void *)(uintptr_t)memory;
     for (unsigned i = 0; i < n; i++) {
         r.src[i] = (void *)(uintptr_t)(memory + (i + 1) * bytes);
     }
-    for (int warm = 0; warm < 2; warm++) {
-        start = now();
-        for (int i = 0; i < TIMES; i++) {
-            begin(&r);
-        }
-        run_loop();
+    return (n + 1.0) * (double)bytes * TIMES / seconds_of(reduce_often, &r);
+}
+
+struct span {
+    unsigned long long memory;
+    size_t bytes;
+};
+
+static void copy_often(const void *arg)
+{
+    const struct span *span = arg;
+    for (int i = 0; i < TIMES; i++) {
+        CUDA(cuMemcpyDtoDAsync_v2, span->memory, span->memory + span->bytes, span->bytes, NULL);
     }
-    return (n + 1.0) * (double)bytes * TIMES / (now() - start);
+    CUDA(cuStreamSynchronize, NULL);
 }
 
 static double rate_of_copies(unsigned long long memory, size_t bytes)
 {
-    double start = 0;
-    for (int warm = 0; warm < 2; warm++) {
-        start = now();
-        for (int i = 0; i < TIMES; i++) {
-            CUDA(cuMemcpyDtoDAsync_v2, memory, memory + bytes, bytes, NULL);
-        }
-        CUDA(cuStreamSynchronize, NULL);
-    }
-    return 2.0 * (double)bytes * TIMES / (now() - start);
+    const struct span span = {memory, bytes};
+    return 2.0 * (double)bytes * TIMES / seconds_of(copy_often, &span);
 }
 
 static void measure(size_t bytes)
@@ -335,7 +261,7 @@ static void measure(size_t bytes)
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
         for (unsigned op = 0; op < 4; op++) {
             printf("%s\"%s of %s\": {", comma, bps_op_name(real_ops[op]), bps_dtype_name(dtype));
-            EXPECT(device->can_reduce(instance->self, 0, real_ops[op], dtype), "a kernel is missing");
+            EXPECT(rig.ops->can_reduce(rig.instance->self, 0, real_ops[op], dtype), "a kernel is missing");
             for (unsigned i = 0; i < 3; i++) {
                 double rate = rate_of(real_ops[op], dtype, sources[i], memory, bytes);
                 printf("%s\"%u\": %.4g", i > 0 ? ", " : "", sources[i], rate / copy);
@@ -350,8 +276,12 @@ static void measure(size_t bytes)
 
 int main(int argc, char **argv)
 {
-    driver_open();
-    reducer_open();
+    rig_open_driver();
+    rig_open_reducer();
+    if (rig.ops->reduce == NULL) {
+        puts("skipped: the reducer cuda was built without nvcc and has no kernels");
+        return 77;
+    }
     if (argc == 3 && strcmp(argv[1], "measure") == 0) {
         measure((size_t)strtoull(argv[2], NULL, 10) / ALIGN * ALIGN);
     } else {
@@ -361,7 +291,6 @@ int main(int argc, char **argv)
             }
         }
     }
-    bps_instance_close(instance);
-    bps_loop_free(loop);
+    rig_close_reducer();
     return 0;
 }

@@ -233,7 +233,6 @@ cuda_result cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
         *registration = (struct registration){.memory = memory, .bytes = bytes};
         LIST_INSERT_HEAD(&registrations, registration, entry);
         standin_counts.registrations++;
-        madvise(memory, bytes, MADV_DOFORK); /* as the driver does */
     }
     pthread_mutex_unlock(&standin_lock);
     return result;

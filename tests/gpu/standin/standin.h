@@ -32,6 +32,7 @@ typedef void (*standin_host_fn)(void *arg);
 #define STANDIN_FUNCTIONS(X)                                                                                 \
     X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                             \
     X(cuCtxSetCurrent, (struct CUctx_st * context))                                                          \
+    X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                           \
     X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
     X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
     X(cuMemcpyDtoDAsync_v2,                                                                                  \

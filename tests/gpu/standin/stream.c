@@ -11,6 +11,8 @@
 
 #include "standin.h"
 
+#define GREATEST_PRIORITY (-5) /* smaller is more urgent */
+
 static unsigned made, copies;
 
 bool standin_reached(struct standin_point point)
@@ -192,6 +194,19 @@ cuda_result standin_stream(struct CUstream_st *handle, struct CUstream_st **out)
         }
     }
     return CUDA_INVALID_HANDLE;
+}
+
+cuda_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    *least = 0;
+    *greatest = GREATEST_PRIORITY;
+    return CUDA_OK;
+}
+
+cuda_result cuStreamCreateWithPriority(struct CUstream_st **out, unsigned flags, int priority)
+{
+    return priority <= 0 && priority >= GREATEST_PRIORITY ? cuStreamCreate(out, flags)
+                                                          : STANDIN_INVALID_VALUE;
 }
 
 cuda_result cuStreamCreate(struct CUstream_st **out, unsigned flags)
