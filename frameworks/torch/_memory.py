@@ -39,21 +39,29 @@ def memory(tensor):
     if _HAS_EXCHANGE:
         return tensor
     place = (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], tensor)
-    stream = stream_of(tensor)
-    return place if stream is None else (*place, tensor.device.index, stream.cuda_stream)
+    return (*place, *(stream_of(tensor) or ()))
 
 
 def stream_of(tensor):
-    """Return the stream that work on a tensor goes to now; None: it is not on a CUDA device."""
-    return torch.cuda.current_stream(tensor.device) if tensor.is_cuda else None
+    """Return the stream that work on a tensor goes to now, as (device, handle); None: it is on the host.
+
+    torch.cuda.current_stream() says the same, but takes ten times as long, for each gradient.
+    """
+    if not tensor.is_cuda:
+        return None
+    device = tensor.get_device()
+    return device, torch._C._cuda_getCurrentRawStream(device)
 
 
 def follow(stream):
     """Let the current stream wait for one that has a result; None: there is nothing to wait for."""
-    if stream is not None:
-        current = torch.cuda.current_stream(stream.device)
-        if current != stream:
-            current.wait_stream(stream)
+    if stream is None:
+        return
+    device, handle = stream
+    if torch._C._cuda_getCurrentRawStream(device) != handle:
+        cuda = torch.cuda
+        before = cuda.ExternalStream(handle, device) if handle else cuda.default_stream(device)
+        cuda.current_stream(device).wait_stream(before)
 
 
 def memory_order(tensor):

@@ -15,7 +15,6 @@ import torch
 
 from byteps._basics import Average
 
-from . import _memory
 from ._reducer import unique_name
 from .ops import push_pull_async_inplace
 
@@ -75,5 +74,5 @@ def push_pull_hook(state, bucket):
     except Exception as error:
         future.set_exception(error)
     else:
-        _started.put((future, handle, _memory.stream_of(buffer)))
+        _started.put((future, handle, torch.cuda.current_stream(buffer.device) if buffer.is_cuda else None))
     return result

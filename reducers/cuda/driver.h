@@ -32,7 +32,6 @@ typedef unsigned cuda_result;
 #define CUDA_COMPAT_UNSUPPORTED   804u
 #define CUDA_CAPTURE_IMPLICIT     906u
 
-#define CUDA_PROCESSORS           16u /* CUdevice_attribute: how many multiprocessors there are */
 #define CUDA_STREAM_NON_BLOCKING  1u /* knows no order with the legacy default stream */
 #define CUDA_STREAM_LEGACY        1u /* handles of the default streams; 0 is the legacy one, too */
 #define CUDA_STREAM_PER_THREAD    2u
@@ -52,7 +51,6 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(device_count, cuDeviceGetCount, (int *out))                                                            \
     X(device_get, cuDeviceGet, (int *out, int index))                                                        \
     X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                      \
-    X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                    \
     X(device_uuid, cuDeviceGetUuid, (struct CUuuid_st * out, int device))                                    \
     X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                        \
     X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                           \

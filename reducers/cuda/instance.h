@@ -44,7 +44,6 @@ struct cuda_kernels {
     bool tried, usable; /* guarded by the instance's lock; the fields below hold where it is usable */
     struct CUmod_st *module;
     struct CUfunc_st *function[BPS_OPS][BPS_DTYPES];
-    int processors;
 };
 
 struct cuda_device {

@@ -42,10 +42,7 @@ static cuda_result load(struct cuda_device *device)
     if (result != CUDA_OK) {
         return result;
     }
-    result = driver->device_attribute(&kernels->processors, CUDA_PROCESSORS, device->handle);
-    if (result == CUDA_OK) {
-        result = driver->module_load(&kernels->module, cuda_image);
-    }
+    result = driver->module_load(&kernels->module, cuda_image);
     if (result == CUDA_OK) {
         result = find(driver, kernels);
     }

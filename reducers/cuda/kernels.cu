@@ -327,14 +327,13 @@ INLINE truth truth_finish(truth value, const struct cuda_reduction *r)
     KERNEL(bps_reduce_##type##_##op, CUDA_PROCESSOR_BLOCKS(sizeof(storage)))                                 \
     {                                                                                                        \
         const struct cuda_reduction *r = &reduction;                                                         \
-        uint64_t threads = (uint64_t)gridDim.x * blockDim.x;                                                 \
         uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;                                     \
         uint64_t inside = r->vectors * (CUDA_VECTOR / sizeof(storage));                                      \
-        for (uint64_t i = self; i < r->vectors; i += threads) {                                              \
-            type##_##op##_vector(r, r->head * sizeof(storage) + i * CUDA_VECTOR);                            \
+        if (self < r->vectors) {                                                                             \
+            type##_##op##_vector(r, r->head * sizeof(storage) + self * CUDA_VECTOR);                         \
         }                                                                                                    \
-        for (uint64_t i = self; i < r->count - inside; i += threads) {                                       \
-            type##_##op##_element(r, (i < r->head ? i : i + inside) * sizeof(storage));                      \
+        if (self < r->count - inside) {                                                                      \
+            type##_##op##_element(r, (self < r->head ? self : self + inside) * sizeof(storage));             \
         }                                                                                                    \
     }
 

@@ -17,7 +17,7 @@
 #define CUDA_BLOCK_THREADS           256
 #define CUDA_PROCESSOR_BLOCKS(bytes) ((bytes) == 1 ? 6 : 8)
 
-/* Bytes that go at once where all pointers are aligned alike. */
+/* Bytes that go at once where all pointers are aligned alike: a thread has one such vector in work. */
 #define CUDA_VECTOR                  16u
 
 /* X(type, dtype, bytes) */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reduce.c - reductions on a device: which kernel, on how many threads, and how it walks over the memory. */
+/* reduce.c - reductions on a device: which kernel, on how many threads, and what each of them has in work. */
 #include "instance.h"
 #include "kernels.h"
 
@@ -67,13 +67,11 @@ cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *st
     uint64_t single = r->count - argument.vectors * (CUDA_VECTOR / bytes);
     uint64_t threads = argument.vectors > single ? argument.vectors : single;
     uint64_t blocks = (threads + CUDA_BLOCK_THREADS - 1) / CUDA_BLOCK_THREADS;
-    uint64_t room = (uint64_t)kernels->processors * CUDA_PROCESSOR_BLOCKS(bytes);
     if (blocks == 0) {
         return CUDA_OK;
     }
-    return device->cuda->driver.launch(kernels->function[r->op][r->dtype],
-                                       (unsigned)(blocks < room ? blocks : room), 1, 1, CUDA_BLOCK_THREADS, 1,
-                                       1, 0, stream, (void *[]){&argument}, NULL);
+    return device->cuda->driver.launch(kernels->function[r->op][r->dtype], (unsigned)blocks, 1, 1,
+                                       CUDA_BLOCK_THREADS, 1, 1, 0, stream, (void *[]){&argument}, NULL);
 }
 
 bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, struct bps_report *report)

@@ -91,16 +91,6 @@ cuda_result cuDeviceGetName(char *out, int bytes, int device)
     return CUDA_OK;
 }
 
-/* Few processors, so that each of their threads has much to do. */
-cuda_result cuDeviceGetAttribute(int *out, unsigned attribute, int device)
-{
-    if (device < 0 || device >= standin_settings.devices || attribute != CUDA_PROCESSORS) {
-        return STANDIN_INVALID_VALUE;
-    }
-    *out = 2;
-    return CUDA_OK;
-}
-
 /* The same in all processes, as that of a GPU is. */
 cuda_result cuDeviceGetUuid(struct CUuuid_st *out, int device)
 {

@@ -15,7 +15,7 @@ typedef struct uint4 uint4;
 
 static _Thread_local struct {
     unsigned x;
-} gridDim, blockDim, blockIdx, threadIdx;
+} blockDim, blockIdx, threadIdx;
 
 #define INLINE                    static inline
 #define KERNEL(name, blocks)      static void name(const struct cuda_reduction reduction)
@@ -96,9 +96,8 @@ cuda_result cuModuleGetFunction(struct CUfunc_st **out, struct CUmod_st *module,
 
 void standin_compute(const struct standin_launch *launch)
 {
-    gridDim.x = launch->blocks;
     blockDim.x = launch->threads;
-    for (blockIdx.x = 0; blockIdx.x < gridDim.x; blockIdx.x++) {
+    for (blockIdx.x = 0; blockIdx.x < launch->blocks; blockIdx.x++) {
         for (threadIdx.x = 0; threadIdx.x < blockDim.x; threadIdx.x++) {
             launch->function->run(launch->reduction);
         }

@@ -52,6 +52,9 @@ def check_streams():
                 handles.append(start(made_slowly(i + bps.rank() + 1), name=f"stream.{i}", op=bps.Sum))
         for i, handle in enumerate(handles):
             same(bps.synchronize(handle) * 2, 2 * (total() + i * bps.size()))
+    handle = bps.push_pull_async(made_slowly(bps.rank() + 1), name="default", op=bps.Sum)
+    with torch.cuda.stream(streams[1]):
+        same(bps.synchronize(handle) + 1, total() + 1)
     with torch.cuda.stream(streams[0]):
         same(bps.push_pull(made_slowly(bps.rank() + 1), op=bps.Sum) + 1, total() + 1)
         same(bps.broadcast(made_slowly(bps.rank()), bps.size() - 1) + 1, bps.size())
