@@ -79,10 +79,12 @@ def strike(job, phase, victim):
             job.wait_for("at begun", part)
     elif phase == "shutdown":
         job.open("idle")
-    if phase == "rendezvous":
-        job.kill_and_wait(victim)  # else the job may gather before its connection is closed
+    if phase in JOINING:
+        job.kill_and_wait(victim)  # else the others may be through before its connection is closed
     else:
         job.kill(victim)
+    if phase == "connect" and victim.startswith("worker"):
+        job.wait_for("was lost", "scheduler", "err")
     if stopped and stopped != victim:
         job.go_on(stopped)
     if phase == "rendezvous":
