@@ -51,13 +51,17 @@ static const struct bps_option worker_table[] = {
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
      "where a host has several of them and the transport between them works; on: an error where it does not; "
      "off: never."},
+    {"round_on_host", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, round_on_host), "true",
+     NULL,
+     "In a job of several hosts one sum per host of float16 and bfloat16 crosses the network, too, and is "
+     "rounded for it; false: each worker's tensor does, and the result is rounded once."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
      "The reducer that reaches the memory of tensors, a name in reducers, or several in order of preference: "
      "cuda for tensors on GPUs; sum knows host memory only."},
     {"device_groups", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, device_groups), "auto",
      "auto|on|off",
-     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has a device "
-     "of its own and it works; on: an error where it does not; off: always through the host."},
+     "Tensors on the devices of one host are summed among these, by NCCL: auto where each worker has a "
+     "device of its own and it works; on: an error where it does not; off: always through the host."},
     {"group_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, group_size), "4", "1..64",
      "Partitions that the devices of a host are given at once to sum or to hand out."},
     {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",

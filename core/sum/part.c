@@ -189,7 +189,9 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
     if (round->spec.op == BPS_WIRE_BROADCAST) {
         return spread(pass, offset, bytes, sum->source[0]);
     }
-    uint64_t divisor = round->spec.op == BPS_AVERAGE && !partial ? sum->config.workers : 1;
+    uint64_t divisor = partial ? bps_group_divisor(round->spec.op, round->spec.dtype, sum->members)
+                       : round->spec.op == BPS_AVERAGE ? sum->config.workers
+                                                       : 1;
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
     round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / bps_element(round),
                           partial ? 1.0 : round->spec.postscale, divisor);

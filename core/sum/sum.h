@@ -28,6 +28,19 @@
 
 struct bps_round;
 
+/*
+ * What a partial sum is divided by, so that its type holds it: of an average of float16 a power of two, which
+ * rounds nothing, and is at least the number of its members.
+ */
+static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t members)
+{
+    uint32_t divisor = 1;
+    while (op == BPS_AVERAGE && dtype == BPS_FLOAT16 && divisor < members) {
+        divisor *= 2;
+    }
+    return divisor;
+}
+
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
 struct bps_sum_slice {
     struct bps_round *round;

@@ -237,9 +237,11 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     if (r->prescale != 1.0 || r->postscale != 1.0) {
         return "it is scaled";
     }
-    /* The average of several hosts is divided in the network. */
-    uint32_t op = final || operation->op != BPS_AVERAGE ? operation->op : BPS_SUM;
-    if (!devices->ops->takes(devices->self, r->device.index, devices->local->size, op, r->dtype)) {
+    /* The average of several hosts is divided in the network, or before it by what devices divide by. */
+    uint32_t size = devices->local->size, divisor = bps_local_divisor(operation);
+    uint32_t op = final || operation->op != BPS_AVERAGE || divisor > 1 ? operation->op : BPS_SUM;
+    if ((!final && divisor > 1 && divisor != size) ||
+        !devices->ops->takes(devices->self, r->device.index, size, op, r->dtype)) {
         return "the devices do not combine its type so";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {

@@ -28,10 +28,15 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
  * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum
- * float16 and bfloat16, whose sums are to be rounded once, and might overflow on the way to an average; nor
- * unnamed tensors, whose type is not agreed upon beforehand. Each worker pushes these itself.
+ * unnamed tensors, whose type is not agreed upon beforehand; nor, without worker.round_on_host, float16 and
+ * bfloat16, whose sums are to be rounded once. Each worker pushes these itself.
  */
 bool bps_local_takes(const struct bps_tensor_entry *tensor);
+/*
+ * What a sum of this group that crosses the network was divided by; the shard multiplies it again. An average
+ * of float16 has a sum that its type may not hold.
+ */
+uint32_t bps_local_divisor(const struct bps_operation *operation);
 /* How many links to others it will have; with all of them open the worker has joined. */
 uint32_t bps_local_links(const struct bps_local *local);
 /* True if the group is the whole job, so that nothing needs the network. */
@@ -105,6 +110,7 @@ struct bps_local {
     struct bps_timer *ticker;
     uint32_t size, place;        /* of the group; of this worker in it */
     bool final, dropped;
+    bool rounds;                 /* worker.round_on_host */
     struct bps_local_peer *peer; /* by place; the one at our own place is not used */
     struct bps_sum *sum;         /* NULL: no group */
     struct bps_exchange *exchange; /* for small tensors; NULL: there is none */

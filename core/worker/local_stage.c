@@ -13,7 +13,13 @@ bool bps_local_takes(const struct bps_tensor_entry *tensor)
 {
     const struct bps_local *local = tensor->worker->local;
     bool narrow = tensor->job_dtype == BPS_FLOAT16 || tensor->job_dtype == BPS_BFLOAT16;
-    return bps_local_is_grouped(local) && (local->final || (!tensor->unnamed && !narrow));
+    return bps_local_is_grouped(local) && (local->final || (!tensor->unnamed && (!narrow || local->rounds)));
+}
+
+uint32_t bps_local_divisor(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return bps_group_divisor(operation->op, operation->request.dtype, tensor->worker->local->size);
 }
 
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)

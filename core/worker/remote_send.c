@@ -150,7 +150,7 @@ static void slice_header(const struct bps_task *task, uint32_t index, uint32_t b
     bps_push_header(task, index * (uint32_t)worker->slice, bytes, flags, &header);
     if (bps_local_takes(task->tensor)) {
         header.flags |= BPS_FLAG_GROUP;
-        header.prescale = 1.0;
+        header.prescale = bps_local_divisor(&task->tensor->operation);
     }
     bps_header_encode(&header, out);
 }

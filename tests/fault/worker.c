@@ -86,12 +86,16 @@ static uint32_t number_of(const char *word, uint32_t n, const char *(*name)(uint
     return i;
 }
 
+/* bfloat16 is the upper half of a float32. */
 static void set_element(void *data, size_t i, uint32_t dtype, double value)
 {
     if (dtype == BPS_FLOAT64) {
         ((double *)data)[i] = value;
     } else if (dtype == BPS_INT32) {
         ((int32_t *)data)[i] = (int32_t)value;
+    } else if (dtype == BPS_BFLOAT16) {
+        const float narrow = (float)value;
+        memcpy((uint16_t *)data + i, (const uint16_t *)(const void *)&narrow + 1, sizeof(uint16_t));
     } else {
         ((float *)data)[i] = (float)value;
     }
@@ -99,9 +103,18 @@ static void set_element(void *data, size_t i, uint32_t dtype, double value)
 
 static double element(const void *data, size_t i, uint32_t dtype)
 {
-    return dtype == BPS_FLOAT64 ? ((const double *)data)[i]
-           : dtype == BPS_INT32 ? ((const int32_t *)data)[i]
-                                : (double)((const float *)data)[i];
+    float wide = 0;
+    switch (dtype) {
+    case BPS_FLOAT64:
+        return ((const double *)data)[i];
+    case BPS_INT32:
+        return ((const int32_t *)data)[i];
+    case BPS_BFLOAT16:
+        memcpy((uint16_t *)(void *)&wide + 1, (const uint16_t *)data + i, sizeof(uint16_t));
+        return (double)wide;
+    default:
+        return (double)((const float *)data)[i];
+    }
 }
 
 static void *filled(size_t count, uint32_t dtype, double value)

@@ -100,6 +100,9 @@ class Group(scripted.TestCase):
     def test_two_hosts(self):
         self.check_hosts("a,a,b,b", [2])
 
+    def test_two_hosts_that_do_not_round(self):
+        self.check_hosts("a,a,b,b", [2], "--set", "worker.round_on_host=false")
+
     def test_hosts_of_different_sizes(self):
         self.check_hosts("a,a,a,b", [3], *SMALL)
 

@@ -31,9 +31,9 @@ class Traffic(unittest.TestCase):
             raise unittest.SkipTest(str(reason)) from None
         cls.addClassCleanup(cls.bed.close)
 
-    def predicted(self, workers, servers):
+    def predicted(self, workers, servers, dtype):
         """The bytes that each link carries each way, by `byteps plan`."""
-        lines = "".join(f"t{i} {COUNT} float32\n" for i in range(TENSORS))
+        lines = "".join(f"t{i} {COUNT} {dtype}\n" for i in range(TENSORS))
         command = [
             self.program,
             "plan",
@@ -56,8 +56,8 @@ class Traffic(unittest.TestCase):
             busy["server", i] for i in range(servers)
         ]
 
-    def measured(self, workers, servers):
-        steps = [f"push:t{i}:{COUNT}:float32:sum:1" for i in reversed(range(TENSORS))]
+    def measured(self, workers, servers, dtype):
+        steps = [f"push:t{i}:{COUNT}:{dtype}:sum:1" for i in reversed(range(TENSORS))]
         before = self.bed.counters()
         with self.bed.job([WORKER, "init", *steps, "leave"], workers, servers=servers) as job:
             failed = {name: end.status for name, end in job.finish().items() if end.status != 0}
@@ -66,9 +66,9 @@ class Traffic(unittest.TestCase):
         ways = ("sent", "received")
         return [[after[i][way] - before[i][way] for way in ways] for i in range(len(workers) + servers)]
 
-    def check(self, workers, servers=0):
-        predicted = self.predicted(len(workers), servers)
-        for link, (want, both) in enumerate(zip(predicted, self.measured(workers, servers))):
+    def check(self, workers, servers=0, dtype="float32"):
+        predicted = self.predicted(len(workers), servers, dtype)
+        for link, (want, both) in enumerate(zip(predicted, self.measured(workers, servers, dtype))):
             for got in both:
                 self.assertGreater(got, want, f"link {link} of {workers} and {servers}")
                 self.assertLess(got, want * (1 + MORE) + 100000, f"link {link} of {workers} and {servers}")
@@ -86,7 +86,9 @@ class Traffic(unittest.TestCase):
         plugins = subprocess.run([self.program, "plugin", "list"], check=True, capture_output=True).stdout
         if b"ipc" not in plugins:
             self.skipTest("no transport for hosts: each worker sends its own contribution")
-        self.check([2, 1, 3], 2)
+        for dtype in ("float32", "bfloat16"):
+            with self.subTest(dtype=dtype):
+                self.check([2, 1, 3], 2, dtype)
 
 
 if __name__ == "__main__":

@@ -78,7 +78,10 @@ static void push_to_shard(uint32_t rank, uint8_t flags, uint32_t partition, cons
     uint32_t bytes = bytes_of(partition), slices = receiver ? 1 : bps_partitions(bytes, job.slice);
     h.flags = flags | (receiver ? BPS_FLAG_EMPTY : 0);
     h.partition = partition;
-    h.prescale = job.host[job.rank[rank].host].sum != NULL ? 1.0 : h.prescale; /* done by the aggregator */
+    const struct host *host = &job.host[job.rank[rank].host];
+    if (host->sum != NULL) { /* done by the aggregator */
+        h.prescale = bps_group_divisor(h.op, h.dtype, host->size);
+    }
     for (uint32_t i = 0; i < slices; i++) {
         h.offset = i * job.slice;
         h.length = receiver ? 0 : bps_partition_bytes(bytes, job.slice, i);
@@ -254,6 +257,15 @@ static void stop(void)
     }
 }
 
+/* 32768, which is a float16, as any average of it is; the sum of two is not. */
+static void fill_large(uint8_t *data, size_t count)
+{
+    const uint16_t large = 0x7800;
+    for (size_t i = 0; i < count; i++) {
+        memcpy(data + i * sizeof large, &large, sizeof large);
+    }
+}
+
 static void choose_tensor(uint32_t id, uint32_t round)
 {
     static const uint8_t dtypes[] = {BPS_FLOAT32, BPS_FLOAT16, BPS_BFLOAT16, BPS_FLOAT64, BPS_INT8,
@@ -279,6 +291,9 @@ static void choose_tensor(uint32_t id, uint32_t round)
         memset(rank->results, 0, sizeof rank->results);
         memset(rank->loan, 0, sizeof rank->loan);
         rig_fill(dtype, rank->data, job.header.bytes / size);
+        if (dtype == BPS_FLOAT16 && op == BPS_AVERAGE && round % 2 == 0) {
+            fill_large(rank->data, job.header.bytes / size);
+        }
     }
 }
 

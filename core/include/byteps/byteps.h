@@ -70,9 +70,10 @@ struct bps_report {
 #define BPS_DTYPES   10u
 
 /*
- * Reductions over the workers. float16 and bfloat16 are accumulated in float32 and rounded once. Integer sums
- * wrap. The average of integers is rounded towards minus infinity. For bool, sum and max are "or", product
- * and min are "and", and there is no average. min and max yield NaN where any worker has NaN.
+ * Reductions over the workers. float16 and bfloat16 are accumulated in float32 and rounded once; in a job of
+ * several hosts the sum of each host is, too, unless worker.round_on_host = false. Integer sums wrap. The
+ * average of integers is rounded towards minus infinity. For bool, sum and max are "or", product and min are
+ * "and", and there is no average. min and max yield NaN where any worker has NaN.
  */
 #define BPS_SUM     0u
 #define BPS_AVERAGE 1u
