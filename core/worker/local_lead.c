@@ -170,6 +170,9 @@ bool bps_local_broadcast(struct bps_task *task)
     struct bps_sum_slice *slice = task->sum;
     task->sum = NULL;
     task->state = BPS_TASK_AWAITED;
+    if (task->tensor->worker->local->dropped) {
+        return false; /* it ends with the job: a lost peer's loan is gone */
+    }
     task->held = 1;
     bps_sum_distribute(slice, task->bytes > 0 ? task->dst : NULL);
     task->held--;

@@ -49,8 +49,8 @@ static struct bps_slab *new_slab(struct bps_staging *staging, uint64_t bytes)
         free(slab);
         return NULL;
     }
-    madvise(slab->memory, slab->bytes,
-            MADV_DONTFORK); /* the application does not know it, nor do its children */
+    /* The application does not know this memory, nor do its children. */
+    madvise(slab->memory, slab->bytes, MADV_DONTFORK);
     LIST_INSERT_HEAD(&staging->slabs, slab, entry);
     return slab;
 }

@@ -146,9 +146,21 @@ class Kills(test_kills.ByHand):
             test_kills.strike(job, phase, victim)
             test_kills.check(self, job, job.finish(), phase, victim, False)
 
+    def result_after_the_loss(self):
+        """The sum comes back when a worker that had lent its memory is gone, and nobody has said so yet."""
+        with cluster.ByHand(test_kills.STEPS["push"], 3, 1, test_kills.SETTINGS, hosts="aabc") as job:
+            test_kills.reach(job, "push")
+            for part in ("server 0", "scheduler"):
+                job.stop(part)
+            job.kill_and_wait("worker 0")
+            job.go_on("server 0")
+            job.wait_for("was lost", "worker 1", "err")
+            job.go_on("scheduler")
+            test_kills.check(self, job, job.finish(), "push", "worker 0", False)
+
     def test_two_hosts(self):
         test_hosting.namespaces()
-        cases = {}
+        cases = {"result after the loss": self.result_after_the_loss}
         for phase in ("push", "pull", "idle"):
             for victim in ("scheduler", "server 0", "worker 0", "worker 1", "worker 2"):
                 cases[f"{victim} in {phase}"] = lambda p=phase, v=victim: self.strike_on_hosts(p, v)
