@@ -225,23 +225,27 @@ static bool concerns(const struct bps_devices *devices, const struct bps_tensor_
            bps_local_takes(tensor) && !bps_local_exchanges(tensor);
 }
 
+uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)
+{
+    bool divides = bps_local_is_final(devices->local) || bps_local_divisor(operation) > 1;
+    return operation->op == BPS_AVERAGE && !divides ? BPS_SUM : operation->op;
+}
+
 /* Why this worker cannot do it on its device; NULL: it can. */
 static const char *obstacle(const struct bps_devices *devices, const struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_push_pull *r = &operation->request;
-    bool final = bps_local_is_final(devices->local);
     if (operation->op == BPS_WIRE_BROADCAST) {
         return "it is a broadcast";
     }
     if (r->prescale != 1.0 || r->postscale != 1.0) {
         return "it is scaled";
     }
-    /* The average of several hosts is divided in the network, or before it by what devices divide by. */
     uint32_t size = devices->local->size, divisor = bps_local_divisor(operation);
-    uint32_t op = final || operation->op != BPS_AVERAGE || divisor > 1 ? operation->op : BPS_SUM;
-    if ((!final && divisor > 1 && divisor != size) ||
-        !devices->ops->takes(devices->self, r->device.index, size, op, r->dtype)) {
+    bool divides_alike = bps_local_is_final(devices->local) || divisor == 1 || divisor == size;
+    if (!divides_alike || !devices->ops->takes(devices->self, r->device.index, size,
+                                               bps_devices_op(devices, operation), r->dtype)) {
         return "the devices do not combine its type so";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {

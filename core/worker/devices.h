@@ -101,6 +101,11 @@ void bps_devices_off(struct bps_devices *devices, const char *why);
 /* The operation that waits for the coordinator's word, if it still does: it goes through the host. */
 void bps_devices_release(struct bps_devices *devices, const struct bps_header *header);
 bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name);
+/*
+ * What the devices combine by: an average of several hosts is divided in the network, unless this group's sum
+ * has to be divided before.
+ */
+uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation);
 
 /* ---- devices_batch.c ---- */
 /* Gives the batch of an ORDER to the device. */

@@ -111,10 +111,9 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
     const struct bps_push_pull *r = &operation->request;
     const struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
     size_t at = (size_t)task->partition * worker->partition;
-    bool divided = kind == BPS_STEP_ALL_REDUCE || bps_local_divisor(operation) > 1;
     *step = (struct bps_group_step){
         .kind = kind,
-        .op = operation->op == BPS_AVERAGE && !divided ? BPS_SUM : operation->op,
+        .op = bps_devices_op(devices, operation),
         .dtype = r->dtype,
         .root = (uint32_t)(leader - devices->local->peer),
         .from = (const char *)(kind == BPS_STEP_BROADCAST ? r->out : r->in) + at,

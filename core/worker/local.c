@@ -67,7 +67,6 @@ static bps_status find_members(struct bps_local *local)
     const struct bps_book *book = worker->book;
     uint32_t group = book->member[worker->rank].group;
     local->size = bps_book_group_size(book, worker->rank);
-    local->rounds = bps_conf_worker(worker->conf)->round_on_host;
     local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
     local->peer = calloc(local->size, sizeof *local->peer);
     if (local->peer == NULL) {

@@ -110,7 +110,6 @@ struct bps_local {
     struct bps_timer *ticker;
     uint32_t size, place;        /* of the group; of this worker in it */
     bool final, dropped;
-    bool rounds;                 /* worker.round_on_host */
     struct bps_local_peer *peer; /* by place; the one at our own place is not used */
     struct bps_sum *sum;         /* NULL: no group */
     struct bps_exchange *exchange; /* for small tensors; NULL: there is none */

@@ -3,8 +3,8 @@
  * notice.c - how the loop hears that events of a device are reached: it asks for them in its turns and,
  * before it sleeps, lets the driver call.
  *
- * A callback costs the driver ten times what a question does, and holds up whoever gives it more work; so
- * there is none while the loop is awake. A lane is a list of awaited events of one stream, which are reached
+ * A callback comes some 50 us after its event, and holds up whoever gives the driver more work; so there is
+ * none while the loop is awake. A lane is a list of awaited events of one stream, which are reached
  * in their order: only the first of them is asked for. Each direction of copies has one, and each stream of
  * the application takes one while marks on it are awaited. Before the loop sleeps, a stream that does nothing
  * else waits for the first event of each lane, and calls. As many lanes are made as are needed at once; then
@@ -148,13 +148,13 @@ static bool lane_poll(struct cuda_lane *lane)
     return worked;
 }
 
-/* Lets the driver call when the first event is reached, unless it does already. */
-static bool lane_arm(struct cuda_lane *lane)
+/* Lets the driver call when the first event is reached, unless it does already. True: it cannot. */
+static bool lane_fails_to_arm(struct cuda_lane *lane)
 {
     const struct cuda_driver *driver = &lane->device->cuda->driver;
     const struct cuda_wait *first = STAILQ_FIRST(&lane->waits);
     if (first == NULL || lane->armed == lane->delivered + 1) {
-        return true;
+        return false;
     }
     cuda_result result = driver->stream_wait(lane->stream, first->event, 0);
     if (result == CUDA_OK) {
@@ -162,17 +162,17 @@ static bool lane_arm(struct cuda_lane *lane)
     }
     if (result != CUDA_OK) {
         lane->device->failure = result; /* which the next poll tells */
-        return false;
+        return true;
     }
     lane->armed = lane->delivered + 1;
     lane->calls++;
-    return true;
+    return false;
 }
 
-/* Does `step` for all lanes; returns whether it was true for some (any) or for all. */
-static bool for_lanes(struct cuda *cuda, bool (*step)(struct cuda_lane *lane), bool any)
+/* Does `step` for all lanes, and returns whether it was true for any. */
+static bool for_lanes(struct cuda *cuda, bool (*step)(struct cuda_lane *lane))
 {
-    bool result = !any;
+    bool any = false;
     for (int32_t i = 0; i < cuda->devices; i++) {
         struct cuda_device *device = &cuda->device[i];
         struct cuda_lane *lane;
@@ -185,26 +185,25 @@ static bool for_lanes(struct cuda *cuda, bool (*step)(struct cuda_lane *lane), b
             device->failure = entered;
         }
         SLIST_FOREACH (lane, &device->lanes, entry) {
-            bool outcome = step(lane);
-            result = any ? result || outcome : result && outcome;
+            any = step(lane) || any;
         }
         if (entered == CUDA_OK) {
             cuda_leave(&stay);
         }
     }
-    return result;
+    return any;
 }
 
 static bool on_poll(void *arg)
 {
     struct cuda *cuda = arg;
-    return cuda->awaited > 0 && for_lanes(cuda, lane_poll, true);
+    return cuda->awaited > 0 && for_lanes(cuda, lane_poll);
 }
 
 static bool on_arm(void *arg)
 {
     struct cuda *cuda = arg;
-    return cuda->awaited == 0 || for_lanes(cuda, lane_arm, false);
+    return cuda->awaited == 0 || !for_lanes(cuda, lane_fails_to_arm);
 }
 
 /* The loop is awake; the poll that follows finds what is reached. */
