@@ -12,9 +12,12 @@
 bool bps_local_takes(const struct bps_tensor_entry *tensor)
 {
     const struct bps_local *local = tensor->worker->local;
+    if (!bps_local_is_grouped(local)) {
+        return false;
+    }
     bool narrow = tensor->job_dtype == BPS_FLOAT16 || tensor->job_dtype == BPS_BFLOAT16;
-    bool rounds = bps_conf_worker(tensor->worker->conf)->round_on_host;
-    return bps_local_is_grouped(local) && (local->final || (!tensor->unnamed && (!narrow || rounds)));
+    return local->final ||
+           (!tensor->unnamed && (!narrow || bps_conf_worker(tensor->worker->conf)->round_on_host));
 }
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)
