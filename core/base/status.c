@@ -38,10 +38,18 @@ static const struct {
     const char *name;
     size_t size;
 } dtypes[BPS_DTYPES] = {
-    [BPS_FLOAT32] = {"float32", 4}, [BPS_FLOAT64] = {"float64", 8},   [BPS_FLOAT16] = {"float16", 2},
-    [BPS_UINT8] = {"uint8", 1},     [BPS_INT32] = {"int32", 4},       [BPS_INT8] = {"int8", 1},
-    [BPS_INT64] = {"int64", 8},     [BPS_BFLOAT16] = {"bfloat16", 2}, [BPS_INT16] = {"int16", 2},
+    [BPS_FLOAT32] = {"float32", 4},
+    [BPS_FLOAT64] = {"float64", 8},
+    [BPS_FLOAT16] = {"float16", 2},
+    [BPS_UINT8] = {"uint8", 1},
+    [BPS_INT32] = {"int32", 4},
+    [BPS_INT8] = {"int8", 1},
+    [BPS_INT64] = {"int64", 8},
+    [BPS_BFLOAT16] = {"bfloat16", 2},
+    [BPS_INT16] = {"int16", 2},
     [BPS_BOOL] = {"bool", 1},
+    [BPS_FLOAT8_E4M3FN] = {"float8_e4m3fn", 1},
+    [BPS_FLOAT8_E5M2] = {"float8_e5m2", 1},
 };
 
 size_t bps_dtype_size(uint32_t dtype)

@@ -125,7 +125,7 @@ static void print_head(const struct bps_bench_request *request, const struct bps
            "bytes read and written per second, and how many times as many as memcpy() in the same rounds\n\n",
            reducer->name, reducer->loaded->plugin->name, about[0] != '\0' ? ", " : "", about,
            (long)request->rounds);
-    printf("%-10s%-10s%12s", "size", "type", "memcpy");
+    printf("%-10s%-14s%12s", "size", "type", "memcpy");
     for (enum step step = FOLD; step < STEPS; step++) {
         printf("%18s", step_names[step]);
     }
@@ -134,7 +134,7 @@ static void print_head(const struct bps_bench_request *request, const struct bps
 
 static void print_row(const struct bps_bench_load *load, const struct bench *m, const struct row *row)
 {
-    printf("%-10s%-10s%12s", load->name, bps_dtype_name(m->dtype), bps_bytes_text(row->rate[COPY]));
+    printf("%-10s%-14s%12s", load->name, bps_dtype_name(m->dtype), bps_bytes_text(row->rate[COPY]));
     for (enum step step = FOLD; step < STEPS; step++) {
         printf("%12s%6.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
     }

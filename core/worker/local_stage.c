@@ -9,15 +9,28 @@
 
 /* ---- what is summed here, and who leads ---- */
 
+/* A sum of this host, to cross the network in its own type. */
+static bool may_be_rounded(const struct bps_tensor_entry *tensor)
+{
+    switch (tensor->job_dtype) {
+    case BPS_FLOAT16:
+    case BPS_BFLOAT16:
+        return bps_conf_worker(tensor->worker->conf)->round_on_host;
+    case BPS_FLOAT8_E4M3FN:
+    case BPS_FLOAT8_E5M2:
+        return false; /* a second rounding would cost as much as a bit of the few that they have */
+    default:
+        return true;
+    }
+}
+
 bool bps_local_takes(const struct bps_tensor_entry *tensor)
 {
     const struct bps_local *local = tensor->worker->local;
     if (!bps_local_is_grouped(local)) {
         return false;
     }
-    bool narrow = tensor->job_dtype == BPS_FLOAT16 || tensor->job_dtype == BPS_BFLOAT16;
-    return local->final ||
-           (!tensor->unnamed && (!narrow || bps_conf_worker(tensor->worker->conf)->round_on_host));
+    return local->final || (!tensor->unnamed && may_be_rounded(tensor));
 }
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)

@@ -35,7 +35,8 @@ static uint32_t new_use(void)
 
 static bool is_float(uint32_t dtype)
 {
-    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 || dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
+    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 || dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ||
+           dtype == BPS_FLOAT8_E4M3FN || dtype == BPS_FLOAT8_E5M2;
 }
 
 static bps_status check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,

@@ -44,14 +44,51 @@ static void nanguard_query(void *instance, struct bps_stage_attr *out)
     };
 }
 
+/* A NaN is larger than infinity, once the sign is gone and the bits are read as an integer. */
+#define FIND_NAN(T, name, infinity)                                                                          \
+    static uint64_t find_##name(const void *src, uint64_t count)                                             \
+    {                                                                                                        \
+        for (uint64_t i = 0; i < count; i++) {                                                               \
+            T bits;                                                                                          \
+            memcpy(&bits, (const char *)src + i * sizeof bits, sizeof bits);                                 \
+            if ((bits & (T) ~((T)1 << (8 * sizeof bits - 1))) > (infinity)) {                                \
+                return i;                                                                                    \
+            }                                                                                                \
+        }                                                                                                    \
+        return count;                                                                                        \
+    }
+
+FIND_NAN(uint32_t, float32, 0x7f800000u)
+FIND_NAN(uint64_t, float64, 0x7ff0000000000000u)
+FIND_NAN(uint16_t, float16, 0x7c00u)
+FIND_NAN(uint16_t, bfloat16, 0x7f80u)
+FIND_NAN(uint8_t, float8_e4m3fn, 0x7eu) /* has no infinity: this is its largest number */
+FIND_NAN(uint8_t, float8_e5m2, 0x7cu)
+
+/* The first element that is NaN, or count. NULL: the type cannot hold one. */
+typedef uint64_t (*find_fn)(const void *src, uint64_t count);
+
+static find_fn finder_of(uint32_t dtype)
+{
+    static const find_fn finders[BPS_DTYPES] = {
+        [BPS_FLOAT32] = find_float32,
+        [BPS_FLOAT64] = find_float64,
+        [BPS_FLOAT16] = find_float16,
+        [BPS_BFLOAT16] = find_bfloat16,
+        [BPS_FLOAT8_E4M3FN] = find_float8_e4m3fn,
+        [BPS_FLOAT8_E5M2] = find_float8_e5m2,
+    };
+
+    return dtype < BPS_DTYPES ? finders[dtype] : NULL;
+}
+
 static bps_status nanguard_bind(void *instance, const struct bps_tensor_info *info, void **state_out,
                                 struct bps_report *report)
 {
     const struct bps_host *host = instance;
     struct tensor *tensor;
 
-    if (info->dtype != BPS_FLOAT32 && info->dtype != BPS_FLOAT64 && info->dtype != BPS_FLOAT16 &&
-        info->dtype != BPS_BFLOAT16) {
+    if (!finder_of(info->dtype)) {
         return BPS_AGAIN;
     }
     tensor = host->alloc(host, sizeof *tensor, 8);
@@ -71,44 +108,11 @@ static void nanguard_unbind(void *instance, void *state)
     host->release(host, state);
 }
 
-/* A NaN is larger than infinity, once the sign is gone and the bits are read as an integer. */
-#define FIND_NAN(T, name, infinity)                                                                          \
-    static uint64_t find_##name(const void *src, uint64_t count)                                             \
-    {                                                                                                        \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            T bits;                                                                                          \
-            memcpy(&bits, (const char *)src + i * sizeof bits, sizeof bits);                                 \
-            if ((bits & (T)~((T)1 << (8 * sizeof bits - 1))) > (infinity)) {                                 \
-                return i;                                                                                    \
-            }                                                                                                \
-        }                                                                                                    \
-        return count;                                                                                        \
-    }
-
-FIND_NAN(uint32_t, float32, 0x7f800000u)
-FIND_NAN(uint64_t, float64, 0x7ff0000000000000u)
-FIND_NAN(uint16_t, float16, 0x7c00u)
-FIND_NAN(uint16_t, bfloat16, 0x7f80u)
-
-static uint64_t find_nan(uint32_t dtype, const void *src, uint64_t count)
-{
-    switch (dtype) {
-    case BPS_FLOAT32:
-        return find_float32(src, count);
-    case BPS_FLOAT64:
-        return find_float64(src, count);
-    case BPS_FLOAT16:
-        return find_float16(src, count);
-    default:
-        return find_bfloat16(src, count);
-    }
-}
-
 static bps_status nanguard_run(void *instance, void *state, const struct bps_stage_task *task,
                                struct bps_report *report)
 {
     const struct tensor *tensor = state;
-    uint64_t place = find_nan(tensor->dtype, task->src, task->count);
+    uint64_t place = finder_of(tensor->dtype)(task->src, task->count);
 
     (void)instance;
     if (place == task->count) {

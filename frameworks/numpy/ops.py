@@ -9,8 +9,9 @@ from byteps._native import bps as _bps
 # Frameworks whose arrays never change, though the memory that they show seems writable.
 _IMMUTABLE = ("jax", "jaxlib", "tensorflow")
 
-# What NumPy gives away by DLPack, in this machine's byte order. Before NumPy 2, that was all but bool.
-_PLAIN = {np.dtype(name) for name in _bps.dtypes if name != "bfloat16"}
+# What NumPy gives away by DLPack, in this machine's byte order. Before NumPy 2, that was all but bool. The types of
+# the package ml_dtypes are no part of it.
+_PLAIN = {np.dtype(name) for name in _bps.dtypes if name not in ("bfloat16", "float8_e4m3fn", "float8_e5m2")}
 if int(np.__version__.partition(".")[0]) < 2:
     _PLAIN.remove(np.dtype(bool))
 

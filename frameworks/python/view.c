@@ -19,10 +19,18 @@ static const struct {
     uint8_t code, bits;
     uint32_t dtype;
 } types[] = {
-    {DLPACK_FLOAT, 32, BPS_FLOAT32}, {DLPACK_FLOAT, 64, BPS_FLOAT64}, {DLPACK_FLOAT, 16, BPS_FLOAT16},
-    {DLPACK_BFLOAT, 16, BPS_BFLOAT16}, {DLPACK_INT, 8, BPS_INT8}, {DLPACK_INT, 16, BPS_INT16},
-    {DLPACK_INT, 32, BPS_INT32}, {DLPACK_INT, 64, BPS_INT64}, {DLPACK_UINT, 8, BPS_UINT8},
+    {DLPACK_FLOAT, 32, BPS_FLOAT32},
+    {DLPACK_FLOAT, 64, BPS_FLOAT64},
+    {DLPACK_FLOAT, 16, BPS_FLOAT16},
+    {DLPACK_BFLOAT, 16, BPS_BFLOAT16},
+    {DLPACK_INT, 8, BPS_INT8},
+    {DLPACK_INT, 16, BPS_INT16},
+    {DLPACK_INT, 32, BPS_INT32},
+    {DLPACK_INT, 64, BPS_INT64},
+    {DLPACK_UINT, 8, BPS_UINT8},
     {DLPACK_BOOL, 8, BPS_BOOL},
+    {DLPACK_E4M3FN, 8, BPS_FLOAT8_E4M3FN},
+    {DLPACK_E5M2, 8, BPS_FLOAT8_E5M2},
 };
 
 /* Returns BPS_DTYPES with an exception set if the type cannot be sent. */
@@ -36,8 +44,8 @@ static uint32_t dtype_of(struct dlpack_type type, const char *role)
             return types[i].dtype;
     }
     PyErr_Format(PyExc_TypeError,
-                 "%s has elements of type %s%d; supported are float16, bfloat16, float32, float64, int8, "
-                 "int16, int32, int64, uint8 and bool",
+                 "%s has elements of type %s%d; supported are float16, bfloat16, float32, float64, "
+                 "float8_e4m3fn, float8_e5m2, int8, int16, int32, int64, uint8 and bool",
                  role, word, (int)type.bits);
     return BPS_DTYPES;
 }

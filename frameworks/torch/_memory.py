@@ -6,7 +6,7 @@ import torch
 from byteps._native import bps as _bps
 
 _HAS_EXCHANGE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-_CODES = {getattr(torch, name): code for name, code in _bps.dtypes.items()}
+_CODES = {getattr(torch, name): code for name, code in _bps.dtypes.items() if hasattr(torch, name)}
 
 
 def check(tensor, what="the tensor"):

@@ -239,6 +239,8 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     X(f64, BPS_FLOAT64, f64, BPS_FLOAT64)                                                                    \
     X(f16, BPS_FLOAT16, f32, BPS_FLOAT32)                                                                    \
     X(bf16, BPS_BFLOAT16, f32, BPS_FLOAT32)                                                                  \
+    X(e4m3, BPS_FLOAT8_E4M3FN, f32, BPS_FLOAT32)                                                             \
+    X(e5m2, BPS_FLOAT8_E5M2, f32, BPS_FLOAT32)                                                               \
     X(u8, BPS_UINT8, u8, BPS_UINT8)                                                                          \
     X(i8, BPS_INT8, i8, BPS_INT8)                                                                            \
     X(i16, BPS_INT16, i16, BPS_INT16)                                                                        \

@@ -10,11 +10,13 @@
  *   sum, min, max, product
  *   store2, split, join   the same for two vectors, see at the end
  *
- * float16 and bfloat16, whose accumulators are float32, have only what touches memory (half.h).
+ * float16, bfloat16 (half.h), E4M3 and E5M2 (float8.h), whose accumulators are float32, have only what
+ * touches memory.
  */
 #ifndef BPS_CPU_TYPES_H
 #define BPS_CPU_TYPES_H
 
+#include "float8.h"
 #include "half.h"
 #include "nan.h"
 #include "vector.h"
@@ -22,6 +24,8 @@
 enum {
     f16_size = 2,
     bf16_size = 2,
+    e4m3_size = 1,
+    e5m2_size = 1,
     f32_size = 4,
     f64_size = 8,
     u8_size = 1,
@@ -272,6 +276,8 @@ static inline v_b8 b8_product(v_b8 a, v_b8 b)
 PAIRS(f32, f32)
 PAIRS(f64, f64)
 PAIRS(f16, f32)
+PAIRS(e4m3, f32)
+PAIRS(e5m2, f32)
 PAIRS(u8, u8)
 PAIRS(i8, i8)
 PAIRS(i16, i16)

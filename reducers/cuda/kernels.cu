@@ -171,6 +171,47 @@ INLINE uint16_t bf16_write(float value)
     return value != value ? 0x7fc0u : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* Of 8 bits: the product puts the exponent right, of subnormals too. All ones of E4M3 are NaN. */
+INLINE float e4m3_read(uint8_t bits)
+{
+    uint32_t magnitude = float_pattern(float_of((bits & 0x7fu) << 20) * 0x1p120f);
+    return float_of((bits & 0x80u) << 24 | ((bits & 0x7fu) == 0x7fu ? 0x7fc00000u : magnitude));
+}
+
+/* E5M2 is the upper half of a float16. */
+INLINE float e5m2_read(uint8_t bits)
+{
+    return float_of_half((uint16_t)(bits << 8));
+}
+
+/*
+ * Without the sign, and without what is too large; ties to even. Beside `number` the last place of a float is
+ * that of a subnormal: the addition rounds to it.
+ */
+INLINE uint32_t float8_round(uint32_t magnitude, unsigned fraction, unsigned bias)
+{
+    unsigned cut = 23 - fraction;
+    uint32_t half = (1u << (cut - 1)) - 1u + (magnitude >> cut & 1u), number = (151u - bias - fraction) << 23;
+    if (magnitude < (128u - bias) << 23) {
+        return float_pattern(float_of(magnitude) + float_of(number)) - number;
+    }
+    return (magnitude - ((127u - bias) << 23) + half) >> cut;
+}
+
+/* NaN, too, is larger than the middle between 448 and what would follow. */
+INLINE uint8_t e4m3_write(float value)
+{
+    uint32_t bits = float_pattern(value), magnitude = bits & 0x7fffffffu;
+    return (uint8_t)(magnitude > 0x43e80000u ? 0x7fu : (bits >> 24 & 0x80u) | float8_round(magnitude, 3, 7));
+}
+
+INLINE uint8_t e5m2_write(float value)
+{
+    uint32_t bits = float_pattern(value), magnitude = bits & 0x7fffffffu;
+    uint32_t number = magnitude >= 0x47800000u ? 0x7cu : float8_round(magnitude, 2, 15);
+    return (uint8_t)(value != value ? 0x7eu : (bits >> 24 & 0x80u) | number);
+}
+
 /* ---- integers ------------------------------------------------------------------------------------------ */
 
 /* Of 16 bits; the product with 2^32 / divisor, rounded up, is exact enough for these. */
@@ -347,6 +388,8 @@ REDUCTIONS(f32, uint32_t, float)
 REDUCTIONS(f64, uint64_t, double)
 REDUCTIONS(f16, uint16_t, float)
 REDUCTIONS(bf16, uint16_t, float)
+REDUCTIONS(e4m3, uint8_t, float)
+REDUCTIONS(e5m2, uint8_t, float)
 REDUCTIONS(u8, uint8_t, uint8_t)
 REDUCTIONS(i16, int16_t, int16_t)
 REDUCTIONS(i32, int32_t, int32_t)

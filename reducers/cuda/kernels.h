@@ -26,6 +26,8 @@
     X(f64, BPS_FLOAT64, 8)                                                                                   \
     X(f16, BPS_FLOAT16, 2)                                                                                   \
     X(bf16, BPS_BFLOAT16, 2)                                                                                 \
+    X(e4m3, BPS_FLOAT8_E4M3FN, 1)                                                                            \
+    X(e5m2, BPS_FLOAT8_E5M2, 1)                                                                              \
     X(u8, BPS_UINT8, 1)                                                                                      \
     X(i8, BPS_INT8, 1)                                                                                       \
     X(i16, BPS_INT16, 2)                                                                                     \

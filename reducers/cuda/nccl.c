@@ -41,7 +41,7 @@ bool nccl_combines(uint32_t size, uint32_t kind, uint32_t op, uint32_t dtype)
     case BPS_INT32:
     case BPS_INT64:
         return op < BPS_OPS && op != BPS_AVERAGE;
-    default: /* float16 and bfloat16 would be rounded, or overflow, with each contribution */
+    default: /* floating point of 8 and 16 bits would be rounded, or overflow, with each contribution */
         return false;
     }
 }
@@ -58,10 +58,10 @@ unsigned nccl_op(uint32_t op)
 unsigned nccl_type(uint32_t dtype)
 {
     static const unsigned types[BPS_DTYPES] = {
-        [BPS_FLOAT32] = NCCL_FLOAT32, [BPS_FLOAT64] = NCCL_FLOAT64,  [BPS_FLOAT16] = NCCL_FLOAT16,
-        [BPS_INT16] = NCCL_FLOAT16,   [BPS_BFLOAT16] = NCCL_FLOAT16, [BPS_UINT8] = NCCL_UINT8,
-        [BPS_BOOL] = NCCL_UINT8,      [BPS_INT8] = NCCL_INT8,        [BPS_INT32] = NCCL_INT32,
-        [BPS_INT64] = NCCL_INT64,
+        [BPS_FLOAT32] = NCCL_FLOAT32, [BPS_FLOAT64] = NCCL_FLOAT64,     [BPS_FLOAT16] = NCCL_FLOAT16,
+        [BPS_INT16] = NCCL_FLOAT16,   [BPS_BFLOAT16] = NCCL_FLOAT16,    [BPS_UINT8] = NCCL_UINT8,
+        [BPS_BOOL] = NCCL_UINT8,      [BPS_INT8] = NCCL_INT8,           [BPS_INT32] = NCCL_INT32,
+        [BPS_INT64] = NCCL_INT64,     [BPS_FLOAT8_E4M3FN] = NCCL_UINT8, [BPS_FLOAT8_E5M2] = NCCL_UINT8,
     };
     return types[dtype];
 }

@@ -293,7 +293,8 @@ class Bad(Case):
             ('m.txt:1: unknown data type "flaot32"; did you mean float32?', "a 1 flaot32\n"),
             (
                 'm.txt:1: unknown data type "complex"; expected float32, float64, float16, uint8, '
-                "int32, int8, int64, bfloat16, int16, bool",
+                "int32, int8, int64, bfloat16, int16, bool, float8_e4m3fn, "
+                "float8_e5m2",
                 "a 1 complex\n",
             ),
             ('m.txt:3: tensor "a" is already in line 1', "a 1 float32\nb 1 float32\na 2 float32\n"),

@@ -116,8 +116,7 @@ static struct bps_reduction arrange(const struct sample *s, uint8_t *base, size_
     static const double scales[SOURCES] = {0.37, -1, 3, 1e-30, 1.0 / 3, 65504, 1, 0.5};
     static const double factors[] = {1, 0.1, -2.5};
     static const uint64_t divisors[] = {1, 2, 3, 8, 7, 1ull << 20, 1ull << 40, UINT64_MAX, 1000003};
-    bool is_float = s->dtype == BPS_FLOAT32 || s->dtype == BPS_FLOAT64 || s->dtype == BPS_FLOAT16 ||
-                    s->dtype == BPS_BFLOAT16;
+    bool is_float = strstr(bps_dtype_name(s->dtype), "float") != NULL;
     unsigned place = s->number % 3 == 0 ? s->number % s->n : s->n;
     struct bps_reduction r = {.op = s->op, .dtype = s->dtype, .n = s->n, .count = s->count};
     for (unsigned i = 0; i < s->n; i++) {

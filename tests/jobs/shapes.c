@@ -39,15 +39,21 @@ struct tensor {
 };
 
 static const struct tensor tensors[] = {
-    {BPS_SUM, BPS_INT32, LARGE},      {BPS_SUM, BPS_FLOAT32, 0},       {BPS_SUM, BPS_FLOAT32, 1},
-    {BPS_SUM, BPS_FLOAT32, 4097},     {BPS_SUM, BPS_FLOAT32, LARGE},   {BPS_SUM, BPS_FLOAT64, 65536},
-    {BPS_SUM, BPS_UINT8, 99999},      {BPS_SUM, BPS_INT64, 7},         {BPS_SUM, BPS_INT64, 50000},
-    {BPS_SUM, BPS_INT16, 33333},      {BPS_AVERAGE, BPS_FLOAT32, 1},   {BPS_AVERAGE, BPS_FLOAT32, 100001},
-    {BPS_AVERAGE, BPS_FLOAT64, 2047}, {BPS_AVERAGE, BPS_INT32, 3},     {BPS_AVERAGE, BPS_INT32, 30000},
-    {BPS_MIN, BPS_FLOAT32, 20001},    {BPS_MIN, BPS_INT32, 40000},     {BPS_MAX, BPS_FLOAT64, 20001},
-    {BPS_MAX, BPS_INT16, 5},          {BPS_PRODUCT, BPS_INT64, 10000}, {BPS_PRODUCT, BPS_FLOAT32, 10000},
-    {BPS_SUM, BPS_FLOAT16, 70001},    {BPS_SUM, BPS_BFLOAT16, 30001},  {BPS_MAX, BPS_FLOAT16, 17},
-    {BPS_SUM, BPS_INT8, 12345},       {BPS_MIN, BPS_INT8, 999},        {BPS_MIN, BPS_BFLOAT16, 4096},
+    {BPS_SUM, BPS_INT32, LARGE},       {BPS_SUM, BPS_FLOAT32, 0},
+    {BPS_SUM, BPS_FLOAT32, 1},         {BPS_SUM, BPS_FLOAT32, 4097},
+    {BPS_SUM, BPS_FLOAT32, LARGE},     {BPS_SUM, BPS_FLOAT64, 65536},
+    {BPS_SUM, BPS_UINT8, 99999},       {BPS_SUM, BPS_INT64, 7},
+    {BPS_SUM, BPS_INT64, 50000},       {BPS_SUM, BPS_INT16, 33333},
+    {BPS_AVERAGE, BPS_FLOAT32, 1},     {BPS_AVERAGE, BPS_FLOAT32, 100001},
+    {BPS_AVERAGE, BPS_FLOAT64, 2047},  {BPS_AVERAGE, BPS_INT32, 3},
+    {BPS_AVERAGE, BPS_INT32, 30000},   {BPS_MIN, BPS_FLOAT32, 20001},
+    {BPS_MIN, BPS_INT32, 40000},       {BPS_MAX, BPS_FLOAT64, 20001},
+    {BPS_MAX, BPS_INT16, 5},           {BPS_PRODUCT, BPS_INT64, 10000},
+    {BPS_PRODUCT, BPS_FLOAT32, 10000}, {BPS_SUM, BPS_FLOAT16, 70001},
+    {BPS_SUM, BPS_BFLOAT16, 30001},    {BPS_MAX, BPS_FLOAT16, 17},
+    {BPS_SUM, BPS_INT8, 12345},        {BPS_MIN, BPS_INT8, 999},
+    {BPS_MIN, BPS_BFLOAT16, 4096},     {BPS_SUM, BPS_FLOAT8_E4M3FN, 40001},
+    {BPS_MAX, BPS_FLOAT8_E5M2, 3001},
 };
 
 static bool is_float(uint32_t dtype)
@@ -65,7 +71,8 @@ static int64_t value_of(const struct tensor *t, int r, uint32_t i, int round)
         return 1 + x % 2;
     }
     bool narrow = t->dtype == BPS_FLOAT16 || t->dtype == BPS_BFLOAT16; /* few digits */
-    int64_t v = narrow ? (int64_t)(x % 9) - 4 : (int64_t)(x % 201) - 100;
+    bool narrower = t->dtype == BPS_FLOAT8_E4M3FN || t->dtype == BPS_FLOAT8_E5M2;
+    int64_t v = narrower ? (int64_t)(x % 3) - 1 : narrow ? (int64_t)(x % 9) - 4 : (int64_t)(x % 201) - 100;
     return t->op == BPS_AVERAGE && is_float(t->dtype) ? v * size : v;
 }
 
@@ -103,6 +110,14 @@ static uint16_t float16_of(float value)
     return (uint16_t)(value == 0 ? sign : sign | exponent << 10 | (bits >> 13 & 0x3ff));
 }
 
+/* E4M3 has a part of float16's exponents and fractions; E5M2 is its upper half. */
+static uint8_t float8_of(uint32_t dtype, float value)
+{
+    uint32_t half = float16_of(value), magnitude = half >> 7 & 0xff;
+    return (uint8_t)(dtype == BPS_FLOAT8_E5M2 || value == 0 ? half >> 8
+                                                            : (half >> 8 & 0x80) | (magnitude - (8 << 3)));
+}
+
 static void store(void *data, const struct tensor *t, uint32_t i, int64_t value)
 {
     double fraction = (double)value / (t->op == BPS_PRODUCT ? 1 : 8); /* exact: a power of two */
@@ -118,6 +133,10 @@ static void store(void *data, const struct tensor *t, uint32_t i, int64_t value)
         break;
     case BPS_BFLOAT16:
         ((uint16_t *)data)[i] = bfloat16_of((float)fraction);
+        break;
+    case BPS_FLOAT8_E4M3FN:
+    case BPS_FLOAT8_E5M2:
+        ((uint8_t *)data)[i] = float8_of(t->dtype, (float)fraction);
         break;
     case BPS_INT64:
         ((int64_t *)data)[i] = value;

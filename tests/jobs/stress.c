@@ -65,7 +65,7 @@ struct plan {
 
 static bool is_float(uint32_t dtype)
 {
-    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 || dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
+    return strstr(bps_dtype_name(dtype), "float") != NULL;
 }
 
 static uint64_t draw_count(uint64_t *state)
@@ -100,7 +100,8 @@ static struct plan draw_plan(uint64_t *state, int thread, uint32_t name)
 /* What worker r multiplies by; min and max of negative factors would only be harder to read. */
 static double prescale_of(const struct plan *p, int r)
 {
-    bool scaled = is_float(p->dtype) && p->salt % 4 == 0 && !p->broadcast;
+    bool fits = p->dtype != BPS_FLOAT8_E4M3FN || p->op != BPS_PRODUCT;
+    bool scaled = is_float(p->dtype) && fits && p->salt % 4 == 0 && !p->broadcast;
     return scaled ? (double)(1 << ((uint64_t)r + p->salt / 4) % 3) : 1.0;
 }
 
@@ -115,6 +116,7 @@ static void store(uint8_t *at, uint32_t dtype, int value)
 {
     const float f = (float)value;
     static const uint16_t half[] = {0, 0x3c00, 0x4000, 0x4200};
+    static const uint8_t e4m3[] = {0, 0x38, 0x40, 0x44};
     const double d = value;
     const int64_t l = value;
     const int32_t w = value;
@@ -129,6 +131,12 @@ static void store(uint8_t *at, uint32_t dtype, int value)
         break;
     case BPS_FLOAT16:
         memcpy(at, &half[value], 2);
+        break;
+    case BPS_FLOAT8_E4M3FN:
+        *at = e4m3[value];
+        break;
+    case BPS_FLOAT8_E5M2:
+        *at = (uint8_t)(half[value] >> 8);
         break;
     case BPS_BFLOAT16:
         memcpy(&bits, &f, 4);
@@ -149,6 +157,17 @@ static void store(uint8_t *at, uint32_t dtype, int value)
     }
 }
 
+/* Of numbers that are positive, and not tiny. */
+static double read_half(uint16_t half)
+{
+    return half == 0 ? 0 : ldexp(1024 + half % 1024, half / 1024 - 25);
+}
+
+static double read_e4m3(uint8_t bits)
+{
+    return bits == 0 ? 0 : ldexp(8 + bits % 8, bits / 8 - 10);
+}
+
 static double load(const uint8_t *at, uint32_t dtype)
 {
     float f;
@@ -167,7 +186,11 @@ static double load(const uint8_t *at, uint32_t dtype)
         return d;
     case BPS_FLOAT16:
         memcpy(&half, at, 2);
-        return half == 0 ? 0 : ldexp(1024 + half % 1024, half / 1024 - 25); /* positive, and not tiny */
+        return read_half(half);
+    case BPS_FLOAT8_E4M3FN:
+        return read_e4m3(*at);
+    case BPS_FLOAT8_E5M2:
+        return read_half((uint16_t)(*at << 8));
     case BPS_BFLOAT16:
         memcpy(&bits, at, 2);
         bits <<= 16;
@@ -285,7 +308,11 @@ static void land(struct flight *f)
     struct bps_report report = {""};
     const struct plan *p = &f->plan;
     size_t element = bps_dtype_size(p->dtype);
-    double precision = p->dtype == BPS_FLOAT16 ? 1e-3 : p->dtype == BPS_BFLOAT16 ? 1e-2 : 1e-6;
+    static const double precisions[BPS_DTYPES] = {[BPS_FLOAT16] = 1e-3,
+                                                  [BPS_BFLOAT16] = 1e-2,
+                                                  [BPS_FLOAT8_E4M3FN] = 1.0 / 16,
+                                                  [BPS_FLOAT8_E5M2] = 1.0 / 8};
+    double precision = fmax(precisions[p->dtype], 1e-6);
     bps_status status = bps_wait(f->handle, BPS_FOREVER, &report);
     CHECK(status == BPS_OK, "%s: %s", p->name, report.text);
     while (p->callback && atomic_load(&f->called) == 0) {

@@ -14,16 +14,38 @@ struct value {
 size_t oracle_size(uint32_t dtype)
 {
     static const size_t sizes[BPS_DTYPES] = {
-        [BPS_FLOAT32] = 4, [BPS_FLOAT64] = 8, [BPS_FLOAT16] = 2,  [BPS_UINT8] = 1, [BPS_INT32] = 4,
-        [BPS_INT8] = 1,    [BPS_INT64] = 8,   [BPS_BFLOAT16] = 2, [BPS_INT16] = 2, [BPS_BOOL] = 1,
+        [BPS_FLOAT32] = 4, [BPS_FLOAT64] = 8, [BPS_FLOAT16] = 2,       [BPS_UINT8] = 1,
+        [BPS_INT32] = 4,   [BPS_INT8] = 1,    [BPS_INT64] = 8,         [BPS_BFLOAT16] = 2,
+        [BPS_INT16] = 2,   [BPS_BOOL] = 1,    [BPS_FLOAT8_E4M3FN] = 1, [BPS_FLOAT8_E5M2] = 1,
     };
 
     return sizes[dtype];
 }
 
+/* ---- narrow floating point, by definition ----------------------------------------------------------------
+ */
+
+struct format {
+    int exponent_bits, fraction_bits;
+    bool finite; /* the largest exponent has numbers, too; all ones are NaN */
+};
+
+/* No bits: the type is another one. */
+static struct format format_of(uint32_t dtype)
+{
+    static const struct format formats[BPS_DTYPES] = {
+        [BPS_FLOAT16] = {5, 10, false},
+        [BPS_BFLOAT16] = {8, 7, false},
+        [BPS_FLOAT8_E4M3FN] = {4, 3, true},
+        [BPS_FLOAT8_E5M2] = {5, 2, false},
+    };
+
+    return formats[dtype];
+}
+
 uint32_t oracle_accumulator(uint32_t dtype)
 {
-    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 ? BPS_FLOAT32 : dtype;
+    return format_of(dtype).exponent_bits > 0 ? BPS_FLOAT32 : dtype;
 }
 
 bool oracle_is_float(uint32_t dtype)
@@ -31,56 +53,53 @@ bool oracle_is_float(uint32_t dtype)
     return dtype == BPS_FLOAT64 || oracle_accumulator(dtype) == BPS_FLOAT32;
 }
 
-/* ---- 16-bit floating point, by definition ------------------------------------------------------------ */
-
-struct format {
-    int exponent_bits, fraction_bits;
-};
-
-static struct format format_of(uint32_t dtype)
+static double read_narrow(struct format f, uint16_t bits)
 {
-    return dtype == BPS_FLOAT16 ? (struct format){5, 10} : (struct format){8, 7};
-}
-
-static double read_16(struct format f, uint16_t bits)
-{
-    int bias = (1 << (f.exponent_bits - 1)) - 1;
-    int exponent = bits >> f.fraction_bits & ((1 << f.exponent_bits) - 1);
+    int bias = (1 << (f.exponent_bits - 1)) - 1, largest = (1 << f.exponent_bits) - 1;
+    int exponent = bits >> f.fraction_bits & largest;
     int fraction = bits & ((1 << f.fraction_bits) - 1);
     double magnitude;
 
-    if (exponent == (1 << f.exponent_bits) - 1) {
+    if (exponent == largest && (!f.finite || fraction == (1 << f.fraction_bits) - 1)) {
         magnitude = fraction ? NAN : INFINITY;
     } else if (exponent == 0) {
         magnitude = ldexp(fraction, 1 - bias - f.fraction_bits);
     } else {
         magnitude = ldexp(fraction + (1 << f.fraction_bits), exponent - bias - f.fraction_bits);
     }
-    return bits >> 15 ? -magnitude : magnitude;
+    return bits >> (f.exponent_bits + f.fraction_bits) ? -magnitude : magnitude;
 }
 
 /* The multiple of the last place that is nearest to number, even if two are. */
-static uint16_t round_16(struct format f, double number)
+static uint16_t round_narrow(struct format f, double number)
 {
     int bias = (1 << (f.exponent_bits - 1)) - 1;
     int infinite = ((1 << f.exponent_bits) - 1) << f.fraction_bits;
-    int sign = signbit(number) ? 0x8000 : 0;
+    int nan = f.finite ? infinite | ((1 << f.fraction_bits) - 1) : infinite | 1 << (f.fraction_bits - 1);
+    int sign = signbit(number) ? 1 << (f.exponent_bits + f.fraction_bits) : 0;
     int exponent, places;
     double whole, rest;
 
-    if (isnan(number)) {
-        return (uint16_t)(infinite | 1 << (f.fraction_bits - 1));
+    if (isnan(number) || (isinf(number) && f.finite)) {
+        return (uint16_t)nan;
     }
     if (isinf(number)) {
         return (uint16_t)(sign | infinite);
     }
     (void)frexp(number, &exponent);
     exponent = number == 0 || exponent - 1 < 1 - bias ? 1 - bias : exponent - 1;
+    if (exponent > bias + 1) { /* too large, and too many places to count */
+        return (uint16_t)(f.finite ? nan : sign | infinite);
+    }
     rest = modf(ldexp(fabs(number), f.fraction_bits - exponent), &whole);
     places = (int)whole;
     places += rest > 0.5 || (rest == 0.5 && places % 2 == 1);
-    /* The hidden bit, and a carry out of the fraction, add to the exponent. Past the largest is infinity. */
+    /* The hidden bit, and a carry out of the fraction, add to the exponent. Past the largest is infinity, or
+     * NaN. */
     places += (exponent + bias - 1) << f.fraction_bits;
+    if (f.finite) {
+        return (uint16_t)(places >= nan ? nan : sign | places);
+    }
     return (uint16_t)(sign | (places > infinite ? infinite : places));
 }
 
@@ -130,9 +149,13 @@ static struct value load(uint32_t dtype, const void *address)
     case BPS_BOOL:
         v.integer = *(const uint8_t *)address != 0;
         break;
+    case BPS_FLOAT8_E4M3FN:
+    case BPS_FLOAT8_E5M2:
+        v.number = read_narrow(format_of(dtype), *(const uint8_t *)address);
+        break;
     default:
         memcpy(&bits, address, 2);
-        v.number = read_16(format_of(dtype), bits);
+        v.number = read_narrow(format_of(dtype), bits);
     }
     return v;
 }
@@ -153,7 +176,6 @@ static void store(uint32_t dtype, void *address, struct value v)
     static const uint32_t nan32 = 0x7fc00000;
     static const uint64_t nan64 = 0x7ff8000000000000;
     float number = (float)v.number;
-    uint16_t bits;
 
     switch (dtype) {
     case BPS_FLOAT32:
@@ -164,8 +186,9 @@ static void store(uint32_t dtype, void *address, struct value v)
         break;
     case BPS_FLOAT16:
     case BPS_BFLOAT16:
-        bits = round_16(format_of(dtype), v.number);
-        memcpy(address, &bits, 2);
+    case BPS_FLOAT8_E4M3FN:
+    case BPS_FLOAT8_E5M2:
+        store_integer(oracle_size(dtype), address, round_narrow(format_of(dtype), v.number));
         break;
     default:
         store_integer(oracle_size(dtype), address, (uint64_t)v.integer);

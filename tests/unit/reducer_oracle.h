@@ -2,9 +2,9 @@
 /*
  * reducer_oracle.h - what the kernels of a reducer must give, computed one element at a time.
  *
- * Slow and plain on purpose, and without anything of the kernels: 16-bit formats are read and rounded by
- * their definition; float32 is computed in double and rounded once more (which is exact, as 53 >= 2 * 24 +
- * 2).
+ * Slow and plain on purpose, and without anything of the kernels: formats of 8 and 16 bits are read and
+ * rounded by their definition; float32 is computed in double and rounded once more (which is exact, as 53 >=
+ * 2 * 24 + 2).
  */
 #ifndef BPS_TEST_REDUCER_ORACLE_H
 #define BPS_TEST_REDUCER_ORACLE_H

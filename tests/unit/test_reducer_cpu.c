@@ -18,8 +18,9 @@
 const struct bps_module *bps_module_reducer_cpu(void);
 
 static const char *const isas[] = {"auto", "baseline", "avx2", "avx512", "avx512bf16"};
-static const char *const dtypes[BPS_DTYPES] = {"float32", "float64", "float16", "uint8", "int32",
-                                               "int8",    "int64",   "bfloat16", "int16", "bool"};
+static const char *const dtypes[BPS_DTYPES] = {"float32", "float64", "float16",       "uint8",
+                                               "int32",   "int8",    "int64",         "bfloat16",
+                                               "int16",   "bool",    "float8_e4m3fn", "float8_e5m2"};
 static const char *const ops[BPS_OPS] = {"sum", "average", "min", "max", "product"};
 static const uint32_t real_ops[] = {BPS_SUM, BPS_MIN, BPS_MAX, BPS_PRODUCT};
 
@@ -99,7 +100,9 @@ static void set_special(uint32_t dtype, void *at, unsigned which)
     } forms[] = {{BPS_FLOAT64, 0x3ff0000000000000, 0x7ff0000000000000},
                  {BPS_FLOAT32, 0x3f800000, 0x7f800000},
                  {BPS_FLOAT16, 0x3c00, 0x7c00},
-                 {BPS_BFLOAT16, 0x3f80, 0x7f80}};
+                 {BPS_BFLOAT16, 0x3f80, 0x7f80},
+                 {BPS_FLOAT8_E4M3FN, 0x38, 0x78}, /* no infinity, but the largest exponent */
+                 {BPS_FLOAT8_E5M2, 0x3c, 0x7c}};
     uint64_t top = (uint64_t)1 << (8 * oracle_size(dtype) - 1), one = 1, infinity = top / 3, quiet, bits;
 
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
@@ -110,8 +113,9 @@ static void set_special(uint32_t dtype, void *at, unsigned which)
     }
     quiet = infinity | (infinity & -infinity) >> 1; /* with the highest fraction bit */
     const uint64_t magnitudes[SPECIALS / 2] = {
-        0,        1,         2, infinity & -infinity, (infinity & -infinity) - 1, one, one + 1,
-        infinity, infinity - 1, quiet, quiet | 5,     infinity | 1};
+        0,         1,           2,        infinity & -infinity, (infinity & -infinity) - 1,
+        one,       one + 1,     infinity, infinity - 1,         quiet,
+        quiet | 7, infinity | 1};
 
     bits = magnitudes[which % (SPECIALS / 2)] | (which >= SPECIALS / 2 ? top : 0);
     set_bits(dtype, at, bits);
@@ -392,42 +396,44 @@ START_TEST(test_min_and_max)
 }
 END_TEST
 
-/* Every 16-bit pattern to float32 and back; then float32 around the middle of two neighbours, rounded. */
-static void conversions_are_right(int isa, uint32_t dtype)
+/* Every pattern to float32 and back; then float32 around the middle of two neighbours, rounded. */
+static void conversions_are_right(int isa, uint32_t dtype, unsigned fraction_bits)
 {
-    enum { ALL = 65536 };
+    const size_t size = oracle_size(dtype);
+    const uint32_t all = 1u << 8 * size,
+                   step = 1u << (22 - fraction_bits); /* half a place of a normal number */
     struct bps_kernels k = kernels_of(BPS_SUM, dtype);
-    uint16_t *half = malloc(ALL * 2), *back = malloc(ALL * 2), *expected = malloc(ALL * 2);
-    uint32_t *wide = malloc(ALL * 4), *right = malloc(ALL * 4);
-    uint32_t step = dtype == BPS_FLOAT16 ? 1u << 12 : 1u << 15; /* half a place of a normal number */
+    uint8_t *narrow = malloc(all * size), *back = malloc(all * size), *expected = malloc(all * size);
+    uint32_t *wide = malloc(all * 4), *right = malloc(all * 4);
 
-    for (uint32_t i = 0; i < ALL; i++) {
-        half[i] = (uint16_t)i;
+    for (uint32_t i = 0; i < all; i++) {
+        set_bits(dtype, narrow + i * size, i);
     }
-    k.first(wide, half, ALL, 1);
-    oracle_first(dtype, right, half, ALL, 1);
-    same(isa, "first", BPS_SUM, dtype, BPS_FLOAT32, (uint8_t *)wide, (uint8_t *)right, ALL);
+    k.first(wide, narrow, all, 1);
+    oracle_first(dtype, right, narrow, all, 1);
+    same(isa, "first", BPS_SUM, dtype, BPS_FLOAT32, (uint8_t *)wide, (uint8_t *)right, all);
     for (int delta = -2; delta <= 2; delta++) {
-        for (uint32_t i = 0; i < ALL; i++) {
+        for (uint32_t i = 0; i < all; i++) {
             wide[i] = right[i] + (delta ? step + (uint32_t)delta + (delta < 0) - (delta > 0) : 0);
         }
-        k.finish(back, wide, ALL, 1, 1);
-        oracle_finish(dtype, expected, wide, ALL, 1, 1);
-        same(isa, "finish", BPS_SUM, dtype, dtype, (uint8_t *)back, (uint8_t *)expected, ALL);
+        k.finish(back, wide, all, 1, 1);
+        oracle_finish(dtype, expected, wide, all, 1, 1);
+        same(isa, "finish", BPS_SUM, dtype, dtype, back, expected, all);
     }
-    free(half);
+    free(narrow);
     free(back);
     free(expected);
     free(wide);
     free(right);
 }
 
-/* float32 of every exponent and some fractions, so the subnormal halves and what becomes infinite too. */
+/* float32 of every exponent and some fractions, so the subnormal ones and what is too large as well. */
 static void rounding_is_right(int isa, uint32_t dtype)
 {
     enum { FRACTIONS = 128, ALL = 512 * FRACTIONS };
+    const size_t size = oracle_size(dtype);
     uint32_t *wide = malloc(ALL * 4);
-    uint16_t *half = malloc(ALL * 2), *expected = malloc(ALL * 2);
+    uint8_t *narrow = malloc(ALL * size), *expected = malloc(ALL * size);
 
     for (uint32_t i = 0; i < ALL; i++) {
         uint32_t fraction = (uint32_t)draw() & 0x7fffff;
@@ -435,21 +441,44 @@ static void rounding_is_right(int isa, uint32_t dtype)
 
         wide[i] = (i / FRACTIONS) << 23 | (fraction >> kept << kept);
     }
-    kernels_of(BPS_SUM, dtype).finish(half, wide, ALL, 1, 1);
+    kernels_of(BPS_SUM, dtype).finish(narrow, wide, ALL, 1, 1);
     oracle_finish(dtype, expected, wide, ALL, 1, 1);
-    same(isa, "finish", BPS_SUM, dtype, dtype, (uint8_t *)half, (uint8_t *)expected, ALL);
+    same(isa, "finish", BPS_SUM, dtype, dtype, narrow, expected, ALL);
     free(wide);
-    free(half);
+    free(narrow);
     free(expected);
 }
 
 START_TEST(test_conversions)
 {
+    static const struct {
+        uint32_t dtype;
+        unsigned fraction_bits;
+    } narrow[] = {{BPS_FLOAT16, 10}, {BPS_BFLOAT16, 7}, {BPS_FLOAT8_E4M3FN, 3}, {BPS_FLOAT8_E5M2, 2}};
+
     OPEN_OR_RETURN(_i);
-    conversions_are_right(_i, BPS_FLOAT16);
-    conversions_are_right(_i, BPS_BFLOAT16);
-    rounding_is_right(_i, BPS_FLOAT16);
-    rounding_is_right(_i, BPS_BFLOAT16);
+    for (size_t i = 0; i < sizeof narrow / sizeof narrow[0]; i++) {
+        conversions_are_right(_i, narrow[i].dtype, narrow[i].fraction_bits);
+        rounding_is_right(_i, narrow[i].dtype);
+    }
+    plugin->close(instance);
+}
+END_TEST
+
+/* What becomes of numbers near the largest, whatever the oracle thinks: 448 of E4M3, 57344 of E5M2. */
+START_TEST(test_largest_of_8_bits)
+{
+    const float near_448[] = {448, 464, 464.01f, 479, 480, -500, 1e30f, -448, __builtin_inff(), 0x1p-9f};
+    const uint8_t e4m3[] = {0x7e, 0x7e, 0x7f, 0x7f, 0x7f, 0x7f, 0x7f, 0xfe, 0x7f, 0x01};
+    const float near_57344[] = {57344, 61439, 61440, 65536, -1e30f, -57344, __builtin_nanf(""), 0x1p-16f};
+    const uint8_t e5m2[] = {0x7b, 0x7b, 0x7c, 0x7c, 0xfc, 0xfb, 0x7e, 0x01};
+    uint8_t out[10];
+
+    OPEN_OR_RETURN(_i);
+    kernels_of(BPS_SUM, BPS_FLOAT8_E4M3FN).finish(out, near_448, sizeof e4m3, 1, 1);
+    ck_assert_mem_eq(out, e4m3, sizeof e4m3);
+    kernels_of(BPS_SUM, BPS_FLOAT8_E5M2).finish(out, near_57344, sizeof e5m2, 1, 1);
+    ck_assert_mem_eq(out, e5m2, sizeof e5m2);
     plugin->close(instance);
 }
 END_TEST
@@ -573,6 +602,7 @@ int main(void)
     tcase_add_loop_test(kernels, test_pairs_of_special_values, 1, ISAS);
     tcase_add_loop_test(kernels, test_min_and_max, 1, ISAS);
     tcase_add_loop_test(kernels, test_conversions, 1, ISAS);
+    tcase_add_loop_test(kernels, test_largest_of_8_bits, 1, ISAS);
     tcase_add_loop_test(kernels, test_cuts, 1, ISAS);
 #ifdef __SSE2__
     tcase_add_loop_test(kernels, test_floating_point_environment, 1, ISAS);

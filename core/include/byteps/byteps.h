@@ -67,13 +67,20 @@ struct bps_report {
 #define BPS_BFLOAT16 7u
 #define BPS_INT16    8u
 #define BPS_BOOL     9u /* one byte, 0 or 1 */
-#define BPS_DTYPES   10u
+/*
+ * Floating point in 8 bits ("FP8 Formats for Deep Learning", Micikevicius et al., 2022): E4M3 with 3 bits of
+ * fraction, up to 448, has a NaN and no infinity, so that what is too large becomes NaN; E5M2 has 2, up to
+ * 57344, and is the upper half of float16.
+ */
+#define BPS_FLOAT8_E4M3FN 10u
+#define BPS_FLOAT8_E5M2   11u
+#define BPS_DTYPES        12u
 
 /*
- * Reductions over the workers. float16 and bfloat16 are accumulated in float32 and rounded once; in a job of
- * several hosts the sum of each host is, too, unless worker.round_on_host = false. Integer sums wrap. The
- * average of integers is rounded towards minus infinity. For bool, sum and max are "or", product and min are
- * "and", and there is no average. min and max yield NaN where any worker has NaN.
+ * Reductions over the workers. Floating point of 8 and 16 bits is accumulated in float32 and rounded once; in
+ * a job of several hosts the sum of each host is, too, for 16 bits, unless worker.round_on_host = false.
+ * Integer sums wrap. The average of integers is rounded towards minus infinity. For bool, sum and max are
+ * "or", product and min are "and", and there is no average. min and max yield NaN where any worker has NaN.
  */
 #define BPS_SUM     0u
 #define BPS_AVERAGE 1u

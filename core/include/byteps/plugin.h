@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 3u
+#define BPS_ABI_MINOR       4u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -389,9 +389,9 @@ struct bps_transport_ops {
 /*
  * The arithmetic of the summation service, and the way to the memory of devices.
  *
- * Elements of type T are accumulated in type A: float32 for float16
- * and bfloat16, T for all others. Any alignment of any pointer, any count, 0 included. Elementwise, left to
- * right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
+ * Elements of type T are accumulated in type A: float32 for floating point
+ * of 8 and 16 bits, T for all others. Any alignment of any pointer, any count, 0 included. Elementwise, left
+ * to right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
  *
  * Scales multiply in the precision of A (floating point only; they are 1 for integers and bool).
  */

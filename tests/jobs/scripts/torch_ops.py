@@ -64,6 +64,22 @@ def check_all_operations_of_all_types():
             same(mine, want, op)
 
 
+def check_floats_of_8_bits():
+    """PyTorch computes nothing in these types; what it rounds from float32 must be the same."""
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+        for op in bps.ReduceOp:
+            tensors = [tensor.to(dtype) for tensor in everyone(torch.float32)]
+            mine = tensors[bps.rank()].clone()
+            want = expected(op, [tensor.float() for tensor in tensors]).to(dtype)
+            for name in (None, f"{dtype}.{op.name}"):
+                same(bps.push_pull(mine, name=name, op=op).view(torch.uint8), want.view(torch.uint8))
+        large = torch.full((3,), 440.0 if dtype == torch.float8_e4m3fn else 50000.0).to(dtype)
+        total = bps.push_pull(large, op=bps.Sum).float()
+        overflows = total.isnan() if dtype == torch.float8_e4m3fn else total.isinf()
+        assert overflows.all() or bps.size() == 1, total
+        same(bps.broadcast(mine, 0).view(torch.uint8), tensors[0].view(torch.uint8))
+
+
 def check_average():
     tensors = everyone(torch.float32)
     mine = tensors[bps.rank()]
