@@ -41,9 +41,9 @@ static const struct bps_option worker_table[] = {
      "64..1 GiB",
      "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
      "priority."},
-    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "128 KiB", "64..1 GiB",
+    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "64 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
-    {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "512 KiB", "0..1 TiB",
+    {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "256 KiB", "0..1 TiB",
      "A shard that has not answered so many bytes gets no more that are as urgent: the average of all "
      "shards, of which each has its share by what it sums; 0: it always gets more."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",

@@ -33,7 +33,7 @@ START_TEST(nothing_at_all_is_a_job_of_one)
     ck_assert_uint_eq(cluster->stall_timeout, 1800000000000);
     ck_assert(!cluster->stay);
     ck_assert_uint_eq(bps_conf_worker(conf)->partition, 4194304);
-    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 131072);
+    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 65536);
     ck_assert_int_eq(bps_conf_worker(conf)->threads, 0);
     ck_assert_str_eq(bps_conf_server(conf)->use, "sum");
     ck_assert_uint_eq(bps_conf_server(conf)->order, BPS_ORDER_ARRIVAL);
@@ -342,7 +342,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "cluster.servers = 0\n"
                            "cluster.colocated = \"auto\"\n"
                            "worker.partition = \"8 MiB\"\n"
-                           "worker.slice = \"128 KiB\"\n"
+                           "worker.slice = \"64 KiB\"\n"
                            "worker.hierarchy = \"auto\"\n"
                            "worker.round_on_host = true\n"
                            "worker.device_groups = \"auto\"\n"

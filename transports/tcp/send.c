@@ -45,13 +45,14 @@ static bool has_room(struct bps_channel *channel)
 }
 
 /*
- * Asks the core for frames, enough for one system call, and no more than the kernel has room for but for the last:
- * whatever is taken here cannot be overtaken any more.
+ * Asks the core for frames, enough for one system call, and no more than twice what the kernel has room for
+ * but for the last: whatever is taken here cannot be overtaken any more, but to write two slices at once
+ * costs less.
  */
 static void gather(struct bps_channel *channel)
 {
     struct tcp_outgoing *out = &channel->out;
-    int64_t bytes = 0, enough = out->room < TCP_BATCH_BYTES ? out->room : TCP_BATCH_BYTES;
+    int64_t bytes = 0, enough = out->room < TCP_BATCH_BYTES / 2 ? 2 * out->room : TCP_BATCH_BYTES;
     out->first = out->count = 0;
     out->written = 0;
     while (out->count < TCP_BATCH_FRAMES && bytes < enough) {
