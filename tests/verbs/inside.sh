@@ -62,10 +62,9 @@ check()
     fi
 }
 
-# Without the numbers of the devices: one that was removed comes back with another.
 objects()
 {
-    rdma resource show 2>/dev/null | sed 's/^[0-9]*: //' | sort | tr '\n' ' '
+    rdma resource show 2>/dev/null | tr '\n' ' '
 }
 
 # shellcheck disable=SC2317
@@ -240,35 +239,6 @@ pulled()
     [ "$result" = 0 ] && grep -q 'error: .* was lost: .*retry' "$work/out"
 }
 
-# HOST: its device is removed. That takes until nobody uses it any more.
-# shellcheck disable=SC2317
-remove_device()
-{
-    rdma link delete "rxe$1" &
-    removal=$!
-}
-
-# shellcheck disable=SC2317
-bring_device_back()
-{
-    wait "$removal" && rdma link add "rxe$1" type rxe netdev "eth$1"
-}
-
-# The device of a host is removed: the job ends, says why, and uses it no more.
-# shellcheck disable=SC2317
-removed()
-{
-    [ -d /sys/class/infiniband/rxe1 ] || { echo "there is no rxe1"; return 77; }
-    sums_are_under_way never --set cluster.peer_timeout=5min || return 1
-    pid=$!
-    remove_device 1
-    ! wait "$pid"
-    result=$?
-    bring_device_back 1 || result=1
-    cat "$work/out"
-    [ "$result" = 0 ] && grep -q 'error: .*device was removed' "$work/out"
-}
-
 # REASON RETRIES COMMAND...: hosts of two devices each, one of which is lost by the command while two hosts push. The
 # job goes on over the others, for that reason.
 # shellcheck disable=SC2317
@@ -281,15 +251,15 @@ goes_on()
     rm -f "$work/devices"
     sums_are_under_way devices --set "transports.net.retry_count=$retries" --set cluster.peer_timeout=5min \
         --set cluster.colocated=none
-    result=$? pid=$!
+    result=$?
     unset DEVICES
     [ "$result" = 0 ] && "$@" || return 1
     until grep -q "$reason.*; going on over other ways" "$work/out"; do
-        kill -0 "$pid" 2>/dev/null || { cat "$work/out"; return 1; }
+        kill -0 $! 2>/dev/null || { cat "$work/out"; return 1; }
         sleep 0.1
     done
     touch "$work/devices"
-    wait "$pid"
+    wait $!
     result=$?
     cat "$work/out"
     return "$result"
@@ -313,15 +283,6 @@ one_of_two_devices_lost()
     result=$?
     ip link set cable3 up
     return "$result"
-}
-
-# A device of the other host is removed.
-# shellcheck disable=SC2317
-one_of_two_devices_removed()
-{
-    goes_on 'device was removed' 7 remove_device 3
-    result=$?
-    bring_device_back 3 && return "$result"
 }
 
 # The cable of a host loses a packet of a hundred, and is long.
@@ -407,8 +368,6 @@ check cycles cycles
 check pulled_for_a_moment pulled_for_a_moment
 check pulled pulled
 check lossy lossy
-check removed removed
-check one_of_two_devices_removed one_of_two_devices_removed
 check one_of_two_devices_silent one_of_two_devices_silent
 check one_of_two_devices_lost one_of_two_devices_lost
 check one_of_two_devices_lost_over_ipv6 over_ipv6 one_of_two_devices_lost
