@@ -223,6 +223,10 @@ static bps_status on_round_failed(struct bps_worker *worker, const struct bps_he
         return bps_local_fail(worker->local, header, text);
     }
     led = led && !bps_devices_fail(worker, header, text);
+    if (led && bps_task_find(worker, header) == NULL) {
+        /* The others may be further: when this worker leaves, their rounds fail, and they begin the next. */
+        return bps_local_fail(worker->local, header, text);
+    }
     bps_status status = on_failed(worker, header, text);
     return status == BPS_OK && led ? bps_local_fail(worker->local, header, text) : status;
 }
