@@ -63,7 +63,7 @@ def print_rivals(seconds):
 def print_push_pull(result):
     """What it costs a worker and, where there is one, the server, whose figures come last."""
     median = statistics.median(result['seconds']['push_pull'])
-    workers, memory = result['cpu_seconds']['push_pull'], result['resident_bytes']['push_pull']
+    workers, memory = list(result['cpu_seconds']['push_pull']), list(result['resident_bytes']['push_pull'])
     servers = [(workers.pop(), memory.pop())] if len(workers) > result['ranks'] else []
     cpu = [sum(workers) / len(workers), *(seconds for seconds, _ in servers)]
     gigabytes = result['bytes'] / 1e9
