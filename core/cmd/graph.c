@@ -33,6 +33,7 @@ struct drawing {
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
     char groups[256];                    /* what its devices sum among themselves by, or why they do not */
     char local[512], near[512];          /* how workers of a host meet, and reach its servers; or why not */
+    char direct[160]; /* what of a device needs no copy, as the network reaches it; or why not */
 };
 
 static void describe_near(const struct bps_conf *conf, struct drawing *d)
@@ -63,6 +64,24 @@ static void describe_groups(const struct bps_conf *conf, struct drawing *d)
     }
 }
 
+static void describe_direct(struct drawing *d)
+{
+    const struct bps_transport_ops *net = d->net->ops;
+    struct bps_transport_attr attr = {.lanes = 1};
+    net->query(d->net->self, &attr);
+    if (attr.device_bytes == 0) {
+        snprintf(d->direct, sizeof d->direct, "no: transport %s does not reach devices", d->net->name);
+    } else if (bps_device_ops(d->device)->share == NULL) {
+        snprintf(d->direct, sizeof d->direct, "no: reducer %s does not share its memory", d->device->name);
+    } else if (bps_graph_has_plugins(d->graph)) {
+        snprintf(d->direct, sizeof d->direct, "no: worker.graph lists plugins, which need the host");
+    } else {
+        snprintf(d->direct, sizeof d->direct,
+                 "transport %s reads and writes slices of %u bytes and more on the device, if it can",
+                 d->net->name, attr.device_bytes);
+    }
+}
+
 static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, struct bps_report *report)
 {
     d->loop = bps_loop_new();
@@ -87,6 +106,7 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
         const struct bps_reducer_ops *device = d->device->ops;
         device->describe(d->device->self, d->devices, sizeof d->devices);
         describe_groups(conf, d);
+        describe_direct(d);
     }
     return status;
 }
@@ -181,6 +201,9 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
                 : "copies tensors that lie on a device, the most urgent first; all others go around it");
         printf("    reducer    %s: plugin %s, %s\n", d->device->name, d->device->loaded->plugin->name,
                d->devices);
+        if (node->kind != BPS_NODE_REDUCE_ON_DEVICE) {
+            printf("    in place   %s\n", d->direct);
+        }
     }
 }
 
@@ -288,10 +311,11 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",
-                            json_pack("{s:s, s:s, s:s, s:[s, s], s:s?}", "reducer", d->device->name, "plugin",
-                                      d->device->loaded->path, "about", d->devices, "stages",
+                            json_pack("{s:s, s:s, s:s, s:[s, s], s:s?, s:s}", "reducer", d->device->name,
+                                      "plugin", d->device->loaded->path, "about", d->devices, "stages",
                                       d->graph->to_host.name, d->graph->to_device.name, "alone",
-                                      stays_on_device(d) ? d->graph->on_device.name : NULL));
+                                      stays_on_device(d) ? d->graph->on_device.name : NULL, "in_place",
+                                      d->direct));
     }
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);

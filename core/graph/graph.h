@@ -7,7 +7,8 @@
  * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
  * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
  * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
- * host memory; or it is reduce_on_device alone, where the result needs nobody else.
+ * host memory, which copy what the network does not reach on the device; or it is reduce_on_device alone,
+ * where the result needs nobody else.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H

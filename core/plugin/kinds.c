@@ -122,6 +122,9 @@ static const struct op device_ops[] = {
     OP(device, copy), OP(device, attach),      OP(device, detach), {NULL, 0},
 };
 
+/* Of devices whose memory others reach; none of them is optional. */
+static const struct op share_ops[] = {OP(share, allocation), OP(share, region), OP(share, settle), {NULL, 0}};
+
 /* Of devices that form groups; none of them is optional. */
 static const struct op group_ops[] = {
     OP(group, query), OP(group, takes), OP(group, identify), OP(group, name), OP(group, join),
@@ -230,6 +233,9 @@ static bps_status check_device(const struct bps_device_ops *device, struct bps_r
     bps_status status = check_inner("device", device, sizeof *device, device_ops, report);
     if (status == BPS_OK && device->group != NULL) {
         status = check_inner("group", device->group, sizeof *device->group, group_ops, report);
+    }
+    if (status == BPS_OK && device->share != NULL) {
+        status = check_inner("share", device->share, sizeof *device->share, share_ops, report);
     }
     if (status == BPS_OK && (device->can_reduce == NULL) != (device->reduce == NULL)) {
         return bps_refuse(report,

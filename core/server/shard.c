@@ -23,7 +23,6 @@
 
 #define LOG         "shard"
 #define LANES_LIMIT 64u
-#define OPEN_LIMIT  16u /* contributions of a lane that the transport fetches at once */
 
 /* A worker. */
 struct peer {
@@ -36,7 +35,7 @@ struct peer {
 struct lane {
     struct bps_sink sink;
     struct bps_sum_cursor cursor;
-    struct bps_sum_cursor opened[OPEN_LIMIT]; /* without a block: free */
+    struct bps_sum_cursor opened[BPS_PLACES_LIMIT]; /* without a block: free */
     struct bps_guest *guest;
     struct peer *peer; /* NULL: said hello for a generation that has not begun here */
     uint32_t rank, number, epoch;
@@ -157,7 +156,7 @@ static uint32_t lane_take(struct bps_sink *sink, uint32_t offset, const void *da
 static void *lane_open(struct bps_sink *sink, void **ticket)
 {
     struct lane *lane = (struct lane *)sink;
-    for (uint32_t i = 0; i < OPEN_LIMIT; i++) {
+    for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
         if (lane->opened[i].block == NULL) {
             *ticket = &lane->opened[i];
             return bps_sum_open(&lane->cursor, &lane->opened[i]);
@@ -288,7 +287,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     (void)status;
     if (lane != NULL) {
         bps_sum_abandon(&lane->cursor);
-        for (uint32_t i = 0; i < OPEN_LIMIT; i++) {
+        for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
             bps_sum_abandon(&lane->opened[i]);
         }
         if (lane->peer != NULL) {

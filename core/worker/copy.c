@@ -192,6 +192,12 @@ void bps_copy_follow(struct bps_operation *operation)
 
 static void begin_copies(struct bps_worker *worker, struct bps_copier *copier);
 
+/* Bytes at the end of a task that are copied; what is before them, the network reads and writes itself. */
+static uint32_t staged(const struct bps_task *task)
+{
+    return task->bytes - task->direct;
+}
+
 /* On to the next stage, or to the end. */
 static void go_on(struct bps_task *task, bps_status status, const char *text)
 {
@@ -212,7 +218,7 @@ static void on_host(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
     struct bps_worker *worker = task->tensor->worker;
-    worker->to_host.under_way -= task->bytes;
+    worker->to_host.under_way -= staged(task);
     task->src = task->dst;
     go_on(task, status, text);
     begin_copies(worker, &worker->to_host);
@@ -224,7 +230,7 @@ static void on_device(void *arg, bps_status status, const char *text)
     struct bps_tensor_entry *tensor = task->tensor;
     struct bps_worker *worker = tensor->worker;
     char line[BPS_TEXT_LIMIT];
-    worker->to_device.under_way -= task->bytes;
+    worker->to_device.under_way -= staged(task);
     if (task->grouped) {
         if (status == BPS_OK && worker->failure == BPS_OK) {
             bps_devices_held(task);
@@ -252,6 +258,24 @@ static char *device_memory(const struct bps_task *task, const void *tensor)
     return (char *)tensor + (size_t)task->partition * task->tensor->worker->partition;
 }
 
+/* Where its contribution lies there. The sum of a group lies where its result will. */
+static char *device_source(const struct bps_task *task)
+{
+    const struct bps_push_pull *request = &task->tensor->operation.request;
+    return device_memory(task, task->grouped ? request->out : request->in);
+}
+
+const void *bps_copy_payload(const struct bps_task *task, uint32_t offset)
+{
+    return (offset < task->direct ? device_source(task) : task->src) + offset;
+}
+
+void *bps_copy_place(const struct bps_task *task, uint32_t offset)
+{
+    const void *out = task->tensor->operation.request.out;
+    return (offset < task->direct ? device_memory(task, out) : task->dst) + offset;
+}
+
 static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
 {
     const struct bps_push_pull *request = &task->tensor->operation.request;
@@ -259,10 +283,9 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     const struct bps_copy copy = {
         .device = request->device.index,
         .to_device = to_device,
-        .to = to_device ? device_memory(task, request->out) : task->dst,
-        /* The sum of a group lies where its result will. */
-        .from = to_device ? task->src : device_memory(task, task->grouped ? request->out : request->in),
-        .bytes = task->bytes,
+        .to = (to_device ? device_memory(task, request->out) : task->dst) + task->direct,
+        .from = (to_device ? task->src : device_source(task)) + task->direct,
+        .bytes = staged(task),
         .done = to_device ? on_device : on_host,
         .arg = task,
     };
@@ -275,7 +298,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         go_on(task, status, report.text);
         return;
     }
-    copier->under_way += task->bytes;
+    copier->under_way += staged(task);
     if (to_device && !task->grouped) {
         task->tensor->leaving++;
         go_on(task, BPS_OK, NULL);
@@ -302,11 +325,24 @@ static void enqueue(struct bps_task *task, struct bps_copier *copier)
 
 /* ---- the stages ---- */
 
+/* The stage counts what it copies, and no partition of which it copies nothing. */
+static void count_direct(const struct bps_task *task)
+{
+    struct bps_node *node = task->tensor->path.step[task->step].node;
+    node->bytes -= task->direct;
+    node->tasks -= task->direct == task->bytes && task->direct > 0;
+}
+
 bool bps_copy_to_host(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_operation *operation = &tensor->operation;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != tensor->worker->rank;
+    task->direct = bps_direct_bytes(task);
+    count_direct(task);
+    if (task->direct == task->bytes && task->direct > 0) {
+        return true;
+    }
     task->dst = tensor->staging + (size_t)task->partition * tensor->worker->partition;
     if (task->bytes == 0 || receiver) {
         task->src = task->dst;
@@ -322,10 +358,23 @@ bool bps_copy_to_device(struct bps_task *task)
     struct bps_worker *worker = task->tensor->worker;
     bool unchanged = operation->op == BPS_WIRE_BROADCAST && operation->root == worker->rank &&
                      operation->request.in == operation->request.out;
+    struct bps_report report = {""};
     if (task->bytes == 0 || unchanged) {
         return true;
     }
-    enqueue(task, &worker->to_device);
+    count_direct(task);
+    bps_status status = task->direct > 0 ? bps_direct_settle(operation, &report) : BPS_OK;
+    if (status != BPS_OK) {
+        bps_task_stage_failed(task, status, report.text);
+        return false;
+    }
+    if (staged(task) > 0) {
+        enqueue(task, &worker->to_device);
+    } else if (task->grouped) {
+        bps_devices_held(task);
+    } else {
+        return true;
+    }
     return false;
 }
 

@@ -7,6 +7,9 @@
  * and everything up to copy_to_device happens in host memory. A few copies in each direction are under way at
  * a time; what waits goes by priority, so that an urgent tensor overtakes a large one here as well.
  *
+ * Slices that the network reads and writes on the device (direct.c) are not copied: the stages copy what is
+ * left of a partition, if anything is.
+ *
  * The operation ends when the last copy to the device has begun: the application's stream waits for its end,
  * the host does not.
  *
@@ -58,6 +61,9 @@ void bps_copy_follow(struct bps_operation *operation);
 bool bps_copy_to_host(struct bps_task *task);
 bool bps_copy_to_device(struct bps_task *task);
 bool bps_reduce_on_device(struct bps_task *task);
+/* [core] What is sent of a task from `offset` on, and where its result goes: where the network reaches it. */
+const void *bps_copy_payload(const struct bps_task *task, uint32_t offset);
+void *bps_copy_place(const struct bps_task *task, uint32_t offset);
 
 static inline bool bps_is_on_device(const struct bps_operation *operation)
 {
@@ -70,5 +76,29 @@ static inline bool bps_is_on_device(const struct bps_operation *operation)
 void bps_staging_reserve(struct bps_tensor_entry *tensor, uint64_t bytes);
 void bps_staging_init(struct bps_staging *staging);
 void bps_staging_fini(struct bps_staging *staging);
+
+/* ---- direct.c ---- */
+
+void bps_direct_init(struct bps_direct *direct);
+/* Called when the transport between hosts is closed. */
+void bps_direct_fini(struct bps_direct *direct);
+/* [core] The job has begun: finds out what the network can reach. */
+void bps_direct_joined(struct bps_worker *worker);
+/* [app] True if the network reaches input and result of the operation on their device. */
+bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *operation);
+/* True if of an operation that it reaches nothing is copied. */
+bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operation *operation);
+/* [core] How much of a task, which is about to be sent, the network itself reads and writes on the device. */
+uint32_t bps_direct_bytes(const struct bps_task *task);
+/* [core] Work on the device that begins later sees what the network has written. */
+bps_status bps_direct_settle(const struct bps_operation *operation, struct bps_report *report);
+
+/* True if an operation needs memory on the host that it does not have. */
+static inline bool bps_copy_is_staged(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return bps_is_on_device(operation) && !operation->stays &&
+           !(operation->direct && bps_direct_has_all(tensor->worker, operation));
+}
 
 #endif

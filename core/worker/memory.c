@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.c - bps_alloc() and bps_register(): regions that other processes of the host can map. */
+/*
+ * memory.c - bps_alloc() and bps_register(): regions that other processes of the host can map; and regions on
+ * devices, that a transport reaches.
+ */
 #include "worker/memory.h"
 
 #include <errno.h>
@@ -16,15 +19,16 @@
 #define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
 
-struct shared {
-    LIST_ENTRY(shared) entry;
+struct bps_shared {
+    LIST_ENTRY(bps_shared) entry;
     struct bps_region region;
-    bool mapped; /* by bps_alloc() */
+    bool mapped;                       /* by bps_alloc() */
+    const struct bps_instance *reader; /* of a device's memory: it alone is told; NULL: all are */
 };
 
 /* Guards everything here. The loop's thread never takes it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, shared) regions = LIST_HEAD_INITIALIZER(regions);
+static LIST_HEAD(, bps_shared) regions = LIST_HEAD_INITIALIZER(regions);
 static struct bps_loop *user_loop; /* NULL: there is nobody to tell */
 static struct bps_memory_user users[USERS];
 static unsigned nusers;
@@ -33,49 +37,56 @@ static unsigned nusers;
 
 struct tell {
     struct bps_post post;
-    const struct bps_region *region;
+    const struct bps_shared *shared;
     bool attach;
     bps_status status;
     struct bps_report *report;
     sem_t done;
 };
 
-static bps_status attach(const struct bps_region *region, struct bps_report *report)
+/* True if the user hears of the region. */
+static bool concerns(const struct bps_memory_user *user, const struct bps_shared *shared)
 {
-    bps_status status = BPS_OK;
-    unsigned told = 0;
-    for (; told < nusers && status == BPS_OK; told++) {
-        status = users[told].attach(users[told].instance->self, region, report);
-    }
-    if (status != BPS_OK) {
-        while (--told > 0) {
-            users[told - 1].detach(users[told - 1].instance->self, region);
-        }
-    }
-    return status;
+    return shared->reader == NULL || shared->reader == user->instance;
 }
 
-static void detach(const struct bps_region *region)
+static void detach(const struct bps_shared *shared, unsigned told)
+{
+    for (unsigned i = 0; i < told; i++) {
+        if (concerns(&users[i], shared)) {
+            users[i].detach(users[i].instance->self, &shared->region);
+        }
+    }
+}
+
+static bps_status attach(const struct bps_shared *shared, struct bps_report *report)
 {
     for (unsigned i = 0; i < nusers; i++) {
-        users[i].detach(users[i].instance->self, region);
+        bps_status status = concerns(&users[i], shared)
+                                ? users[i].attach(users[i].instance->self, &shared->region, report)
+                                : BPS_OK;
+        if (status != BPS_OK) {
+            detach(shared, i);
+            return status;
+        }
     }
+    return BPS_OK;
 }
 
 static void on_tell(struct bps_post *post)
 {
     struct tell *tell = (struct tell *)post;
     if (tell->attach) {
-        tell->status = attach(tell->region, tell->report);
+        tell->status = attach(tell->shared, tell->report);
     } else {
-        detach(tell->region);
+        detach(tell->shared, nusers);
     }
     sem_post(&tell->done);
 }
 
-static bps_status tell_users(const struct bps_region *region, bool attach, struct bps_report *report)
+static bps_status tell_users(const struct bps_shared *shared, bool attach, struct bps_report *report)
 {
-    struct tell tell = {.post = {.fn = on_tell}, .region = region, .attach = attach, .report = report};
+    struct tell tell = {.post = {.fn = on_tell}, .shared = shared, .attach = attach, .report = report};
     if (user_loop == NULL) {
         return BPS_OK;
     }
@@ -90,11 +101,13 @@ static bps_status tell_users(const struct bps_region *region, bool attach, struc
 bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
                            struct bps_report *report)
 {
-    const struct shared *shared;
+    const struct bps_shared *shared;
     bps_status status = BPS_OK;
     pthread_mutex_lock(&mutex);
     LIST_FOREACH(shared, &regions, entry) {
-        status = status == BPS_OK ? user->attach(user->instance->self, &shared->region, report) : status;
+        if (status == BPS_OK && concerns(user, shared)) {
+            status = user->attach(user->instance->self, &shared->region, report);
+        }
     }
     if (status == BPS_OK) {
         user_loop = loop;
@@ -121,7 +134,7 @@ void bps_memory_part(const struct bps_instance *instance)
 /* Other threads, one of which may have held the lock, are not here, nor is the loop's. */
 void bps_memory_in_child(bool job)
 {
-    struct shared *shared;
+    struct bps_shared *shared;
     pthread_mutex_init(&mutex, NULL);
     user_loop = NULL;
     nusers = 0;
@@ -135,10 +148,10 @@ void bps_memory_in_child(bool job)
 
 /* ---- regions ---- */
 
-static bps_status add(struct shared *shared, struct bps_report *report)
+static bps_status add(struct bps_shared *shared, struct bps_report *report)
 {
     pthread_mutex_lock(&mutex);
-    bps_status status = tell_users(&shared->region, true, report);
+    bps_status status = tell_users(shared, true, report);
     if (status == BPS_OK) {
         LIST_INSERT_HEAD(&regions, shared, entry);
     }
@@ -147,14 +160,14 @@ static bps_status add(struct shared *shared, struct bps_report *report)
 }
 
 /* Takes the region that begins there off the list; NULL: there is none of this kind. */
-static struct shared *take(const void *memory, bool mapped)
+static struct bps_shared *take(const void *memory, bool mapped)
 {
-    struct shared *shared;
+    struct bps_shared *shared;
     pthread_mutex_lock(&mutex);
     LIST_FOREACH(shared, &regions, entry) {
-        if (shared->region.memory == memory && shared->mapped == mapped) {
+        if (shared->region.memory == memory && shared->mapped == mapped && shared->reader == NULL) {
             LIST_REMOVE(shared, entry);
-            tell_users(&shared->region, false, NULL);
+            tell_users(shared, false, NULL);
             break;
         }
     }
@@ -162,7 +175,7 @@ static struct shared *take(const void *memory, bool mapped)
     return shared;
 }
 
-static void destroy(struct shared *shared)
+static void destroy(struct bps_shared *shared)
 {
     if (shared->mapped) {
         munmap(shared->region.memory, shared->region.bytes);
@@ -211,7 +224,7 @@ static bool map(struct bps_region *region)
 void *bps_alloc(size_t bytes)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    struct shared *shared = bytes > 0 && bytes <= SIZE_MAX - page ? calloc(1, sizeof *shared) : NULL;
+    struct bps_shared *shared = bytes > 0 && bytes <= SIZE_MAX - page ? calloc(1, sizeof *shared) : NULL;
     if (shared == NULL) {
         return NULL;
     }
@@ -226,7 +239,7 @@ void *bps_alloc(size_t bytes)
 
 void bps_free(void *memory)
 {
-    struct shared *shared = memory != NULL ? take(memory, true) : NULL;
+    struct bps_shared *shared = memory != NULL ? take(memory, true) : NULL;
     if (shared != NULL) {
         destroy(shared);
     }
@@ -266,7 +279,7 @@ bps_status bps_register(const struct bps_memory *memory, struct bps_report *repo
     if (status != BPS_OK) {
         return status;
     }
-    struct shared *shared = calloc(1, sizeof *shared);
+    struct bps_shared *shared = calloc(1, sizeof *shared);
     if (shared == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -285,11 +298,41 @@ bps_status bps_register(const struct bps_memory *memory, struct bps_report *repo
 
 bps_status bps_unregister(void *address, struct bps_report *report)
 {
-    struct shared *shared = take(address, false);
+    struct bps_shared *shared = take(address, false);
     if (shared == NULL) {
         BPS_REPORT(report, "%p is not the begin of registered memory", address);
         return BPS_ERR_INVALID;
     }
     destroy(shared);
     return BPS_OK;
+}
+
+/* ---- on devices ---- */
+
+bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region,
+                            struct bps_shared **out, struct bps_report *report)
+{
+    struct bps_shared *shared = calloc(1, sizeof *shared);
+    if (shared == NULL) {
+        close(region->fd);
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    *shared = (struct bps_shared){.region = *region, .reader = reader};
+    bps_status status = add(shared, report);
+    if (status == BPS_OK) {
+        *out = shared;
+    } else {
+        destroy(shared);
+    }
+    return status;
+}
+
+void bps_memory_unshare(struct bps_shared *shared)
+{
+    pthread_mutex_lock(&mutex);
+    LIST_REMOVE(shared, entry);
+    tell_users(shared, false, NULL);
+    pthread_mutex_unlock(&mutex);
+    destroy(shared);
 }

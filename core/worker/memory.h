@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * memory.h - memory that the application shares with the library, and through it with the other workers of
- * its host.
+ * its host, or with the network.
  *
  * It belongs to the process, not to a job; the plugins of a job that use it know all of it, while there is
  * one.
@@ -19,11 +19,20 @@ struct bps_memory_user {
     void (*detach)(void *self, const struct bps_region *region);
 };
 
+struct bps_shared;
+
 /* From now on the plugin is told of all regions. Called before its loop runs, which all users share. */
 bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
                            struct bps_report *report);
 /* Not any more. Called while the loop still runs. */
 void bps_memory_part(const struct bps_instance *instance);
+/*
+ * Tells the plugin `reader`, and no other, of a region on a device. The region's descriptor is ours from here
+ * on, also after an error.
+ */
+bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region,
+                            struct bps_shared **out, struct bps_report *report);
+void bps_memory_unshare(struct bps_shared *shared);
 /*
  * After fork(): no plugin is told any more; if there was a job, no
  * other process will map the regions from here.

@@ -161,7 +161,8 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     if (operation->stays && !bps_copy_changes(operation)) {
         bps_copy_release(worker, &operation->mark); /* its input is its result, whenever it is there */
     }
-    if (on_device && !operation->stays) {
+    operation->direct = on_device && !operation->stays && bps_direct_reaches(worker, operation);
+    if (bps_copy_is_staged(operation)) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
     if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "worker/copy.h"
 #include "worker/devices.h"
 
 #define LOG        "worker"
@@ -69,14 +70,24 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
 static void *result_open(struct bps_sink *sink, void **ticket)
 {
     struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
-    for (uint32_t i = 0; i < BPS_OPEN_LIMIT; i++) {
+    for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
         if (lane->open[i].task == NULL) {
             lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
             *ticket = &lane->open[i];
-            return lane->task->dst + lane->offset;
+            return bps_copy_place(lane->task, lane->offset);
         }
     }
     return NULL;
+}
+
+/* To a device, by a transport that does not open a place there as it has promised: that ends the link. */
+static uint32_t refuse_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    (void)sink;
+    (void)offset;
+    (void)data;
+    (void)bytes;
+    return 0;
 }
 
 void bps_receive_placed(struct bps_open_slice *slice)
@@ -153,6 +164,10 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
     lane->offset = header->offset;
     lane->length = expected;
     lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
+    if (header->offset < task->direct) {
+        lane->sink.place = discard_place;
+        lane->sink.take = refuse_take;
+    }
     *sink = &lane->sink;
     return BPS_OK;
 }

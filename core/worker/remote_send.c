@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "worker/copy.h"
 #include "worker/local.h"
-#include "worker/worker.h"
 
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
@@ -191,7 +191,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     task->held++;
     *out = (struct bps_frame){
         .header = task->header[index],
-        .payload = task->src + (size_t)index * worker->slice,
+        .payload = bps_copy_payload(task, index * (uint32_t)worker->slice),
         .bytes = bytes,
         .cookie = task,
     };

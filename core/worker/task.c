@@ -308,7 +308,7 @@ static void disagree(struct bps_operation *operation, const char *text)
 void bps_task_reset(struct bps_task *task)
 {
     uint32_t slices = bps_partitions(task->bytes, task->tensor->worker->slice);
-    task->step = task->sent = task->received = task->held = task->given = 0;
+    task->step = task->sent = task->received = task->held = task->given = task->direct = 0;
     task->failed = task->grouped = false;
     memset(task->got, 0, (slices + 63) / 64 * sizeof *task->got);
 }
@@ -362,8 +362,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
     }
-    bool staged = bps_is_on_device(operation) && !operation->stays;
-    if (status == BPS_OK && staged && tensor->staging_bytes < operation->bytes) {
+    if (status == BPS_OK && bps_copy_is_staged(operation) && tensor->staging_bytes < operation->bytes) {
         snprintf(report.text, sizeof report.text, "no host memory for %lu bytes from the device",
                  operation->bytes);
         status = BPS_ERR_NOMEM;

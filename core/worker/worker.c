@@ -137,6 +137,7 @@ static void check_joined(struct bps_worker *worker)
     if (worker->dialled && worker->opened_links == links && worker->phase == BPS_WORKER_JOINING) {
         worker->phase = BPS_WORKER_RUNNING;
         bps_remotes_log(worker);
+        bps_direct_joined(worker);
         sem_post(&worker->joined);
     }
 }
@@ -353,6 +354,7 @@ void bps_worker_free(struct bps_worker *worker)
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
     bps_instance_close(worker->net);
+    bps_direct_fini(&worker->direct);
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
@@ -428,6 +430,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
     bps_staging_init(&worker->staging);
+    bps_direct_init(&worker->direct);
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);

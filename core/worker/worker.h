@@ -64,6 +64,7 @@ struct bps_task {
     struct bps_sum_slice *sum; /* of its group, while the network has it */
     struct bps_exchange_round *exchange; /* in which everybody sums for himself */
     bool grouped;              /* the devices of the group sum it, see devices.h */
+    uint32_t direct;           /* bytes from its beginning that the network reads and writes on the device */
     uint32_t given;            /* the steps that its device was given, a bit each */
     uint32_t owed;             /* places of the group to which it is still to be sent there, a bit each */
     uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
@@ -99,6 +100,7 @@ struct bps_operation {
     bool asking;               /* [core] whether devices sum it: bps_devices_ask() */
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
+    bool direct;               /* [app], then [core] the network reaches it: bps_direct_reaches() */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
@@ -160,7 +162,6 @@ struct bps_tensor_table {
 /* ---- a shard as a worker sees it ---- */
 
 #define BPS_LANES_LIMIT 16u
-#define BPS_OPEN_LIMIT  16u /* slices of results that a lane's transport fetches at once */
 
 struct bps_remote_lane {
     struct bps_link link;
@@ -172,7 +173,7 @@ struct bps_remote_lane {
     struct bps_open_slice { /* the same of those that the transport fetches while others arrive */
         struct bps_task *task; /* NULL: this entry is free */
         uint32_t offset;
-    } open[BPS_OPEN_LIMIT];
+    } open[BPS_PLACES_LIMIT];
 };
 
 struct bps_remote {
@@ -201,6 +202,15 @@ struct bps_staging {
     LIST_HEAD(, bps_slab) slabs; /* the newest first */
 };
 
+/* Device memory that the network reaches. */
+struct bps_direct {
+    pthread_mutex_t lock; /* guards `pieces` and `explained` */
+    LIST_HEAD(, bps_direct_piece) pieces;
+    bool explained; /* why some cannot be reached */
+    uint32_t least; /* [const] once joined: bytes of a payload there; 0: none is there */
+    bool always;    /* [const] once joined: of all partitions that are large enough */
+};
+
 struct bps_stage_pool;
 
 enum bps_worker_phase {
@@ -222,6 +232,7 @@ struct bps_worker {
     struct bps_tensor_table table;
     struct bps_instance *device;   /* [const] the reducer that brings devices, or NULL */
     struct bps_staging staging;    /* [app] */
+    struct bps_direct direct;      /* [app] */
     _Atomic bool closing;          /* no new operations */
     _Atomic uint32_t in_flight;    /* operations that have not ended */
 

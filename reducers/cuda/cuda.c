@@ -120,6 +120,13 @@ static const struct bps_group_ops group_ops = {
     .abort = cuda_group_abort,
 };
 
+static const struct bps_share_ops share_ops = {
+    .size = sizeof share_ops,
+    .allocation = cuda_share_allocation,
+    .region = cuda_share_region,
+    .settle = cuda_share_settle,
+};
+
 static const struct bps_device_ops device_ops = {
     .size = sizeof device_ops,
     .type = BPS_DEVICE_CUDA,
@@ -136,6 +143,7 @@ static const struct bps_device_ops device_ops = {
     .reduce = cuda_reduce,
 #endif
     .group = &group_ops,
+    .share = &share_ops,
 };
 
 static const struct bps_reducer_ops ops = {

@@ -8,8 +8,11 @@
 #include "library.h"
 
 static const struct cuda_function functions[] = {
-#define FUNCTION(member, symbol, parameters) {#symbol, offsetof(struct cuda_driver, member)},
+#define FUNCTION(member, symbol, parameters) {#symbol, offsetof(struct cuda_driver, member), false},
     CUDA_FUNCTIONS(FUNCTION)
+#undef FUNCTION
+#define FUNCTION(member, symbol, parameters) {#symbol, offsetof(struct cuda_driver, member), true},
+        CUDA_NEWER_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };
 

@@ -39,6 +39,13 @@ typedef unsigned cuda_result;
 #define CUDA_REGISTER_PORTABLE    1u
 #define CUDA_CAPTURE_NONE         0u /* CUstreamCaptureStatus */
 #define CUDA_CAPTURE_RELAXED      2u /* CUstreamCaptureMode */
+#define CUDA_WRITES_ORDERING      118u /* CUdevice_attribute */
+#define CUDA_DMA_BUF_SUPPORTED    124u
+#define CUDA_ORDERED_FOR_OWNER    100u /* of CUGPUDirectRDMAWritesOrdering and CUflushGPUDirectRDMAWritesScope \
+                                        */
+#define CUDA_FLUSH_CURRENT        0u   /* CUflushGPUDirectRDMAWritesTarget */
+#define CUDA_POINTER_BUFFER       7u   /* CUpointer_attribute */
+#define CUDA_RANGE_DMA_BUF        1u   /* CUmemRangeHandleType */
 
 typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result, void *arg);
 
@@ -87,9 +94,20 @@ typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result,
     X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                     \
     X(host_unregister, cuMemHostUnregister, (void *memory))
 
+/* The same of those that drivers before CUDA 11.7 do not have. */
+#define CUDA_NEWER_FUNCTIONS(X)                                                                              \
+    X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                    \
+    X(pointer_attribute, cuPointerGetAttribute, (void *out, unsigned attribute, unsigned long long memory))  \
+    X(memory_range, cuMemGetAddressRange_v2,                                                                 \
+      (unsigned long long *base, size_t *bytes, unsigned long long memory))                                  \
+    X(memory_handle, cuMemGetHandleForAddressRange,                                                          \
+      (void *out, unsigned long long memory, size_t bytes, unsigned type, unsigned long long flags))         \
+    X(flush_writes, cuFlushGPUDirectRDMAWrites, (unsigned target, unsigned scope))
+
 struct cuda_driver {
 #define CUDA_MEMBER(member, symbol, parameters) cuda_result(*member) parameters;
     CUDA_FUNCTIONS(CUDA_MEMBER)
+    CUDA_NEWER_FUNCTIONS(CUDA_MEMBER) /* NULL: this driver has none */
 #undef CUDA_MEMBER
 };
 

@@ -51,6 +51,8 @@ struct cuda_device {
     int32_t index;
     atomic_bool open; /* the fields below hold; set under lock */
     int handle;
+    bool shared;  /* others can reach its memory, if it has a dma-buf */
+    bool flushed; /* what they write there has to be flushed */
     struct CUctx_st *context;
     struct cuda_way to_host, to_device; /* reductions go the second one's way */
     struct cuda_kernels kernels;
@@ -251,6 +253,13 @@ static inline void cuda_exact_close(struct bps_group *group)
     (void)group;
 }
 #endif
+
+/* ---- share.c: the operations of struct bps_share_ops ---- */
+
+uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory);
+bps_status cuda_share_region(void *instance, int32_t device, const void *memory, uint64_t bytes,
+                             struct bps_region *out, struct bps_report *report);
+bps_status cuda_share_settle(void *instance, int32_t device, struct bps_report *report);
 
 /* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 

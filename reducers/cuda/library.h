@@ -11,6 +11,7 @@ struct cuda_library {
     struct cuda_function {
         const char *symbol;
         size_t offset; /* in the table */
+        bool optional; /* where it is missing, the table has NULL */
     } const *functions;
     size_t count;
 };

@@ -8,7 +8,7 @@
 #include "library.h"
 
 static const struct cuda_function functions[] = {
-#define FUNCTION(member, symbol, result, parameters) {#symbol, offsetof(struct nccl, member)},
+#define FUNCTION(member, symbol, result, parameters) {#symbol, offsetof(struct nccl, member), false},
     NCCL_FUNCTIONS(FUNCTION)
 #undef FUNCTION
 };

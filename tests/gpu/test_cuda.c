@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define SEEDS 8
 #define BYTES ((size_t)1 << 20)
@@ -382,6 +383,51 @@ static unsigned registrations(void)
     return counts.registrations;
 }
 
+/* ---- memory that others reach ---- */
+
+static unsigned flushes(void)
+{
+    struct standin_counts counts;
+    standin_count(&counts);
+    return counts.flushes;
+}
+
+START_TEST(others_reach_whole_allocations)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = 3 * page + 100;
+    struct bps_report report = {""};
+    struct bps_region region;
+    uint8_t pattern[2000];
+    set_up(_i);
+    const struct bps_share_ops *share = rig.ops->share;
+    uint8_t *memory = device_alloc(bytes), *other = device_alloc(page);
+    memset(pattern, 0x5a, sizeof pattern);
+    device_write(memory + page, pattern, sizeof pattern);
+    ck_assert_msg(share->region(rig.self, 0, memory + page, 10, &region, &report) == BPS_OK, "%s",
+                  report.text);
+    ck_assert_ptr_eq(region.memory, memory);
+    ck_assert_uint_eq(region.bytes, 4 * page);
+    ck_assert(region.on_device);
+    uint8_t *seen =
+        mmap(NULL, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd, (off_t)region.offset);
+    ck_assert_ptr_ne(seen, MAP_FAILED);
+    ck_assert_mem_eq(seen + page, pattern, sizeof pattern);
+    munmap(seen, region.bytes);
+    close(region.fd);
+    uint64_t id = share->allocation(rig.self, 0, memory + bytes - 1);
+    ck_assert_uint_ne(id, 0);
+    ck_assert_uint_eq(share->allocation(rig.self, 0, memory), id);
+    ck_assert_uint_ne(share->allocation(rig.self, 0, other), id);
+    unsigned before = flushes();
+    ck_assert_int_eq(share->settle(rig.self, 0, &report), BPS_OK);
+    ck_assert_uint_eq(flushes(), before + 1);
+    device_free(memory);
+    ck_assert_uint_eq(share->allocation(rig.self, 0, memory), 0);
+    device_free(other);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(regions_are_registered_when_a_device_is_used)
 {
     struct bps_report report = {""};
@@ -468,6 +514,7 @@ int main(void)
     tcase_add_loop_test(tests, default_streams_are_streams, 0, SEEDS);
     tcase_add_loop_test(tests, threads_mark_while_the_loop_copies, 0, SEEDS);
     tcase_add_loop_test(tests, rounds_use_again_what_is_there, 0, SEEDS);
+    tcase_add_test(tests, others_reach_whole_allocations);
     tcase_add_loop_test(tests, regions_are_registered_when_a_device_is_used, 0, SEEDS);
     tcase_add_loop_test(tests, close_waits_for_copies, 0, SEEDS);
     tcase_add_test(tests, an_instance_without_work_leaves_nothing);

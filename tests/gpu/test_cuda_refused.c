@@ -241,10 +241,45 @@ static void count_warnings(const struct bps_host *host, uint32_t level, const ch
     warnings++;
 }
 
+START_TEST(memory_that_others_cannot_reach_is_refused)
+{
+    uint8_t host[16];
+    struct bps_region region;
+    rig_open(&rig);
+    const struct bps_share_ops *share = rig.ops->share;
+    uint8_t *memory = device_alloc(BYTES);
+    expect(share->region(rig.self, 0, host, sizeof host, &region, &report), BPS_ERR_UNSUPPORTED,
+           "device 0: a dma-buf of its memory: ");
+    expect(share->region(rig.self, 0, memory + 1, BYTES, &region, &report), BPS_ERR_UNSUPPORTED,
+           "several allocations");
+    expect(share->region(rig.self, DEVICES, memory, BYTES, &region, &report), BPS_ERR_INVALID,
+           "no CUDA device");
+    expect(share->settle(rig.self, DEVICES, &report), BPS_ERR_INVALID, "no CUDA device");
+    ck_assert_uint_eq(share->allocation(rig.self, 0, host), 0);
+    device_free(memory);
+    rig_close(&rig);
+}
+END_TEST
+
+START_TEST(a_device_without_dma_bufs_shares_nothing)
+{
+    struct bps_region region;
+    setenv("STANDIN_DMA_BUF", "0", 1);
+    rig_open(&rig);
+    void *memory = device_alloc(BYTES);
+    expect(rig.ops->share->region(rig.self, 0, memory, BYTES, &region, &report), BPS_ERR_UNSUPPORTED,
+           "its driver has no dma-buf");
+    expect(rig.ops->share->settle(rig.self, 0, &report), BPS_OK, "");
+    device_free(memory);
+    rig_close(&rig);
+}
+END_TEST
+
 START_TEST(memory_that_cannot_be_registered_is_copied)
 {
     static uint8_t host[2][BYTES];
-    const struct bps_region regions[2] = {{host[0], BYTES, -1, 0}, {host[1], BYTES, -1, 0}};
+    const struct bps_region regions[2] = {{.memory = host[0], .bytes = BYTES, .fd = -1},
+                                          {.memory = host[1], .bytes = BYTES, .fd = -1}};
     struct call calls[2];
     setenv("STANDIN_REGISTER", "2", 1);
     rig_open(&rig);
@@ -281,6 +316,8 @@ int main(void)
     tcase_add_test(tests, a_failed_device_ends_all);
     tcase_add_test(tests, a_failed_device_is_closed);
     tcase_add_test(tests, memory_that_cannot_be_registered_is_copied);
+    tcase_add_test(tests, memory_that_others_cannot_reach_is_refused);
+    tcase_add_test(tests, a_device_without_dma_bufs_shares_nothing);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

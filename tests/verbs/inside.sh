@@ -352,6 +352,83 @@ training()
         "${PYTHON:-python3}" "$scripts/torch_train.py" check_passes
 }
 
+# HOSTS CHECK [SETTING]...: a job whose tensors lie on GPUs, which are the stand-ins of tests/gpu, as NCCL is. An
+# empty CHECK is all of them. LD_PRELOAD may let the RDMA devices register the memory.
+# shellcheck disable=SC2317
+gpu_tensors()
+{
+    hosts=$1 what=$2 standins=$build/tests/gpu/standin
+    shift 2
+    [ -f "$build/reducers/cuda/.libs/reducer_cuda.so" ] || { echo "there is no reducer cuda"; return 77; }
+    "${PYTHON:-python3}" -c 'import numpy' 2>/dev/null ||
+        { echo "numpy is not installed for ${PYTHON:-python3}"; return 77; }
+    LD_LIBRARY_PATH=$standins/.libs:$standins/nccl/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        byteps run -H "$hosts" -s 1 -a "$host:0" -t "$limit" --ssh "$work/ssh" \
+        --set transports.net.plugin=verbs --set server.local=false --set worker.use=cuda --set log.level=debug \
+        --set cluster.rendezvous_timeout=30min "$@" -- \
+        "${PYTHON:-python3}" "$scripts/cuda_ops.py" ${what:+"$what"} >"$work/out" 2>&1
+    result=$?
+    cat "$work/out"
+    return "$result"
+}
+
+# The same with RDMA devices that can.
+# shellcheck disable=SC2317
+direct()
+{
+    export LD_PRELOAD="$build/tests/verbs/.libs/libdma-buf.so"
+    gpu_tensors "$@"
+    result=$?
+    unset LD_PRELOAD
+    return "$result"
+}
+
+# Nothing passes the copies.
+# shellcheck disable=SC2317
+gpu_memory_direct()
+{
+    direct h0:1,h1:1 check_next_round_at_once && grep -q "bytes through 'net': .*in_place [1-9].*placed [1-9]" "$work/out" &&
+        ! grep 'stage copy_to_[a-z]*: [1-9]' "$work/out"
+}
+
+# Slices that are too small to be announced are copied.
+# shellcheck disable=SC2317
+gpu_memory_direct_but_for_the_ends()
+{
+    direct h0:1,h1:1 check_many_at_once && grep -q "bytes through 'net': .*in_place [1-9].*placed [1-9]" "$work/out" &&
+        grep -q 'stage copy_to_host: [1-9]' "$work/out" && grep -q 'stage copy_to_device: [1-9]' "$work/out"
+}
+
+# All operations, on memory that comes and goes.
+# shellcheck disable=SC2317
+gpu_memory_direct_in_all_operations()
+{
+    direct h0:1,h1:1 ""
+}
+
+# The sum of the GPUs of a host leaves from the leader's one, and the result goes there.
+# shellcheck disable=SC2317
+gpu_memory_direct_of_groups()
+{
+    direct h0:2,h1:2 check_next_round_at_once && grep -q "sum among themselves through NCCL" "$work/out" &&
+        ! grep 'stage copy_to_[a-z]*: [1-9]' "$work/out"
+}
+
+# A worker is killed while the others' RDMA devices read and write GPUs: all end, and say so.
+# shellcheck disable=SC2317
+gpu_memory_direct_of_a_lost_worker()
+{
+    ! direct h0:1,h1:1,h2:1 lose_a_worker && [ "$(grep -c 'worker [01].*lost' "$work/out")" -ge 2 ]
+}
+
+# A device that cannot, as Soft-RoCE is by itself.
+# shellcheck disable=SC2317
+gpu_memory_copied()
+{
+    gpu_tensors h0:1,h1:1 check_next_round_at_once && grep -q 'copied to the host.*cannot register a dma-buf' "$work/out" &&
+        grep -q 'stage copy_to_host: [1-9]' "$work/out"
+}
+
 check frames "$build/tests/verbs/test_verbs"
 check job_2_1 with_buffers job h0:1,h1:1 1 --set server.local=false
 check job_2_2 job h0:1,h1:1 2 --set server.local=false
@@ -362,6 +439,12 @@ check job_without_groups job h0:2,h1:2 2 --set worker.hierarchy=off --set server
 check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='16 KiB'
 check job_with_large_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='1 MiB'
 check placed placed
+check gpu_memory_direct gpu_memory_direct
+check gpu_memory_direct_but_for_the_ends gpu_memory_direct_but_for_the_ends
+check gpu_memory_direct_in_all_operations gpu_memory_direct_in_all_operations
+check gpu_memory_direct_of_groups gpu_memory_direct_of_groups
+check gpu_memory_direct_of_a_lost_worker gpu_memory_direct_of_a_lost_worker
+check gpu_memory_copied gpu_memory_copied
 check slices_of_16_mib tensor 32 --set worker.partition='32 MiB' --set worker.slice='16 MiB'
 check killed killed
 check cycles cycles

@@ -249,6 +249,10 @@ static bool read_piece(struct bps_channel *channel, struct verbs_slot *slot)
         slot->place = in->place + in->fetched;
         mr = verbs_window_find(device, slot->place, bytes);
     }
+    if (mr == NULL && slot->place != NULL && verbs_is_on_device(channel->verbs, slot->place)) {
+        verbs_channel_end(channel, BPS_ERR_IO, "the RDMA device does not know the place of a payload");
+        return true;
+    }
     if (mr == NULL) {
         mr = device->receive_mr;
         slot->block = verbs_arena_take(&channel->verbs->receive);

@@ -1,30 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * region.c - memory that the core has attached, registered once with each device. Peers may read it and
- * nothing else; this device also writes what it reads there. What cannot be registered is copied.
+ * nothing else; this device also writes what it reads there. What cannot be registered is copied; memory of
+ * another device, a GPU's, cannot be, and is refused.
  */
 #include "verbs.h"
 
 #include <errno.h>
+#include <string.h>
 
-static void window_open(struct verbs_device *device, const struct bps_region *region)
+#define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+
+static struct ibv_mr *register_region(const struct verbs_device *device, const struct bps_region *region)
+{
+    uint64_t address = (uintptr_t)region->memory;
+    return region->on_device
+               ? ibv_reg_dmabuf_mr(device->pd, region->offset, region->bytes, address, region->fd, ACCESS)
+               : ibv_reg_mr(device->pd, region->memory, region->bytes, ACCESS);
+}
+
+static bps_status window_open(struct verbs_device *device, const struct bps_region *region,
+                              struct bps_report *report)
 {
     const struct bps_host *host = device->verbs->host;
     struct verbs_window *window = host->alloc(host, sizeof *window, 8);
     if (window == NULL) {
-        return;
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
     }
-    struct ibv_mr *mr = ibv_reg_mr(device->pd, region->memory, region->bytes,
-                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ);
+    struct ibv_mr *mr = register_region(device, region);
+    if (mr == NULL && region->on_device) {
+        BPS_REPORT(report, "%s cannot register a dma-buf: %s", ibv_get_device_name(device->context->device),
+                   strerror(errno));
+    } else if (mr == NULL) {
+        verbs_register_failed(region->bytes, errno, report);
+    }
     if (mr == NULL) {
-        struct bps_report report;
-        verbs_register_failed(region->bytes, errno, &report);
-        host->log(host, BPS_LOG_WARN, "%s; tensors in this region are copied", report.text);
         host->release(host, window);
-        return;
+        return BPS_ERR_UNSUPPORTED;
     }
     *window = (struct verbs_window){.region = region, .mr = mr};
     LIST_INSERT_HEAD(&device->windows, window, entry);
+    return BPS_OK;
+}
+
+static void warn(const struct verbs *verbs, const struct bps_region *region, const struct bps_report *report)
+{
+    verbs->host->log(verbs->host, BPS_LOG_WARN, "%s; %s", report->text,
+                     region->on_device ? "connections over it end when they meet tensors in this region"
+                                       : "tensors in this region are copied");
 }
 
 static void window_close(struct verbs_device *device, struct verbs_window *window)
@@ -37,8 +61,11 @@ static void window_close(struct verbs_device *device, struct verbs_window *windo
 void verbs_windows_open(struct verbs_device *device)
 {
     const struct verbs_region *own;
+    struct bps_report report;
     LIST_FOREACH(own, &device->verbs->regions, entry) {
-        window_open(device, own->region);
+        if (window_open(device, own->region, &report) != BPS_OK) {
+            warn(device->verbs, own->region, &report);
+        }
     }
 }
 
@@ -62,10 +89,26 @@ const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const 
     return NULL;
 }
 
+bool verbs_is_on_device(const struct verbs *verbs, const void *memory)
+{
+    const struct verbs_region *own;
+    if (verbs->device_regions == 0) {
+        return false;
+    }
+    LIST_FOREACH (own, &verbs->regions, entry) {
+        const struct bps_region *region = own->region;
+        if (region->on_device && (uintptr_t)memory - (uintptr_t)region->memory < region->bytes) {
+            return true;
+        }
+    }
+    return false;
+}
+
 bps_status verbs_attach(void *instance, const struct bps_region *region, struct bps_report *report)
 {
     struct verbs *verbs = instance;
     struct verbs_device *device;
+    struct bps_report why;
     struct verbs_region *own = verbs->host->alloc(verbs->host, sizeof *own, 8);
     if (own == NULL) {
         BPS_REPORT(report, "out of memory");
@@ -73,8 +116,17 @@ bps_status verbs_attach(void *instance, const struct bps_region *region, struct 
     }
     own->region = region;
     LIST_INSERT_HEAD(&verbs->regions, own, entry);
+    verbs->device_regions += region->on_device ? 1 : 0;
     LIST_FOREACH(device, &verbs->devices, entry) {
-        window_open(device, region);
+        bps_status status = window_open(device, region, &why);
+        if (status != BPS_OK && region->on_device) {
+            verbs_detach(verbs, region);
+            BPS_REPORT(report, "%s", why.text);
+            return status;
+        }
+        if (status != BPS_OK) {
+            warn(verbs, region, &why);
+        }
     }
     return BPS_OK;
 }
@@ -104,6 +156,7 @@ void verbs_detach(void *instance, const struct bps_region *region)
     LIST_FOREACH(own, &verbs->regions, entry) {
         if (own->region == region) {
             LIST_REMOVE(own, entry);
+            verbs->device_regions -= region->on_device ? 1 : 0;
             verbs->host->release(verbs->host, own);
             return;
         }

@@ -44,6 +44,9 @@ static const struct bps_option options[] = {
      "that is not registered."},
     {"credits", BPS_OPT_INT, 0, offsetof(struct verbs_options, credits), "16", "4..1024",
      "Messages that may be under way from a peer: so many receive buffers are kept for it."},
+    {"device_memory", BPS_OPT_BOOL, 0, offsetof(struct verbs_options, device_memory), "true", NULL,
+     "Tensors on a GPU are read and written there, through a dma-buf, where GPU and RDMA device can do that; "
+     "false: they are copied to the host, which may be faster where the two are far apart."},
     {0},
 };
 
@@ -134,6 +137,7 @@ static void verbs_query(void *instance, struct bps_transport_attr *out)
 {
     const struct verbs *verbs = instance;
     out->lanes = verbs->nrails;
+    out->device_bytes = verbs->options.device_memory ? (uint32_t)verbs->options.eager + 1 : 0;
 }
 
 /* "rxe0 port 1 at 10.0.0.7, rxe1 port 1 at 10.1.0.7" */

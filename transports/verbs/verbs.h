@@ -22,7 +22,7 @@
 #define VERBS_ADDRESS_TEXT 128           /* "[IPv6%interface]:port" */
 #define VERBS_LINGER       5000000000ull /* ns that the end of a channel may take */
 #define VERBS_FLUSH        1000000000ull /* ns that the device may take to return what it has not done */
-#define VERBS_READS        16u           /* RDMA reads of a channel that may be under way, at most */
+#define VERBS_READS        BPS_PLACES_LIMIT /* RDMA reads of a channel that may be under way, at most */
 #define VERBS_BATCH        16u           /* work requests posted by one call, at most */
 #define VERBS_POLL         64            /* completions fetched by one call, at most */
 #define VERBS_TURN_FRAMES  64u           /* then the other channels have their turn */
@@ -39,6 +39,7 @@ struct verbs_options {
     uint64_t timeout; /* ns */
     uint64_t eager, block, window, arena;
     int64_t credits;
+    bool device_memory;
 };
 
 struct verbs_counters {
@@ -266,6 +267,7 @@ struct verbs {
     struct verbs_arena send, receive;  /* blocks that all devices know */
     TAILQ_HEAD(, bps_channel) starved; /* channels that wait for a block */
     LIST_HEAD(, verbs_region) regions;
+    uint32_t device_regions; /* of them those that the host cannot touch */
     LIST_HEAD(, verbs_listener) listeners;
     LIST_HEAD(, bps_channel) channels;
     TAILQ_HEAD(, bps_channel) ready; /* have work */
@@ -320,6 +322,8 @@ void verbs_detach(void *instance, const struct bps_region *region);
 void verbs_windows_open(struct verbs_device *device);
 void verbs_windows_close(struct verbs_device *device);
 void verbs_regions_free(struct verbs *verbs);
+/* The host cannot touch this memory, nor copy it. */
+bool verbs_is_on_device(const struct verbs *verbs, const void *memory);
 /* The registration that has all of these bytes; NULL: none. */
 const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const void *memory, uint32_t bytes);
 

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR       4u
+#define BPS_ABI_MINOR       5u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -280,20 +280,24 @@ struct bps_sink {
      * Optional, instead of place and take: memory for the whole payload, for a transport that fetches it
      * while further frames come in. It asks before anything else. The memory is the transport's until it
      * calls `placed` with *ticket or the channel has ended; the sink is free for the next frame at once.
-     * NULL: the core has no such place now, go on with place and take.
+     * NULL: the core has no such place now, go on with place and take. A channel has no more than
+     * BPS_PLACES_LIMIT open at once.
      */
     void *(*open)(struct bps_sink *sink, void **ticket);
 };
+#define BPS_PLACES_LIMIT 16u
 
 /*
  * Memory that payloads lie in: what the application has shared with the core, a mapping of a file that other
- * processes can map as well; or the core's own, which they cannot.
+ * processes can map as well; the core's own, which they cannot; or memory of a device, which the host cannot
+ * touch.
  */
 struct bps_region {
     void *memory; /* aligned to a page */
     uint64_t bytes;
-    int fd;          /* of a sealed memfd; -1: none can map it */
+    int fd;          /* of a sealed memfd, or -1: none can map it; of a dma-buf on a device */
     uint64_t offset; /* in the file */
+    bool on_device;
 };
 
 /* What the core wants to hear of a channel; `user` is the pointer given with them. */
@@ -330,6 +334,11 @@ typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_
 struct bps_transport_attr {
     uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); at least 1 */
     bool local;     /* reaches only processes of the same host */
+    /*
+     * Not 0: regions on devices can be attached. Payloads of so many bytes and more may then lie there, and
+     * for such ones that arrive, the sink is asked to open a place, which may lie there, too.
+     */
+    uint32_t device_bytes;
 };
 
 struct bps_transport_ops {
@@ -377,8 +386,8 @@ struct bps_transport_ops {
                              const void *from, uint32_t bytes);
     /*
      * Optional. Frames and places may lie in this region from now on, so that the transport can prepare for
-     * it; without attach they may as well. detach: none does any more. The region is the core's and stays in
-     * its place in between.
+     * it; without attach they may as well, but not on a device. detach: none does any more. The region is the
+     * core's and stays in its place in between.
      */
     bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
     void (*detach)(void *instance, const struct bps_region *region);
@@ -516,6 +525,25 @@ struct bps_group_ops {
     void (*abort)(struct bps_group *group);
 };
 
+/* Memory of a device that others reach: none of these operations is optional. */
+struct bps_share_ops {
+    size_t size;
+    /*
+     * What was allocated at once, around an address: a number that no other piece has or has had in this
+     * process; 0: it is not known. Any thread.
+     */
+    uint64_t (*allocation)(void *instance, int32_t device, const void *memory);
+    /*
+     * A region on the device: whole pages of one allocation, that have all of these bytes. The caller closes
+     * its descriptor. BPS_ERR_UNSUPPORTED: others cannot reach it. Any thread.
+     */
+    bps_status (*region)(void *instance, int32_t device, const void *memory, uint64_t bytes,
+                         struct bps_region *out, struct bps_report *report);
+    /* What others have written to the device by now is seen by all its work that begins later. On the loop.
+     */
+    bps_status (*settle)(void *instance, int32_t device, struct bps_report *report);
+};
+
 struct bps_device_ops {
     size_t size;
     uint32_t type; /* of the devices: BPS_DEVICE_CUDA */
@@ -560,6 +588,8 @@ struct bps_device_ops {
     bps_status (*reduce)(void *instance, const struct bps_reduction *reduction, struct bps_report *report);
     /* Optional: its devices can form groups. */
     const struct bps_group_ops *group;
+    /* Optional: other devices, such as those of the network, can read and write its memory. */
+    const struct bps_share_ops *share;
 };
 
 struct bps_reducer_ops {

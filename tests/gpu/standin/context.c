@@ -45,6 +45,7 @@ cuda_result cuInit(unsigned flags)
         .largest = setting("STANDIN_LARGEST", 0),
         .module = setting("STANDIN_MODULE", CUDA_OK),
         .failing_copy = setting("STANDIN_FAILING_COPY", 0),
+        .dma_buf = setting("STANDIN_DMA_BUF", 1) != 0,
         .seed = setting("STANDIN_SEED", 1),
     };
     started = standin_settings.init == CUDA_OK;
@@ -99,6 +100,16 @@ cuda_result cuDeviceGetUuid(struct CUuuid_st *out, int device)
     }
     memset(out, 0, sizeof *out);
     out->bytes[0] = (char)device;
+    return CUDA_OK;
+}
+
+/* What others write to its memory has to be flushed. */
+cuda_result cuDeviceGetAttribute(int *out, unsigned attribute, int device)
+{
+    if (device < 0 || device >= standin_settings.devices) {
+        return STANDIN_INVALID_DEVICE;
+    }
+    *out = attribute == CUDA_DMA_BUF_SUPPORTED ? standin_settings.dma_buf : 0;
     return CUDA_OK;
 }
 

@@ -3,8 +3,9 @@
  * memory.c - device memory, which the host must not touch, and registrations of the host's.
  *
  * Device memory is mapped twice: once without any access, which is the address that everybody else knows, and
- * once for the stand-in itself.
+ * once for the stand-in itself. Its dma-buf is the file behind it.
  */
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,6 +18,8 @@ struct block {
     struct CUctx_st *context;
     uint8_t *outside, *inside;
     size_t bytes;
+    unsigned long long id;
+    int fd;
 };
 
 struct registration {
@@ -54,6 +57,7 @@ uint8_t *standin_memory(const void *address, size_t bytes)
 
 static struct block *block_new(struct CUctx_st *context, size_t bytes)
 {
+    static unsigned long long ids;
     struct block *block = calloc(1, sizeof *block);
     int fd = memfd_create("standin", MFD_CLOEXEC);
     if (block == NULL || fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
@@ -66,7 +70,8 @@ static struct block *block_new(struct CUctx_st *context, size_t bytes)
     if (block->outside == MAP_FAILED || block->inside == MAP_FAILED) {
         abort();
     }
-    close(fd);
+    block->fd = fd;
+    block->id = ++ids;
     return block;
 }
 
@@ -111,6 +116,7 @@ static cuda_result free_block(unsigned long long memory)
             LIST_REMOVE(block, entry);
             munmap(block->outside, block->bytes);
             munmap(block->inside, block->bytes);
+            close(block->fd);
             free(block);
             standin_counts.allocations--;
             return CUDA_OK;
@@ -123,6 +129,87 @@ cuda_result cuMemFree_v2(unsigned long long memory)
 {
     pthread_mutex_lock(&standin_lock);
     cuda_result result = free_block(memory);
+    pthread_mutex_unlock(&standin_lock);
+    return result;
+}
+
+/* ---- what others reach ---- */
+
+/* Of whatever context; NULL: there is none. */
+static const struct block *block_at(unsigned long long memory)
+{
+    const struct block *block;
+    LIST_FOREACH (block, &blocks, entry) {
+        if (memory - (uintptr_t)block->outside < block->bytes) {
+            return block;
+        }
+    }
+    return NULL;
+}
+
+cuda_result cuPointerGetAttribute(void *out, unsigned attribute, unsigned long long memory)
+{
+    pthread_mutex_lock(&standin_lock);
+    const struct block *block = block_at(memory);
+    bool known = block != NULL && attribute == CUDA_POINTER_BUFFER;
+    if (known) {
+        memcpy(out, &block->id, sizeof block->id);
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return known ? CUDA_OK : STANDIN_INVALID_VALUE;
+}
+
+cuda_result cuMemGetAddressRange_v2(unsigned long long *base, size_t *bytes, unsigned long long memory)
+{
+    struct CUctx_st *context;
+    pthread_mutex_lock(&standin_lock);
+    cuda_result result = standin_context(&context);
+    const struct block *block = block_at(memory);
+    if (result == CUDA_OK && block == NULL) {
+        result = STANDIN_NOT_FOUND;
+    }
+    if (result == CUDA_OK) {
+        *base = (uintptr_t)block->outside;
+        *bytes = block->bytes;
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return result;
+}
+
+/* Whole pages, and nothing else. */
+cuda_result cuMemGetHandleForAddressRange(void *out, unsigned long long memory, size_t bytes, unsigned type,
+                                          unsigned long long flags)
+{
+    struct CUctx_st *context;
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    pthread_mutex_lock(&standin_lock);
+    cuda_result result = standin_context(&context);
+    const struct block *block = block_at(memory);
+    bool whole = block != NULL && memory == (uintptr_t)block->outside && bytes % page == 0 &&
+                 bytes >= block->bytes && bytes - block->bytes < page;
+    if (result == CUDA_OK) {
+        result = standin_unsafe();
+    }
+    if (result == CUDA_OK && (!whole || type != CUDA_RANGE_DMA_BUF || flags != 0)) {
+        result = STANDIN_INVALID_VALUE;
+    }
+    if (result == CUDA_OK) {
+        int fd = fcntl(block->fd, F_DUPFD_CLOEXEC, 0);
+        memcpy(out, &fd, sizeof fd);
+    }
+    pthread_mutex_unlock(&standin_lock);
+    return result;
+}
+
+cuda_result cuFlushGPUDirectRDMAWrites(unsigned target, unsigned scope)
+{
+    struct CUctx_st *context;
+    pthread_mutex_lock(&standin_lock);
+    cuda_result result = standin_context(&context);
+    if (result == CUDA_OK && (target != CUDA_FLUSH_CURRENT || scope != CUDA_ORDERED_FOR_OWNER)) {
+        result = STANDIN_INVALID_VALUE;
+    }
+    standin_counts.flushes += result == CUDA_OK;
     pthread_mutex_unlock(&standin_lock);
     return result;
 }

@@ -12,6 +12,7 @@
  *   STANDIN_REGISTER=CODE    what cuMemHostRegister returns
  *   STANDIN_MODULE=CODE      what cuModuleLoadData returns
  *   STANDIN_LARGEST=N        bytes of the largest piece of device memory that there is (no limit)
+ *   STANDIN_DMA_BUF=0        devices whose memory others cannot reach (1)
  *   STANDIN_FAILING_COPY=N   the N-th copy or kernel of a stream fails, and with it the device
  *   STANDIN_SEED=N           of the delays (1)
  */
@@ -51,12 +52,14 @@ struct CUuuid_st {
 #define STANDIN_DECLARE(symbol, parameters)              STANDIN_API cuda_result symbol parameters;
 #define STANDIN_DECLARE_USED(member, symbol, parameters) STANDIN_DECLARE(symbol, parameters)
 CUDA_FUNCTIONS(STANDIN_DECLARE_USED)
+CUDA_NEWER_FUNCTIONS(STANDIN_DECLARE_USED)
 STANDIN_FUNCTIONS(STANDIN_DECLARE)
 
-/* What exists now: nothing may be left behind. */
+/* What exists now: nothing may be left behind. And how often others' writes were flushed. */
 struct standin_counts {
     unsigned retained; /* of primary contexts */
     unsigned streams, events, registrations, allocations, modules;
+    unsigned flushes;
 };
 STANDIN_API void standin_count(struct standin_counts *out);
 
@@ -86,6 +89,7 @@ struct standin_settings {
     int devices;
     cuda_result init, registration, module;
     unsigned largest, failing_copy, seed;
+    bool dma_buf;
 };
 extern struct standin_settings standin_settings;
 
