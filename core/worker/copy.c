@@ -258,22 +258,16 @@ static char *device_memory(const struct bps_task *task, const void *tensor)
     return (char *)tensor + (size_t)task->partition * task->tensor->worker->partition;
 }
 
-/* Where its contribution lies there. The sum of a group lies where its result will. */
-static char *device_source(const struct bps_task *task)
+/* The sum of a group lies where its result will. */
+const char *bps_copy_source(const struct bps_task *task)
 {
     const struct bps_push_pull *request = &task->tensor->operation.request;
     return device_memory(task, task->grouped ? request->out : request->in);
 }
 
-const void *bps_copy_payload(const struct bps_task *task, uint32_t offset)
+char *bps_copy_target(const struct bps_task *task)
 {
-    return (offset < task->direct ? device_source(task) : task->src) + offset;
-}
-
-void *bps_copy_place(const struct bps_task *task, uint32_t offset)
-{
-    const void *out = task->tensor->operation.request.out;
-    return (offset < task->direct ? device_memory(task, out) : task->dst) + offset;
+    return device_memory(task, task->tensor->operation.request.out);
 }
 
 static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
@@ -283,8 +277,8 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     const struct bps_copy copy = {
         .device = request->device.index,
         .to_device = to_device,
-        .to = (to_device ? device_memory(task, request->out) : task->dst) + task->direct,
-        .from = (to_device ? task->src : device_source(task)) + task->direct,
+        .to = (to_device ? bps_copy_target(task) : task->dst) + task->direct,
+        .from = (to_device ? task->src : bps_copy_source(task)) + task->direct,
         .bytes = staged(task),
         .done = to_device ? on_device : on_host,
         .arg = task,

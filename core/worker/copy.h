@@ -61,9 +61,20 @@ void bps_copy_follow(struct bps_operation *operation);
 bool bps_copy_to_host(struct bps_task *task);
 bool bps_copy_to_device(struct bps_task *task);
 bool bps_reduce_on_device(struct bps_task *task);
+/* [core] Where the contribution and the result of a task lie on its device. */
+const char *bps_copy_source(const struct bps_task *task);
+char *bps_copy_target(const struct bps_task *task);
+
 /* [core] What is sent of a task from `offset` on, and where its result goes: where the network reaches it. */
-const void *bps_copy_payload(const struct bps_task *task, uint32_t offset);
-void *bps_copy_place(const struct bps_task *task, uint32_t offset);
+static inline const void *bps_copy_payload(const struct bps_task *task, uint32_t offset)
+{
+    return (offset < task->direct ? bps_copy_source(task) : task->src) + offset;
+}
+
+static inline void *bps_copy_place(const struct bps_task *task, uint32_t offset)
+{
+    return (offset < task->direct ? bps_copy_target(task) : task->dst) + offset;
+}
 
 static inline bool bps_is_on_device(const struct bps_operation *operation)
 {
