@@ -17,6 +17,7 @@ test_near.py LOCAL.
 """
 
 import concurrent.futures
+import contextlib
 import os
 import shutil
 import signal
@@ -85,15 +86,14 @@ def side_by_side(test, cases):
 
 
 def sockets(pid):
-    """The inodes of a process's sockets."""
-    found = set()
-    try:
+    """{descriptor: inode} of a process's sockets. It may be over, and may open and close others meanwhile."""
+    found = {}
+    with contextlib.suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
-            link = os.readlink(f"/proc/{pid}/fd/{name}")
-            if link.startswith("socket:["):
-                found.add(link[8:-1])
-    except OSError:
-        pass
+            with contextlib.suppress(OSError):
+                link = os.readlink(f"/proc/{pid}/fd/{name}")
+                if link.startswith("socket:["):
+                    found[int(name)] = link[8:-1]
     return found
 
 
@@ -112,13 +112,13 @@ def listening():
 
 def ports(pid):
     """{inode: port} of what this process listens on."""
-    own = sockets(pid)
+    own = sockets(pid).values()
     return {inode: port for inode, port in listening().items() if inode in own}
 
 
 def abstract_names(pid=None):
     """Unix sockets that listen under an abstract name; of this process or of all."""
-    own = None if pid is None else sockets(pid)
+    own = None if pid is None else sockets(pid).values()
     with open("/proc/net/unix", encoding="utf-8", errors="replace") as file:
         rows = [line.split() for line in file][1:]
     return {row[7] for row in rows if len(row) > 7 and row[7].startswith("@") and (own is None or row[6] in own)}

@@ -26,10 +26,8 @@ def cut(pid, port):
     """Ends a process's connection to a port without its doing. False: it has none."""
     process = call(PIDFD_OPEN, pid, 0)
     try:
-        for name in os.listdir(f"/proc/{pid}/fd"):
-            if not os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
-                continue
-            with socket.socket(fileno=call(PIDFD_GETFD, process, int(name), 0)) as sock:
+        for number in cluster.sockets(pid):
+            with socket.socket(fileno=call(PIDFD_GETFD, process, number, 0)) as sock:
                 with contextlib.suppress(OSError):  # it listens
                     if sock.getpeername()[1] == port:
                         sock.shutdown(socket.SHUT_RDWR)

@@ -141,9 +141,10 @@ class Apart(unittest.TestCase):
 def cut_local_links(pid):
     """Ends the connections over which a process shares memory with others, as both ends see it."""
     libc, handle = ctypes.CDLL(None, use_errno=True), os.pidfd_open(pid)
-    for name in os.listdir(f"/proc/{pid}/fd"):
-        if os.readlink(f"/proc/{pid}/fd/{name}").startswith("socket:"):
-            with socket.socket(fileno=libc.syscall(PIDFD_GETFD, handle, int(name), 0)) as copy:
+    for number in cluster.sockets(pid):
+        descriptor = libc.syscall(PIDFD_GETFD, handle, number, 0)
+        if descriptor >= 0:  # else it has been closed meanwhile
+            with socket.socket(fileno=descriptor) as copy:
                 if copy.family == socket.AF_UNIX and not copy.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                     copy.shutdown(socket.SHUT_RDWR)
     os.close(handle)
