@@ -376,10 +376,11 @@ gpu_tensors()
 # shellcheck disable=SC2317
 direct()
 {
-    export LD_PRELOAD="$build/tests/verbs/.libs/libdma-buf.so"
+    preloaded=$LD_PRELOAD
+    export LD_PRELOAD="$preloaded $build/tests/verbs/.libs/libdma-buf.so"
     gpu_tensors "$@"
     result=$?
-    unset LD_PRELOAD
+    export LD_PRELOAD="$preloaded"
     return "$result"
 }
 
