@@ -100,12 +100,15 @@ static void cuda_describe(void *instance, char *text, size_t n)
     const struct cuda *cuda = instance;
     char name[64] = "?";
     int handle, version = 0;
+    bool shared = false;
     if (cuda->driver.device_get(&handle, 0) == CUDA_OK) {
         cuda->driver.device_name(name, sizeof name, handle);
+        shared = cuda_share_supported(&cuda->driver, handle);
     }
     cuda->driver.version(&version);
-    snprintf(text, n, "%d device%s, the first is %s; driver for CUDA %d.%d; %s", cuda->devices,
-             cuda->devices == 1 ? "" : "s", name, version / 1000, version % 1000 / 10, CUDA_KERNELS_TEXT);
+    snprintf(text, n, "%d device%s, the first is %s, %s dma-buf; driver for CUDA %d.%d; %s", cuda->devices,
+             cuda->devices == 1 ? "" : "s", name, shared ? "with" : "without", version / 1000,
+             version % 1000 / 10, CUDA_KERNELS_TEXT);
 }
 
 static const struct bps_group_ops group_ops = {

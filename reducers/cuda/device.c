@@ -126,23 +126,6 @@ bool cuda_device_close(struct cuda_device *device)
     return quiet;
 }
 
-static bool has_attribute(const struct cuda_device *device, unsigned attribute, int least)
-{
-    const struct cuda_driver *driver = &device->cuda->driver;
-    int value = 0;
-    return driver->device_attribute(&value, attribute, device->handle) == CUDA_OK && value >= least;
-}
-
-/* How others reach its memory, if they can. */
-static void learn_sharing(struct cuda_device *device)
-{
-    const struct cuda_driver *driver = &device->cuda->driver;
-    device->shared = driver->device_attribute != NULL && driver->pointer_attribute != NULL &&
-                     driver->memory_range != NULL && driver->memory_handle != NULL &&
-                     driver->flush_writes != NULL && has_attribute(device, CUDA_DMA_BUF_SUPPORTED, 1);
-    device->flushed = device->shared && !has_attribute(device, CUDA_WRITES_ORDERING, CUDA_ORDERED_FOR_OWNER);
-}
-
 static cuda_result device_open(struct cuda_device *device)
 {
     const struct cuda_driver *driver = &device->cuda->driver;
@@ -154,7 +137,7 @@ static cuda_result device_open(struct cuda_device *device)
     if (result != CUDA_OK) {
         return result;
     }
-    learn_sharing(device);
+    cuda_share_learn(device);
     result = cuda_enter(device, &stay);
     if (result == CUDA_OK) {
         result = way_open(device, &device->to_host);

@@ -256,6 +256,10 @@ static inline void cuda_exact_close(struct bps_group *group)
 
 /* ---- share.c: the operations of struct bps_share_ops ---- */
 
+/* Others can reach the memory of this device. */
+bool cuda_share_supported(const struct cuda_driver *driver, int handle);
+/* Finds out how, for a device that is being opened. */
+void cuda_share_learn(struct cuda_device *device);
 uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory);
 bps_status cuda_share_region(void *instance, int32_t device, const void *memory, uint64_t bytes,
                              struct bps_region *out, struct bps_report *report);

@@ -8,6 +8,27 @@
 
 #include "instance.h"
 
+static int attribute_of(const struct cuda_driver *driver, unsigned attribute, int handle)
+{
+    int value = 0;
+    return driver->device_attribute(&value, attribute, handle) == CUDA_OK ? value : 0;
+}
+
+bool cuda_share_supported(const struct cuda_driver *driver, int handle)
+{
+    return driver->device_attribute != NULL && driver->pointer_attribute != NULL &&
+           driver->memory_range != NULL && driver->memory_handle != NULL && driver->flush_writes != NULL &&
+           attribute_of(driver, CUDA_DMA_BUF_SUPPORTED, handle) != 0;
+}
+
+void cuda_share_learn(struct cuda_device *device)
+{
+    const struct cuda_driver *driver = &device->cuda->driver;
+    device->shared = cuda_share_supported(driver, device->handle);
+    device->flushed = device->shared && attribute_of(driver, CUDA_WRITES_ORDERING, device->handle) <
+                                            (int)CUDA_ORDERED_FOR_OWNER;
+}
+
 uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory)
 {
     const struct cuda *cuda = instance;

@@ -50,7 +50,8 @@ START_TEST(it_has_no_kernels_for_the_host)
     ops = rig.instance->ops;
     ck_assert_int_eq(ops->kernels(rig.self, BPS_SUM, BPS_FLOAT32, &kernels), BPS_ERR_UNSUPPORTED);
     ops->describe(rig.self, text, sizeof text);
-    ck_assert_ptr_nonnull(strstr(text, "2 devices, the first is stand-in; driver for CUDA 13.0; "));
+    ck_assert_ptr_nonnull(
+        strstr(text, "2 devices, the first is stand-in, with dma-buf; driver for CUDA 13.0; "));
     rig_close(&rig);
 }
 END_TEST
@@ -264,8 +265,12 @@ END_TEST
 START_TEST(a_device_without_dma_bufs_shares_nothing)
 {
     struct bps_region region;
+    char text[128];
     setenv("STANDIN_DMA_BUF", "0", 1);
     rig_open(&rig);
+    const struct bps_reducer_ops *ops = rig.instance->ops;
+    ops->describe(rig.self, text, sizeof text);
+    ck_assert_ptr_nonnull(strstr(text, "without dma-buf"));
     void *memory = device_alloc(BYTES);
     expect(rig.ops->share->region(rig.self, 0, memory, BYTES, &region, &report), BPS_ERR_UNSUPPORTED,
            "its driver has no dma-buf");

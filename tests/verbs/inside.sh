@@ -352,6 +352,12 @@ training()
         "${PYTHON:-python3}" "$scripts/torch_train.py" check_passes
 }
 
+# shellcheck disable=SC2317
+needs_cuda()
+{
+    [ -f "$build/reducers/cuda/.libs/reducer_cuda.so" ] || { echo "there is no reducer cuda"; return 1; }
+}
+
 # HOSTS CHECK [SETTING]...: a job whose tensors lie on GPUs, which are the stand-ins of tests/gpu, as NCCL is. An
 # empty CHECK is all of them. LD_PRELOAD may let the RDMA devices register the memory.
 # shellcheck disable=SC2317
@@ -359,7 +365,7 @@ gpu_tensors()
 {
     hosts=$1 what=$2 standins=$build/tests/gpu/standin
     shift 2
-    [ -f "$build/reducers/cuda/.libs/reducer_cuda.so" ] || { echo "there is no reducer cuda"; return 77; }
+    needs_cuda || return 77
     "${PYTHON:-python3}" -c 'import numpy' 2>/dev/null ||
         { echo "numpy is not installed for ${PYTHON:-python3}"; return 77; }
     LD_LIBRARY_PATH=$standins/.libs:$standins/nccl/.libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
@@ -382,6 +388,19 @@ direct()
     result=$?
     export LD_PRELOAD="$preloaded"
     return "$result"
+}
+
+# What the configuration leads to, in words.
+# shellcheck disable=SC2317
+explained()
+{
+    needs_cuda || return 77
+    LD_LIBRARY_PATH=$build/tests/gpu/standin/.libs byteps graph --explain --set transports.net.plugin=verbs \
+        --set worker.use=cuda >"$work/out" 2>&1
+    result=$?
+    cat "$work/out"
+    [ "$result" = 0 ] && grep -q 'others through an arena of 8192 KiB' "$work/out" &&
+        grep -q 'in place   transport net reads and writes slices of 4097 bytes' "$work/out"
 }
 
 # Nothing passes the copies.
@@ -440,6 +459,7 @@ check job_without_groups job h0:2,h1:2 2 --set worker.hierarchy=off --set server
 check job_with_small_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='16 KiB'
 check job_with_large_slices job h0:1,h1:1 1 --set server.local=false --set worker.slice='1 MiB'
 check placed placed
+check explained explained
 check gpu_memory_direct gpu_memory_direct
 check gpu_memory_direct_but_for_the_ends gpu_memory_direct_but_for_the_ends
 check gpu_memory_direct_in_all_operations gpu_memory_direct_in_all_operations

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_message.c - what of the transport over RDMA needs no device: messages, terms, and the arena. */
 #include <check.h>
+#include <numa.h>
+#include <numaif.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -154,7 +156,7 @@ START_TEST(blocks_are_given_once_and_the_warmest_first)
     const struct bps_host host = {.size = sizeof host, .alloc = host_alloc, .release = host_release};
     struct verbs_arena arena;
     uint8_t *blocks[8];
-    ck_assert(verbs_arena_init(&arena, &host, 8 * 4096, 4096));
+    ck_assert(verbs_arena_init(&arena, &host, 8 * 4096, 4096, -1));
     for (int i = 0; i < 8; i++) {
         blocks[i] = verbs_arena_take(&arena);
         ck_assert_ptr_nonnull(blocks[i]);
@@ -173,6 +175,26 @@ START_TEST(blocks_are_given_once_and_the_warmest_first)
 }
 END_TEST
 
+START_TEST(blocks_lie_near_the_device)
+{
+    const struct bps_host host = {.size = sizeof host, .alloc = host_alloc, .release = host_release};
+    struct verbs_arena arena;
+    unsigned long nodes[16] = {0};
+    int mode, first = numa_available() < 0 ? -1 : numa_preferred();
+    ck_assert(verbs_arena_init(&arena, &host, 8 * 4096, 4096, first));
+    if (first >= 0 && get_mempolicy(&mode, nodes, 1024, arena.memory, MPOL_F_ADDR) == 0 &&
+        mode != MPOL_DEFAULT) { /* in a container it may not be allowed */
+        ck_assert_int_eq(mode, MPOL_PREFERRED);
+        ck_assert((nodes[first / 64] >> first % 64 & 1) != 0);
+    }
+    memset(verbs_arena_take(&arena), 1, 4096);
+    verbs_arena_fini(&arena, &host);
+    ck_assert(verbs_arena_init(&arena, &host, 8 * 4096, 4096, 1023)); /* no such node: anywhere */
+    memset(verbs_arena_take(&arena), 1, 4096);
+    verbs_arena_fini(&arena, &host);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verbs messages");
@@ -184,6 +206,7 @@ int main(void)
     tcase_add_test(messages, terms_come_back_as_they_were);
     tcase_add_loop_test(messages, impossible_terms_are_refused, 0, sizeof impossible / sizeof *impossible);
     tcase_add_test(messages, blocks_are_given_once_and_the_warmest_first);
+    tcase_add_test(messages, blocks_lie_near_the_device);
     suite_add_tcase(suite, messages);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -245,6 +245,30 @@ static bps_status device_open(struct verbs_device *device, struct bps_report *re
     return BPS_OK;
 }
 
+/* The NUMA node of a device; -1: unknown. */
+static int node_of(const struct ibv_context *context)
+{
+    char path[sizeof context->device->ibdev_path + 32], text[16] = "";
+    snprintf(path, sizeof path, "%s/device/numa_node", context->device->ibdev_path);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
+        return -1;
+    }
+    ssize_t bytes = read(fd, text, sizeof text - 1);
+    close(fd);
+    return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
+}
+
+/* With the first device that is prepared. */
+static bool open_arenas(struct verbs *verbs, const struct ibv_context *context)
+{
+    const struct verbs_options *o = &verbs->options;
+    int node = node_of(context);
+    return verbs->send.memory != NULL ||
+           (verbs_arena_init(&verbs->send, verbs->host, o->arena, (uint32_t)o->block, node) &&
+            verbs_arena_init(&verbs->receive, verbs->host, o->arena, (uint32_t)o->block, node));
+}
+
 struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context,
                                      struct bps_report *report)
 {
@@ -254,7 +278,7 @@ struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *co
             return device;
         }
     }
-    device = verbs->host->alloc(verbs->host, sizeof *device, 64);
+    device = open_arenas(verbs, context) ? verbs->host->alloc(verbs->host, sizeof *device, 64) : NULL;
     if (device == NULL) {
         BPS_REPORT(report, "out of memory");
         return NULL;
@@ -442,13 +466,6 @@ static bps_status find_devices(struct verbs *verbs, struct bps_report *report)
     return BPS_OK;
 }
 
-static bool open_arenas(struct verbs *verbs)
-{
-    const struct verbs_options *o = &verbs->options;
-    return verbs_arena_init(&verbs->send, verbs->host, o->arena, (uint32_t)o->block) &&
-           verbs_arena_init(&verbs->receive, verbs->host, o->arena, (uint32_t)o->block);
-}
-
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
 {
     verbs_fork_hold(); /* librdmacm opens the devices */
@@ -457,10 +474,6 @@ bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
         verbs_fork_add(verbs);
     }
     verbs_fork_release();
-    if (status == BPS_OK && !open_arenas(verbs)) {
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
-    }
     return status == BPS_OK ? find_rails(verbs, report) : status;
 }
 

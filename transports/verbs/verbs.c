@@ -163,9 +163,11 @@ static void verbs_describe(void *instance, char *text, size_t n)
     const struct verbs_options *o = &verbs->options;
     char rails[512];
     describe_rails(verbs, rails, sizeof rails);
-    snprintf(text, n, "device %s, eager up to %llu KiB, blocks of %llu KiB, window %llu KiB", rails,
-             (unsigned long long)(o->eager >> 10), (unsigned long long)(o->block >> 10),
-             (unsigned long long)(o->window >> 10));
+    snprintf(text, n,
+             "device %s, eager up to %llu KiB, blocks of %llu KiB, window %llu KiB; tensors of bps_alloc and "
+             "registered ones leave from their place, others through an arena of %llu KiB",
+             rails, (unsigned long long)(o->eager >> 10), (unsigned long long)(o->block >> 10),
+             (unsigned long long)(o->window >> 10), (unsigned long long)(o->arena >> 10));
 }
 
 static const struct bps_transport_ops ops = {

@@ -56,8 +56,9 @@ struct verbs_arena {
     uint32_t *free; /* a stack, so that the warmest block is taken first */
     uint32_t block, count, nfree;
 };
-/* False: no memory. */
-bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block);
+/* node: the NUMA node that the memory is to be on; -1: any. False: no memory. */
+bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block,
+                      int node);
 void verbs_arena_fini(struct verbs_arena *arena, const struct bps_host *host);
 size_t verbs_arena_bytes(const struct verbs_arena *arena);
 /* NULL: there is none now. */
@@ -264,7 +265,7 @@ struct verbs {
     struct verbs_rail rails[VERBS_RAILS];
     uint32_t nrails; /* at least 1 */
     LIST_HEAD(, verbs_device) devices;
-    struct verbs_arena send, receive;  /* blocks that all devices know */
+    struct verbs_arena send, receive;  /* blocks that all devices know, near the first one */
     TAILQ_HEAD(, bps_channel) starved; /* channels that wait for a block */
     LIST_HEAD(, verbs_region) regions;
     uint32_t device_regions; /* of them those that the host cannot touch */
