@@ -60,7 +60,8 @@ static struct block *block_new(struct CUctx_st *context, size_t bytes)
     static unsigned long long ids;
     struct block *block = calloc(1, sizeof *block);
     int fd = memfd_create("standin", MFD_CLOEXEC);
-    if (block == NULL || fd < 0 || ftruncate(fd, (off_t)bytes) != 0) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if (block == NULL || fd < 0 || ftruncate(fd, (off_t)((bytes + page - 1) / page * page)) != 0) {
         abort();
     }
     block->context = context;
