@@ -117,7 +117,9 @@ static void add_pin(json_t *info, const struct bps_pinning *pinning, bps_status 
 static void add_threads(json_t *info, const struct bps_pinning *pinning, const struct bps_conf *conf)
 {
     int64_t workers = bps_conf_cluster(conf)->local_size < 1 ? 1 : bps_conf_cluster(conf)->local_size;
-    unsigned shards = bps_server_count_shards(conf, pinning);
+    char address[128];
+    bool network = route_to(bps_conf_cluster(conf)->scheduler, address, sizeof address);
+    unsigned shards = bps_server_count_shards(conf, pinning, network ? address : "127.0.0.1");
     struct bps_pin pin = {.bound = false};
     struct bps_report why = {""};
     char key[64];

@@ -170,7 +170,7 @@ bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *mo
     if (status != BPS_OK) {
         return status;
     }
-    out->shards = bps_server_count_shards(conf, &pinning);
+    out->shards = bps_server_count_shards(conf, &pinning, "");
     bps_pinning_fini(&pinning);
     m.host = bps_cmd_alloc(out->hosts + out->others, sizeof *m.host);
     make_hosts(&m, conf);

@@ -3,6 +3,7 @@
 #include "server/server.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "server/shard.h"
 
@@ -14,19 +15,25 @@ struct bps_server {
     struct bps_shard *shard[];
 };
 
-uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning)
+static bool is_loopback(const char *host)
+{
+    return strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0 || strcmp(host, "::1") == 0;
+}
+
+uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning,
+                                 const char *host)
 {
     int64_t wanted = bps_conf_server(conf)->shards;
     if (wanted > 0) {
         return (uint32_t)wanted;
     }
     /*
-     * The kernel's part of the work runs beside the shards, so that half the cores are enough. But with two
-     * shards a worker has two connections, and while one waits for room the other one is busy: measured, even
-     * two cores gain.
+     * The kernel's part of the work runs beside the shards, so that half the cores are enough. On loopback
+     * two cores gain by two shards, as a worker's other connection is busy while one waits for room; between
+     * hosts more connections only lose more packets, and have more under way.
      */
     unsigned cores = bps_cpus_count(&pinning->allowed);
-    unsigned n = cores / 2 < 2 ? cores : cores / 2;
+    unsigned n = cores / 2 < 2 && is_loopback(host) ? cores : cores / 2;
     return n < 1 ? 1 : n > AUTO_SHARDS_LIMIT ? AUTO_SHARDS_LIMIT : n;
 }
 
@@ -54,7 +61,7 @@ bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct 
     if (status != BPS_OK) {
         return status;
     }
-    uint32_t n = bps_server_count_shards(conf, &pinning);
+    uint32_t n = bps_server_count_shards(conf, &pinning, host);
     struct bps_server *server = calloc(1, sizeof *server + n * sizeof server->shard[0]);
     if (server == NULL) {
         bps_pinning_fini(&pinning);
