@@ -71,9 +71,7 @@ static const struct bps_option worker_table[] = {
 
 static const struct bps_option server_table[] = {
     {"shards", BPS_OPT_INT, 0, offsetof(struct bps_server_section, values.shards), "0", "0..256",
-     "Threads of a server, each with its own tensors; 0: half as many as there are cores, on loopback at "
-     "least "
-     "two."},
+     "Threads of a server, each with its own tensors; 0: half the cores, on loopback at least two."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_server_section, use), "sum", NULL,
      "The reducer that sums, a name in reducers, or several in order of preference."},
     {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_server_section, values.order), "arrival",

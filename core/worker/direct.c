@@ -107,13 +107,16 @@ static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t devi
 {
     uint64_t allocation = share_ops(worker)->allocation(worker->device->self, device, memory);
     struct bps_direct_piece *piece;
+    if (allocation == 0) {
+        return NULL;
+    }
     LIST_FOREACH (piece, &worker->direct.pieces, entry) {
         if (piece->allocation == allocation && piece->device == device) {
             return piece;
         }
     }
     forget_freed(worker);
-    piece = allocation != 0 ? calloc(1, sizeof *piece) : NULL;
+    piece = calloc(1, sizeof *piece);
     if (piece != NULL) {
         *piece = (struct bps_direct_piece){.allocation = allocation, .device = device, .memory = memory};
         learn(worker, piece, bytes);

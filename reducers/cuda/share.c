@@ -68,10 +68,10 @@ bps_status cuda_share_region(void *instance, int32_t index, const void *memory, 
         return status;
     }
     if (!device->shared) {
-        BPS_REPORT(report,
-                   "device %d: its driver has no dma-buf (that of CUDA 11.7 and the open kernel "
-                   "modules have)",
-                   index);
+        BPS_REPORT(
+            report,
+            "device %d: its driver has no dma-buf; CUDA 11.7 or newer has, with the open kernel modules",
+            index);
         return BPS_ERR_UNSUPPORTED;
     }
     cuda_result result = cuda_enter(device, &stay);
