@@ -12,6 +12,7 @@
 
 #define LOG         "worker"
 #define LANES_TIMES 2u
+#define LEAST_SLICES 2 /* of a shard's credit, on average */
 
 /* ---- poison ---- */
 
@@ -250,11 +251,13 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
 }
 
 /* Shards that sum more get more at once, so that all of them come to the end together. */
-static uint64_t credit_of(const struct bps_worker *worker, uint32_t i)
+static void init_credit(struct bps_remote *remote)
 {
-    double average = (double)bps_conf_worker(worker->conf)->credit;
-    uint64_t bytes = (uint64_t)(average * worker->window.shard[i].share * worker->remotes);
-    return average > 0 && bytes == 0 ? 1 : bytes;
+    const struct bps_worker *worker = remote->worker;
+    uint64_t credit = bps_conf_worker(worker->conf)->credit;
+    double part = worker->window.shard[remote->index].share * worker->remotes;
+    double least = part * LEAST_SLICES * (double)worker->slice, most = part * (double)credit;
+    bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
 
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
@@ -268,7 +271,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
         worker->remote[i].worker = worker;
         worker->remote[i].index = i;
-        bps_credit_init(&worker->remote[i].credit, credit_of(worker, i));
+        init_credit(&worker->remote[i]);
         status = reach(&worker->remote[i], report);
     }
     return status;

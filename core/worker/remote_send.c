@@ -50,7 +50,7 @@ static void settle(struct bps_remote *remote)
     remote->starved = false;
     if (task == NULL) {
         bps_window_rest(&worker->window, remote->index);
-    } else if (bps_credit_admits(&remote->credit, priority_of(task))) {
+    } else if (bps_credit_admits(&remote->credit, priority_of(task), worker->slice)) {
         bps_window_wait(&worker->window, remote->index, priority_of(task));
     } else {
         starve(remote);
@@ -64,6 +64,13 @@ static void resume(struct bps_remote *remote)
 {
     settle(remote);
     kick(remote);
+}
+
+static void resume_starved(struct bps_remote *remote)
+{
+    if (remote->starved) {
+        resume(remote);
+    }
 }
 
 /* Who waits for answers that do not come gets more credit: other workers may have sent something else first. */
@@ -186,7 +193,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         task->state = BPS_TASK_AWAITED;
     }
     bps_window_sent(&worker->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
-    bps_credit_sent(&lane->remote->credit, priority_of(task), bytes);
+    bps_credit_sent(&lane->remote->credit, priority_of(task), bytes, bps_now());
     settle(lane->remote);
     task->held++;
     *out = (struct bps_frame){
@@ -207,33 +214,28 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     bps_remote_check(task);
 }
 
-static void give_back(const struct bps_task *task, uint64_t bytes)
-{
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    bps_credit_answered(&remote->credit, priority_of(task), bytes);
-    if (remote->starved) {
-        resume(remote);
-    }
-}
-
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     task->got[index / 64] |= 1ull << (index % 64);
     task->received++;
     if (!task->failed) {
-        give_back(task, pushed_bytes(task, index));
+        bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
+        resume_starved(remote);
     }
     bps_remote_check(task);
 }
 
 void bps_remote_give_up(struct bps_task *task)
 {
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < task->sent; i++) {
         bytes += (task->got[i / 64] >> (i % 64) & 1) == 0 ? pushed_bytes(task, i) : 0;
     }
     if (bytes > 0) {
-        give_back(task, bytes);
+        bps_credit_given_up(&remote->credit, priority_of(task), bytes);
+        resume_starved(remote);
     }
 }
 

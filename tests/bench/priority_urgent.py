@@ -79,12 +79,21 @@ def measure_urgent(place, n, k, options):
             'stream': rate, 'optimum': measure.optimum(n, k, 4 * huge, rate), 'rounds': rounds}
 
 
+def both_ratio(result):
+    """As the throughput of the huge one beside / alone, but for the bytes of the urgent one: its server's link has to
+    carry these as well, from and to each worker."""
+    return statistics.median(
+        (each['huge']['seconds'] + len(each['both']['trips']) * result['urgent_bytes'] / result['stream']) / each['both']['seconds']
+        for each in result['rounds'])
+
+
 def print_urgent(result):
     rounds = result['rounds']
     trips = {phase: [trip for each in rounds for trip in each[phase]['trips']] for phase in ('alone', 'both')}
     seconds = {phase: [each[phase]['seconds'] for each in rounds] for phase in ('huge', 'both')}
     result['trip_ratio'] = statistics.median(trips['both']) / statistics.median(trips['alone'])
     result['huge_ratio'] = statistics.median(a / b for a, b in zip(seconds['huge'], seconds['both']))
+    result['both_ratio'] = both_ratio(result)
     result['stream_ratio'] = result['optimum'] / statistics.median(seconds['both'])
     print(f'\n{result["place"]}, {result["huge_bytes"] / 1e6:.1f} MB and {result["urgent_bytes"] / 1e3:.1f} kB; '
           f'{result["workers"]} workers, {result["servers"]} servers; '
@@ -97,5 +106,5 @@ def print_urgent(result):
         times = ''.join(f'{time_text(each):>10}' for each in (statistics.median(values), min(values), max(values)))
         print(f'{title:34}{times}{100 * idle:>5.0f} %')
     print(f'round trip beside / alone {result["trip_ratio"]:.2f} ({len(trips["both"])} and {len(trips["alone"])} '
-          f'trips); throughput of the huge one beside / alone {result["huge_ratio"]:.3f}, to the stream '
-          f'{result["stream_ratio"]:.3f}', flush=True)
+          f'trips); throughput of the huge one beside / alone {result["huge_ratio"]:.3f}, with the urgent '
+          f'one\'s bytes {result["both_ratio"]:.3f}, to the stream {result["stream_ratio"]:.3f}', flush=True)

@@ -96,7 +96,8 @@ def urgent_row(result):
     rounds = result['rounds']
     trips = {phase: [trip for each in rounds for trip in each[phase]['trips']] for phase in ('alone', 'both')}
     return [f'{result["place"]}, {result["workers"]}, {result["servers"]}', *map(spread, trips.values()),
-            ratio_text(result['trip_ratio']), f'{result["huge_ratio"]:.2f}', f'{result["stream_ratio"]:.2f}',
+            ratio_text(result['trip_ratio']), f'{result["huge_ratio"]:.2f}', f'{result["both_ratio"]:.2f}',
+            f'{result["stream_ratio"]:.2f}',
             percent(statistics.median(each['both']['idle'] for each in rounds))]
 
 
@@ -105,7 +106,7 @@ def urgent(figures):
     return (f'### An urgent tensor beside a huge one\n\n{sizes["urgent_bytes"] / 1024:.0f} KiB and '
             f'{sizes["huge_bytes"] / (1 << 20):.0f} MiB; links of the bed of {figures["rate"]}.\n\n'
             + table(['workers, servers', 'round trip alone', 'beside the huge one', 'ratio', 'huge one beside / alone',
-                     'to the TCP stream', 'idle cores'], map(urgent_row, figures['urgent'])))
+                     'both / huge one alone', 'to the TCP stream', 'idle cores'], map(urgent_row, figures['urgent'])))
 
 
 def training(figures):

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_credit.c - the bound of what a shard has not answered: by urgency, and that it gives way. */
+/* test_credit.c - the bound of what a shard has not answered: by urgency, its size, and that it gives way. */
 #include <check.h>
 #include <stdlib.h>
 
@@ -9,19 +9,31 @@
 #define BASE  (2u << 20)
 
 static struct bps_credit credit;
+static uint64_t now;
 
 static void begin(void)
 {
-    bps_credit_init(&credit, BASE);
+    now = BPS_S;
+    bps_credit_init(&credit, BASE, BASE);
+}
+
+static void sent(int32_t priority, uint64_t bytes)
+{
+    bps_credit_sent(&credit, priority, bytes, now);
+}
+
+static void answered(int32_t priority, uint64_t bytes)
+{
+    bps_credit_answered(&credit, priority, bytes, now);
 }
 
 /* Sends slices as long as they are admitted; how many bytes. */
 static uint64_t send_all(int32_t priority)
 {
     uint64_t bytes = 0;
-    while (bps_credit_admits(&credit, priority)) {
+    while (bps_credit_admits(&credit, priority, SLICE)) {
         ck_assert_uint_lt(bytes, 1u << 30);
-        bps_credit_sent(&credit, priority, SLICE);
+        sent(priority, SLICE);
         bytes += SLICE;
     }
     return bytes;
@@ -30,9 +42,9 @@ static uint64_t send_all(int32_t priority)
 START_TEST(test_unanswered_bytes_are_bounded)
 {
     ck_assert_uint_eq(send_all(0), BASE);
-    bps_credit_answered(&credit, 0, SLICE);
+    answered(0, SLICE);
     ck_assert_uint_eq(send_all(0), SLICE);
-    bps_credit_answered(&credit, 0, BASE);
+    answered(0, BASE);
     ck_assert_uint_eq(credit.unanswered, 0);
     ck_assert_uint_eq(send_all(0), BASE);
 }
@@ -40,10 +52,10 @@ END_TEST
 
 START_TEST(test_a_slice_larger_than_the_credit_goes_alone)
 {
-    bps_credit_sent(&credit, 0, 2 * BASE);
-    ck_assert(!bps_credit_admits(&credit, 0));
-    bps_credit_answered(&credit, 0, 2 * BASE);
-    ck_assert(bps_credit_admits(&credit, 0));
+    sent(0, 2 * BASE);
+    ck_assert(!bps_credit_admits(&credit, 0, SLICE));
+    answered(0, 2 * BASE);
+    ck_assert(bps_credit_admits(&credit, 0, SLICE));
 }
 END_TEST
 
@@ -51,20 +63,20 @@ START_TEST(test_the_urgent_does_not_wait_for_answers_to_others)
 {
     send_all(-5);
     ck_assert_uint_eq(send_all(-3), BASE);
-    ck_assert(!bps_credit_admits(&credit, -4)); /* more urgent bytes count, less urgent ones do not */
+    ck_assert(!bps_credit_admits(&credit, -4, SLICE)); /* more urgent bytes count, less urgent ones do not */
     ck_assert_uint_eq(send_all(7), BASE);
-    ck_assert(!bps_credit_admits(&credit, -3));
+    ck_assert(!bps_credit_admits(&credit, -3, SLICE));
 }
 END_TEST
 
 START_TEST(test_what_was_more_urgent_still_counts)
 {
     send_all(1);
-    bps_credit_answered(&credit, 1, SLICE);
+    answered(1, SLICE);
     ck_assert_uint_eq(send_all(0), SLICE);
-    bps_credit_answered(&credit, 1, BASE - SLICE);
-    ck_assert(bps_credit_admits(&credit, 0));
-    bps_credit_answered(&credit, 0, SLICE);
+    answered(1, BASE - SLICE);
+    ck_assert(bps_credit_admits(&credit, 0, SLICE));
+    answered(0, SLICE);
     ck_assert_uint_eq(credit.unanswered, 0);
     ck_assert_uint_eq(credit.levels, 0);
 }
@@ -77,44 +89,140 @@ START_TEST(test_without_answers_it_grows_and_with_them_it_shrinks)
     ck_assert_uint_eq(send_all(0), BASE);
     ck_assert(bps_credit_look(&credit));
     ck_assert_uint_eq(send_all(0), 2 * BASE);
-    bps_credit_answered(&credit, 0, SLICE);
+    answered(0, SLICE);
     ck_assert(!bps_credit_look(&credit)); /* there was an answer */
-    bps_credit_answered(&credit, 0, 4 * BASE - SLICE);
+    answered(0, 4 * BASE - SLICE);
     ck_assert_uint_eq(send_all(0), BASE);
     for (int i = 0; i < 100; i++) {
         bps_credit_look(&credit); /* without an end, it does not overflow */
     }
-    ck_assert(bps_credit_admits(&credit, 0));
+    ck_assert(bps_credit_admits(&credit, 0, SLICE));
 }
 END_TEST
 
 START_TEST(test_without_a_bound)
 {
-    bps_credit_init(&credit, 0);
+    bps_credit_init(&credit, SLICE, 0);
     for (int i = 0; i < 100; i++) {
-        bps_credit_sent(&credit, 0, 1ull << 40);
-        ck_assert(bps_credit_admits(&credit, 0));
+        sent(0, 1ull << 40);
+        ck_assert(bps_credit_admits(&credit, 0, SLICE));
     }
-    bps_credit_answered(&credit, 0, 1ull << 40);
-    ck_assert(bps_credit_admits(&credit, 0));
+    answered(0, 1ull << 40);
+    ck_assert(bps_credit_admits(&credit, 0, SLICE));
+}
+END_TEST
+
+START_TEST(test_the_number_of_slices_is_the_nearest_one)
+{
+    bps_credit_init(&credit, 11 * SLICE / 4, 11 * SLICE / 4);
+    ck_assert_uint_eq(send_all(0), 3 * SLICE);
+    bps_credit_init(&credit, 9 * SLICE / 4, 9 * SLICE / 4);
+    ck_assert_uint_eq(send_all(0), 2 * SLICE);
+    bps_credit_init(&credit, SLICE / 8, SLICE / 8);
+    ck_assert_uint_eq(send_all(0), SLICE); /* one always */
+}
+END_TEST
+
+/* A round trip of all that the credit admits. */
+static void turn(uint64_t time)
+{
+    uint64_t bytes = send_all(0);
+    now += time;
+    answered(0, bytes);
+}
+
+/* The credit after round trips over a link that carries so many bytes in a second, and takes so long for one.
+ */
+static uint64_t settle(double rate, uint64_t way)
+{
+    for (int i = 0; i < 100; i++) {
+        sent(0, 1);
+        now += way;
+        answered(0, 1); /* the fastest one */
+        uint64_t busy = (uint64_t)((double)credit.base / rate * 1e9);
+        turn(busy > way ? busy : way);
+    }
+    return credit.base;
+}
+
+#define LEAST 256000u
+#define MOST  50000000u
+
+START_TEST(test_it_is_what_a_link_carries_in_a_round_trip_and_some_queues)
+{
+    static const struct {
+        double rate;
+        uint64_t way, credit;
+    } links[] = {
+        {1e9, 100 * BPS_US, 1100000}, {1e9, 2 * BPS_MS, 3000000}, {12e9, 20 * BPS_US, 12240000},
+        {1e8, 100 * BPS_US, LEAST},   {1e10, 10 * BPS_MS, MOST},
+    };
+    for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
+        bps_credit_init(&credit, LEAST, MOST);
+        double got = (double)settle(links[i].rate, links[i].way), want = (double)links[i].credit;
+        ck_assert_double_eq_tol(got, want, 0.02 * want);
+    }
+}
+END_TEST
+
+START_TEST(test_it_changes_only_where_it_held_something_back)
+{
+    bps_credit_init(&credit, SLICE, 64 * SLICE);
+    turn(BPS_MS);
+    turn(BPS_MS);
+    uint64_t base = credit.base;
+    ck_assert_uint_gt(base, SLICE);
+    for (int i = 0; i < 10; i++) {
+        sent(0, SLICE);
+        now += BPS_S;
+        answered(0, SLICE);
+    }
+    ck_assert_uint_eq(credit.base, base);
+}
+END_TEST
+
+START_TEST(test_what_is_given_up_is_no_round_trip)
+{
+    bps_credit_init(&credit, SLICE, 64 * SLICE);
+    turn(100 * BPS_MS);
+    uint64_t fastest = credit.trip.fastest;
+    uint64_t bytes = send_all(0);
+    now += 1;
+    bps_credit_given_up(&credit, 0, bytes);
+    ck_assert_uint_eq(credit.unanswered, 0);
+    turn(100 * BPS_MS);
+    ck_assert_uint_eq(credit.trip.fastest, fastest);
+}
+END_TEST
+
+START_TEST(test_it_is_not_sized_while_nothing_is_answered)
+{
+    bps_credit_init(&credit, BASE, 64ull * BASE);
+    send_all(0);
+    ck_assert(bps_credit_look(&credit));
+    uint64_t bytes = BASE + send_all(0);
+    now += BPS_S;
+    answered(0, bytes);
+    ck_assert_uint_eq(credit.base, BASE);
+    ck_assert_uint_eq(credit.limit, BASE);
 }
 END_TEST
 
 /* Any order of priorities, more of them than there are levels. */
 START_TEST(test_the_sum_is_right_in_any_order)
 {
-    static uint64_t sent[100];
+    static uint64_t pushed[100];
     uint64_t all = 0;
     unsigned seed = 1;
     for (int step = 0; step < 100000; step++) {
         int32_t priority = (int32_t)(rand_r(&seed) % 100);
-        if (sent[priority] > 0 && rand_r(&seed) % 3 > 0) {
-            bps_credit_answered(&credit, priority, sent[priority]);
-            all -= sent[priority];
-            sent[priority] = 0;
-        } else if (bps_credit_admits(&credit, priority)) {
-            bps_credit_sent(&credit, priority, SLICE);
-            sent[priority] += SLICE;
+        if (pushed[priority] > 0 && rand_r(&seed) % 3 > 0) {
+            answered(priority, pushed[priority]);
+            all -= pushed[priority];
+            pushed[priority] = 0;
+        } else if (bps_credit_admits(&credit, priority, SLICE)) {
+            sent(priority, SLICE);
+            pushed[priority] += SLICE;
             all += SLICE;
         }
         uint64_t levels = 0;
@@ -126,7 +234,7 @@ START_TEST(test_the_sum_is_right_in_any_order)
         ck_assert_uint_eq(levels, all);
     }
     for (int32_t priority = 0; priority < 100; priority++) {
-        bps_credit_answered(&credit, priority, sent[priority]);
+        answered(priority, pushed[priority]);
     }
     ck_assert_uint_eq(credit.levels, 0);
 }
@@ -143,6 +251,11 @@ int main(void)
     tcase_add_test(tests, test_what_was_more_urgent_still_counts);
     tcase_add_test(tests, test_without_answers_it_grows_and_with_them_it_shrinks);
     tcase_add_test(tests, test_without_a_bound);
+    tcase_add_test(tests, test_the_number_of_slices_is_the_nearest_one);
+    tcase_add_test(tests, test_it_is_what_a_link_carries_in_a_round_trip_and_some_queues);
+    tcase_add_test(tests, test_it_changes_only_where_it_held_something_back);
+    tcase_add_test(tests, test_what_is_given_up_is_no_round_trip);
+    tcase_add_test(tests, test_it_is_not_sized_while_nothing_is_answered);
     tcase_add_test(tests, test_the_sum_is_right_in_any_order);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
