@@ -43,7 +43,7 @@ static const struct bps_option worker_table[] = {
      "priority."},
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "32 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
-    {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "256 KiB", "0..1 TiB",
+    {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "192 KiB", "0..1 TiB",
      "A shard that has not answered so many bytes gets no more that are as urgent. How many sizes itself by "
      "the round trips; this is the most, on average of all shards, of which each has its share by what it "
      "sums; 0: there is no bound."},

@@ -82,9 +82,11 @@ def measure_urgent(place, n, k, options):
 def both_ratio(result):
     """As the throughput of the huge one beside / alone, but for the bytes of the urgent one: its server's link has to
     carry these as well, from and to each worker."""
-    return statistics.median(
-        (each['huge']['seconds'] + len(each['both']['trips']) * result['urgent_bytes'] / result['stream']) / each['both']['seconds']
-        for each in result['rounds'])
+    ratios = []
+    for each in result['rounds']:
+        urgent = len(each['both']['trips']) * result['urgent_bytes'] / result['stream']
+        ratios.append((each['huge']['seconds'] + urgent) / each['both']['seconds'])
+    return statistics.median(ratios)
 
 
 def print_urgent(result):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The sections of the report: from the figures of each benchmark to a table in Markdown."""
 
+import functools
 import statistics
 
 from tables import ratio_of, ratio_text, time_text
@@ -62,13 +63,13 @@ def optimum_row(shape, rivals):
     return [*row, f'{ring(shape["workers"], shape["bytes"], shape["stream"]) / least:.2f}']
 
 
-def optimum(figures):
+def optimum(title, figures):
     rivals = [name for name in ('gloo', 'OpenMPI') if any(name in each['contestants'] for each in figures['shapes'])]
     head = ['workers, servers', 'optimum', '`byteps plan`', 'push_pull', 'to the optimum', 'idle cores',
             *(f'{name} / push_pull' for name in rivals), 'ring / optimum']
     rows = [optimum_row(shape, rivals) for shape in figures['shapes']]
     first = figures['shapes'][0]
-    return (f'### Between hosts\n\nThe gradients of {figures["model"]}, {first["bytes"] / 1e6:.0f} MB; links of '
+    return (f'### {title}\n\nThe gradients of {figures["model"]}, {first["bytes"] / 1e6:.0f} MB; links of '
             f'{figures["rate"]}, which one TCP stream fills with {mbit(first["stream"])}.\n\n' + table(head, rows))
 
 
@@ -143,4 +144,12 @@ def sweep(figures):
             f'{best["again"]:.2f}.\n')
 
 
-SECTIONS = {'host': host, 'optimum': optimum, 'models': models, 'urgent': urgent, 'training': training, 'sweep': sweep}
+SECTIONS = {
+    'host': host,
+    'optimum': functools.partial(optimum, 'Between hosts'),
+    'more-hosts': functools.partial(optimum, 'Between more hosts'),
+    'models': models,
+    'urgent': urgent,
+    'training': training,
+    'sweep': sweep,
+}
