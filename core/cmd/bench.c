@@ -23,6 +23,7 @@ static const char help_text[] =
     "Usage: byteps bench push_pull [--workers N] [--servers K] [--dtype TYPE] [--model MODEL] [OPTIONS]\n"
     "       byteps bench transport [--transport NAME] [--listen [ADDRESS] | --connect ADDRESS] [OPTIONS]\n"
     "       byteps bench reducer [OPTIONS]\n"
+    "       byteps bench compressor [--compressor NAME] [OPTIONS]\n"
     "       byteps bench train [--workers N] [--servers K] [OPTIONS]\n"
     "\n"
     "push_pull: the tensors of all workers are averaged, beside a plain copy of the same bytes by all at "
@@ -34,6 +35,8 @@ static const char help_text[] =
     "transport: latency and goodput between two processes, beside plain sockets; within a host, memcpy().\n"
     "\n"
     "reducer: the kernels of the configured reducer for each data type, beside memcpy().\n"
+    "\n"
+    "compressor: how fast compressors code, beside memcpy(), and what is left of size and precision.\n"
     "\n"
     "train: a small training with PyTorch, beside the same without communication and one worker alone; in a "
     "job as\n"
@@ -65,12 +68,17 @@ static const char help_text[] =
     "                         (default: all entries; between two hosts, net)\n"
     "      --listen [ADDRESS] be the other end, at HOST:PORT (default: any port on all interfaces)\n"
     "      --connect ADDRESS  to the other end, as --listen has printed it\n"
+    "\n"
+    "For compressor only:\n"
+    "      --compressor NAME  an entry of 'compressors' in byteps.conf, or a plugin; may be repeated\n"
+    "                         (default: all entries; without any, all that are installed)\n"
     "\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n";
 
-enum subject { PUSH_PULL, TRANSPORT, REDUCER, TRAIN, SUBJECTS };
+enum subject { PUSH_PULL, TRANSPORT, REDUCER, COMPRESSOR, TRAIN, SUBJECTS };
 
-static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer", "train"};
-#define ALL_SUBJECTS "push_pull, transport, reducer or train"
+static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer", "compressor",
+                                                    "train"};
+#define ALL_SUBJECTS "push_pull, transport, reducer, compressor or train"
 
 enum {
     OPT_MODEL = 1,
@@ -85,6 +93,7 @@ enum {
     OPT_TESTBED,
     OPT_RATE,
     OPT_TRANSPORT,
+    OPT_COMPRESSOR,
     OPT_LISTEN,
     OPT_CONNECT,
     OPT_MEMBER
@@ -92,7 +101,7 @@ enum {
 
 /* Options that mean nothing for some subjects. */
 #define FOR(subject) (1u << (subject))
-#define WITH_SIZES   (FOR(PUSH_PULL) | FOR(TRANSPORT) | FOR(REDUCER))
+#define WITH_SIZES   (FOR(PUSH_PULL) | FOR(TRANSPORT) | FOR(REDUCER) | FOR(COMPRESSOR))
 #define WITH_JOB     (FOR(PUSH_PULL) | FOR(TRAIN))
 static const struct {
     int code;
@@ -113,6 +122,7 @@ static const struct {
     {OPT_LISTEN, FOR(TRANSPORT), "--listen"},
     {OPT_CONNECT, FOR(TRANSPORT), "--connect"},
     {OPT_TRANSPORT, FOR(TRANSPORT), "--transport"},
+    {OPT_COMPRESSOR, FOR(COMPRESSOR), "--compressor"},
 };
 #define SPECIAL (sizeof special / sizeof *special)
 
@@ -146,15 +156,15 @@ static int add_dtype(struct bps_bench_request *request, const char *name)
     return bps_cmd_usage(NAME, "--dtype %s: expected float32, float16 or bfloat16", bps_shown(name).text);
 }
 
-static int add_transport(struct bps_bench_request *request, const char *name)
+static int add_name(struct bps_bench_request *request, const char *name)
 {
-    const char **all = bps_cmd_alloc(request->transports + 1, sizeof *all);
-    if (request->transports > 0) {
-        memcpy(all, request->transport, request->transports * sizeof *all);
+    const char **all = bps_cmd_alloc(request->names + 1, sizeof *all);
+    if (request->names > 0) {
+        memcpy(all, request->name, request->names * sizeof *all);
     }
-    free(request->transport);
-    request->transport = all;
-    all[request->transports++] = name;
+    free(request->name);
+    request->name = all;
+    all[request->names++] = name;
     return 0;
 }
 
@@ -221,7 +231,8 @@ static int take(struct arguments *a, int code, int argc, char **argv)
     case OPT_ROUNDS:
         return take_rounds(optarg, &request->rounds);
     case OPT_TRANSPORT:
-        return add_transport(request, optarg);
+    case OPT_COMPRESSOR:
+        return add_name(request, optarg);
     case OPT_LISTEN:
         request->listen = optional_word(argc, argv);
         return 0;
@@ -293,7 +304,7 @@ static int check_transport(const struct bps_bench_request *request)
     if (request->listen != NULL && request->connect != NULL) {
         return bps_cmd_usage(NAME, "--listen and --connect are for different ends");
     }
-    if ((request->listen != NULL || request->connect != NULL) && request->transports > 1) {
+    if ((request->listen != NULL || request->connect != NULL) && request->names > 1) {
         return bps_cmd_usage(NAME, "between two hosts one transport at a time is measured");
     }
     for (uint32_t i = 0; i < request->loads; i++) {
@@ -322,6 +333,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"testbed", no_argument, NULL, OPT_TESTBED},
         {"rate", required_argument, NULL, OPT_RATE},
         {"transport", required_argument, NULL, OPT_TRANSPORT},
+        {"compressor", required_argument, NULL, OPT_COMPRESSOR},
         {"listen", no_argument, NULL, OPT_LISTEN},
         {"connect", required_argument, NULL, OPT_CONNECT},
         {"member", no_argument, NULL, OPT_MEMBER},
@@ -379,7 +391,14 @@ static int measure(struct arguments *a, int argc, char **argv)
     if (result != 0) {
         return result;
     }
-    return a->subject == TRANSPORT ? bps_bench_transport(&a->request) : bps_bench_reducer(&a->request);
+    switch (a->subject) {
+    case TRANSPORT:
+        return bps_bench_transport(&a->request);
+    case REDUCER:
+        return bps_bench_reducer(&a->request);
+    default:
+        return bps_bench_compressor(&a->request);
+    }
 }
 
 int bps_cmd_bench(int argc, char **argv)
@@ -393,7 +412,7 @@ int bps_cmd_bench(int argc, char **argv)
         result = measure(&a, argc, argv);
     }
     bps_bench_loads_fini(&a.request);
-    free(a.request.transport);
+    free(a.request.name);
     bps_cmd_conf_fini(&a.request.conf);
     return result;
 }

@@ -40,8 +40,8 @@ struct bps_bench_request {
     bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */
     bool dtype[BPS_DTYPES]; /* push_pull: in which types */
     struct bps_bench_job job;
-    const char **transport;
-    uint32_t transports;
+    const char **name; /* transport, compressor: which ones */
+    uint32_t names;
     const char *listen, *connect; /* transport: at or to this address, "" any; NULL: not said */
 };
 
@@ -92,6 +92,8 @@ int bps_bench_become_job(const struct bps_bench_request *request, int argc, char
 
 /* bench_reducer.c: the kernels of the reducer that the configuration chooses. */
 int bps_bench_reducer(const struct bps_bench_request *request);
+/* bench_compressor.c: one or several compressors. */
+int bps_bench_compressor(const struct bps_bench_request *request);
 /* bench_push_pull.c: a worker of the job measures, and rank 0 prints. */
 int bps_bench_push_pull(const struct bps_bench_request *request);
 

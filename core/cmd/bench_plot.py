@@ -50,6 +50,16 @@ def reducer(found):
     return panels
 
 
+def compressor(found):
+    lines = {}
+    for row in found["results"]:
+        for step, rate in row["bytes_per_second"].items():
+            name, style = ("memcpy", "k:") if step == "copy" else (f"{row['compressor']}, {step}", "o-")
+            if step != "copy" or row["compressor"] == found["results"][0]["compressor"]:
+                add(lines, name, style, row["bytes"], rate)
+    return {"compressor, bytes of elements": lines}
+
+
 def add(lines, label, style, size, rate):
     sizes, rates, _ = lines.setdefault(label, ([], [], style))
     sizes.append(size)
@@ -63,7 +73,8 @@ def draw(found, suffix):
     matplotlib.use("Agg")  # draws without a display
     from matplotlib import pyplot
 
-    panels = {"push_pull": push_pull, "transport": transport, "reducer": reducer}[found["benchmark"]](found)
+    kinds = {"push_pull": push_pull, "transport": transport, "reducer": reducer, "compressor": compressor}
+    panels = kinds[found["benchmark"]](found)
     figure, axes = pyplot.subplots(1, len(panels), figsize=(7 * len(panels), 5), squeeze=False)
     for place, (title, lines) in zip(axes[0], panels.items()):
         for label, (sizes, rates, style) in lines.items():

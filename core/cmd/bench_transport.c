@@ -203,11 +203,11 @@ static int run_transport(const struct bps_bench_request *request, const struct b
 static int run_transports(const struct bps_bench_request *request, const struct bps_conf *conf, json_t *all)
 {
     const struct bps_conf_node *known = bps_conf_find(conf, "transports");
-    bool named = request->transports > 0;
-    uint32_t n = named ? request->transports : request->connect != NULL || known == NULL ? 1 : known->count;
+    bool named = request->names > 0;
+    uint32_t n = named ? request->names : request->connect != NULL || known == NULL ? 1 : known->count;
     int result = 0;
     for (uint32_t i = 0; i < n && result == 0; i++) {
-        const char *name = named                                       ? request->transport[i]
+        const char *name = named                                       ? request->name[i]
                            : request->connect != NULL || known == NULL ? "net"
                                                                        : known->children[i]->name;
         if (i > 0 && !request->json) {
@@ -221,7 +221,7 @@ static int run_transports(const struct bps_bench_request *request, const struct 
 int bps_bench_transport(const struct bps_bench_request *request)
 {
     if (request->listen != NULL) {
-        return bps_bench_transport_answer(request, request->transports > 0 ? request->transport[0] : "net");
+        return bps_bench_transport_answer(request, request->names > 0 ? request->name[0] : "net");
     }
     struct bps_conf *conf = bps_cmd_conf_load(NAME, &request->conf, "worker");
     if (conf == NULL) {

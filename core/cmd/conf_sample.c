@@ -140,14 +140,16 @@ static void print_instance(const struct bps_instance_map *map, const char *plugi
     printf("    %s};\n", comment);
 }
 
+/* A map without defaults is a comment, as a whole. */
 static void print_map(const struct bps_instance_map *map)
 {
+    const char *comment = map->defaults[0].name != NULL ? "" : "#";
     struct finder finder;
     find_plugins(map->kind, &finder);
     if (finder.count == 0 && map->defaults[0].name == NULL) {
         return;
     }
-    printf("\n# %s\n%s = {", map->help, map->name);
+    printf("\n# %s\n%s%s = {", map->help, comment, map->name);
     for (const struct bps_default_instance *d = map->defaults; d->name != NULL; d++) {
         print_instance(map, d->plugin);
     }
@@ -156,7 +158,7 @@ static void print_map(const struct bps_instance_map *map)
             print_instance(map, finder.name[i]);
         }
     }
-    printf("};\n");
+    printf("%s};\n", comment);
 }
 
 /* ---- stages ------------------------------------------------------------------------------------------- */

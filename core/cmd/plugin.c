@@ -19,7 +19,9 @@ static const char help_text[] =
     "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the plugin directory, and\n"
     "why one of them would be refused. It runs none of their code. info opens one and shows its options.\n"
     "\n"
-    "      --kind KIND        transport, reducer, stage or framework; needed where several have this name\n"
+    "      --kind KIND        transport, reducer, compressor, stage or framework; needed where several have "
+    "this "
+    "name\n"
     "      --json             print JSON\n"
     "      --help             print this\n";
 
@@ -341,9 +343,9 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
         case 'k':
             out->kind = bps_kind_from_name(optarg);
             if (!out->kind) {
-                return bps_cmd_usage("plugin",
-                                     "unknown kind '%s'; expected transport, reducer, stage or framework",
-                                     optarg);
+                return bps_cmd_usage(
+                    "plugin",
+                    "unknown kind '%s'; expected transport, reducer, compressor, stage or framework", optarg);
             }
             break;
         case 'j':

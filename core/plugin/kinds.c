@@ -79,6 +79,7 @@ static const struct bps_transport_ops transport_stubs = {
     .detach = no_detach,
 };
 static const struct bps_reducer_ops reducer_stubs = {.describe = no_description};
+static const struct bps_compressor_ops compressor_stubs = {.describe = no_description};
 static const struct bps_stage_ops stage_stubs = {
     .bind = no_bind,
     .unbind = no_unbind,
@@ -131,6 +132,11 @@ static const struct op group_ops[] = {
     OP(group, run),   OP(group, leave), OP(group, abort),    {NULL, 0},
 };
 
+static const struct op compressor_ops[] = {
+    OP(compressor, open),   OP(compressor, close),      OP(compressor, bound),    OP(compressor, encode),
+    OP(compressor, decode), OP(compressor, decode_add), OP(compressor, describe), {NULL, 0},
+};
+
 static const struct op stage_ops[] = {
     OP(stage, open),   OP(stage, close), OP(stage, query),    OP(stage, bind),
     OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
@@ -147,7 +153,7 @@ struct kind {
 static const struct kind kinds[] = {
     {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs},
     {BPS_KIND_REDUCER, "reducer", sizeof(struct bps_reducer_ops), reducer_ops, &reducer_stubs},
-    {BPS_KIND_COMPRESSOR, "compressor", 0, NULL, NULL},
+    {BPS_KIND_COMPRESSOR, "compressor", sizeof(struct bps_compressor_ops), compressor_ops, &compressor_stubs},
     {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL},
     {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs},
 };
@@ -160,6 +166,8 @@ SAME_PLACE(transport, open);
 SAME_PLACE(transport, close);
 SAME_PLACE(reducer, open);
 SAME_PLACE(reducer, close);
+SAME_PLACE(compressor, open);
+SAME_PLACE(compressor, close);
 SAME_PLACE(stage, open);
 SAME_PLACE(stage, close);
 

@@ -18,6 +18,7 @@ union bps_ops {
     struct bps_ops_common common;
     struct bps_transport_ops transport;
     struct bps_reducer_ops reducer;
+    struct bps_compressor_ops compressor;
     struct bps_stage_ops stage;
 };
 

@@ -4,6 +4,7 @@
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 
 QUICK = ["--rounds", "2", "--bytes", "4KiB"]
+LIST = subprocess.run([harness.program(), "plugin", "list"], capture_output=True, encoding="utf-8", check=True).stdout
+SUBJECTS = ["push_pull", "transport", "reducer"] + ["compressor"] * ("\ncompressor " in LIST)
 
 
 class Bench(unittest.TestCase):
@@ -99,8 +102,8 @@ class Bench(unittest.TestCase):
 
     def test_bad_input(self):
         cases = {
-            (): (2, "say what to measure: push_pull, transport, reducer or train"),
-            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull, transport, reducer or train'),
+            (): (2, "say what to measure: push_pull, transport, reducer, compressor or train"),
+            ("nothing",): (2, '"nothing" cannot be measured; expected push_pull, transport, reducer, compressor or'),
             ("push_pull", "twice"): (2, '"twice" is not expected'),
             ("push_pull", "--bytes", "6"): (2, "--bytes 6: expected a multiple of 4 bytes up to 1 TiB"),
             ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
@@ -113,9 +116,12 @@ class Bench(unittest.TestCase):
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
             ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
-            ("train", "--bytes", "4KiB"): (2, "--bytes is for push_pull or transport or reducer"),
+            ("train", "--bytes", "4KiB"): (2, "--bytes is for push_pull or transport or reducer or compressor"),
             ("transport", "--workers", "4"): (2, "--workers is for push_pull or train"),
             ("reducer", "--alloc"): (2, "--alloc is for push_pull"),
+            ("reducer", "--compressor", "onebit"): (2, "--compressor is for compressor"),
+            ("compressor", "--compressor", "none"): (1, "there is no compressor 'none'"),
+            ("compressor", "--set", "compressors.a.plugin=none"): (1, "compressors.a: there is no compressor 'none'"),
             ("reducer", "--set", "server.use=none"): (1, "none"),
             ("push_pull", "--wrong"): (2, "unknown or ambiguous option '--wrong'"),
             ("push_pull", "--set", "worker.slise=1"): (1, "did you mean worker.slice?"),
@@ -140,6 +146,31 @@ class Bench(unittest.TestCase):
             self.assertEqual((row["bytes"], row["ratio_to_copy"]["copy"]), (4096, 1))
         table = self.bench("reducer", *QUICK).stdout
         self.assertEqual([line.split()[1] for line in table.splitlines() if line.startswith("4KiB ")], types)
+
+    @unittest.skipUnless("compressor" in SUBJECTS, "needs a compressor")
+    def test_compressor(self):
+        """Of all that are installed, of an entry, or of those that are named; what they save and lose."""
+        result = self.bench("compressor", *QUICK, "--json")
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        found = json.loads(result.stdout)
+        self.assertEqual(found["benchmark"], "compressor")
+        self.assertIn("onebit", [row["compressor"] for row in found["results"]])
+        for row in found["results"]:
+            self.assertEqual(set(row["bytes_per_second"]), {"copy", "encode", "decode", "decode_add"})
+            self.assertTrue(all(rate > 0 for rate in row["bytes_per_second"].values()), row)
+            self.assertEqual((row["bytes"], row["ratio_to_copy"]["copy"]), (4096, 1))
+            self.assertEqual(row["coded_share"], row["coded_bytes"] / row["bytes"])
+            self.assertLess(row["coded_share"], 1)
+        (row,) = (row for row in found["results"] if row["compressor"] == "onebit")
+        self.assertEqual(row["coded_bytes"], 4 + 1024 // 8)
+        self.assertAlmostEqual(row["relative_error"], 0.6, delta=0.03)
+        entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
+        both = (*entry, "--compressor", "onebit", "--compressor", "small")
+        for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):
+            result = self.bench("compressor", *QUICK, *words)
+            self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+            self.assertEqual(re.findall("^compressor (.*): plugin onebit", result.stdout, re.MULTILINE), names)
+            self.assertEqual(result.stdout.count("\n4KiB "), len(names))
 
     def test_testbed(self):
         try:
@@ -208,7 +239,7 @@ class Bench(unittest.TestCase):
 
     @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "needs matplotlib")
     def test_plot(self):
-        for subject in ("push_pull", "transport", "reducer"):
+        for subject in SUBJECTS:
             with self.subTest(subject), tempfile.TemporaryDirectory() as folder:
                 file = os.path.join(folder, "picture.png")
                 result = self.plotted(subject, file)
@@ -229,7 +260,7 @@ class Bench(unittest.TestCase):
             ):
                 if "-S" not in words and not importlib.util.find_spec("matplotlib"):
                     continue
-                for subject in ("push_pull", "transport", "reducer"):
+                for subject in SUBJECTS:
                     with self.subTest(file, subject=subject):
                         result = self.plotted(subject, file, *words)
                         self.assertEqual((result.returncode, result.stdout), (1, ""), result)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plugin.h - the interface for plugins: transports, reducers and stages.
+ * plugin.h - the interface for plugins: transports, reducers, compressors and stages.
  *
  * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one
  * function, bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It
@@ -34,14 +34,14 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR       5u
+#define BPS_ABI_MINOR       6u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
 /* Kinds of plugins. */
 #define BPS_KIND_TRANSPORT  1u
 #define BPS_KIND_REDUCER    2u
-#define BPS_KIND_COMPRESSOR 3u /* reserved */
+#define BPS_KIND_COMPRESSOR 3u
 #define BPS_KIND_FRAMEWORK  4u /* loaded by the framework, listed here */
 #define BPS_KIND_STAGE      5u
 
@@ -607,6 +607,35 @@ struct bps_reducer_ops {
     void (*describe)(void *instance, char *text, size_t n);
     /* Optional: it has devices. Its operations must be there, but for those that are optional. */
     const struct bps_device_ops *device;
+};
+
+/* ---- compressors -------------------------------------------------------------------------------------- */
+
+/*
+ * A compressor codes slices of tensors, so that they need fewer bytes on their way, and makes elements of
+ * what has arrived. It keeps nothing between two calls: what coding has lost is the core's to keep (error
+ * feedback). Any alignment of any pointer, any count, 0 included. Thread-safe.
+ */
+struct bps_compressor_ops {
+    size_t size;
+    bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
+                       struct bps_report *report);
+    void (*close)(void *instance);
+    /* Bytes that `count` elements of that type need at most when coded; 0: it does not code this type. */
+    size_t (*bound)(void *instance, uint32_t dtype, size_t count);
+    /* Codes the elements at src into dst, which has room for bound() bytes; how many it has written. */
+    size_t (*encode)(void *instance, uint32_t dtype, const void *src, size_t count, void *dst);
+    /*
+     * dst = the elements that src stands for. The bytes come from a peer and are not trusted:
+     * BPS_ERR_PROTOCOL if they cannot be what encode makes of so many elements; dst is undefined then.
+     */
+    bps_status (*decode)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                         size_t count);
+    /* The same, but dst += these elements. */
+    bps_status (*decode_add)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                             size_t count);
+    /* Optional: one line. */
+    void (*describe)(void *instance, char *text, size_t n);
 };
 
 /* ---- stages ------------------------------------------------------------------------------------------- */
