@@ -41,7 +41,7 @@ static const struct bps_option worker_table[] = {
      "64..1 GiB",
      "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
      "priority."},
-    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "32 KiB", "64..1 GiB",
+    {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "48 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "192 KiB", "0..1 TiB",
      "A shard that has not answered so many bytes gets no more that are as urgent. How many sizes itself by "

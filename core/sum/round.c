@@ -7,6 +7,8 @@
 
 #include "base/clock.h"
 
+#define FEW_MEMBERS 16u
+
 bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
                             struct bps_kernels *out)
 {
@@ -22,11 +24,26 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
     return ops->kernels(reducer->self, op, spec->dtype, out);
 }
 
-/* Whether contributions are kept apart until all are there. */
+/* Whether sums are made in a wider type, so that an accumulator has more bytes than contributions. */
+static bool is_widened(const struct bps_sum *sum, const struct bps_header *header)
+{
+    const struct bps_spec spec = bps_spec_of(header);
+    struct bps_kernels kernels;
+    return bps_find_kernels(sum->config.reducer, &spec, &kernels) == BPS_OK &&
+           kernels.accumulator != spec.dtype;
+}
+
+/*
+ * Whether contributions are kept apart until all are there. Of few that would be widened, that is what takes
+ * fewer bytes: each is read once and the result written, while an accumulator would be read and written for
+ * each.
+ */
 static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header)
 {
-    bool ordered = sum->config.rank_order && header->op != BPS_WIRE_BROADCAST;
-    return header->bytes > 0 && (bps_aggregates(sum) || ordered);
+    if (bps_aggregates(sum) || header->bytes == 0 || header->op == BPS_WIRE_BROADCAST) {
+        return bps_aggregates(sum) && header->bytes > 0;
+    }
+    return sum->config.rank_order || (sum->members <= FEW_MEMBERS && is_widened(sum, header));
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */

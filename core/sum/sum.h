@@ -10,8 +10,9 @@
  * that come first land in a block as they are, those of the others are added as they come; when the last
  * contribution is complete, so is the result. A frame with BPS_FLAG_GROUP stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
- * flight: a block for each slice (with order = "rank": one for each contribution), and one for each
- * contribution that a transport is fetching.
+ * flight: a block for each slice, and one for each contribution that a transport is fetching. With order =
+ * "rank", and of 8 and 16 bits floating point with at most 16 workers: one for each contribution, which are
+ * summed in one pass when all are there, in the order of ranks.
  *
  * An aggregator's engine (config.only) sums the contributions of one group of ranks. It keeps them apart,
  * mostly as loans of their owners' memory, until the last is there; then it reads all of them in one pass and

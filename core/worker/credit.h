@@ -17,7 +17,8 @@
  *
  * Only what is as urgent counts: an urgent tensor never waits for answers to others, which may themselves
  * wait for a worker that has sent the urgent one first. Workers that push in different orders could still
- * wait for each other, so the caller says when nothing was answered for a while, and the credit doubles.
+ * wait for each other, so the caller says when nothing was answered for a while, and the credit becomes four
+ * times as large.
  */
 #ifndef BPS_WORKER_CREDIT_H
 #define BPS_WORKER_CREDIT_H
@@ -61,7 +62,7 @@ void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes
 void bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now);
 /* There will be no answer. */
 void bps_credit_given_up(struct bps_credit *credit, int32_t priority, uint64_t bytes);
-/* Called from time to time while something is not admitted. True if the credit was doubled. */
+/* Called from time to time while something is not admitted. True if the credit has grown. */
 bool bps_credit_look(struct bps_credit *credit);
 
 #endif

@@ -248,7 +248,7 @@ class Show(Case):
         shown = self.good("show", "a.conf", "--origin", "--set", "server.shards=3", DMLC_NUM_WORKER="1",
                           BYTEPS_SET="log.level=info\n")
         for pattern in (r"threads = 2; +# a\.conf:2", r"shards = 3; +# --set", r"workers = 1; +# DMLC_NUM_WORKER",
-                        r'level = "info"; +# BYTEPS_SET', r'slice = "32 KiB"; +# default'):
+                        r'level = "info"; +# BYTEPS_SET', r'slice = "48 KiB"; +# default'):
             self.assertRegex(shown, pattern)
 
     def test_json(self):

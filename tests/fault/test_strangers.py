@@ -71,7 +71,7 @@ class Processes(Stranger):
     def test_other_configuration(self):
         for setting, ours, theirs in (
             ("worker.partition=1MiB", 'worker.partition = "4 MiB"', 'worker.partition = "1 MiB"'),
-            ("worker.slice=64KiB", 'worker.slice = "32 KiB"', 'worker.slice = "64 KiB"'),
+            ("worker.slice=64KiB", 'worker.slice = "48 KiB"', 'worker.slice = "64 KiB"'),
             ("cluster.workers=3", "cluster.workers = 2", "cluster.workers = 3"),
         ):
             with self.subTest(setting):

@@ -33,7 +33,7 @@ START_TEST(nothing_at_all_is_a_job_of_one)
     ck_assert_uint_eq(cluster->stall_timeout, 1800000000000);
     ck_assert(!cluster->stay);
     ck_assert_uint_eq(bps_conf_worker(conf)->partition, 4194304);
-    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 32768);
+    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 49152);
     ck_assert_int_eq(bps_conf_worker(conf)->threads, 0);
     ck_assert_str_eq(bps_conf_server(conf)->use, "sum");
     ck_assert_uint_eq(bps_conf_server(conf)->order, BPS_ORDER_ARRIVAL);
@@ -58,9 +58,9 @@ END_TEST
 START_TEST(defaults_follow_other_values)
 {
     struct bps_conf *conf = rig_load(NULL, "worker.partition=64 KiB", NULL);
-    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 32768);
-    rig_expect(conf, "worker.slice", "32 KiB", "default");
-    ck_assert_str_eq(bps_conf_find(conf, "worker.slice")->text, "32 KiB");
+    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 49152);
+    rig_expect(conf, "worker.slice", "48 KiB", "default");
+    ck_assert_str_eq(bps_conf_find(conf, "worker.slice")->text, "48 KiB");
     bps_conf_free(conf);
     conf = rig_load(NULL, "cluster.role=scheduler", "cluster.workers=4");
     ck_assert_str_eq(bps_conf_cluster(conf)->scheduler, "127.0.0.1:0");
@@ -342,7 +342,7 @@ START_TEST(agreement_lists_what_must_be_equal)
                            "cluster.servers = 0\n"
                            "cluster.colocated = \"auto\"\n"
                            "worker.partition = \"8 MiB\"\n"
-                           "worker.slice = \"32 KiB\"\n"
+                           "worker.slice = \"48 KiB\"\n"
                            "worker.hierarchy = \"auto\"\n"
                            "worker.round_on_host = true\n"
                            "worker.device_groups = \"auto\"\n"

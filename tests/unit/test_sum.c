@@ -318,6 +318,26 @@ START_TEST(test_random_arrivals)
 }
 END_TEST
 
+/* In float32 2^15 + 2^-10 is 2^15: only in the order of ranks is the sum 2^-10. */
+START_TEST(test_few_halves_are_summed_in_the_order_of_ranks)
+{
+    static const uint16_t values[] = {0x7800, 0xf800, 0x1400}; /* 2^15, -2^15, 2^-10 */
+    static const uint32_t orders[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
+    start(3, false);
+    for (uint32_t i = 0; i < 3; i++) {
+        uint32_t r = orders[_i][i];
+        struct sending s = {.data = (const uint8_t *)&values[r], .rank = r};
+        s.header = tensor_header(1, 0, BPS_FLOAT16, BPS_SUM, sizeof *values);
+        begin_slice(&s, 0, 0);
+        feed(&s, sizeof *values);
+    }
+    deliver_all();
+    for (uint32_t r = 0; r < 3; r++) {
+        ck_assert_mem_eq(heard[r].data, &values[2], sizeof *values);
+    }
+}
+END_TEST
+
 START_TEST(test_scales)
 {
     bool rank_order = _i != 0;
@@ -758,6 +778,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_set_timeout(tests, 120);
     tcase_add_loop_test(tests, test_random_arrivals, 0, 24);
+    tcase_add_loop_test(tests, test_few_halves_are_summed_in_the_order_of_ranks, 0, 6);
     tcase_add_loop_test(tests, test_scales, 0, 2);
     tcase_add_loop_test(tests, test_broadcast, 0, 2);
     tcase_add_loop_test(tests, test_odd_one_out, 0, 16);
