@@ -28,6 +28,19 @@ static int32_t priority_of(const struct bps_task *task)
     return task->tensor->operation.request.priority;
 }
 
+/* Asks for the root's value of a broadcast, and brings nothing. */
+static bool is_request(const struct bps_task *task)
+{
+    const struct bps_operation *operation = &task->tensor->operation;
+    return operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
+}
+
+/* Of the payload of that slice. */
+static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
+{
+    return is_request(task) ? 0 : bps_partition_bytes(task->bytes, task->tensor->worker->slice, index);
+}
+
 static void on_patience(void *arg);
 
 /* Nobody waits for a shard that has no credit, and it is looked at until it has. */
@@ -50,7 +63,7 @@ static void settle(struct bps_remote *remote)
     remote->starved = false;
     if (task == NULL) {
         bps_window_rest(&worker->window, remote->index);
-    } else if (bps_credit_admits(&remote->credit, priority_of(task), worker->slice)) {
+    } else if (bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent))) {
         bps_window_wait(&worker->window, remote->index, priority_of(task));
     } else {
         starve(remote);
@@ -160,18 +173,6 @@ static void slice_header(const struct bps_task *task, uint32_t index, uint32_t b
         header.prescale = bps_local_divisor(&task->tensor->operation);
     }
     bps_header_encode(&header, out);
-}
-
-/* Asks for the root's value of a broadcast, and brings nothing. */
-static bool is_request(const struct bps_task *task)
-{
-    const struct bps_operation *operation = &task->tensor->operation;
-    return operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
-}
-
-static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
-{
-    return is_request(task) ? 0 : bps_partition_bytes(task->bytes, task->tensor->worker->slice, index);
 }
 
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
