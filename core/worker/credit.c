@@ -117,8 +117,8 @@ bool bps_credit_look(struct bps_credit *credit)
 {
     bool stalled = !credit->answered;
     credit->answered = false;
-    if (stalled && credit->limit <= UINT64_MAX / 4) {
-        credit->limit *= 4;
+    if (stalled && credit->limit <= UINT64_MAX / 2) {
+        credit->limit *= 2;
     }
     return stalled;
 }
