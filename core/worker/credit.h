@@ -17,8 +17,8 @@
  *
  * Only what is as urgent counts: an urgent tensor never waits for answers to others, which may themselves
  * wait for a worker that has sent the urgent one first. Workers that push in different orders could still
- * wait for each other, so the caller says when nothing was answered for a while, and the credit becomes four
- * times as large.
+ * wait for each other, so the caller says when nothing was answered for a while, and the credit
+ * doubles.
  */
 #ifndef BPS_WORKER_CREDIT_H
 #define BPS_WORKER_CREDIT_H
