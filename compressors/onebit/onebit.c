@@ -20,11 +20,12 @@
 #define BLOCK       8u /* elements in a byte of bits */
 #define SIGN        0x80000000u
 
-typedef uint32_t half_block __attribute__((vector_size(16)));
-typedef float half_block_float __attribute__((vector_size(16)));
+/* Four elements: their bits, or what they are. */
+typedef uint32_t quad __attribute__((vector_size(16)));
+typedef float quad_float __attribute__((vector_size(16)));
 
 /* The signs of four elements, by their bits. */
-static const half_block signs[16] = {
+static const quad signs[16] = {
 #define LINE(b) {(b) & 1 ? SIGN : 0, (b) & 2 ? SIGN : 0, (b) & 4 ? SIGN : 0, (b) & 8 ? SIGN : 0}
     LINE(0), LINE(1), LINE(2),  LINE(3),  LINE(4),  LINE(5),  LINE(6),  LINE(7),
     LINE(8), LINE(9), LINE(10), LINE(11), LINE(12), LINE(13), LINE(14), LINE(15),
@@ -80,9 +81,9 @@ static size_t onebit_bound(void *instance, uint32_t dtype, size_t count)
 
 /* ---- coding ---- */
 
-static half_block load(const char *from)
+static quad load(const char *from)
 {
-    half_block x;
+    quad x;
     memcpy(&x, from, sizeof x);
     return x;
 }
@@ -90,11 +91,11 @@ static half_block load(const char *from)
 /* In four lanes, which the compiler keeps in one register; slices are too short for float32 to lose much. */
 static float mean_magnitude(const char *src, size_t count)
 {
-    half_block_float sum = {0};
+    quad_float sum = {0};
     float all = 0, x;
     size_t i = 0;
     for (; i + 4 <= count; i += 4) {
-        sum += (half_block_float)(load(src + 4 * i) & ~SIGN);
+        sum += (quad_float)(load(src + 4 * i) & ~SIGN);
     }
     for (; i < count; i++) {
         memcpy(&x, src + 4 * i, sizeof x);
@@ -112,7 +113,7 @@ static uint32_t bits_of(const char *src)
 #ifdef __SSE2__
     return (uint32_t)_mm_movemask_ps((__m128)load(src));
 #else
-    half_block x = load(src) >> 31;
+    quad x = load(src) >> 31;
     return x[0] | x[1] << 1 | x[2] << 2 | x[3] << 3;
 #endif
 }
@@ -156,12 +157,12 @@ static size_t onebit_encode(void *instance, uint32_t dtype, const void *src, siz
 }
 
 /* Eight elements: the scale with their signs, or what is at `to` and these. */
-static void decode_block(char *to, half_block scale, uint8_t bits, bool add)
+static void decode_block(char *to, quad scale, uint8_t bits, bool add)
 {
-    half_block low = scale ^ signs[bits & 15], high = scale ^ signs[bits >> 4];
+    quad low = scale ^ signs[bits & 15], high = scale ^ signs[bits >> 4];
     if (add) {
-        low = (half_block)((half_block_float)load(to) + (half_block_float)low);
-        high = (half_block)((half_block_float)load(to + 16) + (half_block_float)high);
+        low = (quad)((quad_float)load(to) + (quad_float)low);
+        high = (quad)((quad_float)load(to + 16) + (quad_float)high);
     }
     memcpy(to, &low, sizeof low);
     memcpy(to + 16, &high, sizeof high);
@@ -175,7 +176,7 @@ static inline bps_status decode(const char *src, size_t bytes, char *dst, size_t
         return BPS_ERR_PROTOCOL;
     }
     uint32_t bits = get_scale(src);
-    half_block scale = {bits, bits, bits, bits};
+    quad scale = {bits, bits, bits, bits};
     const uint8_t *from = (const uint8_t *)src + SCALE_BYTES;
     for (; i < whole; i++) {
         decode_block(dst + 4 * BLOCK * i, scale, from[i], add);

@@ -236,8 +236,9 @@ static int run_compressor(const struct bps_bench_request *request, const struct 
     struct bps_instance *compressor = NULL;
     struct bps_report report = {""};
     char path[128];
+    const struct bps_conf_node *known = bps_conf_find(conf, "compressors");
+    const struct bps_conf_node *entry = known != NULL ? bps_conf_member(known, name) : NULL;
     snprintf(path, sizeof path, "compressors.%s", name);
-    const struct bps_conf_node *entry = bps_conf_find(conf, path);
     bps_status status = bps_instance_open(BPS_KIND_COMPRESSOR, entry == NULL ? name : NULL, name, entry, path,
                                           loop, &compressor, &report);
     int result =

@@ -24,35 +24,31 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
     return ops->kernels(reducer->self, op, spec->dtype, out);
 }
 
-/* Whether sums are made in a wider type, so that an accumulator has more bytes than contributions. */
-static bool is_widened(const struct bps_sum *sum, const struct bps_header *header)
-{
-    const struct bps_spec spec = bps_spec_of(header);
-    struct bps_kernels kernels;
-    return bps_find_kernels(sum->config.reducer, &spec, &kernels) == BPS_OK &&
-           kernels.accumulator != spec.dtype;
-}
-
 /*
  * Whether contributions are kept apart until all are there. Of few that would be widened, that is what takes
  * fewer bytes: each is read once and the result written, while an accumulator would be read and written for
  * each.
  */
-static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header)
+static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header,
+                        const struct bps_kernels *kernels)
 {
-    if (bps_aggregates(sum) || header->bytes == 0 || header->op == BPS_WIRE_BROADCAST) {
-        return bps_aggregates(sum) && header->bytes > 0;
+    if (header->bytes == 0 || bps_aggregates(sum)) {
+        return header->bytes > 0;
     }
-    return sum->config.rank_order || (sum->members <= FEW_MEMBERS && is_widened(sum, header));
+    if (header->op == BPS_WIRE_BROADCAST) {
+        return false;
+    }
+    bool widened = kernels->accumulator != header->dtype;
+    return sum->config.rank_order || (widened && sum->members <= FEW_MEMBERS);
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */
-static struct bps_round *allocate(struct bps_sum *sum, const struct bps_header *header, uint32_t slices)
+static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, bool apart)
 {
     size_t n = sum->members, words = sum->words;
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
     size_t bits = (3 + 2 * (size_t)slices) * words * sizeof(uint64_t);
-    size_t parts = keeps_parts(sum, header) ? n * sizeof(double) + slices * n * sizeof(struct bps_part) : 0;
+    size_t parts = apart ? n * sizeof(double) + slices * n * sizeof(struct bps_part) : 0;
     struct bps_round *round = bps_pool_get(&sum->pool, head + bits + parts);
     if (round == NULL) {
         return NULL;
@@ -82,12 +78,12 @@ static void insert(struct bps_key *key, struct bps_round *round)
 }
 
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
-static void check_possible(struct bps_round *round)
+static void check_possible(struct bps_round *round, bps_status known)
 {
     const struct bps_sum *sum = round->sum;
     const struct bps_spec *spec = &round->spec;
     char text[160];
-    if (bps_find_kernels(sum->config.reducer, spec, &round->kernels) != BPS_OK) {
+    if (known != BPS_OK) {
         snprintf(text, sizeof text, "%s's reducer '%s' has no %s of %s", sum->here, sum->config.reducer->name,
                  bps_op_name(spec->op), bps_dtype_name(spec->dtype));
         bps_round_fail(round, BPS_ERR_UNSUPPORTED, text, BPS_SUM_ALL);
@@ -108,14 +104,18 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     const struct bps_sum_config *config = &sum->config;
     uint32_t bytes = bps_partition_bytes(header->bytes, config->partition, header->partition);
     uint32_t slices = bps_partitions(bytes, config->slice);
-    struct bps_round *round = allocate(sum, header, slices);
+    const struct bps_spec spec = bps_spec_of(header);
+    struct bps_kernels kernels = {.accumulator = spec.dtype};
+    bps_status known = bps_find_kernels(config->reducer, &spec, &kernels);
+    struct bps_round *round = allocate(sum, slices, keeps_parts(sum, header, &kernels));
     if (round == NULL) {
         return NULL;
     }
     round->sum = sum;
     round->key = key;
     round->number = header->round;
-    round->spec = bps_spec_of(header);
+    round->spec = spec;
+    round->kernels = kernels;
     round->priority = header->priority;
     round->slices = round->unfinished = slices;
     round->bytes = bytes;
@@ -127,7 +127,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         round->slice[i].bytes = bps_partition_bytes(bytes, config->slice, i);
     }
     insert(key, round);
-    check_possible(round);
+    check_possible(round, known);
     return round;
 }
 

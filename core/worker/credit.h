@@ -17,8 +17,7 @@
  *
  * Only what is as urgent counts: an urgent tensor never waits for answers to others, which may themselves
  * wait for a worker that has sent the urgent one first. Workers that push in different orders could still
- * wait for each other, so the caller says when nothing was answered for a while, and the credit
- * doubles.
+ * wait for each other, so the caller says when nothing was answered for a while, and the credit doubles.
  */
 #ifndef BPS_WORKER_CREDIT_H
 #define BPS_WORKER_CREDIT_H
@@ -54,15 +53,14 @@ struct bps_credit {
 
 /* Bytes; most = 0: no limit. */
 void bps_credit_init(struct bps_credit *credit, uint64_t least, uint64_t most);
-/* Whether a slice of that priority may be sent: as many are under way as come nearest to the credit, at least
- * one. */
+/* Whether a slice may be sent: as many are under way as come nearest to the credit, at least one. */
 bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t bytes);
 /* now: as of bps_now(). */
 void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now);
 void bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now);
 /* There will be no answer. */
 void bps_credit_given_up(struct bps_credit *credit, int32_t priority, uint64_t bytes);
-/* Called from time to time while something is not admitted. True if the credit has grown. */
+/* Called from time to time while something is not admitted. True if the credit was doubled. */
 bool bps_credit_look(struct bps_credit *credit);
 
 #endif
