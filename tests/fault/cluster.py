@@ -186,13 +186,13 @@ class _Gated:
         """Kills a part; its descriptors are closed when this returns."""
         pid = self.pid(part)
         self.kill(part)
-        harness.until(lambda: harness.state(pid) in ("Z", "X", ""), f"death of {part}")
+        harness.until(lambda: harness.thread_states(pid) <= {"Z", "X"}, f"death of {part}")
 
     def stop(self, part):
         """Stops a part and waits until it stands still."""
         pid = self.pid(part)
         os.kill(pid, signal.SIGSTOP)
-        harness.until(lambda: harness.state(pid) in ("T", "t", ""), f"standstill of {part}")
+        harness.until(lambda: harness.thread_states(pid) <= {"T", "t"}, f"standstill of {part}")
 
     def go_on(self, part):
         os.kill(self.pid(part), signal.SIGCONT)

@@ -67,12 +67,27 @@ def environ(pid):
 
 
 def state(pid):
-    """The state letter of a process (Z for a zombie), or "" if there is none."""
+    """The state letter of a process' first thread (Z for a zombie), or "" if there is none."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()[0]
     except OSError:
         return ""
+
+
+def thread_states(pid):
+    """The state letters of all threads of a process, as a set; empty if there is none.
+
+    Threads end and stop one by one: while one is left, a process whose first thread is a zombie still has its sockets.
+    """
+    letters = set()
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        tasks = []
+    for task in tasks:
+        letters.add(state(f"{pid}/task/{task}"))
+    return letters - {""}
 
 
 def processes(job):
