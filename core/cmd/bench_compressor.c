@@ -134,7 +134,7 @@ static void print_row(const struct bps_bench_load *load, const struct bench *m, 
 {
     printf("%-10s%8.3f%8.3f%12s", load->name, saved(m), row->error, bps_bytes_text(row->rate[COPY]));
     for (enum step step = ENCODE; step < STEPS; step++) {
-        printf("%12s%6.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
+        printf("%12s %5.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
     }
     putchar('\n');
     fflush(stdout);

@@ -295,13 +295,13 @@ static void print_head(const struct bps_bench_request *request)
            "x copy: how many times as long as a copy of the same bytes by all workers at once\n\n",
            request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(),
            request->rounds);
-    printf("%-12s%-9s%8s%10s%10s%10s%10s%11s%11s%11s%8s\n", "name", "type", "tensors", "bytes", "median",
+    printf("%-12s %-9s%8s%10s%10s%10s%10s%11s%11s%11s%8s\n", "name", "type", "tensors", "bytes", "median",
            "fastest", "slowest", "algbw/s", "busbw/s", "summed/s", "x copy");
 }
 
 static void print_row(const struct bench *b, const struct result *r)
 {
-    printf("%-12s%-9s%8u%10s%10s%10s%10s%11s%11s%11s%8.2f\n", b->load->name, bps_dtype_name(b->dtype),
+    printf("%-12s %-9s%8u%10s%10s%10s%10s%11s%11s%11s %7.2f\n", b->load->name, bps_dtype_name(b->dtype),
            b->load->tensors, bps_bytes_text((double)b->bytes), bps_duration_text(r->seconds.median),
            bps_duration_text(r->seconds.least), bps_duration_text(r->seconds.most),
            bps_bytes_text(algorithm_bandwidth(b, r)), bps_bytes_text(bus_bandwidth(b, r)),

@@ -136,7 +136,7 @@ static void print_row(const struct bps_bench_load *load, const struct bench *m, 
 {
     printf("%-10s%-14s%12s", load->name, bps_dtype_name(m->dtype), bps_bytes_text(row->rate[COPY]));
     for (enum step step = FOLD; step < STEPS; step++) {
-        printf("%12s%6.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
+        printf("%12s %5.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
     }
     putchar('\n');
     fflush(stdout);

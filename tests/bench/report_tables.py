@@ -148,6 +148,7 @@ SECTIONS = {
     'host': host,
     'optimum': functools.partial(optimum, 'Between hosts'),
     'more-hosts': functools.partial(optimum, 'Between more hosts'),
+    'large-model': functools.partial(optimum, 'A larger model'),
     'models': models,
     'urgent': urgent,
     'training': training,

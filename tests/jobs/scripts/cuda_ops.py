@@ -174,6 +174,7 @@ def check_a_forked_child_has_nothing_of_the_job():
         with open("/proc/self/maps", encoding="utf-8") as file:
             os._exit(any("/memfd:byteps " in line for line in file))
     assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(array.read(), total(1000))
 
 
 def check_dropped_handle():
@@ -267,6 +268,7 @@ def without_device():
     """No reducer brings devices."""
     array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 10))
     checks.raised(byteps.Error, lambda: start(array), "worker.use", "cuda")
+    array.free()
 
 
 if __name__ == "__main__":
