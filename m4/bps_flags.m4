@@ -83,6 +83,17 @@ AS_IF([test -n "$bps_runtime" && test -f "$bps_library"],
   [BPS_PRELOAD=$bps_library:$($CC -print-file-name=libstdc++.so.6)])
 ])
 
+# BPS_ENABLE_DEBUG
+# ----------------
+# After BPS_SANITIZER, since a build with a sanitizer is one that looks at itself.
+AC_DEFUN([BPS_ENABLE_DEBUG], [
+AC_ARG_ENABLE([debug],
+  [AS_HELP_STRING([--enable-debug], [check the core's own rules while it runs (default: with --enable-sanitizer)])],
+  [], [AS_IF([test "$enable_sanitizer" = no], [enable_debug=no], [enable_debug=yes])])
+AS_IF([test "$enable_debug" = yes],
+  [AC_DEFINE([BPS_DEBUG], [1], [Define to 1 to check the core's own rules while it runs.])])
+])
+
 # BPS_COVERAGE
 # ------------
 AC_DEFUN([BPS_COVERAGE], [

@@ -30,7 +30,7 @@ bps_table="$PACKAGE $VERSION configured:
   plugins      $(bps_expand "$libdir/byteps")
   config       $(bps_expand "$sysconfdir/byteps/byteps.conf")
   compiler     $($CC --version | sed 1q), $CFLAGS
-  checks       warnings are errors: $enable_werror, sanitizer: $enable_sanitizer, coverage: $enable_coverage, fuzzer: $enable_fuzzer
+  checks       warnings are errors: $enable_werror, sanitizer: $enable_sanitizer, debug: $enable_debug, coverage: $enable_coverage, fuzzer: $enable_fuzzer
   tests        $bps_check$bps_test_python$bps_plugin_rows"
 AC_CONFIG_COMMANDS([core/cmd/build_info.h], [
   AS_MKDIR_P([core/cmd])

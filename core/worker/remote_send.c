@@ -7,7 +7,13 @@
  * slices. The window (window.h) keeps the shards together: one that is too far ahead gets nothing, and is
  * kicked when the others have followed. The credit (credit.h) keeps the workers together: a shard that has not
  * answered what it got gets no more, and is kicked when it answers.
+ *
+ * A transport that was told BPS_AGAIN asks again only when it is kicked. So there is one rule: a queue whose most
+ * urgent task may be sent, and a transport that does not know: never. All that can change the one or the other
+ * (a task that comes or goes, an answer, another shard's place) ends with settle(), which keeps it; debug builds
+ * look after each event.
  */
+#include <assert.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -16,11 +22,31 @@
 
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
-static void kick(struct bps_remote *remote)
+/* The transport will ask for a slice, on every lane. */
+static void tell(struct bps_remote *remote)
 {
-    for (uint32_t i = 0; i < remote->lanes; i++) {
-        bps_link_kick(&remote->lane[i].link);
+    if (!remote->told) {
+        remote->told = true;
+        for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_link_kick(&remote->lane[i].link);
+        }
     }
+}
+
+/* The rule that is told at the top, of all shards. */
+static void check_told(struct bps_worker *worker)
+{
+#ifdef BPS_DEBUG
+    for (uint32_t i = 0; i < worker->remotes && worker->failure == BPS_OK; i++) {
+        struct bps_remote *remote = &worker->remote[i];
+        bool waits = bps_heap_top(&remote->queue) != NULL;
+        assert(worker->window.shard[i].waits == (waits && !remote->starved));
+        assert(!remote->starved || worker->patience != NULL);
+        assert(!waits || remote->starved || remote->told || worker->window.shard[i].held_by != BPS_WINDOW_NONE);
+    }
+#else
+    (void)worker;
+#endif
 }
 
 static int32_t priority_of(const struct bps_task *task)
@@ -43,46 +69,45 @@ static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
 
 static void on_patience(void *arg);
 
-/* Nobody waits for a shard that has no credit, and it is looked at until it has. */
-static void starve(struct bps_remote *remote)
+/* Looks from time to time at shards that have no credit. False: no memory for that. */
+static bool have_patience(struct bps_worker *worker)
 {
-    struct bps_worker *worker = remote->worker;
-    remote->starved = true;
-    bps_window_rest(&worker->window, remote->index);
     if (worker->patience == NULL) {
         worker->patience = bps_loop_timer(worker->loop, PATIENCE, PATIENCE, on_patience, worker);
     }
+    return worker->patience != NULL;
 }
 
-/* The queue of the shard has changed: tells the window, and kicks those that are held for it no longer. */
+/*
+ * The queue of the shard, or its credit, has changed: tells the window, and the transports of this shard and of
+ * those that were held for it. Nobody waits for a shard that has no credit. Where nothing would ever look whether
+ * it has some again, it goes on without.
+ */
 static void settle(struct bps_remote *remote)
 {
     struct bps_worker *worker = remote->worker;
     const struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    remote->starved = false;
-    if (task == NULL) {
+    remote->starved = task != NULL &&
+                      !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent)) &&
+                      have_patience(worker);
+    if (task == NULL || remote->starved) {
         bps_window_rest(&worker->window, remote->index);
-    } else if (bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent))) {
-        bps_window_wait(&worker->window, remote->index, priority_of(task));
     } else {
-        starve(remote);
+        bps_window_wait(&worker->window, remote->index, priority_of(task));
+        if (!remote->told && bps_window_admits(&worker->window, remote->index)) {
+            tell(remote);
+        }
     }
     while ((freed = bps_window_freed(&worker->window, remote->index)) != BPS_WINDOW_NONE) {
-        kick(&worker->remote[freed]);
+        tell(&worker->remote[freed]);
     }
-}
-
-static void resume(struct bps_remote *remote)
-{
-    settle(remote);
-    kick(remote);
 }
 
 static void resume_starved(struct bps_remote *remote)
 {
     if (remote->starved) {
-        resume(remote);
+        settle(remote);
     }
 }
 
@@ -94,7 +119,7 @@ static void on_patience(void *arg)
     for (uint32_t i = 0; i < worker->remotes; i++) {
         struct bps_remote *remote = &worker->remote[i];
         if (remote->starved && bps_credit_look(&remote->credit)) {
-            resume(remote);
+            settle(remote);
         }
         starved |= remote->starved;
     }
@@ -102,6 +127,7 @@ static void on_patience(void *arg)
         bps_loop_cancel(worker->loop, worker->patience);
         worker->patience = NULL;
     }
+    check_told(worker);
 }
 
 struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
@@ -126,7 +152,8 @@ void bps_remote_push(struct bps_task *task)
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
-    resume(remote);
+    settle(remote);
+    check_told(worker);
 }
 
 void bps_remote_unqueue(struct bps_task *task)
@@ -134,6 +161,7 @@ void bps_remote_unqueue(struct bps_task *task)
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     if (bps_heap_remove(&remote->queue, task)) {
         settle(remote);
+        check_told(remote->worker);
     }
 }
 
@@ -182,6 +210,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     (void)link;
     struct bps_worker *worker = lane->remote->worker;
     if (task == NULL || lane->remote->starved || !bps_window_admits(&worker->window, lane->remote->index)) {
+        lane->remote->told = false;
         return BPS_AGAIN;
     }
     bool request = is_request(task);
@@ -203,6 +232,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         .bytes = bytes,
         .cookie = task,
     };
+    check_told(worker);
     return BPS_OK;
 }
 
@@ -223,6 +253,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     if (!task->failed) {
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
         resume_starved(remote);
+        check_told(remote->worker);
     }
     bps_remote_check(task);
 }
@@ -237,6 +268,7 @@ void bps_remote_give_up(struct bps_task *task)
     if (bytes > 0) {
         bps_credit_given_up(&remote->credit, priority_of(task), bytes);
         resume_starved(remote);
+        check_told(remote->worker);
     }
 }
 

@@ -186,6 +186,7 @@ struct bps_remote {
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
     bool starved;          /* the most urgent one has no credit */
+    bool told;             /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
 
 /* ---- tensors in device memory ---- */

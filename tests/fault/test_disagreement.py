@@ -107,6 +107,43 @@ class Mismatch(Case):
                 self.assertTrue(line.startswith("error: tensor 't': worker 2 pushed"), text)
 
 
+class Queue(Case):
+    """A round fails while its tensor is on top of the queue to a shard and has no credit: what is behind it goes on.
+
+    The first credit is 64 KiB: the middle one and a slice of the big one leave room for a small one and not for the
+    next slice.
+    """
+
+    MIDDLE, BIG, SMALL = 6144, 1 << 22, 256
+
+    def behind(self, servers):
+        def begin(name, count, op="sum"):
+            return f"begin:{name}:{count}:float32:{op}"
+
+        small = [f"s{i}" for i in range(8)]
+        first = [begin("middle", self.MIDDLE), begin("big", self.BIG)] + [begin(s, self.SMALL) for s in small]
+        second = [begin(s, self.SMALL) for s in small] + [begin("big", self.BIG, "max")]
+        steps = ["init", *(f"@0:{step}" for step in first), *(f"@1:{step}" for step in second)]
+        steps += [f"await:{s}" for s in small] + ["?await:big", "@1:" + begin("middle", self.MIDDLE), "await:middle"]
+        settings = ["server.shards=1", "worker.slice=32KiB"]
+        with cluster.ByHand([*steps, "leave"], servers=servers, settings=settings) as job:
+            ends = job.finish()
+        text = cluster.show(ends)
+        for rank in range(2):
+            end = ends[f"worker {rank}"]
+            self.assertEqual(end.status, 0, text)
+            lines = end.out.splitlines()
+            self.assertEqual(lines[1:9], [f"{s}: 3" for s in small], text)
+            self.assertIn("tensor 'big': worker 1 pushed 4194304 float32 (max), worker 0 ", lines[9], text)
+            self.assertEqual(lines[10:], ["middle: 3", "left"], text)
+
+    def test_small_behind_big(self):
+        for servers in (0, 1):
+            for turn in range(3):
+                with self.subTest(servers=servers, turn=turn):
+                    self.behind(servers)
+
+
 class Stage(Case):
     """One worker's stage fails: all workers hear of it."""
 

@@ -8,6 +8,7 @@
  *   init | leave                         of the job
  *   gate:NAME                            says "at NAME", waits for the gate
  *   push:NAME:COUNT:DTYPE:OP:POSTSCALE   push_pull of rank + 1 in each element; says the first element
+ *   begin:NAME:COUNT:DTYPE:OP            begins the same; await:NAME waits for it and says the first element
  *   nan:NAME:COUNT                       the same with a NaN as element 2
  *   cast:NAME:COUNT:ROOT                 broadcast
  *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
@@ -165,6 +166,58 @@ static bps_status push(char **field, struct bps_report *report)
         say("%s: %g", field[1], element(data, 0, dtype));
     }
     free(data);
+    return status;
+}
+
+/* What `begin` has begun. */
+static struct {
+    char name[64];
+    void *data;
+    uint32_t dtype;
+    bps_handle handle;
+} begun[16];
+
+#define BEGUN_LIMIT (sizeof begun / sizeof *begun)
+
+/* The one of this name; "": one that is free. */
+static size_t begun_find(const char *name)
+{
+    for (size_t i = 0; i < BEGUN_LIMIT; i++) {
+        if (strcmp(begun[i].name, name) == 0) {
+            return i;
+        }
+    }
+    fprintf(stderr, "begin: %s\n", *name != '\0' ? name : "too many");
+    exit(2);
+}
+
+static bps_status begin(char **field, struct bps_report *report)
+{
+    size_t count = strtoul(field[2], NULL, 10), i = begun_find("");
+    uint32_t dtype = number_of(field[3], BPS_DTYPES, bps_dtype_name);
+    void *data = filled(count, dtype, own_rank() + 1);
+    struct bps_push_pull request = request_of(field[1], data, count, dtype);
+    request.op = number_of(field[4], BPS_OPS, bps_op_name);
+    bps_status status = bps_push_pull_async(&request, &begun[i].handle, report);
+    if (status != BPS_OK) {
+        free(data);
+        return status;
+    }
+    snprintf(begun[i].name, sizeof begun[i].name, "%s", field[1]);
+    begun[i].data = data;
+    begun[i].dtype = dtype;
+    return BPS_OK;
+}
+
+static bps_status await(char **field, struct bps_report *report)
+{
+    size_t i = begun_find(field[1]);
+    bps_status status = bps_wait(begun[i].handle, BPS_FOREVER, report);
+    if (status == BPS_OK) {
+        say("%s: %g", begun[i].name, element(begun[i].data, 0, begun[i].dtype));
+    }
+    free(begun[i].data);
+    *begun[i].name = '\0';
     return status;
 }
 
@@ -372,8 +425,8 @@ static const struct {
     const char *name;
     bps_status (*run)(char **field, struct bps_report *report);
 } verbs[] = {
-    {"init", init}, {"leave", leave}, {"gate", gate},   {"push", push},     {"nan", push_nan},
-    {"cast", cast}, {"loop", loop},   {"start", start}, {"cycles", cycles},
+    {"init", init},   {"leave", leave}, {"gate", gate}, {"push", push}, {"begin", begin},   {"await", await},
+    {"nan", push_nan}, {"cast", cast},   {"loop", loop}, {"start", start}, {"cycles", cycles},
 };
 
 static bps_status run(char **field, struct bps_report *report)
