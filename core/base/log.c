@@ -18,6 +18,7 @@
 
 static _Atomic uint32_t log_level = BPS_LOG_INFO;
 static atomic_bool log_no_time;
+static atomic_bool log_colours; /* the user wants them, on a terminal that shows them */
 /* Text, in words that can be read while they are changed. */
 static _Atomic uint64_t log_identity[IDENTITY_WORDS];
 
@@ -34,6 +35,26 @@ uint32_t bps_log_level(void)
 void bps_log_hide_time(bool hide)
 {
     atomic_store_explicit(&log_no_time, hide, memory_order_relaxed);
+}
+
+/*
+ * All that a line depends on in the environment. Another thread of the application may change that while a
+ * line is written, and whoever reads it meanwhile reads freed memory. https://no-color.org
+ */
+void bps_log_read_environment(void)
+{
+    const char *unwanted = getenv("NO_COLOR");
+    const char *terminal = getenv("TERM");
+    bool able = terminal != NULL && strcmp(terminal, "dumb") != 0;
+    bool wanted = unwanted == NULL || *unwanted == '\0';
+    atomic_store_explicit(&log_colours, able && wanted, memory_order_relaxed);
+    tzset(); /* localtime_r() does this by itself if nobody has */
+}
+
+/* For lines before a job begins. */
+__attribute__((constructor)) static void read_environment(void)
+{
+    bps_log_read_environment();
 }
 
 void bps_log_set_identity(const char *identity)
@@ -72,21 +93,13 @@ static void add_time(struct line *line)
 {
     struct timespec now;
     struct tm local;
-    char text[32];
     clock_gettime(CLOCK_REALTIME, &now);
-    if (localtime_r(&now.tv_sec, &local) == NULL || strftime(text, sizeof text, "%F %T", &local) == 0) {
+    if (localtime_r(&now.tv_sec, &local) == NULL) {
         return;
     }
-    line_add(line, "%s.%03ld ", text, now.tv_nsec / 1000000);
-}
-
-/* A terminal that shows colours, and a user who wants them (https://no-color.org). */
-static bool coloured(void)
-{
-    const char *unwanted = getenv("NO_COLOR");
-    const char *terminal = getenv("TERM");
-    return (unwanted == NULL || *unwanted == '\0') && terminal != NULL && strcmp(terminal, "dumb") != 0 &&
-           isatty(STDERR_FILENO);
+    /* Not by strftime(), which may read the time zone from the environment again. */
+    line_add(line, "%04d-%02d-%02d %02d:%02d:%02d.%03ld ", local.tm_year + 1900, local.tm_mon + 1,
+             local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
 }
 
 static void add_level(struct line *line, uint32_t level)
@@ -101,7 +114,7 @@ static void add_level(struct line *line, uint32_t level)
     if (level < BPS_LOG_ERROR || level > BPS_LOG_TRACE) {
         level = BPS_LOG_TRACE;
     }
-    if (coloured()) {
+    if (atomic_load_explicit(&log_colours, memory_order_relaxed) && isatty(STDERR_FILENO)) {
         line_add(line, "\033[%sm%s\033[0m ", levels[level].colour, levels[level].word);
     } else {
         line_add(line, "%s ", levels[level].word);

@@ -16,6 +16,11 @@ void bps_log_set_level(uint32_t level);
 uint32_t bps_log_level(void);
 /* "worker/0", "server/1", "scheduler"; "" before the process has a role. Copied. */
 void bps_log_set_identity(const char *identity);
+/*
+ * Reads anew whether colours are wanted, and the time zone: when a process begins its part, and never while
+ * it has one. Writing a line does not read the environment, which another thread may change.
+ */
+void bps_log_read_environment(void);
 /* Only for the program byteps, where a prefix is put before every line anyway. */
 void bps_log_hide_time(bool hide);
 

@@ -128,6 +128,7 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
     if (status != BPS_OK) {
         return status;
     }
+    bps_log_read_environment();
     bps_log_set_level(bps_conf_log(conf)->level + 1);
     bps_log_hide_time(bps_conf_log(conf)->hide_time);
     if (bps_conf_cluster(conf)->role != BPS_ROLE_WORKER) {

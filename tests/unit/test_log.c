@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <pthread.h>
 #include <regex.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -153,6 +155,90 @@ START_TEST(lines_of_threads_do_not_mix)
 }
 END_TEST
 
+/* ---- the environment ---- */
+
+static atomic_uint reads;
+
+/* In the place of the C library's, for the library that is tested: counts who looks. */
+char *getenv(const char *name)
+{
+    size_t n = strlen(name);
+    atomic_fetch_add(&reads, 1);
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++) {
+        if (strncmp(*entry, name, n) == 0 && (*entry)[n] == '=') {
+            return *entry + n + 1;
+        }
+    }
+    return NULL;
+}
+
+START_TEST(a_line_does_not_read_the_environment)
+{
+    bps_log_read_environment();
+    ck_assert_uint_gt(atomic_load(&reads), 0);
+    atomic_store(&reads, 0);
+    for (uint32_t level = BPS_LOG_ERROR; level <= BPS_LOG_TRACE; level++) {
+        bps_log_write(level, "x", "%d", 1);
+    }
+    ck_assert_uint_eq(atomic_load(&reads), 0);
+}
+END_TEST
+
+static atomic_bool over;
+
+static void *write_until_over(void *arg)
+{
+    while (!atomic_load(&over)) {
+        bps_info("thread", "a line");
+    }
+    return arg;
+}
+
+/* The array of variables grows, and its old place is given back; so is each longer text. */
+START_TEST(another_thread_may_change_the_environment)
+{
+    pthread_t threads[2];
+    static char value[4096];
+    for (int i = 0; i < 2; i++) {
+        pthread_create(&threads[i], NULL, write_until_over, NULL);
+    }
+    for (int round = 0; round < 40; round++) {
+        for (int i = 0; i < 1000; i++) {
+            char name[32];
+            snprintf(name, sizeof name, "BYTEPS_TEST_%d", i);
+            memset(value, 'v', (size_t)(round * 37 + i) % sizeof value);
+            setenv(name, value, 1);
+        }
+        clearenv();
+    }
+    atomic_store(&over, true);
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], NULL);
+    }
+}
+END_TEST
+
+START_TEST(the_time_zone_is_that_of_the_last_reading)
+{
+    setenv("TZ", "XYZ-5", 1);
+    bps_log_read_environment();
+    setenv("TZ", "XYZ+5", 1);
+    char there[32];
+    time_t before = time(NULL) + 5 * 3600, after;
+    bps_info("x", "y");
+    after = time(NULL) + 5 * 3600;
+    written();
+    memcpy(there, text, 19);
+    there[19] = '\0';
+    char earliest[32], latest[32];
+    struct tm utc;
+    strftime(earliest, sizeof earliest, "%F %T", gmtime_r(&before, &utc));
+    strftime(latest, sizeof latest, "%F %T", gmtime_r(&after, &utc));
+    ck_assert_str_ge(there, earliest);
+    ck_assert_str_le(there, latest);
+}
+END_TEST
+
 START_TEST(statuses_types_and_operations_have_names)
 {
     for (int status = BPS_ERR_FAILED; status <= BPS_AGAIN; status++) {
@@ -191,6 +277,9 @@ int main(void)
     tcase_add_test(all, too_long_text_is_cut);
     tcase_add_test(all, errno_is_told_and_kept);
     tcase_add_test(all, lines_of_threads_do_not_mix);
+    tcase_add_test(all, a_line_does_not_read_the_environment);
+    tcase_add_test(all, another_thread_may_change_the_environment);
+    tcase_add_test(all, the_time_zone_is_that_of_the_last_reading);
     tcase_add_test(all, statuses_types_and_operations_have_names);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
