@@ -62,7 +62,7 @@ void make_pattern(void)
 {
     if (pattern == NULL) {
         pattern = malloc(PATTERN_BYTES);
-        ck_assert_ptr_nonnull(pattern);
+        must(pattern != NULL);
         for (uint32_t i = 0; i < PATTERN_BYTES / 4; i++) {
             pattern[i] = mix(i + 1);
         }
@@ -71,7 +71,7 @@ void make_pattern(void)
 
 static const uint8_t *stream_payload(const struct stream *stream, uint32_t index)
 {
-    ck_assert_uint_le(stream->largest, PATTERN_BYTES / 2);
+    must(stream->largest <= PATTERN_BYTES / 2);
     return (const uint8_t *)pattern + mix(stream->seed + index) % (PATTERN_BYTES / 2);
 }
 
@@ -88,7 +88,7 @@ static void make_header(uint32_t seed, uint32_t type, uint32_t index, uint32_t s
 
 static void callback(struct peer *peer)
 {
-    ck_assert_msg(!peer->ended, "a callback after the end");
+    must(!peer->ended, "a callback after the end");
     peer->callbacks++;
     if (peer->callbacks == peer->drop_at) {
         peer_drop(peer->victim);
@@ -176,8 +176,8 @@ static void *sink_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct peer *peer = peer_of(sink);
     callback(peer);
-    ck_assert_uint_eq(offset, peer->offset);
-    ck_assert_uint_eq(*bytes, peer->size - offset);
+    must_equal(offset, peer->offset);
+    must_equal(*bytes, peer->size - offset);
     peer->placed = false;
     if (peer->ended || peer->take == TAKE_COPIED || (peer->take == TAKE_MIXED && draw(peer) % 2 == 0)) {
         return NULL;
@@ -196,9 +196,9 @@ static uint32_t sink_take(struct bps_sink *sink, uint32_t offset, const void *da
     if (peer->ended) {
         return bytes;
     }
-    ck_assert_uint_eq(offset, peer->offset);
-    ck_assert_uint_le(offset + bytes, peer->size);
-    ck_assert_msg(memcmp(data, stream_payload(&peer->in, peer->current) + offset, bytes) == 0,
+    must_equal(offset, peer->offset);
+    must(offset + bytes <= peer->size);
+    must(memcmp(data, stream_payload(&peer->in, peer->current) + offset, bytes) == 0,
                   "frame %u differs within %u bytes from %u on", peer->current, bytes, offset);
     uint32_t taken = bytes - bytes % 4;
     peer->offset += taken;
@@ -217,9 +217,9 @@ static bps_status sink_lend(struct bps_sink *sink, struct bps_loan *loan)
     if (peer->ended) {
         return BPS_OK;
     }
-    ck_assert_uint_eq(loan->bytes, peer->size);
-    ck_assert_uint_eq(peer->offset, 0);
-    ck_assert_uint_eq(loan->data == NULL, loan->answer == NULL);
+    must_equal(loan->bytes, peer->size);
+    must_equal(peer->offset, 0);
+    must_equal(loan->data == NULL, loan->answer == NULL);
     if (peer->lend == LEND_REFUSE || (peer->lend == LEND_MIXED && draw(peer) % 2 == 0) ||
         peer->nheld == SLOTS) {
         return BPS_AGAIN;
@@ -238,12 +238,12 @@ static void on_return(struct peer *peer, uint32_t index)
     const struct slot *slot = &peer->slots[peer->last_sent];
     const uint8_t *payload = stream_payload(&peer->out, index), *answer = slot_answer(peer, peer->last_sent);
     uint32_t size = stream_size(&peer->out, index), same = 0;
-    ck_assert(slot->answered && !slot->used);
-    ck_assert_uint_eq(slot->index, index);
+    must(slot->answered && !slot->used);
+    must_equal(slot->index, index);
     while (same < size && (answer[same] ^ payload[same]) == 0xff) {
         same++;
     }
-    ck_assert_uint_eq(same, size);
+    must_equal(same, size);
     peer->answers++;
     progress(peer);
 }
@@ -259,7 +259,7 @@ static bps_status on_header(void *user, const uint8_t *header, struct bps_sink *
     }
     memcpy(words, header, sizeof words);
     if (words[2] == TYPE_RETURN) {
-        ck_assert_uint_eq(words[0], 0);
+        must_equal(words[0], 0);
         on_return(peer, words[1]);
         return BPS_OK;
     }
@@ -298,11 +298,11 @@ static bps_status write_answer(struct peer *peer, const struct held *held)
     if (status != BPS_OK) {
         return status;
     }
-    ck_assert_int_eq(memcmp(peer->scratch, expected, loan->bytes), 0);
-    ck_assert_int_eq(ops->loan_read(peer->channel, loan, 1, peer->scratch, loan->bytes), BPS_ERR_INVALID);
-    ck_assert_int_eq(ops->loan_write(peer->channel, loan, loan->bytes, peer->scratch, 1), BPS_ERR_INVALID);
+    must_equal(memcmp(peer->scratch, expected, loan->bytes), 0);
+    must_equal(ops->loan_read(peer->channel, loan, 1, peer->scratch, loan->bytes), BPS_ERR_INVALID);
+    must_equal(ops->loan_write(peer->channel, loan, loan->bytes, peer->scratch, 1), BPS_ERR_INVALID);
     if (loan->data != NULL && draw(peer) % 2 == 0) {
-        ck_assert_int_eq(memcmp(loan->data, expected, loan->bytes), 0);
+        must_equal(memcmp(loan->data, expected, loan->bytes), 0);
         invert(loan->answer, loan->data, loan->bytes);
         return BPS_OK;
     }
@@ -324,7 +324,7 @@ static bps_status return_loan(struct peer *peer, struct bps_frame *out)
     uint8_t *header = peer->return_headers[peer->returned % SLOTS];
     bps_status status = write_answer(peer, &held);
     if (status != BPS_OK) {
-        ck_assert_int_eq(status, BPS_ERR_IO);
+        must_equal(status, BPS_ERR_IO);
         return BPS_AGAIN;
     }
     make_header(peer->out.seed, TYPE_RETURN, held.index, 0, header);
@@ -392,7 +392,7 @@ static void on_sent(void *user, void *cookie)
     if (slot == NULL) {
         peer->returning--;
     } else {
-        ck_assert(slot->used);
+        must(slot->used);
         peer->last_sent = (uint32_t)(slot - peer->slots);
         memset(slot->header, 0xee, sizeof slot->header);
         slot->used = false;
@@ -407,7 +407,7 @@ static void on_sent(void *user, void *cookie)
 static void on_connected(void *user)
 {
     struct peer *peer = user;
-    ck_assert(!peer->connected);
+    must(!peer->connected);
     peer->connected = true;
     callback(peer);
     if (!peer->ended) {
@@ -421,7 +421,7 @@ static void on_closed(void *user, bps_status status, const char *text)
     for (uint32_t i = 0; i < peer->nheld; i++) {
         const struct bps_loan *loan = peer->held[i].loan;
         if (loan->data != NULL) {
-            ck_assert_int_eq(memcmp(loan->data, stream_payload(&peer->in, peer->held[i].index), loan->bytes),
+            must_equal(memcmp(loan->data, stream_payload(&peer->in, peer->held[i].index), loan->bytes),
                              0);
         }
     }
@@ -457,14 +457,14 @@ void peer_init(struct peer *peer, struct side *side, const struct stream *out, c
     peer->take = TAKE_MIXED;
     peer->place = malloc(in->largest + 64);
     peer->scratch = malloc(in->largest + 64);
-    ck_assert(peer->place != NULL && peer->scratch != NULL);
+    must(peer->place != NULL && peer->scratch != NULL);
     peer->memory.bytes = (2ull * SLOTS * (out->largest + 64) + 4095) & ~4095ull;
     peer->memory.fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ck_assert_int_eq(ftruncate(peer->memory.fd, (off_t)peer->memory.bytes), 0);
-    ck_assert_int_eq(fcntl(peer->memory.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+    must_equal(ftruncate(peer->memory.fd, (off_t)peer->memory.bytes), 0);
+    must_equal(fcntl(peer->memory.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
     peer->memory.memory =
         mmap(NULL, peer->memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer->memory.fd, 0);
-    ck_assert_ptr_ne(peer->memory.memory, MAP_FAILED);
+    must(peer->memory.memory != MAP_FAILED);
     peer->sink = (struct bps_sink){.place = sink_place, .take = sink_take, .lend = sink_lend};
 }
 
@@ -472,7 +472,7 @@ void peer_use_region(struct peer *peer)
 {
     struct bps_report report = {""};
     bps_status status = peer->side->ops->attach(peer->side->instance->self, &peer->memory, &report);
-    ck_assert_msg(status == BPS_OK, "%s", report.text);
+    must(status == BPS_OK, "%s", report.text);
     peer->region = true;
 }
 
@@ -487,7 +487,7 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
                                              void **user)
 {
     struct peer *peer = arg;
-    ck_assert_int_eq(strncmp(from, "process ", 8), 0);
+    must_equal(strncmp(from, "process ", 8), 0);
     if (peer->channel != NULL || peer->ended) {
         return NULL;
     }
@@ -505,8 +505,8 @@ void peer_listen(struct peer *peer, char *actual, size_t n)
     struct bps_report report = {""};
     bps_status status = peer->side->ops->listen(peer->side->instance->self, "", peer_accept, peer, actual, n,
                                                 &report);
-    ck_assert_msg(status == BPS_OK, "%s", report.text);
-    ck_assert_int_eq(strncmp(actual, "@byteps-", 8), 0);
+    must(status == BPS_OK, "%s", report.text);
+    must_equal(strncmp(actual, "@byteps-", 8), 0);
 }
 
 void peer_dial(struct peer *peer, const char *address)
@@ -517,14 +517,14 @@ void peer_dial(struct peer *peer, const char *address)
     }
     bps_status status = peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer,
                                               &peer->channel, &report);
-    ck_assert_msg(status == BPS_OK, "%s", report.text);
-    ck_assert_uint_eq(peer->callbacks, 0);
+    must(status == BPS_OK, "%s", report.text);
+    must_equal(peer->callbacks, 0);
 }
 
 static void too_late(void *arg)
 {
     (void)arg;
-    ck_abort_msg("nothing has happened for too long");
+    must(false, "nothing has happened for too long");
 }
 
 void run_loop(struct bps_loop *loop)

@@ -12,6 +12,7 @@
 #include <check.h>
 
 #include "conf/conf.h"
+#include "must.h"
 #include "side.h"
 
 #define DEADLINE (120ull * 1000000000ull) /* ns after which a test has failed */

@@ -2,11 +2,11 @@
 /* side.c - instances of a transport, opened and asked for their counters. */
 #include "side.h"
 
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "conf/conf.h"
+#include "must.h"
 
 bps_status side_try(struct side *side, struct bps_loop *loop, const char *const *options,
                     struct bps_report *report)
@@ -35,7 +35,7 @@ bps_status side_try(struct side *side, struct bps_loop *loop, const char *const 
 void side_open(struct side *side, struct bps_loop *loop, const char *const *options)
 {
     struct bps_report report = {""};
-    ck_assert_msg(side_try(side, loop, options, &report) == BPS_OK, "%s", report.text);
+    must(side_try(side, loop, options, &report) == BPS_OK, "%s", report.text);
 }
 
 void side_close(struct side *side)
@@ -51,7 +51,7 @@ struct wanted {
 static void match_counter(void *arg, const char *name, const char *help, uint64_t value)
 {
     struct wanted *wanted = arg;
-    ck_assert_ptr_nonnull(help);
+    must(help != NULL);
     if (strcmp(name, wanted->name) == 0) {
         wanted->value = value;
     }
@@ -61,6 +61,6 @@ uint64_t side_counter(const struct side *side, const char *name)
 {
     struct wanted wanted = {name, UINT64_MAX};
     bps_instance_counters(side->instance, match_counter, &wanted);
-    ck_assert_msg(wanted.value != UINT64_MAX, "no counter %s", name);
+    must(wanted.value != UINT64_MAX, "no counter %s", name);
     return wanted.value;
 }

@@ -7,7 +7,6 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "ipc_peer.h"
@@ -247,14 +246,11 @@ static unsigned count_memory_files(int limit)
 /* A child made now has so many. */
 static void check_child(unsigned expected, int limit)
 {
-    int status;
-    pid_t child = fork();
+    pid_t child = must_fork();
     if (child == 0) { /* without an assertion: another thread may hold the lock that these take */
         _exit(count_memory_files(limit) == expected ? 0 : 1);
     }
-    ck_assert_int_gt(child, 0);
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    must(must_wait(child));
 }
 
 static void pair_open_quiet(struct pair *pair)
@@ -422,8 +418,8 @@ static void runner_open(struct runner *runner, const struct stream *out, const s
 static void runner_close(struct runner *runner)
 {
     struct bps_loop *loop = runner->side.loop;
-    ck_assert(peer_is_complete(&runner->peer));
-    ck_assert_uint_eq(runner->peer.closed, 1);
+    must(peer_is_complete(&runner->peer));
+    must_equal(runner->peer.closed, 1);
     peer_fini(&runner->peer);
     side_close(&runner->side);
     bps_loop_free(loop);
@@ -456,26 +452,24 @@ START_TEST(two_processes_exchange_frames_and_finish)
 {
     static struct runner runner;
     char actual[128] = "";
-    int pipes[2], status;
-    ck_assert_int_eq(pipe(pipes), 0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    int pipes[2];
+    must_equal(pipe(pipes), 0);
+    pid_t child = must_fork();
     int own = child == 0 ? 1 : 0;
     runner_open(&runner, &talks[own], &talks[1 - own], ways[_i], 0);
     if (child == 0) {
-        ck_assert_int_gt(read(pipes[0], actual, sizeof actual), 0);
+        must(read(pipes[0], actual, sizeof actual) > 0);
         peer_dial(&runner.peer, actual);
     } else {
         peer_listen(&runner.peer, actual, sizeof actual);
-        ck_assert_int_eq(write(pipes[1], actual, sizeof actual), sizeof actual);
+        must_equal(write(pipes[1], actual, sizeof actual), sizeof actual);
     }
     run_loop(runner.side.loop);
     runner_close(&runner);
     if (child == 0) {
         _exit(0);
     }
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    must(must_wait(child));
 }
 END_TEST
 

@@ -334,7 +334,7 @@ static void be_a_peer(int from, const char *const *options)
     peer_init(&peer, &side, &some, &others);
     peer.out.frames = peer.in.frames = UINT32_MAX;
     peer.hold = 3;
-    ck_assert_int_gt(read(from, actual, sizeof actual), 0);
+    must(read(from, actual, sizeof actual) > 0);
     peer_dial(&peer, actual);
     run_loop(loop);
     _exit(1);
@@ -346,8 +346,7 @@ START_TEST(a_killed_process_is_noticed)
     struct peer peer;
     int pipes[2], status;
     ck_assert_int_eq(pipe(pipes), 0);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = must_fork();
     if (child == 0) {
         be_a_peer(pipes[0], options);
     }

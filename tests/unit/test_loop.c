@@ -8,11 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/loop.h"
+#include "must.h"
 
 static struct bps_loop *loop;
 
@@ -535,8 +535,7 @@ START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
     open_pair(pairs[0]);
     ck_assert_int_eq(pipe2(gate, O_CLOEXEC), 0);
     watches[0] = bps_loop_watch(loop, pairs[0][0], on_events, NULL);
-    pid_t child = fork();
-    ck_assert_int_ge(child, 0);
+    pid_t child = must_fork();
     if (child == 0) {
         bps_loops_close_after_fork();
         bps_loops_close_after_fork();
@@ -552,9 +551,7 @@ START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
         usleep(1000);
     }
     close(gate[1]);
-    int status;
-    ck_assert_int_eq(waitpid(child, &status, 0), child);
-    ck_assert_int_eq(status, 0);
+    must(must_wait(child));
     close(pairs[0][1]);
     bps_loop_timer(loop, 0, 0, stop, NULL); /* the parent's loop works as before */
     bps_loop_run(loop);
