@@ -32,6 +32,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "jobs"))
 
 import harness  # noqa: E402  (it lies in the folder that was just added)
+import stacks  # noqa: E402
 
 WORKER = os.path.join(os.environ.get("top_builddir", "."), "tests", "fault", "worker")
 DEADLINE = harness.DEADLINE
@@ -363,9 +364,13 @@ class ByHand(_Gated):
             return found[0] if found else None
 
         try:
-            return harness.until(look, repr(text))
+            return harness.until(look, repr(text), show=self.stacks)
         except AssertionError as error:
             raise AssertionError(f"{part}: {error}\n{show(self.now())}") from None
+
+    def stacks(self):
+        """Where all processes of the job are."""
+        return stacks.of(sorted(harness.processes(self.id)))
 
     def now(self):
         """{part: End} as it is by now."""
@@ -378,7 +383,7 @@ class ByHand(_Gated):
             try:
                 part.process.wait(max(0.1, end - time.monotonic()))
             except subprocess.TimeoutExpired:
-                raise AssertionError(f"{name} did not end\n{show(self.now())}") from None
+                raise AssertionError(f"{name} did not end\n{self.stacks()}\n{show(self.now())}") from None
             for reader in part.readers.values():
                 reader.join(10)
         return _checked(self.now())

@@ -15,6 +15,9 @@ or, where nothing happens in between:
 
 Leaving the `with` block ends what is still running and fails if a process of the job was left behind.
 Programs come from the environment: BYTEPS_PROGRAM, and PYTHON for the scripts (default: this interpreter).
+
+Whatever does not end in time shows where each thread of each of its processes is, and what is queued, before it is
+ended: see stacks.py.
 """
 
 import os
@@ -27,7 +30,10 @@ import time
 import unittest
 import uuid
 
-DEADLINE = 600.0
+import stacks
+from stacks import command
+
+DEADLINE = 120.0 * (3 if os.environ.get("SANITIZER") == "thread" else 1)
 """Seconds after which a test gives up: far more than anything takes, since machines may be slow."""
 
 
@@ -44,15 +50,15 @@ def python():
     return os.environ.get("PYTHON") or sys.executable
 
 
-def until(condition, what, timeout=DEADLINE):
-    """Returns the first true value of condition(); fails the test when there is none in time."""
+def until(condition, what, timeout=DEADLINE, show=lambda: ""):
+    """Returns the first true value of condition(); fails the test when there is none in time, with what show() says."""
     end = time.monotonic() + timeout
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > end:
-            raise AssertionError(f"after {timeout:g} s still no {what}")
+            raise AssertionError(f"after {timeout:g} s still no {what}\n{show()}")
         time.sleep(0.01)
 
 
@@ -100,6 +106,27 @@ def processes(job):
             if mark in env.get("BYTEPS_SET", "").split("\n") and state(name) not in ("", "Z", "X"):
                 found[int(name)] = env
     return found
+
+
+def execute(argv, data=None, timeout=DEADLINE, **how):
+    """subprocess.run() for a command that must end in time: with `data` as its input, its output as text."""
+    pipes = {"stdin": subprocess.DEVNULL if data is None else subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(argv, **{**pipes, "stderr": subprocess.PIPE, "encoding": "utf-8", **how}) as process:
+        out, err = communicate(process, data, timeout)
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
+def communicate(process, data=None, timeout=DEADLINE):
+    """process.communicate(); when that takes longer, the test fails with where the process and its children are."""
+    try:
+        return process.communicate(data, timeout)
+    except subprocess.TimeoutExpired:
+        family = [process.pid, *stacks.children(process.pid)]
+        where = stacks.of(family)
+        for pid in family:
+            _kill(pid)
+        out, err = process.communicate()
+        raise AssertionError(f"{process.args} did not end within {timeout:g} s\n{where}\n{out}\n{err}") from None
 
 
 class Result:
@@ -197,9 +224,9 @@ class Job:
         try:
             self.process.wait(timeout)
         except subprocess.TimeoutExpired:
-            self._show_stacks()
+            where = self.stacks()
             self.end()
-            raise AssertionError(f"byteps run did not end within {timeout:g} s\n{self.result()}") from None
+            raise AssertionError(f"byteps run did not end within {timeout:g} s\n{where}\n{self.result()}") from None
         self._join()
         return self.result()
 
@@ -214,7 +241,7 @@ class Job:
                 raise AssertionError(f"ended without {text!r} from {part or 'anyone'}\n{self.result()}")
             return found[0] if found else None
 
-        return until(look, f"{text!r} from {part or 'anyone'}; so far\n{self.result()}", timeout)
+        return until(look, f"{text!r} from {part or 'anyone'}", timeout, lambda: f"{self.stacks()}\n{self.result()}")
 
     def pid(self, part, timeout=DEADLINE):
         """The process of "worker 1", "server 0" or "scheduler" that byteps run started, once it is there."""
@@ -227,7 +254,7 @@ class Job:
             ]
             return min(found, key=_start_time, default=None)
 
-        return until(look, f"process of {part}", timeout)
+        return until(look, f"process of {part}", timeout, self.stacks)
 
     def signal(self, number):
         """Sends a signal to byteps run itself."""
@@ -250,12 +277,9 @@ class Job:
             time.sleep(0.01)
         self._join()
 
-    def _show_stacks(self):
-        """Python programs that have called faulthandler.enable() write where each of their threads is."""
-        for pid in processes(self.id):
-            if "python" in os.path.basename(command(pid).partition(" ")[0]):
-                _kill(pid, signal.SIGABRT)
-        time.sleep(1)
+    def stacks(self):
+        """Where all processes of the job are."""
+        return stacks.of(sorted(processes(self.id)))
 
     def _join(self):
         for reader in (self._out, self._err):
@@ -269,15 +293,6 @@ def _start_time(pid):
             return int(file.read().rpartition(")")[2].split()[19]), pid
     except OSError:
         return 1 << 62, pid
-
-
-def command(pid):
-    """The command line of a process, for messages and for finding it."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return file.read().replace(b"\0", b" ").decode(errors="replace").strip()
-    except OSError:
-        return "?"
 
 
 def _kill(pid, number=signal.SIGKILL):

@@ -4,7 +4,6 @@
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -23,13 +22,8 @@ PRINT_CORES = [sys.executable, "-S", "-c", "import os; print(sorted(os.sched_get
 
 def info(*settings):
     args = [arg for setting in settings for arg in ("--set", setting)]
-    done = subprocess.run(
-        [PROGRAM, "info", "--json", *args],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=harness.DEADLINE,
-    )
+    done = harness.execute([PROGRAM, "info", "--json", *args])
+    done.check_returncode()
     return json.loads(done.stdout)
 
 
@@ -212,14 +206,7 @@ class Jobs(unittest.TestCase):
             with self.subTest(force=force):
                 env.update(BYTEPS_FORCE_DISTRIBUTED=force, DMLC_NUM_SERVER="1")
                 env.update(DMLC_PS_ROOT_URI="127.0.0.1", DMLC_PS_ROOT_PORT="1")
-                done = subprocess.run(
-                    [PROGRAM, "launch", *PRINT_CORES],
-                    env=env,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                    timeout=harness.DEADLINE,
-                )
+                done = harness.execute([PROGRAM, "launch", *PRINT_CORES], env=env)
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 # They write to the same pipe, so that their lines may mingle.
                 found = sorted(json.loads(text) for text in re.findall(r"\[[^]]*\]", done.stdout))

@@ -24,7 +24,7 @@ SUBJECTS = ["push_pull", "transport", "reducer"] + ["compressor"] * ("\ncompress
 class Bench(unittest.TestCase):
     def bench(self, *args):
         command = [harness.program(), "bench", *args]
-        return subprocess.run(command, capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, check=False)
+        return harness.execute(command)
 
     def measured(self, *args):
         result = self.bench("push_pull", "--json", *args)
@@ -193,9 +193,8 @@ class Bench(unittest.TestCase):
     def test_no_testbed(self):
         """Without root, or with a network that cannot be."""
         nobody = ["setpriv", "--reuid=65534", "--clear-groups"] if os.geteuid() == 0 else []
-        pipes = {"capture_output": True, "encoding": "utf-8", "timeout": harness.DEADLINE, "check": False}
-        if subprocess.run([*nobody, harness.program(), "--version"], **pipes).returncode == 0:
-            result = subprocess.run([*nobody, harness.program(), "bench", "push_pull", "--testbed"], **pipes)
+        if harness.execute([*nobody, harness.program(), "--version"]).returncode == 0:
+            result = harness.execute([*nobody, harness.program(), "bench", "push_pull", "--testbed"])
             self.assertEqual((result.returncode, result.stdout), (1, ""), result)
             self.assertEqual(result.stderr, "testbed: network namespaces need root\n")
         result = self.bench("push_pull", "--testbed", "--rate", "fast")
@@ -211,9 +210,7 @@ class Bench(unittest.TestCase):
             os.chmod(python, 0o755)
             env = dict(os.environ, PATH=f"{folder}:{os.environ['PATH']}")
             command = [harness.program(), "bench", *args]
-            return subprocess.run(
-                command, capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, env=env, check=False
-            )
+            return harness.execute(command, env=env)
 
     @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
     def test_train(self):
@@ -270,9 +267,9 @@ class Bench(unittest.TestCase):
     def test_full_device(self):
         with open(os.path.join("/dev", "full"), "w", encoding="ascii") as full:
             command = [harness.program(), "bench", "--help"]
-            result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=harness.DEADLINE, check=False)
+            result = harness.execute(command, stdout=full)
         self.assertEqual(result.returncode, 1)
-        self.assertIn(b"byteps bench: cannot write standard output", result.stderr)
+        self.assertIn("byteps bench: cannot write standard output", result.stderr)
 
 
 if __name__ == "__main__":

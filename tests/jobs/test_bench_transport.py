@@ -19,7 +19,7 @@ def command(*args):
 
 
 def run(*args):
-    return subprocess.run(command(*args), capture_output=True, encoding="utf-8", timeout=harness.DEADLINE, check=False)
+    return harness.execute(command(*args))
 
 
 def children(pid):
@@ -99,7 +99,7 @@ class BenchTransport(unittest.TestCase):
             result = run("--connect", address, "--json", *QUICK)
             self.assertEqual((result.returncode, result.stderr), (0, ""), result)
             self.check_rows(json.loads(result.stdout)["transports"][0])
-            self.assertEqual(end.communicate(timeout=harness.DEADLINE), ("", ""))
+            self.assertEqual(harness.communicate(end), ("", ""))
             self.assertEqual(end.returncode, 0)
 
     def test_dead_ends(self):
@@ -110,7 +110,7 @@ class BenchTransport(unittest.TestCase):
                     asking.stdout.readline()  # they have met
                     dead, other = (end, asking) if victim == "listening" else (asking, end)
                     dead.kill()
-                    err = other.communicate(timeout=harness.DEADLINE)[1]
+                    err = harness.communicate(other)[1]
                     self.assertEqual(other.returncode, 1, err)
                     self.assertRegex(err, r"^byteps bench: 127\.0\.0\.1:\d+: .+\n$")
 

@@ -39,7 +39,7 @@ def start(*args, program=(PROGRAM, "launch"), **env):
 def launch(*args, **env):
     """Runs the launcher to its end."""
     with start(*args, **env) as process:
-        out, err = process.communicate(timeout=harness.DEADLINE)
+        out, err = harness.communicate(process)
         return subprocess.CompletedProcess(args, process.returncode, out, err)
 
 
@@ -204,7 +204,7 @@ class WholeJob(unittest.TestCase):
             for process in started:
                 stack.callback(process.kill)
             for process in started:
-                out, err = process.communicate(timeout=harness.DEADLINE)
+                out, err = harness.communicate(process)
                 self.assertEqual(process.returncode, 0, err)
                 output += out
         for rank in range(4):

@@ -2,7 +2,6 @@
 """byteps.numpy in whole jobs: values, errors, the life of a job. Each worker checks for itself."""
 
 import os
-import subprocess
 import unittest
 
 import harness
@@ -109,14 +108,7 @@ class Processes(unittest.TestCase):
     """Single processes, without byteps run."""
 
     def python(self, code, **how):
-        return subprocess.run(
-            [harness.python(), "-c", code],
-            capture_output=True,
-            text=True,
-            timeout=harness.DEADLINE,
-            check=False,
-            **how,
-        )
+        return harness.execute([harness.python(), "-c", code], **how)
 
     def test_no_configuration_at_all(self):
         result = self.python(

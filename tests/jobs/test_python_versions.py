@@ -73,13 +73,7 @@ class Versions(unittest.TestCase):
             self.skipTest("no other Python was found")
         for version, path in sorted(found.items()):
             with self.subTest(version=version):
-                result = subprocess.run(
-                    [path, "-c", SCRIPT],
-                    capture_output=True,
-                    text=True,
-                    timeout=harness.DEADLINE,
-                    check=False,
-                )
+                result = harness.execute([path, "-c", SCRIPT])
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertIn(f"fine {version}", result.stdout)
 

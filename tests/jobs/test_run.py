@@ -31,15 +31,7 @@ def shell(script, **how):
 
 def byteps(*args, **how):
     """Runs the program itself."""
-    return subprocess.run(
-        [PROGRAM, *args],
-        capture_output=True,
-        text=True,
-        timeout=harness.DEADLINE,
-        check=False,
-        stdin=subprocess.DEVNULL,
-        **how,
-    )
+    return harness.execute([PROGRAM, *args], **how)
 
 
 class Program(unittest.TestCase):

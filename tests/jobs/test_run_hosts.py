@@ -262,7 +262,7 @@ class Part(unittest.TestCase):
 
     def finish(self, process, data=None):
         """Sends what is left to send, unless the far side has ended by itself."""
-        out, err = process.communicate(data, timeout=harness.DEADLINE)
+        out, err = harness.communicate(process, data)
         return process.returncode, out.decode(), err.decode()
 
     def test_success(self):
@@ -292,13 +292,7 @@ class Part(unittest.TestCase):
             (f"byteps-part {self.VERSION} 13\ndir=/nowhere\0".encode(), "cannot change to"),
         ):
             with self.subTest(data):
-                done = subprocess.run(
-                    [PROGRAM, "run", "--part"],
-                    input=data,
-                    capture_output=True,
-                    check=False,
-                    timeout=harness.DEADLINE,
-                )
+                done = harness.execute([PROGRAM, "run", "--part"], data, encoding=None)
                 self.assertEqual((done.returncode, done.stdout), (1, b""), done)
                 self.assertIn(text, done.stderr.decode())
 

@@ -71,7 +71,7 @@ class Hosts(unittest.TestCase):
     def shell(self, host, script, *args):
         """What a script prints on a host."""
         process = self.bed.popen(host, ["sh", "-c", script, "sh", *args], stdout=subprocess.PIPE)
-        return process.communicate(timeout=harness.DEADLINE)[0].decode()
+        return harness.communicate(process)[0].decode()
 
     def start(self, host, script, *args):
         process = self.bed.popen(host, python(script, *args), stdout=subprocess.PIPE)
@@ -261,7 +261,7 @@ class Command(unittest.TestCase):
 
     def run_bed(self, *words):
         process = self.start(*words)
-        out, err = process.communicate(timeout=harness.DEADLINE)
+        out, err = harness.communicate(process)
         return process.returncode, out, err
 
     def test_job(self):
@@ -294,7 +294,7 @@ class Command(unittest.TestCase):
                 process = self.start("run", "-n", "1", "--", "sh", "-c", "echo ready; sleep 1000")
                 self.assertEqual(process.stdout.readline(), "[worker 0 h0] ready\n")
                 process.send_signal(number)
-                _, err = process.communicate(timeout=harness.DEADLINE)
+                _, err = harness.communicate(process)
                 self.assertEqual(process.returncode, 128 + number, err)
                 self.assertEqual(traces(err.split()[1].rstrip(",")), [])
 
