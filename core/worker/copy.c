@@ -45,17 +45,12 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
     }
     const struct bps_device_ops *device = device_ops(worker);
     const struct bps_memory_user user = {worker->device, device->attach, device->detach};
-    return bps_memory_join(worker->loop, &user, report);
-}
-
-void bps_copy_part(struct bps_worker *worker)
-{
-    bps_memory_part(worker->device);
+    return bps_memory_join(&user, report);
 }
 
 void bps_copy_close(struct bps_worker *worker)
 {
-    bps_instance_close(worker->device);
+    bps_memory_close(worker->device);
     bps_staging_fini(&worker->staging);
     bps_heap_fini(&worker->to_host.queue);
     bps_heap_fini(&worker->to_device.queue);

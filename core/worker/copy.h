@@ -26,9 +26,7 @@
 
 /* Opens the reducer that brings devices: the first usable one of worker.use. None is no error. */
 bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
-/* The reducer is told of no more memory. Called while the loop still runs. */
-void bps_copy_part(struct bps_worker *worker);
-/* Waits for the copies under way, and frees the staging memory. */
+/* Waits for the copies under way, and frees the staging memory. The transports have been closed before. */
 void bps_copy_close(struct bps_worker *worker);
 
 /* [app] Refuses devices that no reducer brings. */

@@ -26,12 +26,25 @@ struct bps_shared {
     const struct bps_instance *reader; /* of a device's memory: it alone is told; NULL: all are */
 };
 
-/* Guards everything here. The loop's thread never takes it. */
+/* Guards everything here. The loop's thread never takes it: who holds it may wait for that thread. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t may_tell = PTHREAD_COND_INITIALIZER;
 static LIST_HEAD(, bps_shared) regions = LIST_HEAD_INITIALIZER(regions);
-static struct bps_loop *user_loop; /* NULL: there is nobody to tell */
+static struct bps_loop *user_loop; /* NULL: it does not run */
 static struct bps_memory_user users[USERS];
 static unsigned nusers;
+
+/*
+ * Locks when all users can be told, or there is none. A job that begins or ends has users whose loop does not
+ * run, and its thread may need the lock before the loop does; so it is not held meanwhile.
+ */
+static void lock(void)
+{
+    pthread_mutex_lock(&mutex);
+    while (nusers > 0 && user_loop == NULL) {
+        pthread_cond_wait(&may_tell, &mutex);
+    }
+}
 
 /* ---- telling the users ---- */
 
@@ -87,7 +100,7 @@ static void on_tell(struct bps_post *post)
 static bps_status tell_users(const struct bps_shared *shared, bool attach, struct bps_report *report)
 {
     struct tell tell = {.post = {.fn = on_tell}, .shared = shared, .attach = attach, .report = report};
-    if (user_loop == NULL) {
+    if (nusers == 0) {
         return BPS_OK;
     }
     sem_init(&tell.done, 0, 0);
@@ -98,8 +111,7 @@ static bps_status tell_users(const struct bps_shared *shared, bool attach, struc
     return tell.status;
 }
 
-bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
-                           struct bps_report *report)
+bps_status bps_memory_join(const struct bps_memory_user *user, struct bps_report *report)
 {
     const struct bps_shared *shared;
     bps_status status = BPS_OK;
@@ -110,14 +122,28 @@ bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *
         }
     }
     if (status == BPS_OK) {
-        user_loop = loop;
         users[nusers++] = *user;
     }
     pthread_mutex_unlock(&mutex);
     return status;
 }
 
-void bps_memory_part(const struct bps_instance *instance)
+void bps_memory_run(struct bps_loop *loop)
+{
+    pthread_mutex_lock(&mutex);
+    user_loop = loop;
+    pthread_cond_broadcast(&may_tell);
+    pthread_mutex_unlock(&mutex);
+}
+
+void bps_memory_halt(void)
+{
+    pthread_mutex_lock(&mutex);
+    user_loop = NULL;
+    pthread_mutex_unlock(&mutex);
+}
+
+void bps_memory_close(struct bps_instance *instance)
 {
     unsigned kept = 0;
     pthread_mutex_lock(&mutex);
@@ -127,7 +153,8 @@ void bps_memory_part(const struct bps_instance *instance)
         }
     }
     nusers = kept;
-    user_loop = nusers > 0 ? user_loop : NULL;
+    bps_instance_close(instance);
+    pthread_cond_broadcast(&may_tell);
     pthread_mutex_unlock(&mutex);
 }
 
@@ -136,6 +163,7 @@ void bps_memory_in_child(bool job)
 {
     struct bps_shared *shared;
     pthread_mutex_init(&mutex, NULL);
+    pthread_cond_init(&may_tell, NULL);
     user_loop = NULL;
     nusers = 0;
     LIST_FOREACH(shared, &regions, entry) {
@@ -150,7 +178,7 @@ void bps_memory_in_child(bool job)
 
 static bps_status add(struct bps_shared *shared, struct bps_report *report)
 {
-    pthread_mutex_lock(&mutex);
+    lock();
     bps_status status = tell_users(shared, true, report);
     if (status == BPS_OK) {
         LIST_INSERT_HEAD(&regions, shared, entry);
@@ -163,7 +191,7 @@ static bps_status add(struct bps_shared *shared, struct bps_report *report)
 static struct bps_shared *take(const void *memory, bool mapped)
 {
     struct bps_shared *shared;
-    pthread_mutex_lock(&mutex);
+    lock();
     LIST_FOREACH(shared, &regions, entry) {
         if (shared->region.memory == memory && shared->mapped == mapped && shared->reader == NULL) {
             LIST_REMOVE(shared, entry);
@@ -330,7 +358,7 @@ bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_
 
 void bps_memory_unshare(struct bps_shared *shared)
 {
-    pthread_mutex_lock(&mutex);
+    lock();
     LIST_REMOVE(shared, entry);
     tell_users(shared, false, NULL);
     pthread_mutex_unlock(&mutex);

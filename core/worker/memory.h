@@ -21,11 +21,20 @@ struct bps_memory_user {
 
 struct bps_shared;
 
-/* From now on the plugin is told of all regions. Called before its loop runs, which all users share. */
-bps_status bps_memory_join(struct bps_loop *loop, const struct bps_memory_user *user,
-                           struct bps_report *report);
-/* Not any more. Called while the loop still runs. */
-void bps_memory_part(const struct bps_instance *instance);
+/*
+ * From now on the plugin knows all regions. Called before its loop runs, which all users share. Whoever has a
+ * region to tell of waits until that loop runs or there are no users.
+ */
+bps_status bps_memory_join(const struct bps_memory_user *user, struct bps_report *report);
+/* The loop of the users runs, */
+void bps_memory_run(struct bps_loop *loop);
+/* and is about to end: called while it still runs. */
+void bps_memory_halt(void);
+/*
+ * Closes a plugin, which may have joined (NULL: none), while the loop does not run. No region goes before the
+ * plugin that knows it. After the last one the thread of the job may give regions back, too.
+ */
+void bps_memory_close(struct bps_instance *instance);
 /*
  * Tells the plugin `reader`, and no other, of a region on a device. The region's descriptor is ours from here
  * on, also after an error.

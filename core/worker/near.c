@@ -22,7 +22,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     if (status == BPS_OK) {
         const struct bps_transport_ops *near = worker->near->ops;
         const struct bps_memory_user user = {worker->near, near->attach, near->detach};
-        status = bps_memory_join(worker->loop, &user, report);
+        status = bps_memory_join(&user, report);
     }
     if (status == BPS_OK && wants_group(worker)) {
         status = bps_local_open(worker, &worker->local, report);
@@ -60,9 +60,8 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
 
 void bps_near_close(struct bps_worker *worker)
 {
-    bps_memory_part(worker->near);
     bps_local_free(worker->local);
     worker->local = NULL;
-    bps_instance_close(worker->near);
+    bps_memory_close(worker->near);
     worker->near = NULL;
 }

@@ -318,6 +318,7 @@ static bps_status start_thread(struct bps_worker *worker, struct bps_report *rep
     }
     pthread_setname_np(worker->thread, "bps-worker");
     worker->running = true;
+    bps_memory_run(worker->loop);
     return BPS_OK;
 }
 
@@ -329,10 +330,8 @@ static void wait_for(sem_t *semaphore)
 
 void bps_worker_free(struct bps_worker *worker)
 {
-    bps_memory_part(worker->near);
-    bps_memory_part(worker->net);
-    bps_copy_part(worker);
     if (worker->running) {
+        bps_memory_halt();
         bps_loop_stop(worker->loop);
         pthread_join(worker->thread, NULL);
     }
@@ -350,10 +349,10 @@ void bps_worker_free(struct bps_worker *worker)
         }
     }
     bps_table_fini(&worker->table);
-    bps_copy_close(worker);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
-    bps_instance_close(worker->net);
+    bps_memory_close(worker->net);
+    bps_copy_close(worker); /* last of those that know of memory: it gives back the staging memory */
     bps_direct_fini(&worker->direct);
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
@@ -404,7 +403,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
         if (status == BPS_OK) {
             const struct bps_transport_ops *net = worker->net->ops;
             const struct bps_memory_user user = {worker->net, net->attach, net->detach};
-            status = bps_memory_join(worker->loop, &user, report);
+            status = bps_memory_join(&user, report);
         }
         if (status == BPS_OK) {
             status = bps_near_open(worker, report);

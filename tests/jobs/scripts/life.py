@@ -12,6 +12,7 @@ import numpy as np
 
 import byteps
 import byteps.numpy as bps
+from byteps._basics import shared_buffer
 
 
 def resources():
@@ -29,6 +30,25 @@ def settles_at(want):
 
 def works():
     assert bps.push_pull(np.ones(5), name="x", op=bps.Sum).tolist() == [bps.size()] * 5
+
+
+def check_memory_of_another_thread():
+    """Shared memory comes and goes, under the interpreter's lock, while jobs begin and end."""
+    over = threading.Event()
+
+    def come_and_go():
+        while not over.is_set():
+            memory = [shared_buffer(4096 * (i + 1)) for i in range(4)]
+            assert None not in memory
+
+    thread = threading.Thread(target=come_and_go)
+    thread.start()
+    for _ in range(5):
+        works()
+        bps.shutdown()
+        bps.init()
+    over.set()
+    thread.join()
 
 
 def check_repeated():
