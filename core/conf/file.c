@@ -121,7 +121,7 @@ static bps_status parse(const struct reader *reader, struct bps_conf_node **out,
     /* All @include lines have been followed; none may be left for libconfig to follow. */
     config_set_include_dir(&config, "/dev/null");
     bps_status status = BPS_OK;
-    if (!config_read_string(&config, reader->source->text == NULL ? "" : reader->source->text)) {
+    if (!config_read_string(&config, reader->source->code.data == NULL ? "" : reader->source->code.data)) {
         status = refuse_syntax(reader, &config, report);
     } else {
         *out = to_node(reader, config_root_setting(&config));

@@ -80,6 +80,10 @@ static bps_status add_byte(struct scan *scan, char byte)
     }
     source->text[source->length++] = byte;
     source->text[source->length] = '\0';
+    bps_text_add(&source->code, "%c", byte);
+    if (source->code.failed) {
+        return out_of_memory(scan->report);
+    }
     if (byte != '\n') {
         return BPS_OK;
     }
@@ -271,23 +275,44 @@ static size_t scan_state(struct scan *scan)
     return 1;
 }
 
-/* Whether a whole number begins here that is too long. */
-static bool is_long_number(const struct scan *scan)
+static bool is_of_name(char byte)
 {
-    const char *at = scan->at;
-    char before = scan->source->length == 0 ? ' ' : scan->source->text[scan->source->length - 1];
-    if (scan->state != CODE || !isdigit((unsigned char)*at) || isalnum((unsigned char)before) ||
-        before == '_' || before == '.' || before == '*') {
+    return isalnum((unsigned char)byte) || byte == '_' || byte == '-' || byte == '*';
+}
+
+/* Whether digits here begin a number: they may follow a sign, but are not the rest of a name or a fraction. */
+static bool begins_number(const struct scan *scan)
+{
+    const char *text = scan->source->text;
+    size_t n = scan->source->length;
+    if (scan->state != CODE || !isdigit((unsigned char)*scan->at)) {
         return false;
     }
-    bool hex = is_looking_at(scan, "0x") || is_looking_at(scan, "0X");
-    size_t n = 0;
-    for (at += hex ? 2 : 0;
-         at < scan->end && (hex ? isxdigit((unsigned char)*at) : isdigit((unsigned char)*at)); at++) {
-        n++;
+    n -= n > 0 && (text[n - 1] == '-' || text[n - 1] == '+');
+    return n == 0 || (!is_of_name(text[n - 1]) && text[n - 1] != '.');
+}
+
+/* A whole number as it is written, without what libconfig may want behind it. */
+struct number {
+    size_t length; /* bytes; 0: there is none here */
+    bool is_long;  /* it has more digits than libconfig gives back */
+};
+
+static struct number whole_number(const struct scan *scan)
+{
+    if (!begins_number(scan)) {
+        return (struct number){0, false};
     }
-    bool fraction = !hex && at < scan->end && (*at == '.' || *at == 'e' || *at == 'E');
-    return !fraction && n > (hex ? 15 : DIGITS_MAX);
+    bool hex = is_looking_at(scan, "0x") || is_looking_at(scan, "0X");
+    const char *digits = scan->at + (hex ? 2 : 0), *at = digits;
+    while (at < scan->end && (hex ? isxdigit((unsigned char)*at) : isdigit((unsigned char)*at))) {
+        at++;
+    }
+    size_t n = (size_t)(at - digits);
+    if (n == 0 || (!hex && at < scan->end && strchr(".eE", *at) != NULL && *at != '\0')) {
+        return (struct number){0, false};
+    }
+    return (struct number){(size_t)(at - scan->at), n > (hex ? 15 : DIGITS_MAX)};
 }
 
 /* Copies what scan_state() has seen. */
@@ -306,6 +331,20 @@ static bps_status scan_copy(struct scan *scan, size_t n)
         scan->line += byte == '\n';
     }
     return BPS_OK;
+}
+
+/* libconfig keeps 32 bits of a number unless an L follows, which people do not know. */
+static bps_status scan_number(struct scan *scan, const struct number *number)
+{
+    if (number->is_long) {
+        return refuse_line(scan, scan->line, "a number with too many digits; write it in quotes");
+    }
+    bps_status status = scan_copy(scan, number->length);
+    if (status == BPS_OK && !is_looking_at(scan, "L")) {
+        bps_text_add(&scan->source->code, "L");
+        status = scan->source->code.failed ? out_of_memory(scan->report) : BPS_OK;
+    }
+    return status;
 }
 
 /* What a file must not leave open; `nesting` is how many brackets were open before it. */
@@ -335,8 +374,10 @@ static bps_status scan_text(struct scan *scan)
         if (status != BPS_OK || found) {
             continue;
         }
-        if (is_long_number(scan)) {
-            return refuse_line(scan, scan->line, "a number with too many digits; write it in quotes");
+        struct number number = whole_number(scan);
+        if (number.length > 0) {
+            status = scan_number(scan, &number);
+            continue;
         }
         size_t n = scan_state(scan);
         if (scan->nesting > NESTING_MAX) {
@@ -382,6 +423,7 @@ void bps_source_free(struct bps_source *source)
 {
     free(source->text);
     free(source->lines);
+    bps_text_free(&source->code);
     source->text = NULL;
     source->lines = NULL;
 }

@@ -216,6 +216,32 @@ START_TEST(setting_is_taken)
 }
 END_TEST
 
+/* ---- numbers ---- */
+
+static const struct {
+    const char *written, *value;
+} numbers[] = {
+    {"0", "0"}, {"-0", "0"}, {"7", "7"}, {"+7", "7"}, {"-7", "-7"}, {"7L", "7"}, {"7LL", "7"},
+    {"2147483647", "2147483647"}, {"2147483648", "2147483648"}, {"-2147483649", "-2147483649"},
+    {"4294967298", "4294967298"}, {"99999999999", "99999999999"},
+    {"999999999999999999", "999999999999999999"}, {"-999999999999999999", "-999999999999999999"},
+    {"0x10", "16"}, {"0X100000002", "4294967298"}, {"0xfffffffff", "68719476735"}, {"0xffL", "255"},
+    {"1.5", "\"1.5\""}, {"1.", "1"}, {".5", "\"0.5\""}, {"1e3", "1000"}, {"25e-1", "\"2.5\""},
+    {"1.5e+2", "150"}, {"-4294967298.0", "-4294967298"}, {"\"4294967298\"", "4294967298"},
+    {"/* 1 */ 2 # 3", "2"}, {"[ 1, 4294967298, 3L ]", "( 1, 4294967298, 3 )"},
+};
+
+START_TEST(numbers_arrive_as_they_were_written)
+{
+    char text[200];
+    snprintf(text, sizeof text, "transports = { net-2 = { plugin = \"tcp\"; x_1-2 = %s\n; }; };\n",
+             numbers[_i].written);
+    rig_write("a.conf", text);
+    struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
+    rig_expect_node(conf, "transports.net-2.x_1-2", numbers[_i].value, "a.conf:1");
+    bps_conf_free(conf);
+}
+END_TEST
 
 /* ---- reading ---- */
 
@@ -431,6 +457,7 @@ int main(void)
     tcase_add_test(tests, included_files_are_found_from_the_including_one);
     tcase_add_test(tests, strings_may_hold_anything);
     tcase_add_loop_test(tests, setting_is_taken, 0, COUNT(settings));
+    tcase_add_loop_test(tests, numbers_arrive_as_they_were_written, 0, COUNT(numbers));
     tcase_add_test(tests, preference_lists_can_be_read);
     tcase_add_test(tests, paths_that_lead_nowhere);
     tcase_add_test(tests, plugin_options_are_filled);
