@@ -17,6 +17,9 @@
 #define NESTING_MAX 32u          /* brackets within each other */
 #define DIGITS_MAX  18u          /* of a whole number: libconfig takes more, but gives back other numbers */
 
+/* Some editors begin files of UTF-8 with it. */
+#define BYTE_ORDER_MARK "\xef\xbb\xbf"
+
 /* What the scanner is in, as libconfig sees it. */
 enum state { CODE, LINE_COMMENT, BLOCK_COMMENT, STRING };
 
@@ -366,6 +369,9 @@ static bps_status scan_text(struct scan *scan)
 {
     unsigned nesting = scan->nesting;
     bps_status status = BPS_OK;
+    if (is_looking_at(scan, BYTE_ORDER_MARK)) {
+        scan->at += strlen(BYTE_ORDER_MARK);
+    }
     while (status == BPS_OK && scan->at < scan->end) {
         bool found = false;
         if (scan->state == CODE && scan->fresh) {

@@ -243,6 +243,23 @@ START_TEST(numbers_arrive_as_they_were_written)
 }
 END_TEST
 
+/* ---- files as editors write them ---- */
+
+START_TEST(byte_order_marks_and_other_line_ends)
+{
+    rig_write("inner.conf", "\xef\xbb\xbfworker = { threads = 3; };\r\n");
+    rig_write("a.conf", "\xef\xbb\xbf@include \"inner.conf\"\r\nlog = { level = \"warn\"; };\r\n");
+    struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
+    rig_expect(conf, "worker.threads", "3", "inner.conf:1");
+    rig_expect(conf, "log.level", "warn", "a.conf:2");
+    bps_conf_free(conf);
+    rig_write("a.conf", "\xef\xbb\xbf");
+    bps_conf_free(rig_load("a.conf", NULL, NULL));
+    rig_write("a.conf", "log = { };\n\xef\xbb\xbfworker = { };\n");
+    rig_refuse("a.conf", NULL, "a.conf:2: syntax error at or before \"\xef\xbb\xbfworker = { };\"");
+}
+END_TEST
+
 /* ---- reading ---- */
 
 START_TEST(preference_lists_can_be_read)
@@ -458,6 +475,7 @@ int main(void)
     tcase_add_test(tests, strings_may_hold_anything);
     tcase_add_loop_test(tests, setting_is_taken, 0, COUNT(settings));
     tcase_add_loop_test(tests, numbers_arrive_as_they_were_written, 0, COUNT(numbers));
+    tcase_add_test(tests, byte_order_marks_and_other_line_ends);
     tcase_add_test(tests, preference_lists_can_be_read);
     tcase_add_test(tests, paths_that_lead_nowhere);
     tcase_add_test(tests, plugin_options_are_filled);
