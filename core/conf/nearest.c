@@ -7,8 +7,15 @@
 
 #define WORD_MAX 64u
 
+/*
+ * What an error costs. Neighbours that changed places are one error, and of words that are one error away the
+ * likelier one, since all the letters are there: "tpc" is "tcp" rather than "ipc".
+ */
+#define ERROR 4u
+#define SWAP  3u
+
 /* One more than the length of the longest word that is compared. */
-typedef unsigned char distances[WORD_MAX + 1];
+typedef unsigned short distances[WORD_MAX + 1];
 
 static unsigned min3(unsigned a, unsigned b, unsigned c)
 {
@@ -21,26 +28,26 @@ static bool same(char a, char b)
     return tolower((unsigned char)a) == tolower((unsigned char)b);
 }
 
-/* Letters to insert, delete, replace or swap with their neighbour, upper and lower case being equal. */
+/* What to insert, delete, replace or swap with a neighbour costs; upper and lower case are equal. */
 static unsigned edit_distance(const char *a, size_t na, const char *b, size_t nb)
 {
     distances rows[3];
-    unsigned char *before = rows[0], *last = rows[1], *row = rows[2];
+    unsigned short *before = rows[0], *last = rows[1], *row = rows[2];
     for (size_t j = 0; j <= nb; j++) {
-        last[j] = (unsigned char)j;
+        last[j] = (unsigned short)(j * ERROR);
     }
     for (size_t i = 1; i <= na; i++) {
-        row[0] = (unsigned char)i;
+        row[0] = (unsigned short)(i * ERROR);
         for (size_t j = 1; j <= nb; j++) {
-            unsigned replace = last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : 1);
-            unsigned best = min3(replace, last[j] + 1u, row[j - 1] + 1u);
+            unsigned replace = last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : ERROR);
+            unsigned best = min3(replace, last[j] + ERROR, row[j - 1] + ERROR);
             if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
-                before[j - 2] + 1u < best) {
-                best = before[j - 2] + 1u;
+                before[j - 2] + SWAP < best) {
+                best = before[j - 2] + SWAP;
             }
-            row[j] = (unsigned char)best;
+            row[j] = (unsigned short)best;
         }
-        unsigned char *reuse = before;
+        unsigned short *reuse = before;
         before = last;
         last = row;
         row = reuse;
@@ -54,7 +61,7 @@ const char *bps_nearest(const char *word, const char *const *candidates, size_t 
     if (length == 0 || length > WORD_MAX) {
         return NULL;
     }
-    unsigned best = (unsigned)(length + 2) / 3 + 1; /* farther than this is no typing error */
+    unsigned best = ((unsigned)(length + 2) / 3 + 1) * ERROR; /* farther than this is no typing error */
     const char *nearest = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t other = strlen(candidates[i]);

@@ -114,6 +114,9 @@ class Check(Case):
         result = self.conf("check", "--set", "transports.net.plugin=tcpp")
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, r"^--set: transports\.net: .*'tcpp'.*'tcp'")
+        result = self.conf("check", "--set", "transports.net.plugin=tpc")
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"^--set: transports\.net: .*'tpc'; did you mean 'tcp'\?")
 
     def test_missing_stage(self):
         result = self.conf("check", "--set", 'worker.graph=({stage="nowhere";},{stage="push_pull";})')

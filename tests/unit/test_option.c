@@ -410,13 +410,15 @@ static const struct {
 } words[] = {
     {"partiton", "partition"}, {"Partition", "partition"}, {"tpc", "tcp"},       {"slcie", "slice"},
     {"workers", "worker"},     {"xyz", NULL},              {"", NULL},           {"zzzzzzzzzzzz", NULL},
-    {"slice", "slice"},        {"partitionsize", "partition"},
+    {"tcpp", "tcp"},           {"ipcc", "ipc"},           {"TPC", "tcp"},
+    {"thraeds", "threads"},    {"slice", "slice"},        {"partitionsize", "partition"},
     {"a-very-long-word-that-nobody-ever-typed-by-mistake-and-that-is-longer-than-64-bytes", NULL},
 };
 
 START_TEST(nearest_name_is_found)
 {
-    static const char *const candidates[] = {"partition", "tcp", "slice", "worker", "threads"};
+    static const char *const candidates[] = {"partition", "ipc",    "tcp",  "slice",
+                                             "worker",    "threads", "treads"};
     const char *nearest = bps_nearest(words[_i].word, candidates, COUNT(candidates));
     if (words[_i].nearest == NULL) {
         ck_assert_ptr_null(nearest);
