@@ -1,9 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The quickstart refuses what it does not understand, with status 2 and a word about it, before it does anything.
+# The quickstart refuses what it does not understand, with status 2 and a word about it, before it does anything. What
+# it does otherwise is seen in a folder where all that it calls is a stand-in: nothing is installed, built or tested.
 quickstart=${top_srcdir:-.}/quickstart
 command -v bash >/dev/null || { echo "skipped: there is no bash"; exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 status=0
+
+fail()
+{
+    echo "$*"
+    status=1
+}
+
+# stand_in FILE: a program that does what is on standard input
+stand_in()
+{
+    mkdir -p "$(dirname "$work/$1")"
+    { echo '#!/bin/sh'; cat; } >"$work/$1"
+    chmod +x "$work/$1"
+}
 
 # refused TEXT ARGUMENT...
 refused()
@@ -14,7 +31,7 @@ refused()
     result=$?
     case $result:$output in
     2:*"$text"*) ;;
-    *) echo "quickstart $*: status $result instead of 2 with \"$text\":"; echo "$output"; status=1 ;;
+    *) echo "quickstart $*: status $result instead of 2 with \"$text\":"; fail "$output" ;;
     esac
 }
 
@@ -31,5 +48,42 @@ refused "cannot read the file '/nowhere/byteps.conf'" train --conf /nowhere/byte
 refused "cannot read the file '/'" train --conf /
 refused "check has no option '--workers'" check --workers 2
 
-bash "$quickstart" --help </dev/null | grep -q -- --workers || { echo "--help does not tell of --workers"; status=1; }
+bash "$quickstart" --help </dev/null | grep -q -- --workers || fail "--help does not tell of --workers"
+
+cp "$quickstart" "$work/quickstart"
+touch "$work/Makefile.in" "$work/packages"
+: | stand_in bin/make
+: | stand_in .venv/bin/python
+stand_in configure <<'END'
+touch Makefile
+echo "$PWD" >>../configured
+printf '#!/bin/sh\n' >byteps-env
+chmod +x byteps-env
+END
+# Asked for one package, it says that this one is installed; asked for all, what the test has put into a file.
+stand_in bin/dpkg-query <<'END'
+case $* in
+*Package*) cat "${0%/*}/../packages" ;;
+*) printf installed ;;
+esac
+END
+
+# configured TIMES WHEN: trains, and looks how often build/ has been configured so far
+configured()
+{
+    PATH=$work/bin:$PATH PYTHON=$work/.venv/bin/python bash "$work/quickstart" train >"$work/output" 2>&1 </dev/null ||
+        fail "a training with stand-ins, $2: $(cat "$work/output")"
+    times=$(grep -c '/build$' "$work/configured")
+    [ "$times" = "$1" ] || fail "$2: configured $times times instead of $1"
+}
+
+configured 1 "in a fresh folder"
+configured 1 "with nothing new"
+echo "libibverbs-dev 44.0-2 installed" >"$work/packages"
+configured 2 "with a new package"
+configured 2 "with that package still there"
+echo "libibverbs-dev 44.0-2 config-files" >"$work/packages"
+configured 3 "with that package removed"
+: | stand_in bin/nvcc
+configured 4 "with a new nvcc"
 exit $status
