@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The guard of the hot paths sees what is planted: growth, a case that is new or gone, another compiler."""
+"""The guard of the hot paths sees what is planted: growth, a case that is new or gone, another compiler or build."""
 
 import contextlib
 import io
+import re
 import unittest
+import unittest.mock
 
 import instructions
 
@@ -46,3 +48,15 @@ class Guard(unittest.TestCase):
         self.assertEqual(status, instructions.SKIPPED, text)
         self.assertEqual(text.splitlines()[-1], 'skipped: recorded with gcc 12; here is clang 14')
         self.assertIn('+100.0%', text)
+
+    def test_only_a_plain_build_is_judged(self):
+        """The table is that of this build: where its words change, the guard must know them."""
+        plain = re.sub(r'(sanitizer|debug|coverage): [^ ]*?(?=,? )', r'\1: no',
+                       instructions.output_of(['byteps', 'info', '--build']))
+        with unittest.mock.patch('shutil.which', return_value='/usr/bin/valgrind'):
+            self.assertIsNone(instructions.reason_to_skip(plain))
+            for word in ('sanitizer', 'debug', 'coverage'):
+                with self.subTest(word=word):
+                    self.assertIn(f'{word}: no,', plain)
+                    other = plain.replace(f'{word}: no', f'{word}: yes')
+                    self.assertIn(f'{word}: yes', instructions.reason_to_skip(other))
