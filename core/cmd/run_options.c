@@ -12,8 +12,9 @@
 #include <unistd.h>
 
 #include "conf/option.h"
+#include "conf/schema.h"
 
-#define COUNT_LIMIT 65536
+#define SLOTS_LIMIT 65536 /* on one host; the configuration knows how many workers there may be in all */
 #define GRACE_LIMIT (3600 * BPS_S)
 
 enum {
@@ -67,12 +68,12 @@ static int help(void)
     return bps_cmd_finish(BPS_RUN_NAME, 0);
 }
 
-static bool parse_count(const char *text, int least, int *out)
+static bool parse_slots(const char *text, int *out)
 {
     char *end;
     errno = 0;
     long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < least || value > COUNT_LIMIT) {
+    if (errno || end == text || *end || value < 1 || value > SLOTS_LIMIT) {
         return false;
     }
     *out = (int)value;
@@ -126,7 +127,7 @@ static bool parse_host(struct bps_run_options *o, const char *text, size_t n, st
     out->slots = 1;
     /* A name that begins with '-' would be an option of ssh. */
     return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' &&
-           !strpbrk(out->name, " \t\n[]") && (!slots || parse_count(slots, 1, &out->slots));
+           !strpbrk(out->name, " \t\n[]") && (!slots || parse_slots(slots, &out->slots));
 }
 
 static int parse_hosts(const char *text, struct bps_run_options *o)
@@ -194,11 +195,34 @@ static int use_time(const char *option, const char *text, uint64_t most, uint64_
     return -1;
 }
 
-static int use_count(const char *option, const char *text, int least, int *out)
+/* What the configuration says of the number of members of a kind: "workers" or "servers". */
+static const struct bps_option *row_of(const char *key)
 {
-    if (!parse_count(text, least, out)) {
-        return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a number from %d to %d", option, text, least,
-                             COUNT_LIMIT);
+    const struct bps_section *section = bps_sections;
+    while (strcmp(section->name, "cluster") != 0) {
+        section++;
+    }
+    return bps_option_find(section->table, key);
+}
+
+static bps_status count_of(const char *key, const char *text, int *out, struct bps_report *report)
+{
+    const struct bps_option *row = row_of(key);
+    struct bps_conf_cluster cluster;
+    int64_t value;
+    bps_status status = bps_option_parse(row, text, &cluster, report);
+    if (status == BPS_OK) {
+        memcpy(&value, (const char *)&cluster + row->offset, sizeof value);
+        *out = (int)value;
+    }
+    return status;
+}
+
+static int use_count(const char *key, const char *text, int *out)
+{
+    struct bps_report why;
+    if (count_of(key, text, out, &why) != BPS_OK) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--%s: '%s': %s", key, text, why.text);
     }
     return -1;
 }
@@ -207,9 +231,9 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
 {
     switch (code) {
     case 'n':
-        return use_count("--workers", value, 1, &o->plan.workers);
+        return use_count("workers", value, &o->plan.workers);
     case 's':
-        return use_count("--servers", value, 0, &o->plan.servers);
+        return use_count("servers", value, &o->plan.servers);
     case OPT_HOSTS:
         return o->hosts ? bps_cmd_usage(BPS_RUN_NAME, "--hosts is given twice") : parse_hosts(value, o);
     case OPT_TIMEOUT:
@@ -315,7 +339,7 @@ static int use_configuration(struct bps_run_options *o)
 static int count_slots(struct bps_run_options *o)
 {
     int slots = 0;
-    for (size_t i = 0; i < o->nhosts && slots <= COUNT_LIMIT; i++) {
+    for (size_t i = 0; i < o->nhosts && slots <= SLOTS_LIMIT; i++) {
         slots += o->hosts[i].slots;
     }
     if (o->nhosts && o->plan.workers >= 0 && slots != o->plan.workers) {
@@ -323,10 +347,12 @@ static int count_slots(struct bps_run_options *o)
                              "--workers %d, but --hosts names places for %d; leave --workers out",
                              o->plan.workers, slots);
     }
-    if (slots > COUNT_LIMIT) {
-        return bps_cmd_usage(BPS_RUN_NAME, "--hosts names more than %d places", COUNT_LIMIT);
+    char text[16];
+    struct bps_report why;
+    snprintf(text, sizeof text, "%d", slots);
+    if (o->nhosts && count_of("workers", text, &o->plan.workers, &why) != BPS_OK) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--hosts names places for %s: %s", text, why.text);
     }
-    o->plan.workers = o->nhosts ? slots : o->plan.workers;
     return -1;
 }
 
