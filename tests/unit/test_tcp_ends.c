@@ -601,7 +601,25 @@ START_TEST(an_instance_describes_itself)
     ck_assert_str_eq(strchr(text, ','), ", 2 streams, not-sent low water 3 MiB, interface lo");
     side.ops->query(side.instance->self, &attr);
     ck_assert_uint_eq(attr.lanes, 2);
+    close_side();
+    loop = bps_loop_new();
+    side_open(&side, loop, options);
     ck_assert_int_eq(count_lines(log, "transports.net: congestion control 'nonesuch' was refused"), 1);
+    close_side();
+    fclose(log);
+}
+END_TEST
+
+/* Without the rights of root, with which any congestion control may be used that the kernel has. */
+START_TEST(nobody_is_warned_of_what_nobody_has_chosen)
+{
+    char text[256];
+    FILE *log = capture();
+    ck_assert_int_eq(geteuid() == 0 ? setuid(65534) : 0, 0);
+    open_side();
+    ck_assert_int_eq(count_lines(log, "congestion"), 0);
+    side.ops->describe(side.instance->self, text, sizeof text);
+    ck_assert_ptr_null(strstr(text, "auto"));
     close_side();
     fclose(log);
 }
@@ -685,6 +703,7 @@ static void add_tests(TCase *ends_case)
     tcase_add_loop_test(ends_case, a_wildcard_announces_an_address_to_dial, 0, 2);
     tcase_add_test(ends_case, an_unknown_interface_is_refused);
     tcase_add_test(ends_case, an_instance_describes_itself);
+    tcase_add_test(ends_case, nobody_is_warned_of_what_nobody_has_chosen);
     tcase_add_test(ends_case, without_descriptors_accepting_pauses);
 }
 

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,7 +79,7 @@ int tcp_socket(const struct tcp *tcp, int family)
         set(fd, SOL_SOCKET, SO_RCVBUF, clamp(o->receive_buffer));
     }
     if (tcp->set_congestion) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, o->congestion, (socklen_t)strlen(o->congestion));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, (socklen_t)strlen(tcp->congestion));
     }
     tcp_socket_tune(tcp, fd);
     return fd;
@@ -97,9 +98,24 @@ static void read_line(const char *path, char *text, size_t n)
     text[strcspn(text, "\n")] = '\0';
 }
 
+/* Of many instances in a process the first one says it. */
+static void warn_of_congestion(const struct tcp *tcp, int error)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    char allowed[256];
+    if (atomic_flag_test_and_set(&warned)) {
+        return;
+    }
+    read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
+    tcp->host->log(tcp->host, BPS_LOG_WARN,
+                   "congestion control '%s' was refused (%s); using %s. The kernel allows: %s",
+                   tcp->options.congestion, strerror(error), tcp->congestion, allowed);
+}
+
 void tcp_choose_congestion(struct tcp *tcp)
 {
-    const char *wanted = tcp->options.congestion;
+    bool automatic = strcmp(tcp->options.congestion, "auto") == 0;
+    const char *wanted = automatic ? "cubic" : tcp->options.congestion;
     socklen_t length = sizeof tcp->congestion - 1;
     tcp_fork_hold();
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -119,12 +135,8 @@ void tcp_choose_congestion(struct tcp *tcp)
         close(fd);
     }
     tcp_fork_release();
-    if (error != 0) {
-        char allowed[256];
-        read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
-        tcp->host->log(tcp->host, BPS_LOG_WARN,
-                       "congestion control '%s' was refused (%s); using %s. The kernel allows: %s", wanted,
-                       strerror(error), tcp->congestion, allowed);
+    if (error != 0 && !automatic) {
+        warn_of_congestion(tcp, error);
     }
 }
 

@@ -11,8 +11,9 @@ static const struct bps_option options[] = {
      "loopback."},
     {"streams", BPS_OPT_INT, 0, offsetof(struct tcp_options, streams), "1", "1..16",
      "Connections to each peer, at least one for each interface."},
-    {"congestion", BPS_OPT_STRING, 0, offsetof(struct tcp_options, congestion), "cubic", NULL,
-     "Congestion control, by the kernel's name for it; empty: the system's default."},
+    {"congestion", BPS_OPT_STRING, 0, offsetof(struct tcp_options, congestion), "auto", NULL,
+     "Congestion control, by the kernel's name for it; auto: cubic where the kernel allows it, else the "
+     "system's default; empty: the system's default."},
     {"notsent_lowat", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, notsent_lowat), "128 KiB", "0..1 GiB",
      "Bytes that may wait unsent in the kernel before the next frame is chosen: with less, urgent frames "
      "overtake sooner; 0: the system's default."},
