@@ -28,7 +28,7 @@ static void print_problem(void *arg, const char *text)
     fprintf(stderr, "%s\n", text);
 }
 
-struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command)
+struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command, bool *good)
 {
     struct bps_conf_request request = {
         .file = command->conf.file,
@@ -36,9 +36,11 @@ struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command)
         .nset = command->conf.nset,
         .incomplete = true,
         .problem = print_problem,
+        .keep = true,
     };
     struct bps_conf *conf = NULL;
-    return bps_conf_load_from(&request, &conf, NULL) == BPS_OK ? conf : NULL;
+    *good = bps_conf_load_from(&request, &conf, NULL) == BPS_OK;
+    return conf;
 }
 
 static int parse(int argc, char **argv, struct bps_conf_command *out, bool *help)

@@ -16,7 +16,10 @@ int bps_conf_command_check(const struct bps_conf_command *command);
 int bps_conf_command_show(const struct bps_conf_command *command);
 int bps_conf_command_sample(void);
 
-/* Loads the configuration; problems go to standard error, one per line. NULL: there were some. */
-struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command);
+/*
+ * Loads the configuration; problems go to standard error, one per line. NULL: nothing could be read. *good: there
+ * were none.
+ */
+struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command, bool *good);
 
 #endif

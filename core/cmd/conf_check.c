@@ -8,6 +8,7 @@
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/schema.h"
+#include "conf/tree.h"
 #include "graph/graph.h"
 #include "plugin/registry.h"
 
@@ -18,8 +19,9 @@ struct check {
     unsigned problems;
 };
 
-static void problem(struct check *check, const char *text)
+static void problem(void *arg, const char *text)
 {
+    struct check *check = arg;
     fprintf(stderr, "%s\n", text);
     check->problems++;
 }
@@ -30,26 +32,52 @@ static void note(void *arg, const char *text)
     printf("note: %s\n", text);
 }
 
-/* Opens a plugin and tries the options of a group on it. */
-static bps_status try_plugin(uint32_t kind, const char *name, const struct bps_conf_node *group,
-                             const char *path, const char *origin, struct bps_report *report)
+/* ---- plugins and their options ------------------------------------------------------------------------- */
+
+static void add_line(void *lines, const char *text)
 {
-    const struct bps_loaded *loaded;
-    char *used_by = bps_cmd_print("%s: %s", origin, path);
-    bps_status status = bps_plugin_open(kind, name, used_by, &loaded, report);
-    free(used_by);
-    if (status != BPS_OK || loaded->plugin->options == NULL) {
-        static const struct bps_option none[] = {{0}};
-        char unused;
-        return status != BPS_OK ? status : bps_conf_options(group, path, core_members, none, &unused, report);
-    }
-    void *options = bps_cmd_alloc(1, loaded->plugin->options_size);
-    status = bps_conf_options(group, path, core_members, loaded->plugin->options, options, report);
+    bps_text_add(lines, "%s\n", text);
+}
+
+static bps_status try_options(const struct bps_plugin *plugin, const struct bps_conf_node *group,
+                              const char *path, struct bps_text *lines)
+{
+    static const struct bps_option none[] = {{0}};
+    const struct bps_option *table = plugin->options != NULL ? plugin->options : none;
+    const struct bps_conf_listener listener = {add_line, lines};
+    void *options = bps_cmd_alloc(1, plugin->options_size + 1);
+    bps_status status = bps_conf_options_all(group, path, core_members, table, options, &listener, NULL);
     if (status == BPS_OK) {
-        bps_options_release(loaded->plugin->options, options);
+        bps_options_release(table, options);
     }
     free(options);
     return status;
+}
+
+/* Opens a plugin and tries the options of a group on it. Adds a line for each problem. */
+static bps_status try_plugin(uint32_t kind, const struct bps_conf_node *name,
+                             const struct bps_conf_node *group, const char *path, struct bps_text *lines)
+{
+    const struct bps_loaded *loaded;
+    struct bps_report report;
+    char *used_by = bps_cmd_print("%s: %s", name->origin, path);
+    bps_status status = bps_plugin_open(kind, name->text, used_by, &loaded, &report);
+    free(used_by);
+    if (status != BPS_OK) {
+        add_line(lines, report.text);
+        return status;
+    }
+    return try_options(loaded->plugin, group, path, lines);
+}
+
+/* Calls fn with each of the lines, and frees them. */
+static void tell_lines(struct bps_text *lines, void (*fn)(void *arg, const char *text), void *arg)
+{
+    char *rest = lines->data;
+    for (char *line; rest != NULL && (line = strsep(&rest, "\n")) != NULL && rest != NULL;) {
+        fn(arg, line);
+    }
+    bps_text_free(lines);
 }
 
 /* ---- preference lists --------------------------------------------------------------------------------- */
@@ -150,19 +178,20 @@ static void check_instance(struct check *check, const struct bps_instance_map *m
 {
     const struct bps_conf_node *plugin = bps_conf_member(instance, "plugin");
     char *path = bps_cmd_print("%s.%s", map->name, instance->name);
-    struct bps_report report;
+    struct bps_text lines = {0};
     bool named = false;
-    bps_status status = try_plugin(map->kind, plugin->text, instance, path, plugin->origin, &report);
+    bps_status status = try_plugin(map->kind, plugin, instance, path, &lines);
     for (uint32_t i = 0; i < n; i++) {
         bool its = demands(&demand[i], instance->name);
         named = named || its;
         demand[i].usable += its && status == BPS_OK;
     }
     if (status != BPS_OK && is_missed(demand, n, instance, status)) {
-        problem(check, report.text);
+        tell_lines(&lines, problem, check);
     } else if (status != BPS_OK && named) {
-        note(NULL, report.text);
+        tell_lines(&lines, note, NULL);
     }
+    bps_text_free(&lines);
     free(path);
 }
 
@@ -194,12 +223,11 @@ static void check_stages(struct check *check)
     for (uint32_t i = 0; i < graph->count; i++) {
         const struct bps_conf_node *stage = bps_conf_member(graph->children[i], "stage");
         char *path = bps_cmd_print("worker.graph[%u]", i);
-        struct bps_report report;
-        if (bps_node_kind_of(stage->text) == BPS_NODE_PLUGIN &&
-            try_plugin(BPS_KIND_STAGE, stage->text, graph->children[i], path, stage->origin, &report) !=
-                BPS_OK) {
-            problem(check, report.text);
+        struct bps_text lines = {0};
+        if (bps_node_kind_of(stage->text) == BPS_NODE_PLUGIN) {
+            try_plugin(BPS_KIND_STAGE, stage, graph->children[i], path, &lines);
         }
+        tell_lines(&lines, problem, check);
         free(path);
     }
 }
@@ -216,25 +244,70 @@ static void check_graph(struct check *check)
     }
 }
 
-int bps_conf_command_check(const struct bps_conf_command *command)
+/* ---- beside other problems ------------------------------------------------------------------------------ */
+
+/* The options of a group, if what `member` names is a plugin that is there. */
+static void check_options(struct check *check, uint32_t kind, const struct bps_conf_node *group,
+                          const char *member, const char *path)
 {
-    struct bps_conf *conf = bps_conf_command_load(command);
-    if (conf == NULL) {
-        return BPS_EXIT_FAILURE;
+    const struct bps_conf_node *name = bps_conf_member(group, member);
+    const struct bps_loaded *loaded;
+    struct bps_text lines = {0};
+    if (name != NULL && name->kind == BPS_CONF_SCALAR &&
+        bps_plugin_open(kind, name->text, NULL, &loaded, NULL) == BPS_OK) {
+        try_options(loaded->plugin, group, path, &lines);
     }
-    struct check check = {.conf = conf};
+    tell_lines(&lines, problem, check);
+}
+
+/* The form of the rest is not known to be right, so that nothing can be said of what depends on it. */
+static void check_all_options(struct check *check)
+{
     for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL; map++) {
-        if (map->kind != BPS_KIND_FRAMEWORK) { /* those are opened by their frameworks */
-            check_map(&check, map);
+        const struct bps_conf_node *node = bps_conf_find(check->conf, map->name);
+        bool usable = node != NULL && node->kind == BPS_CONF_GROUP && map->kind != BPS_KIND_FRAMEWORK;
+        for (uint32_t i = 0; usable && i < node->count; i++) {
+            char *path = bps_cmd_print("%s.%s", map->name, node->children[i]->name);
+            check_options(check, map->kind, node->children[i], "plugin", path);
+            free(path);
         }
     }
-    check_stages(&check);
-    if (check.problems == 0) {
-        check_graph(&check);
+    const struct bps_conf_node *graph = bps_conf_find(check->conf, "worker.graph");
+    for (uint32_t i = 0; graph != NULL && graph->kind == BPS_CONF_LIST && i < graph->count; i++) {
+        char *path = bps_cmd_print("worker.graph[%u]", i);
+        check_options(check, BPS_KIND_STAGE, graph->children[i], "stage", path);
+        free(path);
+    }
+}
+
+/* ---- the command ---------------------------------------------------------------------------------------- */
+
+static void check_plugins(struct check *check)
+{
+    for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL; map++) {
+        if (map->kind != BPS_KIND_FRAMEWORK) { /* those are opened by their frameworks */
+            check_map(check, map);
+        }
+    }
+    check_stages(check);
+    if (check->problems == 0) {
+        check_graph(check);
     }
     bps_environment_notes(note, NULL);
+}
+
+int bps_conf_command_check(const struct bps_conf_command *command)
+{
+    bool good;
+    struct bps_conf *conf = bps_conf_command_load(command, &good);
+    struct check check = {.conf = conf};
+    if (good) {
+        check_plugins(&check);
+    } else if (conf != NULL) {
+        check_all_options(&check);
+    }
     bps_conf_free(conf);
-    if (check.problems != 0) {
+    if (!good || check.problems != 0) {
         return BPS_EXIT_FAILURE;
     }
     const char *variable = getenv("BYTEPS_CONF");

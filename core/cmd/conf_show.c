@@ -260,8 +260,10 @@ static int show_json(const struct bps_conf *conf)
 
 int bps_conf_command_show(const struct bps_conf_command *command)
 {
-    struct bps_conf *conf = bps_conf_command_load(command);
-    if (conf == NULL) {
+    bool good;
+    struct bps_conf *conf = bps_conf_command_load(command, &good);
+    if (!good) {
+        bps_conf_free(conf);
         return BPS_EXIT_FAILURE;
     }
     int status = 0;

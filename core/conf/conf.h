@@ -137,6 +137,14 @@ const struct bps_conf_node *bps_conf_member(const struct bps_conf_node *group, c
  */
 bps_status bps_conf_options(const struct bps_conf_node *group, const char *path, const char *const *skip,
                             const struct bps_option *table, void *target, struct bps_report *report);
+/* The same for who wants to hear of every problem; the report has the first one. */
+struct bps_conf_listener {
+    void (*problem)(void *arg, const char *text);
+    void *arg;
+};
+bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *path, const char *const *skip,
+                                const struct bps_option *table, void *target,
+                                const struct bps_conf_listener *listener, struct bps_report *report);
 
 /*
  * The values that must agree on all members, one "key = value" line each, in a fixed order: core keys with

@@ -147,15 +147,16 @@ bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps
     if (status != BPS_OK && request->problem != NULL) {
         request->problem(request->arg, why->text);
     }
-    if (status == BPS_OK) {
+    bool whole = status == BPS_OK;
+    if (whole) {
         status = check_all(conf, request, why);
     }
-    if (status != BPS_OK) {
+    if (status != BPS_OK && !(whole && request->keep)) {
         bps_conf_free(conf);
         return status;
     }
     *out = conf;
-    return BPS_OK;
+    return status;
 }
 
 bps_status bps_conf_load(const char *file, const char *const *set, size_t n, struct bps_conf **out,

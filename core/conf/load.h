@@ -16,9 +16,10 @@ struct bps_conf_request {
     /* Called with every problem, while it makes sense to look for more. NULL: the first one is enough. */
     void (*problem)(void *arg, const char *text);
     void *arg;
+    bool keep; /* the caller gets what could be read with its problems, too, to look for more of them */
 };
 
-/* The report and the status are those of the first problem. */
+/* The report and the status are those of the first problem. *out is NULL if nothing could be read. */
 bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out,
                               struct bps_report *report);
 

@@ -93,8 +93,25 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
     return BPS_ERR_CONF;
 }
 
-bps_status bps_conf_options(const struct bps_conf_node *group, const char *path, const char *const *skip,
-                            const struct bps_option *table, void *target, struct bps_report *report)
+static bps_status check_option(const struct bps_conf_node *node, const char *path,
+                               const struct bps_option *table, void *target, struct bps_report *report)
+{
+    const struct bps_option *row = bps_option_find(table, node->name);
+    struct bps_report why = {""};
+    if (row == NULL) {
+        return refuse_unknown(node, path, table, report);
+    }
+    if (bps_node_parse(node, row, target, &why) != BPS_OK) {
+        BPS_REPORT(report, "%.200s: %s: %.400s", node->origin,
+                   bps_node_subject(path, node->name, node).text, why.text);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *path, const char *const *skip,
+                                const struct bps_option *table, void *target,
+                                const struct bps_conf_listener *listener, struct bps_report *report)
 {
     struct bps_report why = {""};
     bps_status status = bps_options_default(table, target, &why);
@@ -104,21 +121,26 @@ bps_status bps_conf_options(const struct bps_conf_node *group, const char *path,
     }
     for (uint32_t i = 0; group != NULL && group->kind == BPS_CONF_GROUP && i < group->count; i++) {
         const struct bps_conf_node *node = group->children[i];
-        const struct bps_option *row = bps_option_find(table, node->name);
-        if (is_among(skip, node->name)) {
+        if (is_among(skip, node->name) || check_option(node, path, table, target, &why) == BPS_OK) {
             continue;
         }
-        if (row == NULL) {
-            status = refuse_unknown(node, path, table, report);
-        } else if (bps_node_parse(node, row, target, &why) != BPS_OK) {
-            BPS_REPORT(report, "%.200s: %s: %.400s", node->origin,
-                       bps_node_subject(path, node->name, node).text, why.text);
+        if (status == BPS_OK) {
             status = BPS_ERR_CONF;
+            BPS_REPORT(report, "%s", why.text);
         }
-        if (status != BPS_OK) {
-            bps_options_release(table, target);
-            return status;
+        if (listener == NULL) {
+            break;
         }
+        listener->problem(listener->arg, why.text);
     }
-    return BPS_OK;
+    if (status != BPS_OK) {
+        bps_options_release(table, target);
+    }
+    return status;
+}
+
+bps_status bps_conf_options(const struct bps_conf_node *group, const char *path, const char *const *skip,
+                            const struct bps_option *table, void *target, struct bps_report *report)
+{
+    return bps_conf_options_all(group, path, skip, table, target, NULL, report);
 }

@@ -95,6 +95,23 @@ class Check(Case):
             "check", "a.conf", "--set", "server.shards=x",
         )
 
+    def test_every_option_of_a_plugin_is_told(self):
+        options = (
+            "a.conf:3: transports.net.strems: unknown key; did you mean transports.net.streams?\n"
+            "a.conf:4: transports.net.famly: unknown key; did you mean transports.net.family?\n"
+            "a.conf:5: transports.net.multipath = 3: not a boolean; expected true or false\n"
+        )
+        text = "transports = {\n  net = {\n    strems = 2;\n    famly = 4;\n    multipath = 3;\n  };\n};\n"
+        self.write(text)
+        self.bad(options, "check", "a.conf")
+        self.write(text + "wroker = { };\nworker = { partiton = 3; };\n")
+        self.bad(
+            "a.conf:9: worker.partiton: unknown key; did you mean worker.partition?\n"
+            "a.conf:8: wroker: unknown section; did you mean worker?\n" + options,
+            "check", "a.conf",
+        )
+        self.assertEqual(self.conf("show", "a.conf").returncode, 1)
+
     def test_missing_file(self):
         self.bad("b.conf: cannot be opened: No such file or directory\n", "check", "b.conf")
 
