@@ -86,4 +86,95 @@ echo "libibverbs-dev 44.0-2 config-files" >"$work/packages"
 configured 3 "with that package removed"
 : | stand_in bin/nvcc
 configured 4 "with a new nvcc"
+
+# Tests of every kind: logs as automake leaves them, of which that of the Python file is made by the true run-python.py.
+mkdir -p "$work/build/tests" "$work/tests"
+cat >"$work/build/tests/unit.made" <<'END'
+100%: Checks: 12, Failures: 0, Errors: 0
+PASS tests/unit (exit status: 0)
+END
+cat >"$work/build/tests/half.made" <<'END'
+50%: Checks: 4, Failures: 1, Errors: 1
+FAIL tests/half (exit status: 1)
+END
+cat >"$work/build/tests/crashed.made" <<'END'
+FAIL tests/crashed.sh (exit status: 139)
+END
+cat >"$work/build/tests/whole.made" <<'END'
+words of all kinds
+skipped: there is no moon
+SKIP tests/whole.sh (exit status: 77)
+END
+cat >"$work/build/tests/part.made" <<'END'
+SKIP: night: there is no moon
+PASS tests/part.sh (exit status: 0)
+END
+cat >"$work/test_parts.py" <<'END'
+import unittest
+
+
+class Parts(unittest.TestCase):
+    def test_one(self):
+        pass
+
+    @unittest.skip("why\nnot")
+    def test_other(self):
+        pass
+
+    def test_some(self):
+        for number in 1, 2:
+            with self.subTest(number=number):
+                if number == 2:
+                    self.skipTest("odd ones only")
+
+
+class Whole(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise unittest.SkipTest("not today")
+
+    def test_one(self):
+        pass
+END
+run_python=${top_srcdir:-.}/tests/run-python.py
+[ -n "$PYTHON" ] || { echo "SKIP: counts: no Python was found by configure"; exit $status; }
+"$PYTHON" "$run_python" "$work/test_parts.py" >"$work/build/tests/parts.made" || fail "run-python.py: status $?"
+echo "PASS tests/parts.py (exit status: 0)" >>"$work/build/tests/parts.made"
+stand_in bin/make <<'END'
+case $* in
+*" check")
+    for log in build/tests/*.made; do
+        cp "$log" "${log%.made}.log"
+    done
+    touch build/test-suite.log
+    ;;
+esac
+END
+echo "PASS tests/gone (exit status: 0)" >"$work/build/tests/gone.log"
+
+# checked STATUS TEXT: runs the tests as the continuous integration does; the status and a line of the output must be so
+checked()
+{
+    CI=true PATH=$work/bin:$PATH PYTHON=$work/.venv/bin/python \
+        bash "$work/quickstart" check --quick >"$work/output" 2>&1 </dev/null
+    result=$?
+    [ $result = "$1" ] || fail "a check with stand-ins: status $result instead of $1"
+    shift
+    for text; do
+        grep -q -x -F -- "$text" "$work/output" || fail "a check with stand-ins does not say: $text"
+    done
+    [ $status = 0 ] || cat "$work/output"
+}
+
+echo "# none" >"$work/tests/expected-skips"
+checked 1 "20 passed, 3 failed, 5 skipped, 5 of them unexpectedly" \
+    "  build/tests/whole.sh: there is no moon (not in tests/expected-skips)" \
+    "  build/tests/part.sh:night: there is no moon (not in tests/expected-skips)" \
+    "  build/tests/parts.py:Parts.test_other: why not (not in tests/expected-skips)" \
+    "  build/tests/parts.py:Parts.test_some: odd ones only (not in tests/expected-skips)" \
+    "  build/tests/parts.py:Whole: not today (not in tests/expected-skips)"
+rm "$work"/build/tests/half.* "$work"/build/tests/crashed.*
+checked 1 "  build/tests/whole.sh: there is no moon (not in tests/expected-skips)"
+printf '%s\n' "build/tests/whole.sh  no moon" "build/tests/pa*  why" >"$work/tests/expected-skips"
+checked 0 "  build/tests/whole.sh: there is no moon"
 exit $status

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs one file of unittest tests for make check: exits with 77 if all of them were skipped.
+"""Runs one file of unittest tests for make check: exits with 77 if all of them were skipped. The log ends with a line
+for each test that was, and with the count of the others as the library check writes it.
 
 A test that hangs despite its own deadlines ends here, and shows where each of its threads was.
 """
@@ -7,6 +8,7 @@ A test that hangs despite its own deadlines ends here, and shows where each of i
 import faulthandler
 import importlib.util
 import os
+import re
 import sys
 import unittest
 
@@ -25,6 +27,32 @@ def load(path):
     return module
 
 
+class Result(unittest.TextTestResult):
+    passed = 0
+
+    def addSuccess(self, test):
+        self.passed += 1
+        super().addSuccess(test)
+
+
+def name(test):
+    """CLASS.TEST, or CLASS if the class was skipped before its tests."""
+    return re.sub(r"^setUp\w+ \(|\btests_of_this_file\.|\)$", "", test.id()).split(" ")[0]
+
+
+def report(result):
+    """Prints the end of the log; returns the status."""
+    passed, failures, errors = result.passed + len(result.expectedFailures), len(result.failures), len(result.errors)
+    failures += len(result.unexpectedSuccesses)
+    for test, reason in result.skipped:
+        print(f"SKIP: {name(test)}: {' '.join(reason.split())}")
+    checks = passed + failures + errors
+    if checks == 0:
+        return SKIPPED
+    print(f"{100 * passed // checks}%: Checks: {checks}, Failures: {failures}, Errors: {errors}")
+    return 0 if result.wasSuccessful() else 1
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: run-python.py FILE")
@@ -37,10 +65,7 @@ def main():
     suite = unittest.defaultTestLoader.loadTestsFromModule(module)
     if suite.countTestCases() == 0:
         sys.exit(f"{sys.argv[1]}: no tests in it")
-    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=2).run(suite)
-    if not result.wasSuccessful():
-        return 1
-    return SKIPPED if len(result.skipped) == result.testsRun else 0
+    return report(unittest.TextTestRunner(stream=sys.stdout, verbosity=2, resultclass=Result).run(suite))
 
 
 if __name__ == "__main__":
