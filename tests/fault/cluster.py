@@ -370,7 +370,7 @@ class ByHand(_Gated):
 
     def stacks(self):
         """Where all processes of the job are."""
-        return stacks.of(sorted(harness.processes(self.id)))
+        return stacks.of(harness.processes(self.id))
 
     def now(self):
         """{part: End} as it is by now."""

@@ -31,7 +31,7 @@ import unittest
 import uuid
 
 import stacks
-from stacks import command
+from stacks import command, state
 
 DEADLINE = 120.0 * (3 if os.environ.get("SANITIZER") == "thread" else 1)
 """Seconds after which a test gives up: far more than anything takes, since machines may be slow."""
@@ -70,15 +70,6 @@ def environ(pid):
     except OSError:
         return {}
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
-
-
-def state(pid):
-    """The state letter of a process' first thread (Z for a zombie), or "" if there is none."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
-            return file.read().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def thread_states(pid):
@@ -279,7 +270,7 @@ class Job:
 
     def stacks(self):
         """Where all processes of the job are."""
-        return stacks.of(sorted(processes(self.id)))
+        return stacks.of([self.process.pid, *stacks.children(self.process.pid), *processes(self.id)])
 
     def _join(self):
         for reader in (self._out, self._err):

@@ -23,8 +23,17 @@ def command(pid):
         return "?"
 
 
+def state(pid):
+    """The state letter of a process' first thread (Z for a zombie), or "" if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+            return file.read().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def children(pid):
-    """The living descendants of a process."""
+    """The descendants of a process, zombies among them."""
     found = []
     with contextlib.suppress(OSError):
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -53,7 +62,7 @@ def of(pids):
 
     Programs in Python that have called faulthandler.enable() end by this, and write where they were to their stderr.
     """
-    texts = [f"--- process {pid}: {command(pid)}\n{_by_gdb(pid)}" for pid in pids]
+    texts = [f"--- process {pid}, {state(pid)}: {command(pid)}\n{_by_gdb(pid)}" for pid in sorted(set(pids))]
     for pid in pids:
         if "python" in os.path.basename(command(pid).partition(" ")[0]):
             with contextlib.suppress(ProcessLookupError):
