@@ -384,7 +384,7 @@ class Visitor:
         index, ring = self.OWN
         at = ring + self.tail % RING
         self.shared[at : at + LINE + len(frame)] = record + frame
-        self.tail += (size if size < RING else LINE) + ahead
+        self.tail += (size if 0 < size < RING else LINE) + ahead
         self.shared[index : index + 8] = struct.pack("<Q", self.tail)
         os.write(self.bell, struct.pack("<Q", 1))
 
@@ -525,11 +525,13 @@ class Strangers(unittest.TestCase):
                         visitor.wait_for_end()
 
     def test_silence(self):
-        with self.running() as job:
-            crowd = [Visitor(name) for name in job.names.values() for _ in range(20)]
-            for visitor in crowd:
-                with visitor:
-                    visitor.wait_for_end()
+        """Before the handshake of the transport, which waits for 2 s, and behind it, where the lobby waits for 10 s."""
+        with self.running() as job, contextlib.ExitStack() as crowd:
+            visitors = [crowd.enter_context(Visitor(name)) for name in job.names.values() for _ in range(21)]
+            for visitor in visitors[::21]:
+                visitor.open()
+            for visitor in visitors:
+                visitor.wait_for_end()
 
 
 if __name__ == "__main__":
