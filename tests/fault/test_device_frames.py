@@ -62,6 +62,7 @@ def join(job, real, rank, local, host=None):
     sock = wire.connect(job.proxy.target)
     own += b"".join(map(wire.string, (host or strings[0], strings[1], local, strings[3])))
     sock.sendall(wire.hello(wire.nonce(sock), own))
+    job.by_hand.append(sock)
     return sock
 
 
@@ -201,7 +202,7 @@ class Case(unittest.TestCase):
         how = {"workers": workers, "settings": SETTINGS, "worker": scripted.script("cuda_ops.py")}
         late = [f"worker {rank}" for rank in range(workers)]
         with cluster.ByHand(["lose_a_batch"], late=late, **how) as job:
-            job.proxy = wire.Proxy(int(job.address.rpartition(":")[2]))
+            job.proxy, job.by_hand = wire.Proxy(int(job.address.rpartition(":")[2])), []
             # Where there are sanitizers: their library first, which an import has removed; and Python itself leaks.
             preload = cluster.harness.environ(os.getpid()).get("LD_PRELOAD", "")
             job.env.update(LD_PRELOAD=preload, ASAN_OPTIONS="detect_leaks=0")
@@ -223,6 +224,8 @@ class Case(unittest.TestCase):
             line = job.wait_for("failed: ", kind.REAL)
             self.assertIn("'byteps.batch'", line)
             self.assertRegex(line, words)
+            for sock in job.by_hand:
+                sock.close()  # else the scheduler waits for those who do not hang up
             ends = job.finish()
             self.assertEqual(ends[kind.REAL].status, 3, cluster.show(ends))
 
