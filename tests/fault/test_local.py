@@ -472,11 +472,13 @@ class Strangers(unittest.TestCase):
     SERVERS, LISTENERS = 0, "worker"
 
     @contextlib.contextmanager
-    def running(self):
+    def running(self, idle=False):
+        """A job that sums meanwhile, or, where that would only make the machine busy, afterwards."""
         settings = ["transports.local.timeout=2s", "cluster.peer_timeout=60s", "server.shards=1"]
-        with cluster.ByHand(["init", "loop:grad:50000:enough", "leave"], 3, self.SERVERS, settings) as job:
+        steps = ["init", *["gate:enough"] * idle, "loop:grad:50000:enough", "leave"]
+        with cluster.ByHand(steps, 3, self.SERVERS, settings) as job:
             for rank in range(3):
-                job.wait_for("grad runs", f"worker {rank}")
+                job.wait_for("at enough" if idle else "grad runs", f"worker {rank}")
             listeners = [part for part in job.parts if part.startswith(self.LISTENERS)]
             job.names = {part: job.watch_name(part) for part in listeners}
             before = {part: cluster.descriptors(job.pid(part)) for part in listeners}
@@ -526,7 +528,7 @@ class Strangers(unittest.TestCase):
 
     def test_silence(self):
         """Before the handshake of the transport, which waits for 2 s, and behind it, where the lobby waits for 10 s."""
-        with self.running() as job, contextlib.ExitStack() as crowd:
+        with self.running(idle=True) as job, contextlib.ExitStack() as crowd:
             visitors = [crowd.enter_context(Visitor(name)) for name in job.names.values() for _ in range(21)]
             for visitor in visitors[::21]:
                 visitor.open()
