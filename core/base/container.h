@@ -5,6 +5,6 @@
 
 #include <stddef.h>
 
-#define bps_container(pointer, type, member) ((type *)((char *)(pointer)-offsetof(type, member)))
+#define bps_container(pointer, type, member) ((type *)((char *)(pointer) - offsetof(type, member)))
 
 #endif

@@ -27,9 +27,9 @@
 #include "base/timers.h"
 
 #define EVENTS_PER_TURN 64
-#define POLLS_PER_TURN  64         /* while it spins: descriptors wait for so many polls */
+#define POLLS_PER_TURN  64            /* while it spins: descriptors wait for so many polls */
 #define POLLS_ALONE     (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
-#define SHORT_SLEEP     4            /* times `spin`: after a longer sleep it does not pay to spin */
+#define SHORT_SLEEP     4             /* times `spin`: after a longer sleep it does not pay to spin */
 #define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
 
 /* Who drives the loop; a futex. */
@@ -255,7 +255,8 @@ static void call_watch(const struct epoll_event *event)
 
 /* ---- pollers ---- */
 
-struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg), void *arg)
+struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg),
+                                   void *arg)
 {
     return bps_pollers_add(&loop->pollers, poll, arm, arg);
 }

@@ -261,7 +261,7 @@ static void add_plugin(void *arg, const struct bps_plugin_row *row)
     if (row->kind != BPS_KIND_COMPRESSOR || row->refusal[0] != '\0') {
         return;
     }
-    char (*found)[32] = bps_cmd_alloc(names->count + 1, sizeof *found);
+    char(*found)[32] = bps_cmd_alloc(names->count + 1, sizeof *found);
     if (names->count > 0) {
         memcpy(found, names->found, names->count * sizeof *found);
     }

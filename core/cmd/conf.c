@@ -9,6 +9,7 @@
 #include "conf/load.h"
 #include "conf/option.h"
 
+/* clang-format off */
 static const char help_text[] =
     "Usage: byteps conf check [FILE] [OPTIONS]\n"
     "       byteps conf show [FILE] [OPTIONS] [--origin] [--json]\n"
@@ -21,6 +22,7 @@ static const char help_text[] =
     "      --origin           show: tell where each value comes from\n"
     "      --json             show: print JSON; sizes are in bytes, times in seconds\n"
     "      --help             print this\n";
+/* clang-format on */
 
 static void print_problem(void *arg, const char *text)
 {
@@ -107,7 +109,7 @@ static int dispatch(int argc, char **argv, struct bps_conf_command *command)
         command->conf.file = argv[1];
     }
     return sample ? bps_conf_command_sample()
-         : show   ? bps_conf_command_show(command)
+           : show ? bps_conf_command_show(command)
                   : bps_conf_command_check(command);
 }
 

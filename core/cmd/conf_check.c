@@ -311,8 +311,9 @@ int bps_conf_command_check(const struct bps_conf_command *command)
         return BPS_EXIT_FAILURE;
     }
     const char *variable = getenv("BYTEPS_CONF");
-    const char *file = command->conf.file != NULL ? command->conf.file
-                     : variable != NULL && *variable != '\0' ? variable : "configuration";
+    const char *file = command->conf.file != NULL              ? command->conf.file
+                       : variable != NULL && *variable != '\0' ? variable
+                                                               : "configuration";
     printf("%s: ok\n", file);
     return 0;
 }

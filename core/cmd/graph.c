@@ -13,6 +13,7 @@
 #include "graph/use.h"
 #include "node/transport.h"
 
+/* clang-format off */
 static const char help_text[] =
     "Usage: byteps graph [--explain | --dot | --json] [--model MODEL] [OPTIONS]\n"
     "\n"
@@ -24,16 +25,17 @@ static const char help_text[] =
     "                         with --explain or --json: what each server would get of the model\n"
     BPS_CMD_CONF_HELP
     "      --help             print this\n";
+/* clang-format on */
 
 /* Everything that a worker and a server open, and nothing of the network. */
 struct drawing {
     struct bps_loop *loop;
     struct bps_graph *graph;
-    struct bps_instance *net, *reducer, *device; /* device: NULL if there is none */
+    struct bps_instance *net, *reducer, *device;       /* device: NULL if there is none */
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
-    char groups[256];                    /* what its devices sum among themselves by, or why they do not */
-    char local[512], near[512];          /* how workers of a host meet, and reach its servers; or why not */
-    char direct[160]; /* what of a device needs no copy, as the network reaches it; or why not */
+    char groups[256];           /* what its devices sum among themselves by, or why they do not */
+    char local[512], near[512]; /* how workers of a host meet, and reach its servers; or why not */
+    char direct[160];           /* what of a device needs no copy, as the network reaches it; or why not */
 };
 
 static void describe_near(const struct bps_conf *conf, struct drawing *d)
@@ -302,13 +304,13 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
                               "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
                               node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
     }
-    json_t *root = json_pack(
-        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
-        (json_int_t)bps_conf_worker(conf)->partition, "slice", (json_int_t)bps_conf_worker(conf)->slice,
-        "graph", stages, "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about",
-        d->transport, "same_host", d->near, "server", "reducer", d->reducer->name, "plugin",
-        d->reducer->loaded->path, "about", d->summation, "order",
-        bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    json_t *root =
+        json_pack("{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker",
+                  "partition", (json_int_t)bps_conf_worker(conf)->partition, "slice",
+                  (json_int_t)bps_conf_worker(conf)->slice, "graph", stages, "transport", "instance",
+                  d->net->name, "plugin", d->net->loaded->path, "about", d->transport, "same_host", d->near,
+                  "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about",
+                  d->summation, "order", bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",
                             json_pack("{s:s, s:s, s:s, s:[s, s], s:s?, s:s}", "reducer", d->device->name,

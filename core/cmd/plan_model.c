@@ -111,8 +111,7 @@ struct model_file {
     struct bps_report *report;
 };
 
-__attribute__((format(printf, 2, 3)))
-static bps_status refuse(struct model_file *f, const char *format, ...)
+__attribute__((format(printf, 2, 3))) static bps_status refuse(struct model_file *f, const char *format, ...)
 {
     char why[600];
     va_list args;

@@ -19,11 +19,11 @@
 #include "cmd/cmd.h"
 
 /* The default of --grace. */
-#define BPS_RUN_GRACE           (10 * BPS_S)
+#define BPS_RUN_GRACE (10 * BPS_S)
 /* How long a process may take to end after SIGTERM. */
-#define BPS_RUN_TERM            (5 * BPS_S)
+#define BPS_RUN_TERM (5 * BPS_S)
 /* How long the scheduler may take to tell its address. */
-#define BPS_RUN_ANNOUNCE        (30 * BPS_S)
+#define BPS_RUN_ANNOUNCE (30 * BPS_S)
 
 #define BPS_RUN_STATUS_TIMEOUT  124
 #define BPS_RUN_STATUS_NOT_EXEC 126

@@ -17,7 +17,7 @@
 /* A host ends its own parts first; only then would killing its ssh lose what they still say. */
 #define HOST_EXTRA (3 * BPS_S)
 /* A part that has died shows a little later than what others did because of it. */
-#define SETTLE     (200 * BPS_MS)
+#define SETTLE (200 * BPS_MS)
 
 const char *bps_run_signal_name(int number, char *text, size_t n)
 {

@@ -11,6 +11,7 @@
 #include "cmd/role.h"
 #include "node/scheduler.h"
 
+/* clang-format off */
 static const char help_text[] =
     "Usage: byteps scheduler [OPTIONS]\n"
     "\n"
@@ -21,6 +22,7 @@ static const char help_text[] =
     "      --announce FD      write the address \"host:port\" and a newline to descriptor FD once it\n"
     "                         listens\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
+/* clang-format on */
 
 struct process {
     struct bps_loop *loop;
@@ -66,11 +68,10 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
     struct bps_watch *watch = NULL;
     char address[128];
     int result, stop = bps_role_stop_fd();
-    bps_status status =
-        process.loop == NULL
-            ? BPS_ERR_IO
-            : bps_scheduler_new(conf, process.loop, on_finished, &process, address, sizeof address,
-                                &process.scheduler, &report);
+    bps_status status = process.loop == NULL
+                            ? BPS_ERR_IO
+                            : bps_scheduler_new(conf, process.loop, on_finished, &process, address,
+                                                sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
         result = watch != NULL ? announce(announce_fd, address)

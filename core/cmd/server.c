@@ -9,12 +9,14 @@
 #include "cmd/cmd.h"
 #include "cmd/role.h"
 
+/* clang-format off */
 static const char help_text[] =
     "Usage: byteps server [OPTIONS]\n"
     "\n"
     "Joins the job of cluster.scheduler as a summation server and ends with it.\n"
     "\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
+/* clang-format on */
 
 static int serve(const struct bps_conf *conf)
 {

@@ -53,8 +53,10 @@ const struct bps_conf_node *bps_conf_find(const struct bps_conf *conf, const cha
     return NULL;
 }
 
-void bps_conf_each(const struct bps_conf *conf, void (*fn)(void *arg, const char *key, const char *text,
-                   const char *origin, const struct bps_option *option), void *arg)
+void bps_conf_each(const struct bps_conf *conf,
+                   void (*fn)(void *arg, const char *key, const char *text, const char *origin,
+                              const struct bps_option *option),
+                   void *arg)
 {
     for (const struct bps_section *section = bps_sections; section->name != NULL; section++) {
         for (const struct bps_option *row = section->table; row->name != NULL; row++) {

@@ -44,9 +44,9 @@ struct bps_conf_node {
 #define BPS_COLOCATED_ALL   4u
 
 struct bps_conf_cluster {
-    uint32_t role;               /* BPS_ROLE_* */
-    const char *scheduler;       /* "host:port"; "" for a job of this process alone */
-    const char *job;             /* a word that tells jobs apart */
+    uint32_t role;         /* BPS_ROLE_* */
+    const char *scheduler; /* "host:port"; "" for a job of this process alone */
+    const char *job;       /* a word that tells jobs apart */
     int64_t workers;
     int64_t servers;             /* processes of their own */
     uint32_t colocated;          /* BPS_COLOCATED_* */
@@ -72,21 +72,21 @@ struct bps_conf_cluster {
 #define BPS_DEVICE_GROUPS_OFF  2u
 
 struct bps_conf_worker {
-    uint32_t hierarchy; /* BPS_HIERARCHY_* */
-    bool round_on_host; /* sums of float16 and bfloat16, before they cross the network */
-    uint64_t partition; /* bytes; a multiple of 64 */
-    uint64_t slice;     /* bytes; a multiple of 64, at most partition */
-    uint64_t credit;    /* bytes; 0: unbounded */
+    uint32_t hierarchy;  /* BPS_HIERARCHY_* */
+    bool round_on_host;  /* sums of float16 and bfloat16, before they cross the network */
+    uint64_t partition;  /* bytes; a multiple of 64 */
+    uint64_t slice;      /* bytes; a multiple of 64, at most partition */
+    uint64_t credit;     /* bytes; 0: unbounded */
     struct bps_list use; /* names of the reducers that reach the memory of tensors, in order of preference */
     uint32_t device_groups; /* BPS_DEVICE_GROUPS_* */
-    int64_t group_size; /* steps that the devices of a group are given at once */
-    int64_t threads;    /* of the pool for CPU stages; 0: as many as cores, at most 4 */
+    int64_t group_size;     /* steps that the devices of a group are given at once */
+    int64_t threads;        /* of the pool for CPU stages; 0: as many as cores, at most 4 */
 };
 
 struct bps_conf_server {
-    int64_t shards; /* 0: by the number of cores */
-    const char *use; /* name of the first reducer instance; bps_conf_find("server.use") has all */
-    uint32_t order; /* BPS_ORDER_* */
+    int64_t shards;   /* 0: by the number of cores */
+    const char *use;  /* name of the first reducer instance; bps_conf_find("server.use") has all */
+    uint32_t order;   /* BPS_ORDER_* */
     double bandwidth; /* of this host's link, relative to the others */
     bool local; /* servers of the own host are reached through the transport between processes of a host */
 };
@@ -153,8 +153,10 @@ bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *p
 char *bps_conf_agreement(const struct bps_conf *conf);
 
 /* Calls fn for every core key with its canonical text and origin, in the order of the tables. */
-void bps_conf_each(const struct bps_conf *conf, void (*fn)(void *arg, const char *key, const char *text,
-                   const char *origin, const struct bps_option *option), void *arg);
+void bps_conf_each(const struct bps_conf *conf,
+                   void (*fn)(void *arg, const char *key, const char *text, const char *origin,
+                              const struct bps_option *option),
+                   void *arg);
 
 /* The directory of system-wide configuration, for messages and documents. */
 const char *bps_conf_dir(void);

@@ -73,10 +73,11 @@ static const struct variable variables[] = {
 #define NVARIABLES (sizeof variables / sizeof *variables)
 
 /* Of this BytePS, read elsewhere. */
-static const char *const own[] = {"BYTEPS_CONF", "BYTEPS_SET", "BYTEPS_PLUGIN_PATH", "BYTEPS_MODEL_PATH",
-                                  "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM"};
+static const char *const own[] = {"BYTEPS_CONF",       "BYTEPS_SET",         "BYTEPS_PLUGIN_PATH",
+                                  "BYTEPS_MODEL_PATH", "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
+/* clang-format off */
 static const char *const idle[] = {
     "DMLC_PORT", "DMLC_NUM_PORTS", "DMLC_RANK", "DMLC_ENABLE_RDMA", "DMLC_ENABLE_UCX", "DMLC_GROUP_SIZE",
     "DMLC_LOCAL", "DMLC_USE_KUBERNETES", "DMLC_LOCKLESS_QUEUE", "DMLC_POLLING_IN_NANOSECOND",
@@ -114,6 +115,7 @@ static const char *const idle[] = {
     "BYTEPS_ENCODING_SCHEME_VERSION", "BYTEPS_TF_GRADIENT_FUSION", "BYTEPS_USE_NVTX",
     "BYTEPS_VISIBLE_DEVICE", "BYTEPS_CUDA_REDUCER_NUM_BLOCK", "BYTEPS_CUDA_REDUCER_NUM_THREAD",
 };
+/* clang-format on */
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* What happens instead of what some of them ask for. */

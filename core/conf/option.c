@@ -49,8 +49,8 @@ static size_t field_size(uint32_t type)
 const char *bps_option_type_name(uint32_t type)
 {
     static const char *const names[] = {
-        [BPS_OPT_BOOL] = "boolean", [BPS_OPT_INT] = "whole number", [BPS_OPT_SIZE] = "size",
-        [BPS_OPT_TIME] = "time",    [BPS_OPT_DOUBLE] = "number",    [BPS_OPT_STRING] = "string",
+        [BPS_OPT_BOOL] = "boolean",  [BPS_OPT_INT] = "whole number", [BPS_OPT_SIZE] = "size",
+        [BPS_OPT_TIME] = "time",     [BPS_OPT_DOUBLE] = "number",    [BPS_OPT_STRING] = "string",
         [BPS_OPT_CHOICE] = "choice", [BPS_OPT_LIST] = "list",
     };
     return type < sizeof names / sizeof *names && names[type] != NULL ? names[type] : "?";
@@ -123,8 +123,9 @@ static bps_status parse_value(const struct bps_option *option, const char *text,
 
 static bool is_less(uint32_t type, const union value *a, const union value *b)
 {
-    return type == BPS_OPT_INT ? a->integer < b->integer
-         : type == BPS_OPT_DOUBLE ? a->number < b->number : a->amount < b->amount;
+    return type == BPS_OPT_INT      ? a->integer < b->integer
+           : type == BPS_OPT_DOUBLE ? a->number < b->number
+                                    : a->amount < b->amount;
 }
 
 /* Splits "a..b" into its ends, either of which may be "". */

@@ -102,8 +102,8 @@ static bps_status check_option(const struct bps_conf_node *node, const char *pat
         return refuse_unknown(node, path, table, report);
     }
     if (bps_node_parse(node, row, target, &why) != BPS_OK) {
-        BPS_REPORT(report, "%.200s: %s: %.400s", node->origin,
-                   bps_node_subject(path, node->name, node).text, why.text);
+        BPS_REPORT(report, "%.200s: %s: %.400s", node->origin, bps_node_subject(path, node->name, node).text,
+                   why.text);
         return BPS_ERR_CONF;
     }
     return BPS_OK;

@@ -130,11 +130,17 @@ const struct bps_section bps_sections[] = {
 };
 
 const struct bps_instance_map bps_instance_maps[] = {
-    {"transports", "Ways to the other members: plugins of kind transport.", BPS_KIND_TRANSPORT,
+    {"transports",
+     "Ways to the other members: plugins of kind transport.",
+     BPS_KIND_TRANSPORT,
      {{"net", "tcp"}, {"local", "ipc"}}},
-    {"reducers", "The arithmetic of sums: plugins of kind reducer.", BPS_KIND_REDUCER,
+    {"reducers",
+     "The arithmetic of sums: plugins of kind reducer.",
+     BPS_KIND_REDUCER,
      {{"sum", "cpu"}, {"cuda", "cuda"}}},
-    {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR,
+    {"compressors",
+     "Codings of tensors on their way: plugins of kind compressor.",
+     BPS_KIND_COMPRESSOR,
      {{0}}},
     {"frameworks", "Options of framework bindings.", BPS_KIND_FRAMEWORK, {{0}}},
     {0},

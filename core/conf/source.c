@@ -33,7 +33,7 @@ struct scan {
     bool fresh;      /* nothing before on this line */
     unsigned nesting;
     unsigned brackets[NESTING_MAX]; /* lines on which they were opened */
-    unsigned depth; /* of includes */
+    unsigned depth;                 /* of includes */
     struct bps_report *report;
 };
 
@@ -406,8 +406,13 @@ bps_status bps_source_text(struct bps_source *source, const char *name, const ch
                            struct bps_report *report)
 {
     struct scan scan = {
-        .source = source, .file = bps_arena_copy(source->arena, name), .at = text, .end = text + n, .line = 1,
-        .fresh = true, .report = report,
+        .source = source,
+        .file = bps_arena_copy(source->arena, name),
+        .at = text,
+        .end = text + n,
+        .line = 1,
+        .fresh = true,
+        .report = report,
     };
     return scan.file == NULL ? out_of_memory(report) : scan_text(&scan);
 }

@@ -14,8 +14,8 @@
 #define JOB_MAX 63u
 
 /* Notes a problem of the value at a path: "ORIGIN: PATH = VALUE: why". */
-__attribute__((format(printf, 3, 4)))
-static void problem_at(struct bps_check *check, const char *path, const char *format, ...)
+__attribute__((format(printf, 3, 4))) static void problem_at(struct bps_check *check, const char *path,
+                                                             const char *format, ...)
 {
     const struct bps_conf_node *node = bps_conf_find(check->conf, path);
     char why[500];
@@ -158,7 +158,8 @@ static void check_scheduler(struct bps_check *check)
         return;
     }
     const char *path = cluster->role != BPS_ROLE_WORKER ? "cluster.role"
-                     : cluster->workers > 1 ? "cluster.workers" : "cluster.servers";
+                       : cluster->workers > 1           ? "cluster.workers"
+                                                        : "cluster.servers";
     problem_at(check, path,
                "the scheduler is not known; start the job with byteps run, or set cluster.scheduler = "
                "\"HOST:PORT\"");

@@ -18,13 +18,15 @@ struct unit {
 
 /* What is written is the largest unit that leaves a whole number; for sizes, of the powers of two only. */
 static const struct unit size_units[] = {
-    {"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20}, {"KiB", 1ull << 10}, {"B", 1},
-    {"kB", 1000}, {"MB", 1000000}, {"GB", 1000000000}, {"TB", 1000000000000}, {NULL, 0},
+    {"TiB", 1ull << 40}, {"GiB", 1ull << 30}, {"MiB", 1ull << 20}, {"KiB", 1ull << 10},   {"B", 1},
+    {"kB", 1000},        {"MB", 1000000},     {"GB", 1000000000},  {"TB", 1000000000000}, {NULL, 0},
 };
 #define WRITTEN_SIZE_UNITS 4
 
 static const struct unit time_units[] = {
-    {"h", 3600000000000}, {"min", 60000000000}, {"s", 1000000000}, {"ms", 1000000}, {"us", 1000}, {"ns", 1},
+    {"h", 3600000000000},  {"min", 60000000000},
+    {"s", 1000000000},     {"ms", 1000000},
+    {"us", 1000},          {"ns", 1},
     {"d", 86400000000000}, {NULL, 0},
 };
 #define WRITTEN_TIME_UNITS 6

@@ -27,20 +27,20 @@ enum bps_node_kind {
 };
 
 struct bps_node {
-    char name[64];                /* of the stage: "push_pull", "clip" */
+    char name[64]; /* of the stage: "push_pull", "clip" */
     enum bps_node_kind kind;
-    const char *origin;           /* where the configuration lists it */
+    const char *origin;            /* where the configuration lists it */
     struct bps_instance *instance; /* NULL: built in */
     const struct bps_stage_ops *ops;
     struct bps_stage_attr attr;
     struct bps_condition condition;
-    char when[256];               /* the condition as written; "" for always */
+    char when[256];                  /* the condition as written; "" for always */
     uint64_t tasks, bytes, failures; /* counted on the worker's core thread */
 };
 
 struct bps_graph {
     uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
-    bool local; /* it has local_reduce and local_broadcast */
+    bool local;                /* it has local_reduce and local_broadcast */
     struct bps_node to_host, to_device, on_device; /* for tensors on a device */
     struct bps_node node[];
 };

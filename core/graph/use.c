@@ -19,7 +19,7 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
     struct bps_report reason = {""};
     uint32_t n = use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = use == NULL                     ? fallback
+        const char *name = use == NULL                  ? fallback
                            : use->kind == BPS_CONF_LIST ? use->children[i]->text
                                                         : use->text;
         bps_status status = open_one(conf, kind, map, name, loop, out, &reason);

@@ -19,21 +19,21 @@ struct bps_book_member {
     uint32_t local_rank, local_size;
     uint32_t pid;
     uint64_t host_id; /* equal on the same host */
-    uint32_t group;  /* the lowest rank of the workers that sum together before they push; its own: alone */
+    uint32_t group;   /* the lowest rank of the workers that sum together before they push; its own: alone */
     char host[64];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
 };
 
 struct bps_book_shard {
-    uint32_t member; /* index of the server, or of the worker that hosts it */
-    uint32_t weight; /* how much it gets, relative to the others */
-    uint64_t until;  /* weights of the shards up to and with this one */
+    uint32_t member;   /* index of the server, or of the worker that hosts it */
+    uint32_t weight;   /* how much it gets, relative to the others */
+    uint64_t until;    /* weights of the shards up to and with this one */
     char address[128]; /* to dial */
     char local[128];   /* the same for workers of its host; "": nowhere */
 };
 
 struct bps_book {
-    uint32_t epoch; /* generation of the membership, from 1 */
+    uint32_t epoch;                 /* generation of the membership, from 1 */
     uint8_t token[BPS_TOKEN_BYTES]; /* proves to a shard that its peer is in this job */
     uint32_t workers, members, shards;
     struct bps_book_member *member; /* workers first, by rank */

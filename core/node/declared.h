@@ -23,8 +23,8 @@ struct bps_declared {
     struct bps_placement placement;
     struct bps_placement *lead; /* over the places of a group, for each size that groups have */
     uint32_t leads;
-    uint16_t *lead_of;          /* by rank: of its group's size */
-    uint64_t partition;         /* bytes */
+    uint16_t *lead_of;  /* by rank: of its group's size */
+    uint64_t partition; /* bytes */
     uint32_t count;
 };
 

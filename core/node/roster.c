@@ -95,8 +95,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
                    role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
         return BPS_ERR_REFUSED;
     }
-    const struct bps_seat *other =
-        join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         BPS_REPORT(report, "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
@@ -161,8 +160,8 @@ static void assign_ranks(struct bps_roster *roster, uint32_t role)
     struct bps_seat *first, *seat;
     TAILQ_FOREACH(first, &roster->seats, entry) {
         TAILQ_FOREACH(seat, &roster->seats, entry) {
-            bool mine = seat->join.role == role && seat->rank == NO_RANK &&
-                        seat->join.host_id == first->join.host_id;
+            bool mine =
+                seat->join.role == role && seat->rank == NO_RANK && seat->join.host_id == first->join.host_id;
             if (!mine) {
                 continue;
             }

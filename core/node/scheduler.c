@@ -21,7 +21,7 @@
 #include "plugin/instance.h"
 #include "node/transport.h"
 
-#define LOG         "scheduler"
+#define LOG          "scheduler"
 #define REMIND_EVERY (5 * BPS_S)
 #define END_LIMIT    (3 * BPS_S) /* for members to hang up */
 
@@ -40,10 +40,10 @@ struct bps_scheduler {
     char host[64];
     enum phase phase;
     uint32_t epoch;
-    uint64_t since;       /* when gathering, or ending, began */
-    uint64_t reminded;    /* when the missing were last named */
+    uint64_t since;    /* when gathering, or ending, began */
+    uint64_t reminded; /* when the missing were last named */
     uint64_t last_tick;
-    bps_status verdict;   /* of the job */
+    bps_status verdict; /* of the job */
     void (*finished)(void *arg, bps_status status);
     void *arg;
 };
@@ -155,8 +155,10 @@ static bps_status publish(struct bps_scheduler *s)
     bps_writer_init(&w);
     bps_status status = bps_roster_book(&s->roster, &book);
     if (status == BPS_ERR_INVALID) {
-        snprintf(text, sizeof text, "the servers have too many shards together, at most %u are possible; "
-                 "lower server.shards", BPS_SHARDS_LIMIT);
+        snprintf(text, sizeof text,
+                 "the servers have too many shards together, at most %u are possible; "
+                 "lower server.shards",
+                 BPS_SHARDS_LIMIT);
         fail_job(s, status, text);
         return BPS_OK;
     }

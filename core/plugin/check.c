@@ -122,9 +122,8 @@ static bps_status check_list(const struct bps_module *module, struct bps_report 
     for (uint32_t i = 0; i < module->nplugins; i++) {
         const struct bps_plugin *plugin = module->plugins[i];
         if (!plugin) {
-            return bps_refuse(report,
-                              "plugins[%u] of its module is NULL, expected a descriptor; correct nplugins",
-                              i);
+            return bps_refuse(
+                report, "plugins[%u] of its module is NULL, expected a descriptor; correct nplugins", i);
         }
         if (plugin->size < sizeof *plugin) {
             return bps_refuse(report,

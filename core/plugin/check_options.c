@@ -105,9 +105,8 @@ static bps_status check_range(const struct bps_option *row, void *scratch, struc
     const char *dots = strstr(range, "..");
 
     if (row->type == BPS_OPT_CHOICE && !*range) {
-        return bps_refuse(report,
-                          "option '%s': it has no words to choose from; list them in range, as in a|b",
-                          row->name);
+        return bps_refuse(
+            report, "option '%s': it has no words to choose from; list them in range, as in a|b", row->name);
     }
     if (!*range || row->type == BPS_OPT_CHOICE || row->type == BPS_OPT_BOOL || row->type == BPS_OPT_STRING ||
         row->type == BPS_OPT_LIST) {
@@ -177,9 +176,8 @@ bps_status bps_options_check(const struct bps_option *table, size_t size, struct
     }
     for (; row->name && status == BPS_OK; row++) {
         if (row - table == ROWS_MAX) {
-            status =
-                bps_refuse(report, "option table has more than %u rows; end it with a row whose name is NULL",
-                           ROWS_MAX);
+            status = bps_refuse(
+                report, "option table has more than %u rows; end it with a row whose name is NULL", ROWS_MAX);
         } else {
             status = check_row(table, row, size, scratch, report);
         }

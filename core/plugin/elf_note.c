@@ -124,7 +124,7 @@ static bps_status check_class(const struct reader *reader, const unsigned char *
     return BPS_OK;
 }
 
-static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) *header)
+static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) * header)
 {
     if (header->e_machine != __ehdr_start.e_machine) {
         return bps_refuse(reader->report,
@@ -148,7 +148,7 @@ static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) *he
 }
 
 /* A copy that was cut off has its first pages, with the notes, but lacks what its headers promise. */
-static bps_status check_complete(const struct reader *reader, const ElfW(Ehdr) *header)
+static bps_status check_complete(const struct reader *reader, const ElfW(Ehdr) * header)
 {
     uint64_t sections = (uint64_t)header->e_shnum * header->e_shentsize;
 
@@ -266,7 +266,7 @@ static bps_status scan_notes(const struct reader *reader, const char *data, size
     return BPS_OK;
 }
 
-static bps_status read_notes(const struct reader *reader, const ElfW(Phdr) *phdr, struct bps_elf *out)
+static bps_status read_notes(const struct reader *reader, const ElfW(Phdr) * phdr, struct bps_elf *out)
 {
     size_t bytes = phdr->p_filesz < NOTES_BYTES ? (size_t)phdr->p_filesz : NOTES_BYTES;
     char *data = malloc(bytes + 1);
@@ -312,7 +312,7 @@ static void add_needed(const struct reader *reader, uint64_t offset, struct bps_
 }
 
 /* Only for messages and for the rule against libbyteps: what it cannot read it leaves out. */
-static bps_status read_dynamic(const struct reader *reader, const ElfW(Phdr) *phdr, struct bps_elf *out)
+static bps_status read_dynamic(const struct reader *reader, const ElfW(Phdr) * phdr, struct bps_elf *out)
 {
     uint64_t count = phdr->p_filesz / sizeof(ElfW(Dyn));
     uint64_t strings = 0;

@@ -132,7 +132,7 @@ static uint64_t *host_counter(const struct bps_host *table, const char *name, co
     struct host *host = host_of(table);
     struct counter *counter;
 
-    STAILQ_FOREACH (counter, &host->counters, next) {
+    STAILQ_FOREACH(counter, &host->counters, next) {
         if (strcmp(counter->name, name) == 0) {
             return &counter->value;
         }
@@ -156,7 +156,7 @@ void bps_host_counters(const struct bps_host *table,
 {
     const struct counter *counter;
 
-    STAILQ_FOREACH (counter, &host_of(table)->counters, next) {
+    STAILQ_FOREACH(counter, &host_of(table)->counters, next) {
         fn(arg, counter->name, counter->help, counter->value);
     }
 }

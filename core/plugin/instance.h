@@ -10,11 +10,11 @@
 
 struct bps_instance {
     const struct bps_loaded *loaded;
-    const void *ops;      /* = loaded->ops */
-    void *self;           /* what open returned */
+    const void *ops; /* = loaded->ops */
+    void *self;      /* what open returned */
     struct bps_host *host;
-    void *options;        /* filled option struct */
-    char name[64];        /* of the instance in the configuration: "net" */
+    void *options; /* filled option struct */
+    char name[64]; /* of the instance in the configuration: "net" */
 };
 
 /*

@@ -96,21 +96,11 @@ struct op {
 #define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field)}
 
 static const struct op transport_ops[] = {
-    OP(transport, open),
-    OP(transport, close),
-    OP(transport, query),
-    OP(transport, listen),
-    OP(transport, dial),
-    OP(transport, kick),
-    OP(transport, finish),
-    OP(transport, drop),
-    OP(transport, local_host),
-    OP(transport, describe),
-    OP(transport, loan_read),
-    OP(transport, loan_write),
-    OP(transport, attach),
-    OP(transport, detach),
-    {NULL, 0},
+    OP(transport, open),     OP(transport, close),     OP(transport, query),
+    OP(transport, listen),   OP(transport, dial),      OP(transport, kick),
+    OP(transport, finish),   OP(transport, drop),      OP(transport, local_host),
+    OP(transport, describe), OP(transport, loan_read), OP(transport, loan_write),
+    OP(transport, attach),   OP(transport, detach),    {NULL, 0},
 };
 
 static const struct op reducer_ops[] = {

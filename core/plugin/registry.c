@@ -32,7 +32,7 @@ static struct entry *find_entry(uint32_t kind, const char *name)
 {
     struct entry *entry;
 
-    SLIST_FOREACH (entry, &entries, next) {
+    SLIST_FOREACH(entry, &entries, next) {
         if (entry->loaded.plugin->kind == kind && strcmp(entry->loaded.plugin->name, name) == 0) {
             return entry;
         }

@@ -42,8 +42,8 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
 {
     struct bps_pin pin;
     /* What does not work for the first shard, and has been told, is not tried for the others. */
-    bool near = bps_conf_server(conf)->local &&
-                (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
+    bool near =
+        bps_conf_server(conf)->local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
         status =

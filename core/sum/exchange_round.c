@@ -167,8 +167,7 @@ bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_hea
 
 /* ---- what ends a round otherwise ---- */
 
-bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header,
-                             const char *text)
+bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header, const char *text)
 {
     struct bps_exchange_round *round;
     bps_status status = bps_exchange_find(exchange, header, &round);

@@ -36,9 +36,9 @@ struct bps_exchange_round {
     struct bps_header own; /* once entered: the frame that says so */
     struct bps_kernels kernels;
     void *to, *task;
-    uint64_t begun, reminded; /* ns */
-    bps_status verdict;    /* BPS_OK: it has not failed */
-    char *failure;         /* why; NULL: no memory for it */
+    uint64_t begun, reminded;        /* ns */
+    bps_status verdict;              /* BPS_OK: it has not failed */
+    char *failure;                   /* why; NULL: no memory for it */
     struct bps_exchange_part part[]; /* by rank */
 };
 

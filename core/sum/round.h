@@ -25,7 +25,7 @@ struct bps_spec {
 };
 
 struct bps_key {
-    uint64_t id; /* tensor << 32 | partition */
+    uint64_t id;              /* tensor << 32 | partition */
     struct bps_round *rounds; /* that are open, the latest first; see bps_round_new() */
     uint32_t done;            /* rounds below this number are over, unless they are open */
     UT_hash_handle hh;
@@ -66,7 +66,7 @@ struct bps_round {
     char *failure;               /* why it failed; NULL: it has not */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
     uint32_t odds;
-    struct bps_pushed *odd;      /* contributions that differ from the first one */
+    struct bps_pushed *odd; /* contributions that differ from the first one */
     /* Sets of ranks. */
     uint64_t *joined_bits;  /* those that frames stood for, and those that have left */
     uint64_t *spoke_bits;   /* those that sent the frames: they get the answers */
@@ -83,9 +83,9 @@ struct bps_sum {
     struct bps_sum_config config;
     struct bps_pool pool;
     struct bps_key *keys;
-    uint32_t words;   /* of a set of ranks */
-    uint32_t walking; /* functions that walk over all rounds: none may vanish */
-    bool unsettled;   /* a round was to be settled meanwhile */
+    uint32_t words;                  /* of a set of ranks */
+    uint32_t walking;                /* functions that walk over all rounds: none may vanish */
+    bool unsettled;                  /* a round was to be settled meanwhile */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
     char here[32];                   /* whose process this is, for messages */
 

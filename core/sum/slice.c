@@ -52,8 +52,8 @@ void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *by
         return NULL;
     }
     bool own = round->part != NULL;
-    bool here = own ? !cursor->hollow
-                    : cursor_slice(cursor)->landed == offset && bps_is_plain(round, cursor->scale);
+    bool here =
+        own ? !cursor->hollow : cursor_slice(cursor)->landed == offset && bps_is_plain(round, cursor->scale);
     if (!here) {
         return NULL;
     }

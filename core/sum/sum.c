@@ -194,8 +194,8 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_hea
                         struct bps_sum_cursor *cursor)
 {
     struct bps_round *round = NULL;
-    *cursor = (struct bps_sum_cursor){
-        .sum = sum, .rank = rank, .bytes = header->length, .scale = header->prescale};
+    *cursor =
+        (struct bps_sum_cursor){.sum = sum, .rank = rank, .bytes = header->length, .scale = header->prescale};
     bps_status status = check_push(sum, rank, header);
     if (status == BPS_OK) {
         status = bps_round_find(sum, header, &round);

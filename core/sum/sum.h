@@ -101,12 +101,12 @@ struct bps_sum_events {
 
 struct bps_sum_config {
     uint32_t workers, epoch;
-    uint64_t partition, slice;  /* bytes; an aggregator does not cut partitions */
-    const uint32_t *group;      /* of each worker: the lowest rank of its group; NULL: all alone; copied */
-    uint32_t only;              /* aggregator: the one group that contributes; else BPS_SUM_ALL */
-    uint32_t leader;            /* with `only`: rank of this process */
-    bool partial;               /* with `only`: neither average nor postscale; the sum goes to the leader */
-    bool rank_order;            /* sum in the order of ranks, not of arrival; an aggregator always does */
+    uint64_t partition, slice; /* bytes; an aggregator does not cut partitions */
+    const uint32_t *group;     /* of each worker: the lowest rank of its group; NULL: all alone; copied */
+    uint32_t only;             /* aggregator: the one group that contributes; else BPS_SUM_ALL */
+    uint32_t leader;           /* with `only`: rank of this process */
+    bool partial;              /* with `only`: neither average nor postscale; the sum goes to the leader */
+    bool rank_order;           /* sum in the order of ranks, not of arrival; an aggregator always does */
     struct bps_instance *reducer;
     const struct bps_sum_events *events;
     void *owner;

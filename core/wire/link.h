@@ -23,8 +23,8 @@
 #define BPS_TEXT_LIMIT      1000u       /* of an explanation on the wire */
 
 /* What a HELLO is for; its first byte. */
-#define BPS_HELLO_JOIN 1u /* a member to the scheduler */
-#define BPS_HELLO_DATA 2u /* a worker to a shard */
+#define BPS_HELLO_JOIN  1u /* a member to the scheduler */
+#define BPS_HELLO_DATA  2u /* a worker to a shard */
 #define BPS_HELLO_LOCAL 3u /* a worker to another one of its host */
 
 struct bps_link;

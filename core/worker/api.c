@@ -30,9 +30,10 @@ static _Atomic bool forked;
 
 static bps_status no_job(struct bps_report *report)
 {
-    BPS_REPORT(report, "%s", atomic_load(&forked)
-                                 ? "this is a forked child of a byteps process; only its parent is in the job"
-                                 : "BytePS has not been initialized; call init first");
+    BPS_REPORT(report, "%s",
+               atomic_load(&forked)
+                   ? "this is a forked child of a byteps process; only its parent is in the job"
+                   : "BytePS has not been initialized; call init first");
     return BPS_ERR_STATE;
 }
 
@@ -419,8 +420,9 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
 bps_status bps_binding_register(const struct bps_binding *binding, struct bps_report *report)
 {
     if (binding == NULL || binding->size < sizeof *binding || binding->abi != BPS_BINDING_ABI) {
-        BPS_REPORT(report, "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; "
-                           "install binding and library from the same version",
+        BPS_REPORT(report,
+                   "the binding '%s' was built for binding ABI %u, this is byteps %s with ABI %u; "
+                   "install binding and library from the same version",
                    binding != NULL ? binding->name : "?", binding != NULL ? binding->abi : 0, bps_version(),
                    BPS_BINDING_ABI);
         return BPS_ERR_PLUGIN;

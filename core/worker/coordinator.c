@@ -65,7 +65,7 @@ static void forget(struct bps_coordinator *coordinator, struct ask *ask)
 static void forget_all(struct bps_coordinator *coordinator)
 {
     struct ask *ask, *next;
-    HASH_ITER (hh, coordinator->asks, ask, next) {
+    HASH_ITER(hh, coordinator->asks, ask, next) {
         forget(coordinator, ask);
     }
 }
@@ -278,7 +278,7 @@ bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t 
     devices->state = BPS_DEVICES_TOGETHER;
     bps_info(LOG, "the devices of %u workers of this host sum among themselves through %s",
              devices->local->size, devices->text);
-    HASH_ITER (hh, coordinator->asks, ask, next) {
+    HASH_ITER(hh, coordinator->asks, ask, next) {
         if (ask->spoken == coordinator->all && schedule(coordinator, ask) != BPS_OK) {
             bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
         }
@@ -367,7 +367,7 @@ void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now)
     if (devices->state == BPS_DEVICES_FORMING && now - coordinator->forming_since > FORM_LIMIT) {
         bps_coordinator_separate(coordinator, "they have not formed a group within 60 s");
     }
-    HASH_ITER (hh, coordinator->asks, ask, next) {
+    HASH_ITER(hh, coordinator->asks, ask, next) {
         if (limit > 0 && !ask->host && ask->spoken != coordinator->all && now - ask->begun > limit) {
             ask->host = true;
             tell_host(coordinator, ask);

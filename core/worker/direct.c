@@ -110,7 +110,7 @@ static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t devi
     if (allocation == 0) {
         return NULL;
     }
-    LIST_FOREACH (piece, &worker->direct.pieces, entry) {
+    LIST_FOREACH(piece, &worker->direct.pieces, entry) {
         if (piece->allocation == allocation && piece->device == device) {
             return piece;
         }

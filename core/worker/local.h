@@ -87,18 +87,18 @@ STAILQ_HEAD(bps_unsent_list, bps_unsent);
 struct bps_local_peer {
     struct bps_local *local;
     uint32_t rank;
-    struct bps_link *link;  /* NULL: none yet, or none any more */
-    struct bps_link dialled; /* to those of lower rank */
-    struct bps_guest *guest; /* of those of higher rank */
-    bool reached, left;      /* the link is open, or was; it leaves the job in order */
+    struct bps_link *link;        /* NULL: none yet, or none any more */
+    struct bps_link dialled;      /* to those of lower rank */
+    struct bps_guest *guest;      /* of those of higher rank */
+    bool reached, left;           /* the link is open, or was; it leaves the job in order */
     struct bps_unsent_list words; /* for when it is open */
-    struct bps_heap pushes;  /* tasks that it leads */
-    struct bps_heap results; /* slices for it */
+    struct bps_heap pushes;       /* tasks that it leads */
+    struct bps_heap results;      /* slices for it */
     struct bps_return_list returns;
-    struct bps_sink contribution; /* of it, that arrives */
-    struct bps_sum_cursor cursor; /* where it goes: to the engine, */
+    struct bps_sink contribution;        /* of it, that arrives */
+    struct bps_sum_cursor cursor;        /* where it goes: to the engine, */
     struct bps_exchange_cursor exchange; /* or to the exchange */
-    struct bps_sink result; /* that it sends */
+    struct bps_sink result;              /* that it sends */
     struct bps_task *task;
 };
 
@@ -108,13 +108,13 @@ struct bps_local {
     struct bps_lobby lobby;
     char address[128];
     struct bps_timer *ticker;
-    uint32_t size, place;        /* of the group; of this worker in it */
+    uint32_t size, place; /* of the group; of this worker in it */
     bool final, dropped;
-    struct bps_local_peer *peer; /* by place; the one at our own place is not used */
-    struct bps_sum *sum;         /* NULL: no group */
+    struct bps_local_peer *peer;   /* by place; the one at our own place is not used */
+    struct bps_sum *sum;           /* NULL: no group */
     struct bps_exchange *exchange; /* for small tensors; NULL: there is none */
-    struct bps_sum_cursor cursor; /* of our own contributions */
-    bool working;                 /* a call to on_work() is coming */
+    struct bps_sum_cursor cursor;  /* of our own contributions */
+    bool working;                  /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
     struct bps_devices *devices; /* a group of devices, too; NULL: there cannot be one */
 };

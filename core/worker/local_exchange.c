@@ -221,8 +221,7 @@ void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_h
     }
 }
 
-bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
-                                   const char *text)
+bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text)
 {
     bool known = header->type == BPS_FRAME_POISON || header->type == BPS_FRAME_FAILED;
     if (local->exchange == NULL || !known || header->epoch != local->worker->book->epoch) {
@@ -285,7 +284,7 @@ static void on_poisoned(void *owner, const struct bps_header *header, const char
 void bps_local_exchange_reached(struct bps_local_peer *peer)
 {
     const struct bps_unsent *unsent;
-    STAILQ_FOREACH (unsent, &peer->words, entry) {
+    STAILQ_FOREACH(unsent, &peer->words, entry) {
         tell(peer, &unsent->header, unsent->text);
     }
     bps_local_forget(&peer->words);

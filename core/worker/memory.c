@@ -235,8 +235,7 @@ static bool reserve(int fd, uint64_t bytes)
 static bool map(struct bps_region *region)
 {
     region->fd = memfd_create("byteps", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (region->fd < 0 || !reserve(region->fd, region->bytes) ||
-        fcntl(region->fd, F_ADD_SEALS, SEALS) != 0) {
+    if (region->fd < 0 || !reserve(region->fd, region->bytes) || fcntl(region->fd, F_ADD_SEALS, SEALS) != 0) {
         return false;
     }
     void *memory =

@@ -10,8 +10,8 @@
 #include "worker/local.h"
 #include "worker/worker.h"
 
-#define LOG         "worker"
-#define LANES_TIMES 2u
+#define LOG          "worker"
+#define LANES_TIMES  2u
 #define LEAST_SLICES 2 /* of a shard's credit, on average */
 
 /* ---- poison ---- */

@@ -42,7 +42,8 @@ static void check_told(struct bps_worker *worker)
         bool waits = bps_heap_top(&remote->queue) != NULL;
         assert(worker->window.shard[i].waits == (waits && !remote->starved));
         assert(!remote->starved || worker->patience != NULL);
-        assert(!waits || remote->starved || remote->told || worker->window.shard[i].held_by != BPS_WINDOW_NONE);
+        assert(!waits || remote->starved || remote->told ||
+               worker->window.shard[i].held_by != BPS_WINDOW_NONE);
     }
 #else
     (void)worker;
@@ -88,9 +89,10 @@ static void settle(struct bps_remote *remote)
     struct bps_worker *worker = remote->worker;
     const struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    remote->starved = task != NULL &&
-                      !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent)) &&
-                      have_patience(worker);
+    remote->starved =
+        task != NULL &&
+        !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent)) &&
+        have_patience(worker);
     if (task == NULL || remote->starved) {
         bps_window_rest(&worker->window, remote->index);
     } else {

@@ -143,8 +143,9 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
     }
     if (count > BPS_TENSOR_LIMIT / size ||
         bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
-        BPS_REPORT(report, "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
-                           "worker.partition",
+        BPS_REPORT(report,
+                   "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
+                   "worker.partition",
                    count, bps_dtype_name(dtype), BPS_PARTITIONS_LIMIT, (uint64_t)BPS_TENSOR_LIMIT);
         return BPS_ERR_INVALID;
     }

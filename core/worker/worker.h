@@ -50,23 +50,23 @@ struct bps_task {
     TAILQ_ENTRY(bps_task) pool_entry;
     enum bps_task_state state;
     uint32_t partition, bytes;
-    uint32_t step;      /* of the path */
-    uint32_t sent;      /* slices handed to the transport */
-    uint32_t received;  /* slices of the result */
-    uint32_t held;      /* frames of it that the transport still reads, or is filling; batches of devices */
-    bool failed;        /* the round has failed; waits until nothing is held */
-    const char *src;    /* what is sent */
-    char *dst;          /* where the result goes */
-    bps_status stage_status; /* of the stage that ran in the pool */
-    char *stage_text;        /* of its error; owned */
-    uint64_t *got;      /* slices of the result, a bit each */
-    struct bps_loan loan;      /* of this worker to itself, where it leads */
-    struct bps_sum_slice *sum; /* of its group, while the network has it */
+    uint32_t step;     /* of the path */
+    uint32_t sent;     /* slices handed to the transport */
+    uint32_t received; /* slices of the result */
+    uint32_t held;     /* frames of it that the transport still reads, or is filling; batches of devices */
+    bool failed;       /* the round has failed; waits until nothing is held */
+    const char *src;   /* what is sent */
+    char *dst;         /* where the result goes */
+    bps_status stage_status;             /* of the stage that ran in the pool */
+    char *stage_text;                    /* of its error; owned */
+    uint64_t *got;                       /* slices of the result, a bit each */
+    struct bps_loan loan;                /* of this worker to itself, where it leads */
+    struct bps_sum_slice *sum;           /* of its group, while the network has it */
     struct bps_exchange_round *exchange; /* in which everybody sums for himself */
-    bool grouped;              /* the devices of the group sum it, see devices.h */
-    uint32_t direct;           /* bytes from its beginning that the network reads and writes on the device */
-    uint32_t given;            /* the steps that its device was given, a bit each */
-    uint32_t owed;             /* places of the group to which it is still to be sent there, a bit each */
+    bool grouped;                        /* the devices of the group sum it, see devices.h */
+    uint32_t direct; /* bytes from its beginning that the network reads and writes on the device */
+    uint32_t given;  /* the steps that its device was given, a bit each */
+    uint32_t owed;   /* places of the group to which it is still to be sent there, a bit each */
     uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
 };
 
@@ -87,10 +87,10 @@ struct bps_task {
 
 struct bps_operation {
     struct bps_post post;
-    _Atomic uint32_t state;    /* [atomic] BPS_OP_*; a futex */
-    uint32_t use;              /* [app], then [core]: the number of the use, in its place in the word */
+    _Atomic uint32_t state;       /* [atomic] BPS_OP_*; a futex */
+    uint32_t use;                 /* [app], then [core]: the number of the use, in its place in the word */
     struct bps_push_pull request; /* [app], then [core] */
-    uint32_t op, root;         /* op: BPS_WIRE_* */
+    uint32_t op, root;            /* op: BPS_WIRE_* */
     uint64_t bytes;
     uint32_t left;             /* [core] tasks that are not done */
     _Atomic bps_status status; /* [core], then [atomic] once done */
@@ -109,18 +109,18 @@ struct bps_operation {
 
 struct bps_tensor_entry {
     struct bps_worker *worker;
-    bps_tensor slot;  /* [const] index in the table */
-    char *name;       /* [const]; unnamed ones have one for messages */
+    bps_tensor slot; /* [const] index in the table */
+    char *name;      /* [const]; unnamed ones have one for messages */
     bool unnamed;
-    uint32_t dtype;   /* of the declaration; BPS_DTYPES while unknown */
+    uint32_t dtype; /* of the declaration; BPS_DTYPES while unknown */
     uint64_t bytes;
     _Atomic bool sized; /* dtype and bytes are known */
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
-    uint32_t id;         /* [core] on the wire; 0: not declared at the scheduler yet */
-    bool declaring;      /* [core] the scheduler has been asked, or will be */
-    uint32_t job_dtype;  /* [core] as declared in the job; may differ from ours */
+    uint32_t id;        /* [core] on the wire; 0: not declared at the scheduler yet */
+    bool declaring;     /* [core] the scheduler has been asked, or will be */
+    uint32_t job_dtype; /* [core] as declared in the job; may differ from ours */
     uint64_t job_bytes;
     uint32_t round;
     uint32_t partitions; /* of the job's declaration */
@@ -128,12 +128,12 @@ struct bps_tensor_entry {
     uint16_t *lead;      /* place of its leader in our group */
     uint32_t tasks;
     struct bps_task *task;
-    uint32_t path_op;    /* what the path was made for; BPS_WIRE_OPS: none yet */
+    uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
     uint32_t path_dtype;
     uint64_t path_bytes;
     bool path_on_device, path_stays; /* made for device memory; and for an operation that stays there */
     struct bps_path path;
-    char *staging;       /* [app] host memory of a tensor on a device */
+    char *staging; /* [app] host memory of a tensor on a device */
     uint64_t staging_bytes;
     uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
 
@@ -155,7 +155,7 @@ struct bps_tensor_table {
     struct bps_tensor_entry **chunk[BPS_CHUNKS_LIMIT];
     _Atomic uint32_t count; /* slots published; 0 is not used */
     struct bps_tensor_entry *names;
-    struct bps_tensor_list unnamed; /* free */
+    struct bps_tensor_list unnamed;        /* free */
     uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
 };
 
@@ -167,10 +167,10 @@ struct bps_remote_lane {
     struct bps_link link;
     struct bps_remote *remote;
     uint32_t number;
-    struct bps_sink sink;   /* a slice of a result that arrives */
+    struct bps_sink sink; /* a slice of a result that arrives */
     struct bps_task *task;
     uint32_t offset, length;
-    struct bps_open_slice { /* the same of those that the transport fetches while others arrive */
+    struct bps_open_slice {    /* the same of those that the transport fetches while others arrive */
         struct bps_task *task; /* NULL: this entry is free */
         uint32_t offset;
     } open[BPS_PLACES_LIMIT];
@@ -185,8 +185,8 @@ struct bps_remote {
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
-    bool starved;          /* the most urgent one has no credit */
-    bool told;             /* no lane's transport was told BPS_AGAIN since all were kicked */
+    bool starved; /* the most urgent one has no credit */
+    bool told;    /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
 
 /* ---- tensors in device memory ---- */
@@ -223,53 +223,53 @@ enum bps_worker_phase {
 };
 
 struct bps_worker {
-    const struct bps_conf *conf;   /* [const] */
-    uint64_t partition, slice;     /* [const] bytes */
-    struct bps_loop *loop;         /* [const] */
+    const struct bps_conf *conf; /* [const] */
+    uint64_t partition, slice;   /* [const] bytes */
+    struct bps_loop *loop;       /* [const] */
     pthread_t thread;
-    bool running;                  /* the thread */
+    bool running; /* the thread */
     struct bps_pinning pinning;
     struct bps_pin pin;
     struct bps_tensor_table table;
-    struct bps_instance *device;   /* [const] the reducer that brings devices, or NULL */
-    struct bps_staging staging;    /* [app] */
-    struct bps_direct direct;      /* [app] */
-    _Atomic bool closing;          /* no new operations */
-    _Atomic uint32_t in_flight;    /* operations that have not ended */
+    struct bps_instance *device; /* [const] the reducer that brings devices, or NULL */
+    struct bps_staging staging;  /* [app] */
+    struct bps_direct direct;    /* [app] */
+    _Atomic bool closing;        /* no new operations */
+    _Atomic uint32_t in_flight;  /* operations that have not ended */
 
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
-    struct bps_instance *near;     /* the transport to processes of this host; NULL: none */
-    struct bps_graph *graph;       /* [const] once joined */
+    struct bps_instance *near; /* the transport to processes of this host; NULL: none */
+    struct bps_graph *graph;   /* [const] once joined */
     struct bps_stage_pool *pool;
     struct bps_member *member;
-    struct bps_server *server;     /* hosted here, or NULL */
+    struct bps_server *server; /* hosted here, or NULL */
     const struct bps_book *book;
     uint32_t rank, size, local_rank, local_size; /* [const] once joined */
     uint32_t remotes;
     struct bps_remote *remote;
-    struct bps_window window;      /* over the remotes */
-    struct bps_timer *patience;    /* while one of them is starved */
-    struct bps_local *local;       /* NULL: workers of this host do not sum among themselves */
-    uint32_t open_links;           /* to shards and to workers of this host */
-    uint32_t opened_links;         /* of these all that have ever been: some may have left again */
-    bool dialled;                  /* all links are begun */
-    struct bps_tensor_entry *ids;  /* unnamed tensors in flight, by id */
-    uint32_t named_room;           /* named tensors, by id */
+    struct bps_window window;     /* over the remotes */
+    struct bps_timer *patience;   /* while one of them is starved */
+    struct bps_local *local;      /* NULL: workers of this host do not sum among themselves */
+    uint32_t open_links;          /* to shards and to workers of this host */
+    uint32_t opened_links;        /* of these all that have ever been: some may have left again */
+    bool dialled;                 /* all links are begun */
+    struct bps_tensor_entry *ids; /* unnamed tensors in flight, by id */
+    uint32_t named_room;          /* named tensors, by id */
     struct bps_tensor_entry **named;
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_operation_list operations;
     struct bps_copier to_host, to_device;
     uint64_t sequence;
     uint64_t warned;
-    struct bps_timer *grace;       /* waits for the scheduler's word on a loss */
-    struct bps_timer *drain;       /* bounds what shutdown waits for */
-    char suspicion[400];           /* what a lost link looked like from here */
-    bps_status failure;            /* BPS_OK: the job is fine */
+    struct bps_timer *grace; /* waits for the scheduler's word on a loss */
+    struct bps_timer *drain; /* bounds what shutdown waits for */
+    char suspicion[400];     /* what a lost link looked like from here */
+    bps_status failure;      /* BPS_OK: the job is fine */
     char *failure_text;
-    bps_status join_status;        /* [const] once joined: the result of init */
-    sem_t joined, ended;           /* for the thread that called init or shutdown */
+    bps_status join_status; /* [const] once joined: the result of init */
+    sem_t joined, ended;    /* for the thread that called init or shutdown */
     struct bps_post leave_post;
 };
 

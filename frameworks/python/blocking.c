@@ -154,10 +154,9 @@ PyObject *python_blocking_call(python_blocking_fn fn, void *arg, void (*release)
         return NULL;
     }
     do {
-        Py_BEGIN_ALLOW_THREADS
-        over = call_sleep(call);
-        Py_END_ALLOW_THREADS
-        if (!over && PyErr_CheckSignals() != 0) {
+        Py_BEGIN_ALLOW_THREADS over = call_sleep(call);
+        Py_END_ALLOW_THREADS if (!over && PyErr_CheckSignals() != 0)
+        {
             call_forsake(call);
             return NULL;
         }

@@ -24,8 +24,8 @@
 #define DLPACK_BFLOAT  4u
 #define DLPACK_COMPLEX 5u
 #define DLPACK_BOOL    6u
-#define DLPACK_E4M3FN    10u /* 8 bits of floating point */
-#define DLPACK_E5M2      12u
+#define DLPACK_E4M3FN  10u /* 8 bits of floating point */
+#define DLPACK_E5M2    12u
 
 #define DLPACK_READ_ONLY 1u /* flag */
 

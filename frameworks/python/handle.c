@@ -13,12 +13,11 @@
 #include <time.h>
 
 struct handle {
-    PyObject_HEAD
-    bps_handle id;
+    PyObject_HEAD bps_handle id;
     bool ended;
-    bool waiting;               /* a thread is in bps_wait() for it */
-    bps_status status;          /* once ended */
-    char *text;                 /* of an error, or NULL */
+    bool waiting;                /* a thread is in bps_wait() for it */
+    bps_status status;           /* once ended */
+    char *text;                  /* of an error, or NULL */
     PyObject *keep[PYTHON_KEEP]; /* two tensors and the name */
 };
 
@@ -108,11 +107,8 @@ int python_orphans_wait(PyObject *name)
             python_orphans_reap();
             continue;
         }
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&nap, NULL);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() != 0)
-            return -1;
+        Py_BEGIN_ALLOW_THREADS nanosleep(&nap, NULL);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) return -1;
     }
     return 0;
 }
@@ -209,16 +205,12 @@ static void handle_sleep(struct handle *self)
     bps_status status;
 
     if (self->waiting) { /* only one thread may fetch the outcome */
-        Py_BEGIN_ALLOW_THREADS
-        nanosleep(&nap, NULL);
-        Py_END_ALLOW_THREADS
-        return;
+        Py_BEGIN_ALLOW_THREADS nanosleep(&nap, NULL);
+        Py_END_ALLOW_THREADS return;
     }
     self->waiting = true;
-    Py_BEGIN_ALLOW_THREADS
-    status = bps_wait(self->id, PYTHON_SIGNAL_PERIOD_NS, &report);
-    Py_END_ALLOW_THREADS
-    self->waiting = false;
+    Py_BEGIN_ALLOW_THREADS status = bps_wait(self->id, PYTHON_SIGNAL_PERIOD_NS, &report);
+    Py_END_ALLOW_THREADS self->waiting = false;
     if (status != BPS_INPROGRESS)
         handle_end(self, status, report.text);
 }

@@ -159,12 +159,12 @@ static PyObject *number(int value)
                                    : "BytePS has not been initialized; use bps.init().");
 }
 
-#define QUESTION(name)                                              \
-    static PyObject *call_##name(PyObject *module, PyObject *none)  \
-    {                                                               \
-        (void)module;                                               \
-        (void)none;                                                 \
-        return number(bps_##name());                                \
+#define QUESTION(name)                                                                                       \
+    static PyObject *call_##name(PyObject *module, PyObject *none)                                           \
+    {                                                                                                        \
+        (void)module;                                                                                        \
+        (void)none;                                                                                          \
+        return number(bps_##name());                                                                         \
     }
 QUESTION(rank)
 QUESTION(size)
@@ -268,11 +268,8 @@ static PyMethodDef functions[] = {
 };
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT,
-    .m_name = "_bps",
-    .m_doc = "The C side of the package byteps.",
-    .m_size = -1,
-    .m_methods = functions,
+    PyModuleDef_HEAD_INIT, .m_name = "_bps",       .m_doc = "The C side of the package byteps.",
+    .m_size = -1,          .m_methods = functions,
 };
 
 /* Tells the core who uses it. */

@@ -97,10 +97,8 @@ static bps_status operation_begin(const struct operation *operation, bps_handle 
         return bps_broadcast_async(&operation->request, operation->root, out, report);
     if (!operation->waits)
         return bps_push_pull_async(&operation->request, out, report);
-    Py_BEGIN_ALLOW_THREADS
-    status = bps_push_pull(&operation->request, PYTHON_SIGNAL_PERIOD_NS, out, report);
-    Py_END_ALLOW_THREADS
-    return status;
+    Py_BEGIN_ALLOW_THREADS status = bps_push_pull(&operation->request, PYTHON_SIGNAL_PERIOD_NS, out, report);
+    Py_END_ALLOW_THREADS return status;
 }
 
 /* The rest of a wait that has taken a whole period. */

@@ -57,8 +57,8 @@ static uint32_t dtype_of(struct dlpack_type type, const char *role)
 
 static int read_device(const struct dlpack_tensor *tensor, const char *role, struct bps_device *out)
 {
-    static const char *const names[] = {[4] = "an OpenCL", [7] = "a Vulkan", [8] = "a Metal",
-                                        [10] = "a ROCm", [14] = "a oneAPI"};
+    static const char *const names[] = {
+        [4] = "an OpenCL", [7] = "a Vulkan", [8] = "a Metal", [10] = "a ROCm", [14] = "a oneAPI"};
     int32_t type = tensor->device_type;
     const char *name = NULL;
 

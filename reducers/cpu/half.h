@@ -74,8 +74,8 @@ static inline void half_unravel(uint8_t *address, v_u32 both)
 
 static inline void half_unravel(uint8_t *address, v_u32 both)
 {
-    const __m256i order = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
+    const __m256i order =
+        _mm256_broadcastsi128_si256(_mm_setr_epi8(0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15));
     __m256i parted = _mm256_shuffle_epi8((__m256i)both, order);
 
     _mm256_storeu_si256((__m256i *)address, _mm256_permute4x64_epi64(parted, _MM_SHUFFLE(3, 1, 2, 0)));

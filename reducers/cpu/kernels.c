@@ -94,12 +94,14 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     {                                                                                                        \
         v_##acc value[STEPS];                                                                                \
                                                                                                              \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             value[at] = type##_load(src + at * STEP_BYTES(type, acc));                                       \
             value[at] = acc##_apply(value[at], *(const acc##_factor *)factor);                               \
         }                                                                                                    \
         acc##_tidy(value);                                                                                   \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             acc##_store(to + at * VECTOR, value[at]);                                                        \
         }                                                                                                    \
     }                                                                                                        \
@@ -119,13 +121,15 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     {                                                                                                        \
         v_##acc value[STEPS];                                                                                \
                                                                                                              \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             value[at] = type##_load(src + at * STEP_BYTES(type, acc));                                       \
             value[at] = acc##_apply(value[at], *(const acc##_factor *)factor);                               \
             value[at] = acc##_##op(acc##_load(to + at * VECTOR), value[at]);                                 \
         }                                                                                                    \
         acc##_tidy(value);                                                                                   \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             acc##_store(to + at * VECTOR, value[at]);                                                        \
         }                                                                                                    \
     }                                                                                                        \
@@ -146,11 +150,13 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     {                                                                                                        \
         v_##acc value[STEPS];                                                                                \
                                                                                                              \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             value[at] = acc##_apply(acc##_load(from + at * VECTOR), *(const acc##_factor *)factor);          \
         }                                                                                                    \
         acc##_tidy(value);                                                                                   \
-        EACH_PAIR(at) {                                                                                      \
+        EACH_PAIR(at)                                                                                        \
+        {                                                                                                    \
             type##_store2(dst + at * STEP_BYTES(type, acc), &value[at]);                                     \
         }                                                                                                    \
     }                                                                                                        \
@@ -172,10 +178,12 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     {                                                                                                        \
         acc##_factor factor = acc##_weigh(scaled ? r->scales[i] : 1, 1);                                     \
                                                                                                              \
-        EACH_PAIR(at) {                                                                                      \
+        EACH_PAIR(at)                                                                                        \
+        {                                                                                                    \
             type##_split(&out[at], source(r, i, offset + at * STEP_BYTES(type, acc)));                       \
         }                                                                                                    \
-        EACH_STEP(at) {                                                                                      \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             out[at] = scaled ? acc##_apply(out[at], factor) : out[at];                                       \
         }                                                                                                    \
     }
@@ -194,15 +202,18 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
             type##_gather(total, r, 0, offset, scaled);                                                      \
             for (unsigned i = 1; i < n; i++) {                                                               \
                 type##_gather(value, r, i, offset, scaled);                                                  \
-                EACH_STEP(at) {                                                                              \
+                EACH_STEP(at)                                                                                \
+                {                                                                                            \
                     total[at] = acc##_##op(total[at], value[at]);                                            \
                 }                                                                                            \
             }                                                                                                \
-            EACH_STEP(at) {                                                                                  \
+            EACH_STEP(at)                                                                                    \
+            {                                                                                                \
                 total[at] = weighted ? acc##_apply(total[at], *last) : total[at];                            \
             }                                                                                                \
             acc##_tidy(total);                                                                               \
-            EACH_PAIR(at) {                                                                                  \
+            EACH_PAIR(at)                                                                                    \
+            {                                                                                                \
                 type##_join(r->dst + offset + at * STEP_BYTES(type, acc), &total[at]);                       \
             }                                                                                                \
         }                                                                                                    \

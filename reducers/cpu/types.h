@@ -69,7 +69,8 @@ enum {
     static inline void name##_tidy(v_##name value[STEPS])                                                    \
     {                                                                                                        \
         if (__builtin_expect(name##_any_nan(value), 0)) {                                                    \
-            EACH_STEP(at) {                                                                                  \
+            EACH_STEP(at)                                                                                    \
+            {                                                                                                \
                 value[at] = (v_##name)SELECT(value[at] != value[at], (nan), (bits_vector)value[at]);         \
             }                                                                                                \
         }                                                                                                    \

@@ -51,7 +51,7 @@ typedef VECTOR_TYPE(uint16_t, VECTOR / 2) v_half; /* as many 16-bit elements as 
 #define EACH_PAIR(at) _Pragma("GCC unroll 2") for (size_t at = 0; at < STEPS; at += 2)
 
 /* Any alignment. */
-#define LOAD(vector, address) memcpy(&(vector), (address), sizeof(vector))
+#define LOAD(vector, address)  memcpy(&(vector), (address), sizeof(vector))
 #define STORE(address, vector) memcpy((address), &(vector), sizeof(vector))
 
 /*

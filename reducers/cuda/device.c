@@ -98,7 +98,7 @@ void cuda_device_wait(struct cuda_device *device)
     struct cuda_lane *lane;
     struct cuda_stay stay;
     if (cuda_enter(device, &stay) == CUDA_OK) {
-        SLIST_FOREACH (lane, &device->lanes, entry) { /* every stream of ours has one */
+        SLIST_FOREACH(lane, &device->lanes, entry) { /* every stream of ours has one */
             cuda_lane_wait(lane);
         }
         cuda_leave(&stay);

@@ -17,35 +17,36 @@ struct CUstream_st;
 
 /* CUresult */
 typedef unsigned cuda_result;
-#define CUDA_OK                   0u
-#define CUDA_OUT_OF_MEMORY        2u
-#define CUDA_STUB_LIBRARY         34u
-#define CUDA_NO_DEVICE            100u
-#define CUDA_INVALID_CONTEXT      201u
-#define CUDA_OPERATING_SYSTEM     304u
-#define CUDA_INVALID_HANDLE       400u
-#define CUDA_NOT_READY            600u
-#define CUDA_ALREADY_REGISTERED   712u
-#define CUDA_NOT_PERMITTED        800u
-#define CUDA_SYSTEM_NOT_READY     802u
-#define CUDA_DRIVER_MISMATCH      803u
-#define CUDA_COMPAT_UNSUPPORTED   804u
-#define CUDA_CAPTURE_IMPLICIT     906u
+#define CUDA_OK                 0u
+#define CUDA_OUT_OF_MEMORY      2u
+#define CUDA_STUB_LIBRARY       34u
+#define CUDA_NO_DEVICE          100u
+#define CUDA_INVALID_CONTEXT    201u
+#define CUDA_OPERATING_SYSTEM   304u
+#define CUDA_INVALID_HANDLE     400u
+#define CUDA_NOT_READY          600u
+#define CUDA_ALREADY_REGISTERED 712u
+#define CUDA_NOT_PERMITTED      800u
+#define CUDA_SYSTEM_NOT_READY   802u
+#define CUDA_DRIVER_MISMATCH    803u
+#define CUDA_COMPAT_UNSUPPORTED 804u
+#define CUDA_CAPTURE_IMPLICIT   906u
 
 #define CUDA_STREAM_NON_BLOCKING  1u /* knows no order with the legacy default stream */
 #define CUDA_STREAM_LEGACY        1u /* handles of the default streams; 0 is the legacy one, too */
 #define CUDA_STREAM_PER_THREAD    2u
 #define CUDA_EVENT_DISABLE_TIMING 2u
 #define CUDA_REGISTER_PORTABLE    1u
-#define CUDA_CAPTURE_NONE         0u /* CUstreamCaptureStatus */
-#define CUDA_CAPTURE_RELAXED      2u /* CUstreamCaptureMode */
+#define CUDA_CAPTURE_NONE         0u   /* CUstreamCaptureStatus */
+#define CUDA_CAPTURE_RELAXED      2u   /* CUstreamCaptureMode */
 #define CUDA_WRITES_ORDERING      118u /* CUdevice_attribute */
 #define CUDA_DMA_BUF_SUPPORTED    124u
-#define CUDA_ORDERED_FOR_OWNER    100u /* of CUGPUDirectRDMAWritesOrdering and CUflushGPUDirectRDMAWritesScope \
+#define CUDA_ORDERED_FOR_OWNER                                                                               \
+    100u                       /* of CUGPUDirectRDMAWritesOrdering and CUflushGPUDirectRDMAWritesScope \
                                         */
-#define CUDA_FLUSH_CURRENT        0u   /* CUflushGPUDirectRDMAWritesTarget */
-#define CUDA_POINTER_BUFFER       7u   /* CUpointer_attribute */
-#define CUDA_RANGE_DMA_BUF        1u   /* CUmemRangeHandleType */
+#define CUDA_FLUSH_CURRENT  0u /* CUflushGPUDirectRDMAWritesTarget */
+#define CUDA_POINTER_BUFFER 7u /* CUpointer_attribute */
+#define CUDA_RANGE_DMA_BUF  1u /* CUmemRangeHandleType */
 
 typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result, void *arg);
 

@@ -303,7 +303,7 @@ bps_status cuda_group_join(void *instance, const struct bps_group_seat *seat, st
 void cuda_groups_end(struct cuda *cuda)
 {
     struct bps_group *group;
-    LIST_FOREACH (group, &cuda->groups, entry) {
+    LIST_FOREACH(group, &cuda->groups, entry) {
         if (group->running && !group->leaving) {
             cuda_group_abort(group);
         }

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define CUDA_SOURCES                 8u
+#define CUDA_SOURCES 8u
 
 /*
  * Threads of a block, and blocks that each processor has room for at once: all that it can have; fewer for
@@ -18,7 +18,7 @@
 #define CUDA_PROCESSOR_BLOCKS(bytes) ((bytes) == 1 ? 6 : 8)
 
 /* Bytes that go at once where all pointers are aligned alike: a thread has one such vector in work. */
-#define CUDA_VECTOR                  16u
+#define CUDA_VECTOR 16u
 
 /* X(type, dtype, bytes) */
 #define CUDA_TYPES(X)                                                                                        \

@@ -18,20 +18,20 @@ typedef unsigned nccl_result;
 #define NCCL_IN_PROGRESS   7u
 
 /* ncclDataType_t */
-#define NCCL_INT8          0u
-#define NCCL_UINT8         1u
-#define NCCL_INT32         2u
-#define NCCL_INT64         4u
-#define NCCL_FLOAT16       6u
-#define NCCL_FLOAT32       7u
-#define NCCL_FLOAT64       8u
+#define NCCL_INT8    0u
+#define NCCL_UINT8   1u
+#define NCCL_INT32   2u
+#define NCCL_INT64   4u
+#define NCCL_FLOAT16 6u
+#define NCCL_FLOAT32 7u
+#define NCCL_FLOAT64 8u
 
 /* ncclRedOp_t */
-#define NCCL_SUM           0u
-#define NCCL_PRODUCT       1u
-#define NCCL_MAX           2u
-#define NCCL_MIN           3u
-#define NCCL_AVERAGE       4u
+#define NCCL_SUM     0u
+#define NCCL_PRODUCT 1u
+#define NCCL_MAX     2u
+#define NCCL_MIN     3u
+#define NCCL_AVERAGE 4u
 
 struct nccl_name { /* ncclUniqueId */
     char bytes[BPS_GROUP_NAME_BYTES];

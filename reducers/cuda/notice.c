@@ -184,7 +184,7 @@ static bool for_lanes(struct cuda *cuda, bool (*step)(struct cuda_lane *lane))
         if (entered != CUDA_OK) {
             device->failure = entered;
         }
-        SLIST_FOREACH (lane, &device->lanes, entry) {
+        SLIST_FOREACH(lane, &device->lanes, entry) {
             any = step(lane) || any;
         }
         if (entered == CUDA_OK) {
@@ -239,7 +239,7 @@ cuda_result cuda_lane_open(struct cuda_device *device, uintptr_t origin, bool bo
 cuda_result cuda_lane_of(struct cuda_device *device, uintptr_t origin, struct cuda_lane **out)
 {
     struct cuda_lane *lane, *rests = NULL;
-    SLIST_FOREACH (lane, &device->lanes, entry) {
+    SLIST_FOREACH(lane, &device->lanes, entry) {
         if (lane->origin == origin) {
             *out = lane;
             return CUDA_OK;

@@ -37,7 +37,7 @@ void cuda_regions_register(struct cuda_device *device)
         return;
     }
     cuda->regions_wait = false;
-    LIST_FOREACH (own, &cuda->regions, entry) {
+    LIST_FOREACH(own, &cuda->regions, entry) {
         if (own->tried) {
             continue;
         }
@@ -81,7 +81,7 @@ void cuda_detach(void *instance, const struct bps_region *region)
 {
     struct cuda *cuda = instance;
     struct cuda_region *own;
-    LIST_FOREACH (own, &cuda->regions, entry) {
+    LIST_FOREACH(own, &cuda->regions, entry) {
         if (own->region == region) {
             region_free(cuda, own);
             return;

@@ -30,7 +30,7 @@ static void check(bps_status status, const struct bps_report *report)
 static void declare(struct model *m)
 {
     struct bps_declaration *declarations = calloc(m->tensors.n, sizeof *declarations);
-    char (*names)[24] = calloc(m->tensors.n, sizeof *names);
+    char(*names)[24] = calloc(m->tensors.n, sizeof *names);
     struct bps_report report = {""};
 
     m->tensor = calloc(m->tensors.n, sizeof *m->tensor);

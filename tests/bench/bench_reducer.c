@@ -40,8 +40,8 @@ struct buffers {
 
 enum shape { COPY, FOLD, FOLD_WIDEN, REDUCE, REDUCE_MANY, FINISH_NARROW, SHAPES };
 
-static const char *const shape_names[SHAPES] = {"memcpy", "a += b", "wide a += b", "c = a + b",
-                                                "a += b + c + d", "c = narrow a"};
+static const char *const shape_names[SHAPES] = {"memcpy",    "a += b",         "wide a += b",
+                                                "c = a + b", "a += b + c + d", "c = narrow a"};
 
 /* Bytes read and written for each byte of a source. */
 static const unsigned shape_streams[SHAPES] = {2, 3, 5, 3, 5, 3};
@@ -85,7 +85,7 @@ PLAIN static void plain_narrow(uint16_t *restrict c, const uint32_t *restrict a,
 
 /* One thing that is measured: a plain loop, or a kernel of one instruction set. */
 struct run {
-    const char *isa;  /* NULL for a plain loop */
+    const char *isa; /* NULL for a plain loop */
     const char *type;
     enum shape shape;
     struct bps_kernels kernels;

@@ -46,9 +46,13 @@ static void check(bps_status status, const struct bps_report *report)
 static void declare(struct urgent *u)
 {
     const struct bps_declaration declarations[] = {
-        {.size = sizeof *declarations, .name = "huge", .count = u->tensors.count[HUGE_ONE],
+        {.size = sizeof *declarations,
+         .name = "huge",
+         .count = u->tensors.count[HUGE_ONE],
          .dtype = BPS_FLOAT32},
-        {.size = sizeof *declarations, .name = "urgent", .count = u->tensors.count[URGENT_ONE],
+        {.size = sizeof *declarations,
+         .name = "urgent",
+         .count = u->tensors.count[URGENT_ONE],
          .dtype = BPS_FLOAT32},
         {.size = sizeof *declarations, .name = "clock", .count = 1, .dtype = BPS_INT64},
     };

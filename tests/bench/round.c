@@ -10,9 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIPE_PATH  400
-#define MANY       100000u
-#define SECOND     1000000000u
+#define PIPE_PATH 400
+#define MANY      100000u
+#define SECOND    1000000000u
 
 void bench_fail(const char *format, ...)
 {

@@ -67,7 +67,11 @@ static void try_again(const struct bps_conf *conf, const char *agreement)
 static void try_file(const char *text, size_t size)
 {
     struct bps_conf_request request = {
-        .confdir = "/nonexistent", .text = text, .ntext = size, .incomplete = true, .problem = ignore,
+        .confdir = "/nonexistent",
+        .text = text,
+        .ntext = size,
+        .incomplete = true,
+        .problem = ignore,
     };
     struct bps_conf *conf = NULL;
     struct bps_report report = {""};

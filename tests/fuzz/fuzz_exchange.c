@@ -29,7 +29,7 @@ static struct worker {
         struct bps_exchange_round *round; /* NULL: it is in none */
         uint32_t number;                  /* of the next round */
         bool contributed, ready;
-        uint8_t *data;                    /* of its own, so that a sanitizer sees who touches it later */
+        uint8_t *data; /* of its own, so that a sanitizer sees who touches it later */
     } task[TENSORS];
 } worker;
 
@@ -92,7 +92,9 @@ static struct bps_header header_of(const uint8_t *step)
         .type = BPS_FRAME_PUSH,
         .flags = BPS_FLAG_EXCHANGE ^ (step[1] & 3),
         .dtype = step[1] & 4 ? BPS_FLOAT16 : BPS_UINT8,
-        .op = step[1] & 8 ? BPS_WIRE_BROADCAST : step[1] & 16 ? BPS_AVERAGE : BPS_SUM,
+        .op = step[1] & 8    ? BPS_WIRE_BROADCAST
+              : step[1] & 16 ? BPS_AVERAGE
+                             : BPS_SUM,
         .epoch = 1,
         .tensor = step[2] & 7,
         .partition = step[2] >> 7,

@@ -94,8 +94,8 @@ static bps_status on_header(void *user, const uint8_t *header, struct bps_sink *
     if (core.length > 1u << 20) {
         return BPS_ERR_PROTOCOL;
     }
-    core.sink = (struct bps_sink){
-        .place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
+    core.sink =
+        (struct bps_sink){.place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
     *sink = &core.sink;
     return BPS_OK;
 }

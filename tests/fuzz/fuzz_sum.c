@@ -16,11 +16,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define WORKERS     3u
-#define LEADER      2u
-#define PARTITION   256u
-#define SLICE       64u
-#define DELIVERIES  4096u
+#define WORKERS    3u
+#define LEADER     2u
+#define PARTITION  256u
+#define SLICE      64u
+#define DELIVERIES 4096u
 
 /* ---- the engine and its owner ---- */
 
@@ -37,8 +37,8 @@ static struct engine {
     struct bps_sum *sum;
     bool aggregates;
     struct bps_sum_cursor cursor[WORKERS], opened[WORKERS];
-    uint32_t at[WORKERS];  /* bytes of the slice that have come */
-    bool closed[WORKERS];  /* the link has ended: for a frame that is not allowed, or by itself */
+    uint32_t at[WORKERS]; /* bytes of the slice that have come */
+    bool closed[WORKERS]; /* the link has ended: for a frame that is not allowed, or by itself */
     struct delivery {
         struct bps_sum_slice *slice;
         uint32_t rank;
@@ -314,7 +314,9 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
     *out = (struct bps_header){
         .type = BPS_FRAME_PUSH,
         .flags = (step[1] & 1) | (step[1] >> 3 & BPS_FLAG_GROUP),
-        .dtype = step[1] & 2 ? BPS_FLOAT16 : step[1] & 4 ? step[2] % (BPS_DTYPES + 1) : BPS_UINT8,
+        .dtype = step[1] & 2   ? BPS_FLOAT16
+                 : step[1] & 4 ? step[2] % (BPS_DTYPES + 1)
+                               : BPS_UINT8,
         .op = step[2] >> 4,
         .epoch = 1,
         .tensor = step[3] & 4 ? BPS_ID_UNNAMED | (step[3] & 3) : step[3] & 3,

@@ -15,9 +15,9 @@
     _Static_assert(HAS_STRUCTURES(member) || COMPATIBLE(&symbol, ((struct nccl *)0)->member), #symbol);
 NCCL_FUNCTIONS(IS_THE_SAME)
 
-_Static_assert(COMPATIBLE(&ncclGetUniqueId, (ncclResult_t (*)(ncclUniqueId *))0), "ncclGetUniqueId");
+_Static_assert(COMPATIBLE(&ncclGetUniqueId, (ncclResult_t(*)(ncclUniqueId *))0), "ncclGetUniqueId");
 _Static_assert(COMPATIBLE(&ncclCommInitRankConfig,
-                          (ncclResult_t (*)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *))0),
+                          (ncclResult_t(*)(ncclComm_t *, int, ncclUniqueId, int, ncclConfig_t *))0),
                "ncclCommInitRankConfig");
 _Static_assert(sizeof(struct nccl_name) == sizeof(ncclUniqueId), "ncclUniqueId");
 

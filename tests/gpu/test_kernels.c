@@ -13,8 +13,8 @@
 
 #include "tests/gpu/device_rig.h"
 
-#define SOURCES  BPS_REDUCTION_SOURCES
-#define ALIGN    64u
+#define SOURCES BPS_REDUCTION_SOURCES
+#define ALIGN   64u
 
 const struct bps_module *bps_module_reducer_cpu(void);
 

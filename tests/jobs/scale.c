@@ -24,7 +24,7 @@ static void fail(const char *what, const struct bps_report *report)
 /* All tensors at once: each of a name of its own, in flight together. */
 static void sum(int tensors, int round)
 {
-    float (*data)[COUNT] = malloc((size_t)tensors * sizeof *data);
+    float(*data)[COUNT] = malloc((size_t)tensors * sizeof *data);
     bps_handle *handle = malloc((size_t)tensors * sizeof *handle);
     struct bps_report report = {""};
     for (int t = 0; t < tensors; t++) {

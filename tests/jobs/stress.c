@@ -29,14 +29,14 @@ static _Atomic bps_handle shared; /* an operation that the meddler asks for */
 static atomic_bool stop;
 static atomic_int generation;
 
-#define CHECK(condition, ...)                                                                          \
-    do {                                                                                               \
-        if (!(condition)) {                                                                            \
-            fprintf(stderr, "stress: line %d: %s: ", __LINE__, #condition);                            \
-            fprintf(stderr, __VA_ARGS__);                                                              \
-            fprintf(stderr, "\n");                                                                     \
-            _exit(1);                                                                                  \
-        }                                                                                              \
+#define CHECK(condition, ...)                                                                                \
+    do {                                                                                                     \
+        if (!(condition)) {                                                                                  \
+            fprintf(stderr, "stress: line %d: %s: ", __LINE__, #condition);                                  \
+            fprintf(stderr, __VA_ARGS__);                                                                    \
+            fprintf(stderr, "\n");                                                                           \
+            _exit(1);                                                                                        \
+        }                                                                                                    \
     } while (0)
 
 /* ---- the plan: the same on all workers ---- */
@@ -386,7 +386,9 @@ static void disagree(uint64_t *state, int step)
                                     .name = named ? name : NULL,
                                     .in = memory,
                                     .out = memory,
-                                    .count = me && how == 0 ? 200000 : me && how == 1 ? 0 : 50000,
+                                    .count = me && how == 0   ? 200000
+                                             : me && how == 1 ? 0
+                                                              : 50000,
                                     .dtype = me && how == 2 ? BPS_INT32 : BPS_FLOAT32,
                                     .op = me && how == 3 ? BPS_MAX : BPS_SUM,
                                     .prescale = 1.0,

@@ -41,7 +41,12 @@ struct bps_conf *rig_load(const char *file, const char *set, const char *set2)
 {
     const char *const all[] = {set, set2};
     struct bps_conf_request request = {
-        .confdir = "etc", .file = file, .set = all, .nset = set2 != NULL ? 2 : set != NULL ? 1 : 0,
+        .confdir = "etc",
+        .file = file,
+        .set = all,
+        .nset = set2 != NULL  ? 2
+                : set != NULL ? 1
+                              : 0,
     };
     struct bps_conf *conf = NULL;
     struct bps_report report = {""};

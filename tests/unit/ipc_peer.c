@@ -199,7 +199,7 @@ static uint32_t sink_take(struct bps_sink *sink, uint32_t offset, const void *da
     must_equal(offset, peer->offset);
     must(offset + bytes <= peer->size);
     must(memcmp(data, stream_payload(&peer->in, peer->current) + offset, bytes) == 0,
-                  "frame %u differs within %u bytes from %u on", peer->current, bytes, offset);
+         "frame %u differs within %u bytes from %u on", peer->current, bytes, offset);
     uint32_t taken = bytes - bytes % 4;
     peer->offset += taken;
     if (peer->offset == peer->size) {
@@ -421,8 +421,7 @@ static void on_closed(void *user, bps_status status, const char *text)
     for (uint32_t i = 0; i < peer->nheld; i++) {
         const struct bps_loan *loan = peer->held[i].loan;
         if (loan->data != NULL) {
-            must_equal(memcmp(loan->data, stream_payload(&peer->in, peer->held[i].index), loan->bytes),
-                             0);
+            must_equal(memcmp(loan->data, stream_payload(&peer->in, peer->held[i].index), loan->bytes), 0);
         }
     }
     callback(peer);
@@ -503,8 +502,8 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
 void peer_listen(struct peer *peer, char *actual, size_t n)
 {
     struct bps_report report = {""};
-    bps_status status = peer->side->ops->listen(peer->side->instance->self, "", peer_accept, peer, actual, n,
-                                                &report);
+    bps_status status =
+        peer->side->ops->listen(peer->side->instance->self, "", peer_accept, peer, actual, n, &report);
     must(status == BPS_OK, "%s", report.text);
     must_equal(strncmp(actual, "@byteps-", 8), 0);
 }

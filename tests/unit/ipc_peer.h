@@ -56,12 +56,12 @@ struct peer {
     struct bps_channel *channel; /* NULL: none or ended */
     struct stream out, in;
     uint32_t take, lend;
-    uint32_t hold;           /* returns loans only when it holds so many, or nothing else can come */
-    bool in_place, region;   /* answers overwrite payloads; all lies in an attached region */
+    uint32_t hold;         /* returns loans only when it holds so many, or nothing else can come */
+    bool in_place, region; /* answers overwrite payloads; all lies in an attached region */
     bool connected, kick_late, keep_loans;
     bool finish_when_complete;
     uint32_t handed, sent, received, lent, returned, answers; /* answers: that have come home */
-    uint32_t closed; /* calls */
+    uint32_t closed;                                          /* calls */
     bps_status status;
     char text[256];
     uint32_t callbacks;  /* of any kind */

@@ -16,8 +16,8 @@
 int raw_memory(uint64_t bytes, bool sealed)
 {
     int fd = memfd_create("raw", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 && (ftruncate(fd, (off_t)bytes) != 0 ||
-                    (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0))) {
+    if (fd >= 0 &&
+        (ftruncate(fd, (off_t)bytes) != 0 || (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0))) {
         close(fd);
         return -1;
     }
@@ -28,8 +28,8 @@ static bool map_rings(struct raw *raw)
 {
     uint64_t bytes = sizeof(struct ipc_shared) + 2ull * RING;
     raw->memory = raw_memory(bytes, true);
-    void *memory = raw->memory >= 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, raw->memory, 0)
-                                    : MAP_FAILED;
+    void *memory =
+        raw->memory >= 0 ? mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, raw->memory, 0) : MAP_FAILED;
     if (memory == MAP_FAILED) {
         return false;
     }
@@ -49,8 +49,8 @@ bool raw_open(struct raw *raw, const char *address)
     raw->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     memcpy(peer.sun_path + 1, address + 1, n - 1);
     if (raw->event < 0 || raw->fd < 0 || !map_rings(raw) ||
-        connect(raw->fd, (struct sockaddr *)&peer,
-                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) != 0) {
+        connect(raw->fd, (struct sockaddr *)&peer, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) !=
+            0) {
         raw_close(raw);
         return false;
     }

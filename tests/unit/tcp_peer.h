@@ -24,10 +24,10 @@ struct stream {
 #define PLACES 16u
 
 /* How the receiver takes payloads. */
-#define TAKE_PLACED  0u /* always into its own memory */
-#define TAKE_COPIED  1u /* never */
-#define TAKE_MIXED   2u /* now and then, and only a part */
-#define TAKE_OPENED  3u /* into places, several at once, where the transport asks for them */
+#define TAKE_PLACED 0u /* always into its own memory */
+#define TAKE_COPIED 1u /* never */
+#define TAKE_MIXED  2u /* now and then, and only a part */
+#define TAKE_OPENED 3u /* into places, several at once, where the transport asks for them */
 
 struct peer;
 typedef void (*peer_fn)(struct peer *peer);
@@ -40,7 +40,7 @@ struct peer {
     uint32_t handed, sent, received; /* frames */
     bool connected, kick_late;
     bool finish_when_complete; /* all is handed over and all has been received */
-    uint32_t closed; /* calls */
+    uint32_t closed;           /* calls */
     bps_status status;
     char text[256];
     uint32_t nexts;      /* calls of next */

@@ -187,16 +187,17 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("BYTEPS_PLUGIN_PATH", "x", 1);
     setenv("PATH", "x", 1);
     bps_environment_notes(add_note, &notes);
-    ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
-                                 "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
-                                 "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
-                                 "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
-                                 "BYTEPS_QWXZJKVY is set, but not known\n"
-                                 "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
-                                 "share of the partitions\n"
-                                 "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
-                                 "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
-                                 "PS_VERBOSE is set, but has no effect\n");
+    ck_assert_str_eq(notes.data,
+                     "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
+                     "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                     "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
+                     "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
+                     "BYTEPS_QWXZJKVY is set, but not known\n"
+                     "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
+                     "share of the partitions\n"
+                     "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
+                     "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
+                     "PS_VERBOSE is set, but has no effect\n");
     bps_text_free(&notes);
 }
 END_TEST

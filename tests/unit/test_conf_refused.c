@@ -127,8 +127,8 @@ struct golden {
 static void add_line(void *arg, const char *text)
 {
     struct golden *golden = arg;
-    golden->length += (size_t)snprintf(golden->lines + golden->length, sizeof golden->lines - golden->length,
-                                       "%s\n", text);
+    golden->length +=
+        (size_t)snprintf(golden->lines + golden->length, sizeof golden->lines - golden->length, "%s\n", text);
     ck_assert_uint_lt(golden->length, sizeof golden->lines);
 }
 

@@ -218,8 +218,8 @@ START_TEST(hostile_segments)
             struct image image = right_image();
             struct bps_elf elf;
             struct bps_report report;
-            ElfW(Off) *fields[] = {&image.header.e_phoff, &image.header.e_shoff,   &image.load.p_offset,
-                                   &image.notes.p_offset, &image.dynamic.p_offset, &image.load.p_filesz};
+            ElfW(Off) * fields[] = {&image.header.e_phoff, &image.header.e_shoff,   &image.load.p_offset,
+                                    &image.notes.p_offset, &image.dynamic.p_offset, &image.load.p_filesz};
             *fields[field] = (ElfW(Off))values[i];
             ck_assert_int_eq(read_image(&image, &elf, &report), BPS_ERR_PLUGIN);
             ck_assert_msg(strstr(report.text, "the file is truncated: ") == report.text, "%s", report.text);

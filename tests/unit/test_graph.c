@@ -138,8 +138,8 @@ static struct bps_graph *build(const char *set)
 
 START_TEST(test_default_graph)
 {
-    static const enum bps_node_kind kinds[] = {
-        BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL, BPS_NODE_LOCAL_BROADCAST};
+    static const enum bps_node_kind kinds[] = {BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL,
+                                               BPS_NODE_LOCAL_BROADCAST};
     struct bps_graph *graph = build(NULL);
     ck_assert_uint_eq(graph->nodes, 3);
     ck_assert_uint_eq(graph->push_pull, 1);

@@ -106,8 +106,8 @@ static void exchange(const char *const *options, uint32_t take, uint32_t lend, u
     pair_connect(&pair);
     run_loop(pair.loop);
     check_complete(&pair);
-    bool lends = strcmp(options[0], "copy=ring") != 0 &&
-                 (options[1] == NULL || strcmp(options[1], "arena=0") != 0);
+    bool lends =
+        strcmp(options[0], "copy=ring") != 0 && (options[1] == NULL || strcmp(options[1], "arena=0") != 0);
     ck_assert_int_eq(pair.peers[0].lent > 0, lends && lend >= LEND_ALWAYS);
     pair_close(&pair);
 }
@@ -538,7 +538,8 @@ static void run_crowd(void)
         crowd[i].on_progress = stop_when_all_complete;
     }
     ck_assert_int_eq(right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual,
-                                       sizeof actual, &report), BPS_OK);
+                                       sizeof actual, &report),
+                     BPS_OK);
     for (int i = 0; i < CHANNELS; i++) {
         peer_dial(&crowd[i], actual);
     }

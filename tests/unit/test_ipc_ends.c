@@ -190,9 +190,9 @@ START_TEST(a_name_is_taken_once)
     open_side(NULL);
     peer_init(&peer, &side, &nothing, &nothing);
     peer_listen(&peer, name, sizeof name);
-    ck_assert_int_eq(side.ops->listen(side.instance->self, name, peer_accept, &peer, again, sizeof again,
-                                      &report),
-                     BPS_ERR_IO);
+    ck_assert_int_eq(
+        side.ops->listen(side.instance->self, name, peer_accept, &peer, again, sizeof again, &report),
+        BPS_ERR_IO);
     ck_assert_ptr_nonnull(strstr(report.text, strerror(EADDRINUSE)));
     peer_listen(&peer, again, sizeof again);
     ck_assert_str_ne(name, again);

@@ -108,9 +108,9 @@ static void begin(void)
     memset(&victim, 0, sizeof victim);
     loop = bps_loop_new();
     side_open(&side, loop, options);
-    ck_assert_int_eq(side.ops->listen(side.instance->self, "", accept_victim, NULL, actual, sizeof actual,
-                                      &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        side.ops->listen(side.instance->self, "", accept_victim, NULL, actual, sizeof actual, &report),
+        BPS_OK);
     ck_assert(raw_open(&raw, actual));
 }
 
@@ -290,9 +290,9 @@ START_TEST(strange_welcomes_are_refused)
     struct sockaddr_un address;
     begin();
     int fd = strange_listener(&address), event = _i == 1 ? raw_memory(64, true) : raw.event;
-    ck_assert_int_eq(side.ops->dial(side.instance->self, address.sun_path, 0, &events, NULL, &victim.channel,
-                                    &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, address.sun_path, 0, &events, NULL, &victim.channel, &report),
+        BPS_OK);
     turn(loop);
     struct raw own = {.fd = accept(fd, NULL, NULL)};
     ck_assert_int_ge(own.fd, 0);
@@ -580,13 +580,34 @@ static void return_with_payload(void)
 }
 
 static void (*const records[])(void) = {
-    tail_too_far,        tail_odd,           head_too_far,       size_zero,
-    size_odd,            size_beyond_tail,   size_without_header, size_beyond_ring,
-    kind_zero,           kind_unknown,       inline_of_other_length, inline_beyond_record,
-    more_without_stream, more_of_nothing,    more_than_the_rest, more_in_fractions,
-    more_beyond_record,  stream_within_stream, return_within_stream, mapped_unknown,
-    mapped_beyond,       mapped_far_beyond,  lent_with_answer_beyond, lent_with_unknown_answer,
-    lent_and_forgotten,  lent_and_forgotten_at_once, remote_nowhere, return_of_nothing,
+    tail_too_far,
+    tail_odd,
+    head_too_far,
+    size_zero,
+    size_odd,
+    size_beyond_tail,
+    size_without_header,
+    size_beyond_ring,
+    kind_zero,
+    kind_unknown,
+    inline_of_other_length,
+    inline_beyond_record,
+    more_without_stream,
+    more_of_nothing,
+    more_than_the_rest,
+    more_in_fractions,
+    more_beyond_record,
+    stream_within_stream,
+    return_within_stream,
+    mapped_unknown,
+    mapped_beyond,
+    mapped_far_beyond,
+    lent_with_answer_beyond,
+    lent_with_unknown_answer,
+    lent_and_forgotten,
+    lent_and_forgotten_at_once,
+    remote_nowhere,
+    return_of_nothing,
     return_with_payload,
 };
 

@@ -22,11 +22,11 @@ static struct bps_link dialler;
 static char address[128];
 
 static struct {
-    char greeting[64];              /* what the dialler writes into its HELLO */
-    const char *refusal;            /* what the acceptor answers; NULL: welcome */
-    struct bps_guest *guest;        /* let in */
+    char greeting[64];       /* what the dialler writes into its HELLO */
+    const char *refusal;     /* what the acceptor answers; NULL: welcome */
+    struct bps_guest *guest; /* let in */
     uint32_t welcomes, messages, closes, refused;
-    char text[BPS_TEXT_LIMIT + 1];  /* the last message or reason */
+    char text[BPS_TEXT_LIMIT + 1]; /* the last message or reason */
     size_t bytes;
     bps_status status;
 } seen;
@@ -268,7 +268,10 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
     default: /* the right words, but a nonce of another conversation */
         header.length = 8 + 4 + 4 + 5 + 16;
         bps_header_encode(&header, bytes);
-        memcpy(bytes + 64, "BytePS\r\n\x01\x00\x00\x00\x05\x00\x00\x00" "0.1.0", 21);
+        memcpy(bytes + 64,
+               "BytePS\r\n\x01\x00\x00\x00\x05\x00\x00\x00"
+               "0.1.0",
+               21);
         *n = 64 + header.length;
     }
     return bytes;

@@ -17,9 +17,13 @@ static struct bps_report report;
 static bps_status seat(struct bps_roster *roster, uint32_t role, int rank, uint64_t host, bool early)
 {
     struct bps_guest *guest = calloc(1, sizeof *guest);
-    struct bps_join join = {
-        .role = role, .rank = rank, .local_rank = -1, .local_size = -1, .host_id = host,
-        .pid = 100 + (uint32_t)host, .bandwidth = 1000};
+    struct bps_join join = {.role = role,
+                            .rank = rank,
+                            .local_rank = -1,
+                            .local_size = -1,
+                            .host_id = host,
+                            .pid = 100 + (uint32_t)host,
+                            .bandwidth = 1000};
     snprintf(join.host, sizeof join.host, "h%lu", host);
     snprintf(join.job, sizeof join.job, "j");
     report.text[0] = '\0';

@@ -183,18 +183,36 @@ END_TEST
 static const struct {
     const char *option, *text, *canonical;
 } good[] = {
-    {"boolean", "yes", "true"},    {"boolean", "OFF", "false"},   {"boolean", "0", "false"},
-    {"boolean", "1", "true"},      {"boolean", "False", "false"}, {"integer", "-2", "-2"},
-    {"integer", "64", "64"},       {"integer", "007", "7"},       {"integer", " 5 ", "5"},
-    {"size", "64", "64"},          {"size", "1 GiB", "1 GiB"},    {"size", "1073741824", "1 GiB"},
-    {"time", "1", "1 s"},          {"time", "3600", "1 h"},       {"number", "0", "0"},
-    {"number", "1", "1"},          {"number", "1e-3", "0.001"},   {"number", "0.1", "0.1"},
-    {"string", "", ""},            {"string", " a b ", " a b "},  {"choice", "arrival", "arrival"},
-    {"choice", "none", "none"},    {"list", "", ""},              {"list", " x\ty ", "x y"},
+    {"boolean", "yes", "true"},
+    {"boolean", "OFF", "false"},
+    {"boolean", "0", "false"},
+    {"boolean", "1", "true"},
+    {"boolean", "False", "false"},
+    {"integer", "-2", "-2"},
+    {"integer", "64", "64"},
+    {"integer", "007", "7"},
+    {"integer", " 5 ", "5"},
+    {"size", "64", "64"},
+    {"size", "1 GiB", "1 GiB"},
+    {"size", "1073741824", "1 GiB"},
+    {"time", "1", "1 s"},
+    {"time", "3600", "1 h"},
+    {"number", "0", "0"},
+    {"number", "1", "1"},
+    {"number", "1e-3", "0.001"},
+    {"number", "0.1", "0.1"},
+    {"string", "", ""},
+    {"string", " a b ", " a b "},
+    {"choice", "arrival", "arrival"},
+    {"choice", "none", "none"},
+    {"list", "", ""},
+    {"list", " x\ty ", "x y"},
     {"any_integer", "-9223372036854775808", "-9223372036854775808"},
     {"any_integer", "9223372036854775807", "9223372036854775807"},
-    {"small", "1e-300", "1e-300"}, {"small", "-0.25", "-0.25"},
-    {"at_least", "1000000", "1000000"}, {"at_most", "-1000000", "-1000000"},
+    {"small", "1e-300", "1e-300"},
+    {"small", "-0.25", "-0.25"},
+    {"at_least", "1000000", "1000000"},
+    {"at_most", "-1000000", "-1000000"},
 };
 
 START_TEST(good_value_is_taken)
@@ -307,7 +325,10 @@ END_TEST
 
 START_TEST(default_that_does_not_parse_is_named)
 {
-    struct { const char *string; int64_t integer; } f;
+    struct {
+        const char *string;
+        int64_t integer;
+    } f;
     const struct bps_option faulty[] = {
         {"string", BPS_OPT_STRING, 0, 0, "x", NULL, ""},
         {"count", BPS_OPT_INT, 0, 8, "many", "1..4", ""},
@@ -408,16 +429,26 @@ END_TEST
 static const struct {
     const char *word, *nearest;
 } words[] = {
-    {"partiton", "partition"}, {"Partition", "partition"}, {"tpc", "tcp"},       {"slcie", "slice"},
-    {"workers", "worker"},     {"xyz", NULL},              {"", NULL},           {"zzzzzzzzzzzz", NULL},
-    {"tcpp", "tcp"},           {"ipcc", "ipc"},           {"TPC", "tcp"},
-    {"thraeds", "threads"},    {"slice", "slice"},        {"partitionsize", "partition"},
+    {"partiton", "partition"},
+    {"Partition", "partition"},
+    {"tpc", "tcp"},
+    {"slcie", "slice"},
+    {"workers", "worker"},
+    {"xyz", NULL},
+    {"", NULL},
+    {"zzzzzzzzzzzz", NULL},
+    {"tcpp", "tcp"},
+    {"ipcc", "ipc"},
+    {"TPC", "tcp"},
+    {"thraeds", "threads"},
+    {"slice", "slice"},
+    {"partitionsize", "partition"},
     {"a-very-long-word-that-nobody-ever-typed-by-mistake-and-that-is-longer-than-64-bytes", NULL},
 };
 
 START_TEST(nearest_name_is_found)
 {
-    static const char *const candidates[] = {"partition", "ipc",    "tcp",  "slice",
+    static const char *const candidates[] = {"partition", "ipc",     "tcp",   "slice",
                                              "worker",    "threads", "treads"};
     const char *nearest = bps_nearest(words[_i].word, candidates, COUNT(candidates));
     if (words[_i].nearest == NULL) {

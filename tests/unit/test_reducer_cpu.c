@@ -145,7 +145,7 @@ struct buffer {
     size_t bytes;
 };
 
-#define GUARD 64
+#define GUARD      64
 #define GUARD_BYTE 0xa5
 
 static struct buffer buffer_new(uint32_t dtype, size_t count, size_t offset)
@@ -203,7 +203,7 @@ struct example {
     int isa;
     uint32_t op, dtype;
     size_t count;
-    unsigned n; /* sources */
+    unsigned n;    /* sources */
     size_t offset; /* of the buffers from an aligned address: each has another one */
     bool in_place; /* first where acc may be src, finish from acc to acc, reduce to a source */
     bool scaled;
@@ -295,8 +295,8 @@ START_TEST(test_counts)
         each_kernel((struct example){.isa = _i, .count = count, .n = 3, .scale = 1, .divisor = 1});
     }
     each_kernel((struct example){.isa = _i, .count = 4099, .n = 2, .scale = 1, .divisor = 2});
-    each_kernel((struct example){.isa = _i, .count = 65537, .n = 2, .scale = 3, .divisor = 2,
-                                 .scaled = true});
+    each_kernel(
+        (struct example){.isa = _i, .count = 65537, .n = 2, .scale = 3, .divisor = 2, .scaled = true});
     plugin->close(instance);
 }
 END_TEST
@@ -305,8 +305,13 @@ START_TEST(test_alignments)
 {
     OPEN_OR_RETURN(_i);
     for (size_t offset = 0; offset < 64; offset++) {
-        each_kernel((struct example){.isa = _i, .count = 333, .n = 2, .scale = 1, .divisor = 4,
-                                     .offset = offset, .in_place = offset % 2});
+        each_kernel((struct example){.isa = _i,
+                                     .count = 333,
+                                     .n = 2,
+                                     .scale = 1,
+                                     .divisor = 4,
+                                     .offset = offset,
+                                     .in_place = offset % 2});
     }
     plugin->close(instance);
 }
@@ -317,8 +322,14 @@ START_TEST(test_sources)
     OPEN_OR_RETURN(_i);
     for (unsigned n = 1; n <= MAX_N; n++) {
         for (int variant = 0; variant < 4; variant++) {
-            each_kernel((struct example){.isa = _i, .count = 301, .n = n, .scale = 1, .divisor = n,
-                                         .offset = n, .scaled = variant & 1, .in_place = variant & 2});
+            each_kernel((struct example){.isa = _i,
+                                         .count = 301,
+                                         .n = n,
+                                         .scale = 1,
+                                         .divisor = n,
+                                         .offset = n,
+                                         .scaled = variant & 1,
+                                         .in_place = variant & 2});
         }
     }
     plugin->close(instance);
@@ -328,15 +339,24 @@ END_TEST
 START_TEST(test_scales_and_divisors)
 {
     static const double scales[] = {1, 0.1, -2, 0, 1e-40, 1e300, -1e-310};
-    static const uint64_t divisors[] = {1, 2, 3, 4, 5, 7, 8, 10, 100, 127, 128, 129, 255, 256, 32768, 65536,
-                                        65537, 0x80000000, 0xffffffff, 0x100000000, INT64_MAX,
-                                        (uint64_t)INT64_MAX + 1, UINT64_MAX};
+    static const uint64_t divisors[] = {1,          2,
+                                        3,          4,
+                                        5,          7,
+                                        8,          10,
+                                        100,        127,
+                                        128,        129,
+                                        255,        256,
+                                        32768,      65536,
+                                        65537,      0x80000000,
+                                        0xffffffff, 0x100000000,
+                                        INT64_MAX,  (uint64_t)INT64_MAX + 1,
+                                        UINT64_MAX};
 
     OPEN_OR_RETURN(_i);
     for (size_t s = 0; s < sizeof scales / sizeof scales[0]; s++) {
         for (size_t d = 0; d < sizeof divisors / sizeof divisors[0]; d++) {
-            each_kernel((struct example){.isa = _i, .count = 150, .n = 2, .scale = scales[s],
-                                         .divisor = divisors[d], .scaled = true});
+            each_kernel((struct example){
+                .isa = _i, .count = 150, .n = 2, .scale = scales[s], .divisor = divisors[d], .scaled = true});
         }
     }
     plugin->close(instance);

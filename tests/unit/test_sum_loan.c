@@ -18,7 +18,7 @@
 #define LEADER    2u
 
 static struct bps_sum *sum;
-static bool at_once; /* results are delivered as they come */
+static bool at_once;   /* results are delivered as they come */
 static uint32_t again; /* rounds that are begun when the last has ended, from within the news of it */
 
 static struct member {
@@ -33,7 +33,7 @@ static struct member {
 
 static struct bps_sum_slice *summed;
 static uint32_t told; /* rounds that the network was told of */
-static uint32_t due; /* calls for bps_sum_work() */
+static uint32_t due;  /* calls for bps_sum_work() */
 
 static void lend(uint32_t rank, bool mapped);
 

@@ -200,7 +200,8 @@ START_TEST(five_hundred_channels_have_their_turns)
         crowd[i].on_received = count_complete;
     }
     ck_assert_int_eq(right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual,
-                                       sizeof actual, &report), BPS_OK);
+                                       sizeof actual, &report),
+                     BPS_OK);
     for (int i = 0; i < CHANNELS; i++) {
         peer_dial(&crowd[i], actual);
     }

@@ -471,14 +471,17 @@ START_TEST(malformed_addresses_are_refused)
     peer_init(&peer, &side, &some, &nothing);
     snprintf(text, sizeof text, "'%s' is not an address; expected host:port or [IPv6]:port, port 0 to 65535",
              malformed[_i]);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, malformed[_i], 0, &peer_events, &peer, &peer.channel,
-                                    &report), BPS_ERR_INVALID);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, malformed[_i], 0, &peer_events, &peer, &peer.channel, &report),
+        BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, text);
     ck_assert_int_eq(side.ops->listen(side.instance->self, malformed[_i], peer_accept, &peer, actual,
-                                      sizeof actual, &report), BPS_ERR_INVALID);
+                                      sizeof actual, &report),
+                     BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, text);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, "127.0.0.1:0", 0, &peer_events, &peer, &peer.channel,
-                                    &report), BPS_ERR_INVALID);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, "127.0.0.1:0", 0, &peer_events, &peer, &peer.channel, &report),
+        BPS_ERR_INVALID);
     ck_assert_ptr_null(peer.channel);
     peer_fini(&peer);
     close_side();
@@ -493,10 +496,13 @@ START_TEST(a_port_in_use_is_reported)
     open_side();
     peer_init(&peer, &side, &some, &nothing);
     peer_listen(&peer, "127.0.0.1:0", actual, sizeof actual);
-    ck_assert_int_eq(side.ops->listen(side.instance->self, actual, peer_accept, &peer, again, sizeof again,
-                                      &report), BPS_ERR_IO);
-    snprintf(text, sizeof text, "listen %s: Address already in use; another process has this port: choose a "
-             "different one, or 0 for any free one", actual);
+    ck_assert_int_eq(
+        side.ops->listen(side.instance->self, actual, peer_accept, &peer, again, sizeof again, &report),
+        BPS_ERR_IO);
+    snprintf(text, sizeof text,
+             "listen %s: Address already in use; another process has this port: choose a "
+             "different one, or 0 for any free one",
+             actual);
     ck_assert_str_eq(report.text, text);
     peer_fini(&peer);
     close_side();
@@ -555,7 +561,8 @@ START_TEST(an_unknown_interface_is_refused)
     struct bps_report report = {""};
     loop = bps_loop_new();
     ck_assert_int_eq(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", &group, "transports.net", loop,
-                                       &instance, &report), BPS_ERR_CONF);
+                                       &instance, &report),
+                     BPS_ERR_CONF);
     ck_assert_ptr_nonnull(strstr(report.text, "interface 'nix0': there is no such network interface"));
     ck_assert_ptr_nonnull(strstr(report.text, " lo"));
     bps_loop_free(loop);
@@ -661,7 +668,8 @@ START_TEST(without_descriptors_accepting_pauses)
         peer_init(&guests[i], &side, &nothing, &nothing);
     }
     ck_assert_int_eq(side.ops->listen(side.instance->self, "127.0.0.1:0", accept_guest, NULL, actual,
-                                      sizeof actual, &report), BPS_OK);
+                                      sizeof actual, &report),
+                     BPS_OK);
     for (int i = 0; i < GUESTS; i++) {
         fds[i] = foreign();
     }

@@ -195,8 +195,8 @@ static void open_transport(char **options)
     need(status == BPS_OK, "%s", report.text);
     transport = instance->ops;
     memory.bytes = (uint64_t)PLACES * bytes;
-    memory.memory = mmap(NULL, memory.bytes, PROT_READ | PROT_WRITE,
-                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    memory.memory =
+        mmap(NULL, memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     need(memory.memory != MAP_FAILED, "out of memory");
     need(transport->attach(instance->self, &memory, &report) == BPS_OK, "%s", report.text);
     memcpy(header, &(uint32_t){htole32(bytes)}, sizeof(uint32_t));

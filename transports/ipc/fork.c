@@ -57,12 +57,12 @@ static void in_child(void)
 {
     const struct bps_channel *channel;
     const struct ipc_post *post;
-    LIST_FOREACH (channel, &channels, forked) {
+    LIST_FOREACH(channel, &channels, forked) {
         close_copy(channel->event);
         for (unsigned i = 0; i < IPC_FDS_MAX; i++) {
             close_copy(channel->fds[i]);
         }
-        STAILQ_FOREACH (post, &channel->posts, entry) {
+        STAILQ_FOREACH(post, &channel->posts, entry) {
             close_copy(post->fd);
         }
     }

@@ -126,8 +126,8 @@ static bool on_ready(struct bps_channel *channel, const struct ipc_message *mess
         return false;
     }
     channel->reach = message->reach;
-    const struct bps_channel_events *events = accept(channel->accept_arg, channel, channel->peer,
-                                                     &channel->user);
+    const struct bps_channel_events *events =
+        accept(channel->accept_arg, channel, channel->peer, &channel->user);
     if (channel->state == IPC_DEAD) {
         return true;
     }

@@ -39,8 +39,8 @@ static void count(struct ipc *ipc)
                                         "bytes_ring"};
     const struct bps_host *host = ipc->host;
     ipc->count.frames_sent = host->counter(host, "frames_sent", "frames of all ways");
-    ipc->count.frames_received = host->counter(host, "frames_received",
-                                               "headers of frames that have arrived");
+    ipc->count.frames_received =
+        host->counter(host, "frames_received", "headers of frames that have arrived");
     ipc->count.wakeups = host->counter(host, "wakeups", "times that a sleeping peer was woken");
     ipc->count.loans = host->counter(host, "loans", "payloads that peers have lent");
     for (unsigned way = 0; way < IPC_WAYS; way++) {

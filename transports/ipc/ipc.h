@@ -69,10 +69,10 @@ struct ipc {
     LIST_HEAD(, bps_channel) channels;
     TAILQ_HEAD(ipc_ready, bps_channel) ready; /* have work that need not wait for an event */
     size_t nready;
-    bool deferred; /* a turn over `ready` is coming */
-    bool armed;    /* the peers have been told that we sleep */
-    uint32_t said; /* ways that the log has told of, a bit for each */
-    struct bps_channel *cursor; /* the channel that is polled next */
+    bool deferred;                   /* a turn over `ready` is coming */
+    bool armed;                      /* the peers have been told that we sleep */
+    uint32_t said;                   /* ways that the log has told of, a bit for each */
+    struct bps_channel *cursor;      /* the channel that is polled next */
     struct ipc_own_region **regions; /* by address */
     uint32_t nregions, region_room, last_region;
     TAILQ_HEAD(, ipc_own_region) region_list;
@@ -98,7 +98,7 @@ struct ipc_ticket {
     uint64_t start, end;   /* of its record in the ring */
     uint8_t *slot;         /* its copy in the arena, or NULL */
     uint32_t bytes, serial;
-    uint32_t next;          /* in the queue, or of the free ones */
+    uint32_t next;                 /* in the queue, or of the free ones */
     bool used, taken_up, returned; /* taken_up: the peer's head has passed it */
 };
 
@@ -150,7 +150,7 @@ struct bps_channel {
     LIST_ENTRY(bps_channel) forked; /* fork.c */
     struct ipc *ipc;
     enum ipc_state state;
-    int fd, event; /* the socket; the peer's eventfd; -1: none */
+    int fd, event;        /* the socket; the peer's eventfd; -1: none */
     int fds[IPC_FDS_MAX]; /* that came with a message, or go with one; -1: none */
     unsigned holders;
     struct bps_watch *watch;
@@ -163,16 +163,16 @@ struct bps_channel {
     uint64_t deadline;              /* of dialling */
     char failure[160];              /* why dialling has failed */
     pid_t pid;
-    char peer[32];   /* for messages */
-    uint32_t reach;  /* 0: the peer can reach memory here, or the errno with which it cannot */
-    bool queued;     /* in ipc->ready */
-    bool readable;   /* the socket has more to read */
-    bool kicked;     /* the core may have frames */
-    bool sends;      /* a turn is under way that will ask for them */
-    bool starved;    /* sending waits for the peer to take what is there */
+    char peer[32];             /* for messages */
+    uint32_t reach;            /* 0: the peer can reach memory here, or the errno with which it cannot */
+    bool queued;               /* in ipc->ready */
+    bool readable;             /* the socket has more to read */
+    bool kicked;               /* the core may have frames */
+    bool sends;                /* a turn is under way that will ask for them */
+    bool starved;              /* sending waits for the peer to take what is there */
     bool finishing, shut, eof; /* finish was called; our end is closed; the peer's end is closed */
-    uint64_t seen;   /* what the peer had taken when the timer was set */
-    uint32_t said;   /* as in struct ipc, for this peer */
+    uint64_t seen;             /* what the peer had taken when the timer was set */
+    uint32_t said;             /* as in struct ipc, for this peer */
     struct ipc_ring ring;
 
     /* sending */
@@ -188,7 +188,7 @@ struct bps_channel {
     /* receiving */
     struct bps_sink *sink; /* of a stream; NULL: none */
     uint32_t length, offset;
-    uint64_t taken; /* bytes of payloads in this turn */
+    uint64_t taken;             /* bytes of payloads in this turn */
     struct ipc_region *regions; /* by number */
     uint32_t nregions, region_room, last_region;
     LIST_HEAD(, ipc_loan) loans;

@@ -13,7 +13,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define IPC_LINE 64u  /* of the cache; alignment of records */
+#define IPC_LINE 64u /* of the cache; alignment of records */
 #define IPC_PAGE 4096u
 
 /* ---- the rings ---- */
@@ -75,11 +75,11 @@ _Static_assert(sizeof(struct ipc_record) == IPC_LINE, "a record is a line");
 
 struct ipc_message {
     uint32_t magic, version, type;
-    uint32_t ring;               /* hello: bytes of each ring */
-    uint32_t region;             /* region, forget */
-    uint32_t reach;              /* welcome, ready: 0, or why the other's memory was not read: an errno */
-    uint64_t bytes, offset;      /* region */
-    uint64_t nonce, nonce_at;    /* hello, welcome: 8 bytes and where they lie, for a trial */
+    uint32_t ring;            /* hello: bytes of each ring */
+    uint32_t region;          /* region, forget */
+    uint32_t reach;           /* welcome, ready: 0, or why the other's memory was not read: an errno */
+    uint64_t bytes, offset;   /* region */
+    uint64_t nonce, nonce_at; /* hello, welcome: 8 bytes and where they lie, for a trial */
     uint8_t unused[8];
 };
 _Static_assert(sizeof(struct ipc_message) == 64, "as on the socket");

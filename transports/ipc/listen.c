@@ -62,8 +62,8 @@ static void welcome(struct ipc_listener *listener, struct bps_channel *channel)
     }
     if (!ipc_credentials(channel->fd, &channel->pid, &uid)) {
         host->log(host, BPS_LOG_WARN,
-                  "refused process %d of user %u: only processes of one user share memory",
-                  (int)channel->pid, (unsigned)uid);
+                  "refused process %d of user %u: only processes of one user share memory", (int)channel->pid,
+                  (unsigned)uid);
         ipc_drop(channel);
         return;
     }

@@ -16,8 +16,8 @@ bool ipc_waits(const struct bps_channel *channel)
 
 static bool has_work(const struct bps_channel *channel)
 {
-    return channel->state == IPC_OPEN && (ipc_ring_ready(&channel->ring) ||
-                                          (ipc_waits(channel) && ipc_ring_moved(&channel->ring)));
+    return channel->state == IPC_OPEN &&
+           (ipc_ring_ready(&channel->ring) || (ipc_waits(channel) && ipc_ring_moved(&channel->ring)));
 }
 
 static void disarm(struct ipc *ipc)

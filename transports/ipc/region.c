@@ -164,7 +164,7 @@ bps_status ipc_attach(void *instance, const struct bps_region *region, struct bp
     if (region->bytes == 0 || region->offset % IPC_PAGE != 0 || !ipc_memory_is_sealed(region->fd)) {
         BPS_REPORT(report,
                    "a region of %llu bytes at %llu of its file cannot be shared: expected whole pages of a "
-                           "memfd that is sealed with F_SEAL_SHRINK",
+                   "memfd that is sealed with F_SEAL_SHRINK",
                    (unsigned long long)region->bytes, (unsigned long long)region->offset);
         return BPS_ERR_INVALID;
     }

@@ -79,7 +79,8 @@ int tcp_socket(const struct tcp *tcp, int family)
         set(fd, SOL_SOCKET, SO_RCVBUF, clamp(o->receive_buffer));
     }
     if (tcp->set_congestion) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, (socklen_t)strlen(tcp->congestion));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion,
+                         (socklen_t)strlen(tcp->congestion));
     }
     tcp_socket_tune(tcp, fd);
     return fd;

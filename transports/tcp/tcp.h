@@ -60,7 +60,7 @@ struct tcp {
     LIST_HEAD(, bps_channel) channels;
     TAILQ_HEAD(, bps_channel) ready; /* have work that need not wait for an event */
     size_t nready;
-    bool deferred; /* a turn over `ready` is coming */
+    bool deferred;             /* a turn over `ready` is coming */
     struct bps_timer *silence; /* looks for peers that are gone; NULL: not yet, or nobody wants to know */
 };
 
@@ -76,7 +76,7 @@ struct tcp_dial {
 /* The frame that is arriving. */
 struct tcp_incoming {
     uint8_t header[BPS_HEADER_BYTES];
-    uint32_t have; /* bytes of the header, while length is 0 */
+    uint32_t have;           /* bytes of the header, while length is 0 */
     uint32_t length, offset; /* of the payload; what the sink has taken */
     uint32_t kept;           /* bytes behind offset that have come but are not a whole element yet */
     uint8_t keep[BPS_SINK_GRAIN];
@@ -107,14 +107,14 @@ struct bps_channel {
     const struct bps_channel_events *events;
     void *user;
     struct tcp_dial *dial;
-    bool queued;                   /* in tcp->ready */
-    bool readable;                 /* the socket has more to read */
-    bool hangup;                   /* the peer has closed its end, or an error: only reading on tells */
-    bool finishing, shut, eof;     /* finish was called; our end is closed; the peer's end is closed */
-    bool progress;                 /* since the timer was set */
-    int left;                      /* bytes that the peer had not acknowledged then */
-    uint64_t silent_since;         /* ns: bytes wait for an acknowledgement, and none has come; 0: none wait */
-    uint64_t acknowledged;         /* over several paths: up to here */
+    bool queued;               /* in tcp->ready */
+    bool readable;             /* the socket has more to read */
+    bool hangup;               /* the peer has closed its end, or an error: only reading on tells */
+    bool finishing, shut, eof; /* finish was called; our end is closed; the peer's end is closed */
+    bool progress;             /* since the timer was set */
+    int left;                  /* bytes that the peer had not acknowledged then */
+    uint64_t silent_since;     /* ns: bytes wait for an acknowledgement, and none has come; 0: none wait */
+    uint64_t acknowledged;     /* over several paths: up to here */
     struct tcp_incoming in;
     struct tcp_outgoing out;
 };

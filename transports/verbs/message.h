@@ -10,12 +10,12 @@
 
 #include <byteps/plugin.h>
 
-#define VERBS_WHOLE       1u /* a frame with its payload */
-#define VERBS_BEGIN       2u /* a frame, and where the first piece of its payload may be read */
-#define VERBS_PIECE       3u /* where the next piece of the payload may be read */
-#define VERBS_CREDIT      4u /* nothing but credits and done */
-#define VERBS_FINISH      5u /* the last message */
-#define VERBS_KEY         6u /* the new key of a piece that was announced; takes no credit */
+#define VERBS_WHOLE  1u /* a frame with its payload */
+#define VERBS_BEGIN  2u /* a frame, and where the first piece of its payload may be read */
+#define VERBS_PIECE  3u /* where the next piece of the payload may be read */
+#define VERBS_CREDIT 4u /* nothing but credits and done */
+#define VERBS_FINISH 5u /* the last message */
+#define VERBS_KEY    6u /* the new key of a piece that was announced; takes no credit */
 
 #define VERBS_PREFIX      8u
 #define VERBS_PLACE_BYTES 16u

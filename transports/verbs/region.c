@@ -95,7 +95,7 @@ bool verbs_is_on_device(const struct verbs *verbs, const void *memory)
     if (verbs->device_regions == 0) {
         return false;
     }
-    LIST_FOREACH (own, &verbs->regions, entry) {
+    LIST_FOREACH(own, &verbs->regions, entry) {
         const struct bps_region *region = own->region;
         if (region->on_device && (uintptr_t)memory - (uintptr_t)region->memory < region->bytes) {
             return true;

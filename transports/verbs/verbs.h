@@ -19,13 +19,13 @@
 #define VERBS_FAMILY_AUTO  0u
 #define VERBS_FAMILY_IPV4  1u
 #define VERBS_FAMILY_IPV6  2u
-#define VERBS_ADDRESS_TEXT 128           /* "[IPv6%interface]:port" */
-#define VERBS_LINGER       5000000000ull /* ns that the end of a channel may take */
-#define VERBS_FLUSH        1000000000ull /* ns that the device may take to return what it has not done */
+#define VERBS_ADDRESS_TEXT 128              /* "[IPv6%interface]:port" */
+#define VERBS_LINGER       5000000000ull    /* ns that the end of a channel may take */
+#define VERBS_FLUSH        1000000000ull    /* ns that the device may take to return what it has not done */
 #define VERBS_READS        BPS_PLACES_LIMIT /* RDMA reads of a channel that may be under way, at most */
-#define VERBS_BATCH        16u           /* work requests posted by one call, at most */
-#define VERBS_POLL         64            /* completions fetched by one call, at most */
-#define VERBS_TURN_FRAMES  64u           /* then the other channels have their turn */
+#define VERBS_BATCH        16u              /* work requests posted by one call, at most */
+#define VERBS_POLL         64               /* completions fetched by one call, at most */
+#define VERBS_TURN_FRAMES  64u              /* then the other channels have their turn */
 #define VERBS_BUCKETS      256u
 #define VERBS_RAILS        8u
 #define VERBS_TARGETS      16u /* addresses of a peer that are tried, at most */

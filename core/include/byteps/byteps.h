@@ -28,18 +28,18 @@ extern "C" {
 /* 0 is success, positive values mean "not finished", negative values are errors. */
 typedef int bps_status;
 
-#define BPS_OK                0
-#define BPS_INPROGRESS        1 /* the operation goes on; its completion will be reported */
-#define BPS_AGAIN             2 /* nothing to do or no room now; ask again later */
-#define BPS_ERR_INVALID     (-1) /* an argument or value is not allowed */
-#define BPS_ERR_CONF        (-2) /* the configuration is wrong */
-#define BPS_ERR_PLUGIN      (-3) /* a plugin was refused */
-#define BPS_ERR_NOMEM       (-4) /* out of memory */
-#define BPS_ERR_IO          (-5) /* a system call failed */
-#define BPS_ERR_TIMEOUT     (-6) /* a deadline has passed */
-#define BPS_ERR_LOST        (-7) /* a member of the job was lost */
-#define BPS_ERR_MISMATCH    (-8) /* the workers disagree about a tensor */
-#define BPS_ERR_BUSY        (-9) /* this tensor name is already in flight here */
+#define BPS_OK              0
+#define BPS_INPROGRESS      1     /* the operation goes on; its completion will be reported */
+#define BPS_AGAIN           2     /* nothing to do or no room now; ask again later */
+#define BPS_ERR_INVALID     (-1)  /* an argument or value is not allowed */
+#define BPS_ERR_CONF        (-2)  /* the configuration is wrong */
+#define BPS_ERR_PLUGIN      (-3)  /* a plugin was refused */
+#define BPS_ERR_NOMEM       (-4)  /* out of memory */
+#define BPS_ERR_IO          (-5)  /* a system call failed */
+#define BPS_ERR_TIMEOUT     (-6)  /* a deadline has passed */
+#define BPS_ERR_LOST        (-7)  /* a member of the job was lost */
+#define BPS_ERR_MISMATCH    (-8)  /* the workers disagree about a tensor */
+#define BPS_ERR_BUSY        (-9)  /* this tensor name is already in flight here */
 #define BPS_ERR_STATE       (-10) /* not initialised, already shut down, or in a forked child */
 #define BPS_ERR_UNSUPPORTED (-11) /* this build, plugin or data type cannot do it */
 #define BPS_ERR_PROTOCOL    (-12) /* a peer sent bytes that the protocol does not allow */
@@ -203,10 +203,10 @@ struct bps_push_pull {
     uint64_t count;    /* elements; 0 is allowed */
     uint32_t dtype;
     uint32_t op;
-    int32_t priority;  /* larger is more urgent; tensors of equal priority go in the order of their start */
-    double prescale;   /* 1 for none; floating point types only. May differ between the workers */
-    double postscale;  /* 1 for none; floating point types only. Must be equal on all workers */
-    bps_done_fn done;  /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
+    int32_t priority; /* larger is more urgent; tensors of equal priority go in the order of their start */
+    double prescale;  /* 1 for none; floating point types only. May differ between the workers */
+    double postscale; /* 1 for none; floating point types only. Must be equal on all workers */
+    bps_done_fn done; /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
     void *arg;
     struct bps_device device; /* of in and out; all 0: host memory */
 };
@@ -273,7 +273,7 @@ BPS_API void bps_free(void *memory);
 
 /* A shared mapping of the application's own: address, bytes and offset are multiples of the page size. */
 struct bps_memory {
-    size_t size;     /* sizeof(struct bps_memory) */
+    size_t size; /* sizeof(struct bps_memory) */
     void *address;
     uint64_t bytes;
     int fd;          /* a memfd with F_SEAL_SHRINK; duplicated */

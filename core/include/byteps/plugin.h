@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR       6u
+#define BPS_ABI_MINOR 6u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -125,12 +125,16 @@ struct bps_note {
 #define BPS_PLUGIN_NOTE(kind_, name_, version_) struct bps_note
 #else
 /* Put it once at file scope for each plugin: BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0"); */
-#define BPS_PLUGIN_NOTE(kind_, name_, version_) BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __LINE__)
+#define BPS_PLUGIN_NOTE(kind_, name_, version_)           BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __LINE__)
 #define BPS_PLUGIN_NOTE_AT(kind_, name_, version_, line_) BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)
 #define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                    \
-    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct bps_note                  \
-        bps_plugin_note_##line_ = {7, sizeof(struct bps_note_body), BPS_NOTE_TYPE, "BytePS",                 \
-                                   {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}
+    __attribute__((used, aligned(4),                                                                         \
+                   section(".note.byteps"))) static const struct bps_note bps_plugin_note_##line_ = {        \
+        7,                                                                                                   \
+        sizeof(struct bps_note_body),                                                                        \
+        BPS_NOTE_TYPE,                                                                                       \
+        "BytePS",                                                                                            \
+        {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}
 #endif
 
 /* ---- what the core gives to an instance ---------------------------------------------------------------- */
@@ -208,7 +212,7 @@ struct bps_host {
 #define BPS_REPORT(report, ...)                                                                              \
     do {                                                                                                     \
         if (report) {                                                                                        \
-            if (snprintf((report)->text, sizeof (report)->text, __VA_ARGS__) < 0) {                          \
+            if (snprintf((report)->text, sizeof(report)->text, __VA_ARGS__) < 0) {                           \
                 (report)->text[0] = '\0';                                                                    \
             }                                                                                                \
         }                                                                                                    \
@@ -484,12 +488,12 @@ struct bps_group_seat {
 #define BPS_STEP_BROADCAST  1u /* `from` of the root goes to `to` of all; no other `from` is used */
 #define BPS_STEP_ALL_REDUCE 2u /* `from` of all, combined, goes to `to` of all */
 
-#define BPS_STEPS_LIMIT     64u /* of a batch */
+#define BPS_STEPS_LIMIT 64u /* of a batch */
 
 /* `from` and `to` lie on the device of this process, and may be the same. */
 struct bps_group_step {
-    uint32_t kind;  /* BPS_STEP_* */
-    uint32_t op;    /* BPS_SUM and so on; an average is divided by the size of the group */
+    uint32_t kind; /* BPS_STEP_* */
+    uint32_t op;   /* BPS_SUM and so on; an average is divided by the size of the group */
     uint32_t dtype, root;
     const void *from;
     void *to;
@@ -652,13 +656,13 @@ struct bps_compressor_ops {
 
 /* What a stage takes and gives. The core checks it against its neighbours when the graph is built. */
 struct bps_stage_attr {
-    uint32_t ops;         /* BPS_OP_BIT mask: operations whose tensors pass this stage; others go around it */
-    uint32_t dtypes;      /* BPS_DTYPE_BIT mask of types it can take */
-    uint32_t memory;      /* BPS_MEMORY_* mask it can take */
-    uint32_t executor;    /* BPS_EXECUTOR_* */
-    uint32_t writes;      /* 1: it changes the data, 0: it only looks */
-    const char *takes;    /* coding of the data it takes: "plain" */
-    const char *gives;    /* coding of the data it gives */
+    uint32_t ops;      /* BPS_OP_BIT mask: operations whose tensors pass this stage; others go around it */
+    uint32_t dtypes;   /* BPS_DTYPE_BIT mask of types it can take */
+    uint32_t memory;   /* BPS_MEMORY_* mask it can take */
+    uint32_t executor; /* BPS_EXECUTOR_* */
+    uint32_t writes;   /* 1: it changes the data, 0: it only looks */
+    const char *takes; /* coding of the data it takes: "plain" */
+    const char *gives; /* coding of the data it gives */
 };
 
 /* A tensor as a stage sees it. Strings live as long as the binding. */

@@ -19,7 +19,7 @@ static LIST_HEAD(, CUevent_st) events = LIST_HEAD_INITIALIZER(events);
 static bool is_event(const struct CUevent_st *handle)
 {
     const struct CUevent_st *event;
-    LIST_FOREACH (event, &events, entry) {
+    LIST_FOREACH(event, &events, entry) {
         if (event == handle) {
             return true;
         }

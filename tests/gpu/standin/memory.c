@@ -36,7 +36,7 @@ static LIST_HEAD(, registration) registrations = LIST_HEAD_INITIALIZER(registrat
 uint8_t *standin_reach(const struct CUctx_st *context, unsigned long long address, size_t bytes)
 {
     const struct block *block;
-    LIST_FOREACH (block, &blocks, entry) {
+    LIST_FOREACH(block, &blocks, entry) {
         size_t offset = (size_t)((uintptr_t)address - (uintptr_t)block->outside);
         if (block->context == context && offset <= block->bytes && bytes <= block->bytes - offset) {
             return block->inside + offset;
@@ -109,10 +109,10 @@ static cuda_result free_block(unsigned long long memory)
     if (result != CUDA_OK) {
         return result;
     }
-    LIST_FOREACH (stream, &context->streams, entry) {
+    LIST_FOREACH(stream, &context->streams, entry) {
         standin_drain(stream);
     }
-    LIST_FOREACH (block, &blocks, entry) {
+    LIST_FOREACH(block, &blocks, entry) {
         if ((uintptr_t)block->outside == memory && block->context == context) {
             LIST_REMOVE(block, entry);
             munmap(block->outside, block->bytes);
@@ -140,7 +140,7 @@ cuda_result cuMemFree_v2(unsigned long long memory)
 static const struct block *block_at(unsigned long long memory)
 {
     const struct block *block;
-    LIST_FOREACH (block, &blocks, entry) {
+    LIST_FOREACH(block, &blocks, entry) {
         if (memory - (uintptr_t)block->outside < block->bytes) {
             return block;
         }
@@ -311,7 +311,7 @@ cuda_result cuMemHostRegister_v2(void *memory, size_t bytes, unsigned flags)
     if (result == CUDA_OK) {
         result = (flags & ~7u) != 0 ? STANDIN_INVALID_VALUE : standin_settings.registration;
     }
-    LIST_FOREACH (other, &registrations, entry) {
+    LIST_FOREACH(other, &registrations, entry) {
         if ((uint8_t *)memory < other->memory + other->bytes && other->memory < (uint8_t *)memory + bytes) {
             result = CUDA_ALREADY_REGISTERED;
         }
@@ -335,7 +335,7 @@ cuda_result cuMemHostUnregister(void *memory)
     if (result == CUDA_OK) {
         result = standin_unsafe();
     }
-    LIST_FOREACH (registration, &registrations, entry) {
+    LIST_FOREACH(registration, &registrations, entry) {
         if (registration->memory == memory) {
             found = registration;
         }

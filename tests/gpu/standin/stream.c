@@ -115,7 +115,7 @@ cuda_result standin_give(struct CUstream_st *stream, const struct standin_work *
         return CUDA_OK;
     }
     if (stream == context->legacy) {
-        LIST_FOREACH (other, &context->streams, entry) {
+        LIST_FOREACH(other, &context->streams, entry) {
             if (other->blocking) {
                 append_wait(stream, other);
             }
@@ -161,7 +161,7 @@ struct CUstream_st *standin_stream_new(struct CUctx_st *context, bool blocking)
 static bool default_is_blocked(const struct CUctx_st *context)
 {
     const struct CUstream_st *stream;
-    LIST_FOREACH (stream, &context->streams, entry) {
+    LIST_FOREACH(stream, &context->streams, entry) {
         if (stream->blocking && stream->capturing) {
             return true;
         }
@@ -188,7 +188,7 @@ cuda_result standin_stream(struct CUstream_st *handle, struct CUstream_st **out)
         *out = own[context->device];
         return CUDA_OK;
     }
-    LIST_FOREACH (*out, &context->streams, entry) {
+    LIST_FOREACH(*out, &context->streams, entry) {
         if (*out == handle && !handle->destroyed) {
             return CUDA_OK;
         }

@@ -198,7 +198,7 @@ nccl_result ncclCommAbort(struct ncclComm *comm)
                 sum = (type)(op == NCCL_PRODUCT ? sum * next                                                 \
                              : op == NCCL_MAX   ? (next > sum ? next : sum)                                  \
                              : op == NCCL_MIN   ? (next < sum ? next : sum)                                  \
-                                                : sum + next);                                               \
+                                                : sum + next);                                                 \
             }                                                                                                \
             ((type *)to)[i] = op == NCCL_AVERAGE ? (type)(sum / (type)n) : sum;                              \
         }                                                                                                    \
