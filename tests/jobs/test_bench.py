@@ -115,7 +115,7 @@ class Bench(unittest.TestCase):
             ("reducer", "--dtype", "float16"): (2, "--dtype is for push_pull"),
             ("push_pull", "--rounds", "0"): (2, "--rounds 0: expected a number from 1 to 10000"),
             ("push_pull", "--model", "nothing"): (1, 'there is neither a model nor a file "nothing"'),
-            ("push_pull", "--workers", "0"): (2, "--workers: '0' is not a number"),
+            ("push_pull", "--workers", "0"): (2, "--workers: '0': out of range; expected 1..32768"),
             ("train", "--bytes", "4KiB"): (2, "--bytes is for push_pull or transport or reducer or compressor"),
             ("transport", "--workers", "4"): (2, "--workers is for push_pull or train"),
             ("reducer", "--alloc"): (2, "--alloc is for push_pull"),
