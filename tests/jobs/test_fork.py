@@ -11,7 +11,6 @@ import scripted
 scripted.require("numpy")
 
 
-@unittest.skipIf(os.environ.get("SANITIZER", "no") != "no", "a child may find the sanitizer's own locks taken")
 class Fork(scripted.TestCase):
     def test_with_a_server(self):
         self.run_script("fork.py", workers=2, servers=1)

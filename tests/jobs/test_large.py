@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors of more than 4 GiB, where there is memory for two of them."""
 
-import os
 import re
 import unittest
 
@@ -10,7 +9,6 @@ import scripted
 scripted.require("numpy")
 
 NEEDED = 14 << 20  # KiB: two tensors, the blocks of a server, and room for others
-SANITIZED = os.environ.get("SANITIZER", "no") not in ("no", "")
 
 
 def available():
@@ -19,7 +17,6 @@ def available():
         return int(re.search(r"MemAvailable: +(\d+) kB", file.read()).group(1))
 
 
-@unittest.skipIf(SANITIZED, "nothing of it depends on a sanitizer, and all of it takes long under one")
 @unittest.skipIf(available() < NEEDED, f"less than {NEEDED >> 20} GiB of memory are free")
 class Large(scripted.TestCase):
     def test_between_workers_of_a_host(self):

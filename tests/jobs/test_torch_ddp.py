@@ -8,8 +8,6 @@ import unittest
 import harness
 import scripted
 
-if os.environ.get("SANITIZER") == "thread":
-    raise unittest.SkipTest("PyTorch's own process group, which was built without it, looks like a race")
 scripted.require("torch")
 
 

@@ -17,9 +17,6 @@ import unittest
 
 import harness
 
-if os.environ.get("SANITIZER") == "thread":
-    raise unittest.SkipTest("its calls are those of test_torch_train.py, and its arithmetic takes minutes")
-
 # Threads that spin while they wait for each other need minutes on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 try:
