@@ -102,7 +102,7 @@ def alone(make, optimizer, passes=1, scheduler=False):
 
 
 def together(
-    make, optimizer, how, passes=1, scheduler=False, late_zero=False, compression=bps.Compression.none
+    make, optimizer, how, passes=1, scheduler=False, late_zero=False, compression=bps.Compression.none, load=iter
 ):
     """The same by all workers."""
     torch.manual_seed(1 + bps.rank())
@@ -122,7 +122,7 @@ def together(
         run = DistributedDataParallel(model, compression=compression)
     if scheduler and schedule is None:
         schedule = torch.optim.lr_scheduler.StepLR(optimizer, 3, 0.5)
-    for step, batch in enumerate(loaded(batches(passes))):
+    for step, batch in enumerate(load(batches(passes))):
         if not late_zero:
             optimizer.zero_grad()
         for i, x in enumerate(batch):
@@ -171,6 +171,10 @@ ALL = ("optimizer", "unnamed", "ddp", "barrier")
 
 def check_optimizers():
     compare(network, OPTIMIZERS, ALL)
+
+
+def check_data_loader():
+    compare(network, ["momentum"], ALL, load=loaded)
 
 
 def check_passes():
