@@ -37,6 +37,7 @@ from byteps._basics import (
     synchronize,
 )
 
+from ._amp import reduce_before_unscaling
 from ._shared import empty
 from .compression import Compression
 from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
@@ -63,6 +64,7 @@ from .optimizer import DistributedOptimizer
 from . import cross_barrier, ddp_hook, parallel  # isort: skip
 
 byteps_push_pull = push_pull_async_inplace
+reduce_before_unscaling()
 
 __all__ = [
     "Average",

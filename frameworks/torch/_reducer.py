@@ -7,15 +7,21 @@ first backward pass finished last. A round ends when all gradients have been red
 every parameter in every round, zeros for those it did not use. A small tensor of flags goes with each round.
 From it all workers learn which parameters nobody has used, whose gradients stay None everywhere, and whether
 their lists of parameters agree at all.
+
+From the end of backward() on, programs clip, unscale and look at gradients. So a round ends within backward()
+if all gradients are on their way by then. If some are missing, only the program knows whether another
+backward pass will bring them: then step(), synchronize() or a GradScaler ends the round, and a gradient that
+was changed before is found by its version.
 """
 
+import contextlib
 import hashlib
 import itertools
 import weakref
 
 import torch
 
-from byteps._basics import Handle, Max
+from byteps._basics import Average, Handle, Max
 from byteps._errors import MismatchError
 from byteps._native import bps as _bps
 
@@ -25,8 +31,14 @@ from .compression import Compression
 _MOST_URGENT = 2**31 - 1
 _DIGEST = 8  # bytes
 
+_TOO_MANY = (
+    "Gradients were computed more than backward_passes_per_step times before call to step(). "
+    "Increase backward_passes_per_step to accumulate gradients locally."
+)
+
 _numbers = itertools.count()  # of the reducers of this process
 _owners = {}  # name of a tensor -> the parameters that have used it
+_alive = weakref.WeakSet()  # the reducers of this process
 
 
 def unique_name(name, parameter):
@@ -44,10 +56,12 @@ def unique_name(name, parameter):
 class _Flight:
     """One gradient on its way."""
 
-    __slots__ = ("context", "gradient", "handle", "sent", "stream", "wire")
+    __slots__ = ("context", "gradient", "handle", "place", "sent", "stream", "version", "wire")
 
     def __init__(self, gradient, parameter, compression, start):
         self.gradient = gradient
+        self.place = parameter.grad  # the gradient, or None if it stands for one that is not there
+        self.version = gradient._version
         self.wire = gradient.detach()
         if not (gradient.is_contiguous() and parameter.is_contiguous()):
             # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
@@ -58,6 +72,10 @@ class _Flight:
             self.sent = _memory.plain_copy(self.sent)
         self.stream = _memory.stream_of(self.sent)
         self.handle = Handle(start(_memory.memory(self.sent)), None)
+
+    def is_untouched(self, parameter):
+        """Return whether nobody has changed or replaced the gradient since it was sent."""
+        return self.gradient._version == self.version and parameter.grad is self.place
 
     def land(self, decompress):
         """Wait for the result and return the gradient that holds it."""
@@ -74,33 +92,41 @@ class Reducer:
     Attributes:
         paused: while True, hooks do nothing: gradients add up locally.
         dirty: whether a gradient was computed since the last round.
+        reduced: whether a round has ended whose gradients have not been used.
         passes: backward passes after which a gradient is sent.
         on_gradient: called with each finished gradient's index before anything else, or None.
     """
 
-    def __init__(self, named, compression, op, passes=1):
+    def __init__(self, named, compression, op, passes=1, ends_in_backward=False):
         """Declare the gradients of [(name, parameter)] and watch them.
 
         The first in the list is the most urgent until a backward pass has shown a better order.
         """
         self.paused = False
         self.dirty = False
+        self.reduced = False
         self.passes = passes
         self.on_gradient = None
         self.parameters = []
         self._compression = compression
         self._op = op
+        self._ends_in_backward = ends_in_backward
+        self._backward = None  # id of the backward pass whose end is watched
+        self._expected = frozenset()  # indexes without which no round ends in backward()
+        self._titles = []  # the names that the caller gave
         self._names = []
         self._index = {}
         self._left = []  # backward passes to go
         self._priority = []
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
         self._flying = {}  # index -> _Flight
+        self._counted = {}  # index -> weak reference to a reduced gradient that must not be reduced again
         self._flags = None  # handle of the flags in flight
         self._used = None  # the flags of all workers together
         self._flags_name = f"byteps.Touched.{next(_numbers)}"
         self._hooks = []
         weakref.finalize(self, _remove_hooks, self._hooks).atexit = False
+        _alive.add(self)
         self.extend(named)
 
     def extend(self, named):
@@ -112,11 +138,13 @@ class Reducer:
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)
+            self._titles.append(name)
             self._names.append(unique_name(f"byteps.Gradient.{name}", parameter))
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
             self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))
         self._finished = []
+        self._expected = frozenset(range(len(self.parameters)))
         self._digest = self._make_digest()
         _bps.declare([*self._names[first:], self._flags_name])
 
@@ -133,16 +161,31 @@ class Reducer:
         """Return whether the gradient with this index is on its way."""
         return index in self._flying
 
+    def restore(self, index):
+        """Put a gradient back that was set to None on its way; return whether that was so."""
+        flight, parameter = self._flying[index], self.parameters[index]
+        cleared = flight.place is not None and parameter.grad is None
+        if cleared:
+            parameter.grad = flight.place
+        return cleared
+
     def index(self, parameter):
         """Return the index of a parameter, None if it is not one of these."""
         return self._index.get(parameter)
 
     def reset(self, passes=None):
-        """Start counting backward passes anew."""
+        """Start counting backward passes anew, for another step."""
         self.passes = passes or self.passes
+        self.dirty = False
+        self.end_step()
         self._left = [self.passes] * len(self.parameters)
         if self._finished:
             self._finished = []
+
+    def end_step(self):
+        """Note that the reduced gradients have been used."""
+        self.reduced = False
+        self._counted.clear()
 
     # ---- a round -------------------------------------------------------------------------------------
 
@@ -153,12 +196,11 @@ class Reducer:
         index = self._index[parameter]
         if self.on_gradient is not None:
             self.on_gradient(index)
-        if index in self._flying:
-            raise AssertionError(
-                "Gradients were computed more than backward_passes_per_step times before call to step(). "
-                "Increase backward_passes_per_step to accumulate gradients locally."
-            )
+        if index in self._flying or self._is_counted(index):
+            raise AssertionError(_TOO_MANY)
         self.dirty = True
+        if self._ends_in_backward:
+            self._watch_backward()
         self._left[index] -= 1
         if self._left[index] == 0:
             if self._finished is not None:
@@ -175,6 +217,22 @@ class Reducer:
             lambda memory: _bps.push_pull(memory, None, name, self._op, self._priority[index], 1.0, 1.0),
         )
 
+    def _is_counted(self, index):
+        """Return whether a gradient is a result. An average may be averaged again; sums would count twice."""
+        reference = self._counted.get(index)
+        return reference is not None and reference() is self.parameters[index].grad
+
+    def _watch_backward(self):
+        """Queue a look at the end of this backward pass; it may be one inside another, as of a checkpoint."""
+        backward = torch._C._current_graph_task_id()
+        if self._backward != backward:
+            self._backward = backward
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_rounds(backward))
+
+    def is_complete(self, backward):
+        """Return whether a backward pass has ended with all gradients on their way."""
+        return self._backward == backward and self.busy and self._expected <= self._flying.keys()
+
     def _learn_priorities(self):
         """The last of a backward pass is the first of a forward pass; what was unused is the least urgent."""
         unused = sorted(set(range(len(self.parameters))).difference(self._finished))
@@ -184,13 +242,18 @@ class Reducer:
 
     def launch(self):
         """Send the flags, and the gradients that have not been sent: zeros where this worker has none."""
+        with self._forgetting():
+            self._launch()
+
+    def _launch(self):
+        if any(self._is_counted(index) for index in self._counted):
+            raise AssertionError(_TOO_MANY)
         used = [0 if p.grad is None else 1 for p in self.parameters]
         inverse = bytes(255 - byte for byte in self._digest)
         flags = torch.tensor([*self._digest, *inverse, *used], dtype=torch.uint8, device="cpu")
         native = _bps.push_pull(_memory.memory(flags), None, self._flags_name, Max, _MOST_URGENT, 1.0, 1.0)
         self._flags = Handle(native, flags)
         self._used = None
-        self.dirty = False
         for index, parameter in enumerate(self.parameters):
             if index not in self._flying:
                 gradient = parameter.grad
@@ -212,22 +275,43 @@ class Reducer:
                     f"has {len(self.parameters)}, from {self._names[0]} to {self._names[-1]}"
                 )
             self._used = flags[2 * _DIGEST :]
+            if self._op == Average:
+                self._expected = frozenset(i for i, used in enumerate(self._used) if used)
         return self._used
 
     def collect(self, index):
         """Wait for one gradient and put it in its place. A parameter that no worker has used keeps None."""
         used = self._used_anywhere()[index]
-        gradient = self._flying[index].land(self._compression.decompress)
+        parameter, flight = self.parameters[index], self._flying[index]
+        if not flight.is_untouched(parameter):
+            raise RuntimeError(
+                f"the gradient of parameter {self._titles[index]!r} was changed while it was being reduced, "
+                "so that the sum is not valid; call optimizer.synchronize() after backward() and before "
+                "gradients are read or changed, as by clip_grad_norm_()"
+            )
+        gradient = flight.land(self._compression.decompress)
         del self._flying[index]
         if used:
-            self.parameters[index].grad = gradient
+            parameter.grad = gradient
+            if self._op != Average:
+                self._counted[index] = weakref.ref(gradient)
 
     def finish(self):
         """End the round: launch() and collect everything."""
-        try:
-            self.launch()
+        self.launch()
+        self.collect_all()
+
+    def collect_all(self):
+        """Wait for all gradients."""
+        with self._forgetting():
             for index in list(self._flying):
                 self.collect(index)
+            self.reduced = True
+
+    @contextlib.contextmanager
+    def _forgetting(self):
+        try:
+            yield
         except BaseException:
             self.forget()
             raise
@@ -237,6 +321,18 @@ class Reducer:
         self._flying.clear()
         self._flags = None
         self.reset()
+
+
+def _end_rounds(backward):
+    """End the rounds that are complete at the end of a backward pass.
+
+    All are launched before one is waited for: another worker may wait for them in another order.
+    """
+    complete = [reducer for reducer in _alive if reducer.is_complete(backward)]
+    for reducer in complete:
+        reducer.launch()
+    for reducer in complete:
+        reducer.collect_all()
 
 
 def _make_hook(reducer):

@@ -75,16 +75,23 @@ class _CrossBarrier(_Distributed):
     def step(self, closure=None):
         """Note that a step is due for every parameter, and return at once.
 
+        After synchronize(), which a GradScaler calls, it makes the whole step now.
+
         Raises:
             MismatchError, LostError, Error: reducing failed, here or for the step before.
         """
         loss = None if closure is None else closure()
         self.flush()  # what this iteration has not used
-        try:
-            self._byteps.launch()
-        except BaseException:
-            self._byteps.forget()
-            raise
+        if self._byteps.reduced and not self._byteps.dirty:
+            self._byteps.end_step()
+            self._steps += 1
+            super(_Distributed, self).step()
+        else:
+            self._begin_step()
+        return loss
+
+    def _begin_step(self):
+        self._byteps.launch()
         count = len(self._byteps.parameters)
         self._pending = set(range(count))
         self._options = [
@@ -99,15 +106,20 @@ class _CrossBarrier(_Distributed):
         self._update(
             self._pending if self._steps >= self._num_steps else self._plan.make(self._byteps.index, count)
         )
-        return loss
 
     def flush(self):
         """Wait for all gradients and bring all parameters up to date."""
         self._update(self._pending)
 
     def synchronize(self):
-        """Bring all parameters up to date. Call it before you look at parameters."""
+        """Bring all parameters up to date; after backward(), wait until its gradients have been reduced.
+
+        Call it before you look at parameters, and before you read or change gradients, as by
+        clip_grad_norm_().
+        """
         self.flush()
+        if self._byteps.dirty:
+            self._byteps.finish()
 
     def skip_synchronize(self):
         """Not possible here: the step is made while gradients arrive."""
@@ -122,6 +134,8 @@ class _CrossBarrier(_Distributed):
             return
         try:
             for index in due:
+                if self._byteps.restore(index):
+                    self._cleared[index] = True
                 self._byteps.collect(index)
         except BaseException:
             self._pending = set()
@@ -149,6 +163,8 @@ class _CrossBarrier(_Distributed):
 
     def zero_grad(self, set_to_none=True):
         """Reset the gradients; those that are on their way when they have been used."""
+        if not self._byteps.busy:
+            self._byteps.reset()
         for group in self.param_groups:
             for parameter in group["params"]:
                 index = self._byteps.index(parameter)

@@ -12,20 +12,21 @@ from .compression import Compression
 
 
 class _Distributed:
-    """What is added to the class of the wrapped optimizer. Its own state is in _byteps and _byteps_synced."""
+    """What is added to the class of the wrapped optimizer. Its own state is in _byteps and _byteps_skip."""
 
     def synchronize(self):
-        """Wait until all gradients have been reduced. step() does it by itself.
+        """Wait until all gradients have been reduced, unless they have been since the last backward().
 
-        Use it to look at or change the reduced gradients before the step::
+        step() and a GradScaler do it by themselves, and so does a backward() after which no gradient is
+        missing. Call it before gradients are read or changed if a step has several backward passes for
+        different parameters, or if workers use different ones::
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            with optimizer.skip_synchronize():
-                optimizer.step()
+            optimizer.step()
         """
-        self._byteps.finish()
-        self._byteps_synced = True
+        if self._byteps.dirty or not self._byteps.reduced:
+            self._byteps.finish()
 
     @contextlib.contextmanager
     def skip_synchronize(self):
@@ -58,18 +59,18 @@ class _Distributed:
         return super().step(reduced)
 
     def _synchronize_for_step(self):
-        done = self._byteps_synced and not self._byteps.dirty
-        if not self._byteps_skip and not done:
+        if not self._byteps_skip:
             self.synchronize()
-        self._byteps_synced = False
+        self._byteps.end_step()
 
     def zero_grad(self, set_to_none=True):
-        """Reset the gradients. Not allowed between backward() and step()."""
+        """Reset the gradients. Not allowed while they are being reduced."""
         if self._byteps.busy:
             raise AssertionError(
                 "optimizer.zero_grad() was called after loss.backward() but before optimizer.step() or "
                 "optimizer.synchronize(). This is prohibited as it can cause a race condition."
             )
+        self._byteps.reset()
         super().zero_grad(set_to_none)
 
     def add_param_group(self, param_group):
@@ -128,6 +129,11 @@ def DistributedOptimizer(
     them first. A parameter that only some workers have used gets zeros from the others; one that
     nobody has used keeps grad None.
 
+    When backward() returns, the gradients are those of all workers, and may be clipped, unscaled (by a
+    GradScaler: an infinity on one worker makes all skip the step) or logged. Only while some are missing, as
+    other backward passes are to bring them or only other workers use them, are they still on their way; then
+    synchronize() or step() ends the round, and a change before that is an error.
+
     Args:
         optimizer: any torch.optim.Optimizer.
         named_parameters: usually ``model.named_parameters()``. The names must be the same on all workers;
@@ -142,7 +148,8 @@ def DistributedOptimizer(
     """
     passes = _check_passes(backward_passes_per_step)
     named = name_parameters(optimizer, named_parameters)
-    return wrap(optimizer, _Distributed, Reducer(named, compression, choose_op(None, op), passes))
+    op = choose_op(None, op)
+    return wrap(optimizer, _Distributed, Reducer(named, compression, op, passes, ends_in_backward=True))
 
 
 def wrap(optimizer, mixin, reducer):
@@ -152,7 +159,6 @@ def wrap(optimizer, mixin, reducer):
     wrapped.__dict__ = optimizer.__dict__
     wrapped._byteps = reducer
     wrapped._byteps_skip = False
-    wrapped._byteps_synced = False
     if "step" in optimizer.__dict__:  # of a scheduler that was made before
         optimizer.step = _counted_step(wrapped)
     return wrapped

@@ -152,6 +152,7 @@ class _Gated:
         os.mkdir(self.tmp)
         self._shared_before = set(os.listdir("/dev/shm"))
         self._ports, self._names = {}, set()
+        self._stopped = {}  # part -> process
         # The harness's own Python may leak; the parts of a job may not.
         return {"GATES": self.gates, "TMPDIR": self.tmp, "ASAN_OPTIONS": "detect_leaks=1"}
 
@@ -194,9 +195,12 @@ class _Gated:
         pid = self.pid(part)
         os.kill(pid, signal.SIGSTOP)
         harness.until(lambda: harness.thread_states(pid) <= {"T", "t"}, f"standstill of {part}")
+        self._stopped[part] = pid
 
     def go_on(self, part):
-        os.kill(self.pid(part), signal.SIGCONT)
+        """Lets a stopped part go on. After a loss, byteps run may have done so, and the part may have ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._stopped.pop(part), signal.SIGCONT)
 
     def _check_traces(self):
         traces = []

@@ -80,6 +80,29 @@ def check_types():
         assert torch.equal(model.module.weight.grad, torch.full((10, 10), 1.0, dtype=dtype))
 
 
+def check_scaling_and_clipping():
+    """An infinity on one worker makes all skip the step."""
+
+    def run(hook):
+        model = wrapped(network(), hook)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        scaler = torch.amp.GradScaler("cpu", init_scale=256.0)
+        for step in range(STEPS):
+            optimizer.zero_grad()
+            factor = float("inf") if step == 2 and bps.rank() == 1 else 1
+            scaler.scale(model(batch(step)).square().mean() * factor).backward()
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            scaler.step(optimizer)
+            scaler.update()
+        assert scaler.get_scale() == 128
+        return torch.cat([p.detach().flatten() for p in model.parameters()])
+
+    own = run(True)
+    assert torch.equal(own, run(False))
+    assert torch.equal(bps.broadcast(own, 0), own)
+
+
 def lose_a_worker():
     """Worker 1 is killed; backward() raises the reason on the other one."""
     model = wrapped(network())

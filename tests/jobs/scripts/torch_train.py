@@ -350,11 +350,11 @@ def check_mistakes():
     optimizer = bps.DistributedOptimizer(plain, model.named_parameters())
     checks.raised(ValueError, lambda: bps.DistributedOptimizer(optimizer), "already")
     checks.raised(ValueError, lambda: CrossBarrier(model, optimizer), "already")
-    model(torch.ones(1, 3)).sum().backward()
+    weight.sum().backward()  # of the bias there is no gradient yet
     checks.raised(AssertionError, optimizer.zero_grad, "race condition")
-    loss = model(torch.ones(1, 3)).sum()
-    checks.raised(AssertionError, loss.backward, "backward_passes_per_step")
-    optimizer.step()
+    checks.raised(AssertionError, weight.sum().backward, "backward_passes_per_step")
+    checks.raised(RuntimeError, optimizer.step, "'weight'", "synchronize()")  # the second pass has changed it
+    optimizer.zero_grad()
     optimizer.set_backward_passes_per_step(2)
     for _ in range(2):
         model(torch.ones(1, 3)).sum().backward()

@@ -1,0 +1,318 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The loops that people write around a step: scaling, clipping, skipping, several losses.
+
+Each trains as one process does with the batches of all workers.
+"""
+
+import contextlib
+
+import checks
+import torch
+from torch_device import generator
+
+import byteps.torch as bps
+from byteps.torch.cross_barrier import CrossBarrier
+from byteps.torch.parallel import DistributedDataParallel
+
+STEPS = 20
+BATCH = 12  # of all workers together; divisible by 1, 2, 3
+BOUND = 0.05  # of the norm; every step is clipped
+
+
+class Net(torch.nn.Module):
+    """Two branches. `partly`: the second is used by worker 0 only."""
+
+    def __init__(self, partly=False):
+        super().__init__()
+        self.partly, self.rank = partly, bps.rank()
+        self.trunk = torch.nn.Linear(40, 300)
+        self.first, self.second = torch.nn.Linear(300, 4), torch.nn.Linear(300, 4)
+
+    def forward(self, x):
+        x = torch.tanh(self.trunk(x))
+        out = self.first(x)
+        return out if self.partly and self.rank != 0 else out + self.second(x)
+
+
+def loss_of(model, x):
+    return model(x).pow(2).mean()
+
+
+def batches(passes=1):
+    source = generator(11)
+    return [torch.randn(passes, BATCH, 40, generator=source) for _ in range(STEPS)]
+
+
+class Plain:
+    """In place of the scaler in loops without one."""
+
+    def scale(self, loss):
+        return loss
+
+    def unscale_(self, optimizer):
+        pass
+
+    def step(self, optimizer):
+        optimizer.step()
+
+    def update(self):
+        pass
+
+
+def new_scaler(amp):
+    return torch.amp.GradScaler("cpu", init_scale=2.0**8, growth_interval=5) if amp else Plain()
+
+
+def finish_step(model, optimizer, scaler, unscale, clip):
+    """What such loops have behind backward()."""
+    if unscale:
+        scaler.unscale_(optimizer)
+    if clip:
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), BOUND)
+        assert norm > BOUND
+    scaler.step(optimizer)
+    scaler.update()
+
+
+def alone(loop, partly=False, passes=1, optimizer=torch.optim.SGD, **options):
+    torch.manual_seed(5)
+    model = Net(partly).double()
+    optimizer = optimizer(model.parameters(), lr=0.1, **options)
+    scaler = new_scaler(loop["amp"])
+    for batch in batches(passes):
+        optimizer.zero_grad()
+        for x in batch.double():
+            for rank, part in enumerate(x.chunk(bps.size())):
+                model.rank = rank
+                scaler.scale(loss_of(model, part) / bps.size()).backward()
+        finish_step(model, optimizer, scaler, loop["unscale"], loop["clip"])
+    return model
+
+
+def together(loop, how, partly=False, passes=1, optimizer=torch.optim.SGD, wait=False, **options):
+    torch.manual_seed(5)
+    model = run = Net(partly).double()
+    optimizer = optimizer(model.parameters(), lr=0.1, **options)
+    if how == "ddp":
+        run = DistributedDataParallel(model)
+    elif how == "barrier":
+        optimizer = CrossBarrier(model, optimizer, model.named_parameters(), backward_passes_per_step=passes)
+    else:
+        compression = getattr(bps.Compression, how, bps.Compression.none)
+        optimizer = bps.DistributedOptimizer(optimizer, model.named_parameters(), compression, passes)
+    scaler = new_scaler(loop["amp"])
+    for batch in batches(passes):
+        optimizer.zero_grad()
+        for i, x in enumerate(batch.double()):
+            local = how == "ddp" and i + 1 < passes
+            with run.no_sync() if local else contextlib.nullcontext():
+                scaler.scale(loss_of(run, x.chunk(bps.size())[bps.rank()])).backward()
+        if wait:
+            optimizer.synchronize()
+        finish_step(model, optimizer, scaler, loop["unscale"], loop["clip"])
+    if how == "barrier":
+        optimizer.synchronize()
+    return model
+
+
+def compare(loop, how, tolerance=1e-12, **options):
+    found, want = together(loop, how, **options), alone(loop, **{k: v for k, v in options.items() if k != "wait"})
+    for (name, a), b in zip(found.named_parameters(), want.named_parameters()):
+        torch.testing.assert_close(
+            a, b[1], rtol=tolerance, atol=tolerance, msg=lambda text, n=name: f"{how}, {loop}, {n}: {text}"
+        )
+        assert torch.equal(bps.push_pull(a.detach(), op=bps.Max), bps.push_pull(a.detach(), op=bps.Min))
+
+
+def loop(amp=False, unscale=False, clip=False):
+    return {"amp": amp, "unscale": unscale, "clip": clip}
+
+
+AMP, AMP_UNSCALE = loop(amp=True), loop(amp=True, unscale=True)
+AMP_CLIP = loop(amp=True, unscale=True, clip=True)
+CLIP = loop(clip=True)
+
+
+def check_amp():
+    for how in ("optimizer", "barrier", "ddp"):
+        for one in (AMP, AMP_UNSCALE, AMP_CLIP):
+            compare(one, how)
+
+
+def check_amp_of_a_fused_optimizer():
+    for how in ("optimizer", "barrier"):
+        for one in (AMP, AMP_CLIP):
+            compare(one, how, fused=True)
+
+
+def check_amp_with_parameters_used_by_some():
+    for how in ("optimizer", "barrier", "ddp"):
+        for one in (AMP, AMP_UNSCALE, AMP_CLIP):
+            compare(one, how, partly=True)
+
+
+def check_amp_with_passes():
+    for how in ("optimizer", "barrier", "ddp"):
+        compare(AMP_CLIP, how, passes=3)
+
+
+def check_amp_with_compression():
+    for how in ("fp16", "bf16"):
+        for one in (AMP, AMP_CLIP, CLIP):
+            compare(one, how, tolerance=2e-2)
+
+
+def check_clipping():
+    compare(CLIP, "optimizer")
+    compare(CLIP, "ddp")
+    compare(CLIP, "optimizer", passes=3)
+    compare(CLIP, "optimizer", optimizer=torch.optim.AdamW, wait=True)
+    compare(CLIP, "barrier", wait=True)
+    compare(CLIP, "optimizer", partly=True, wait=bps.size() > 1)
+
+
+def check_infinity_on_one_worker():
+    """All skip the step, and all lower their scale."""
+    for how in ("optimizer", "barrier"):
+        for unscale in (False, True):
+            model = Net()
+            bps.broadcast_parameters(model.state_dict())
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            if how == "optimizer":
+                optimizer = bps.DistributedOptimizer(optimizer, model.named_parameters())
+            else:
+                optimizer = CrossBarrier(model, optimizer, model.named_parameters())
+            scaler = new_scaler(True)
+            for step in range(6):
+                if step % 2:
+                    optimizer.zero_grad()
+                else:
+                    model.zero_grad()
+                bad = step in (1, 2, 4) and bps.rank() == step % bps.size()
+                before = [p.detach().clone() for p in model.parameters()]
+                scale = scaler.get_scale()
+                x = torch.randn(3, 40, generator=generator(step + bps.rank()))
+                scaler.scale(loss_of(model, x) * (float("inf") if bad else 1)).backward()
+                finish_step(model, optimizer, scaler, unscale, clip=False)
+                skipped = all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+                assert skipped == (step in (1, 2, 4)), (how, unscale, step)
+                assert (scaler.get_scale() < scale) == skipped
+
+
+def check_a_step_left_out():
+    """A program may drop the gradients of a backward pass, if all workers do."""
+    model = torch.nn.Linear(3, 1, bias=False)
+    bps.broadcast_parameters(model.state_dict())
+    before = model.weight.detach().clone()
+    for op, factor in ((bps.Average, 1), (bps.Sum, bps.size())):
+        optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), op=op)
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.zero_grad()
+        model(torch.ones(1, 3)).sum().backward()
+        optimizer.step()
+        torch.testing.assert_close(model.weight.detach(), before - factor)
+        before = model.weight.detach().clone()
+        optimizer.zero_grad()
+
+
+def check_two_backward_passes():
+    """What is added to an average gives the average of both; to a sum it would be wrong, and is refused."""
+    model = torch.nn.Linear(3, 1, bias=False)
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0))
+    for factor in (1, 2):
+        model(torch.full((1, 3), float(factor * bps.rank()))).sum().backward()
+    mean = sum(range(bps.size())) / bps.size()
+    torch.testing.assert_close(model.weight.grad, torch.full((1, 3), 3 * mean))
+    optimizer.step()
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), op=bps.Sum)
+    optimizer.zero_grad()
+    model(torch.ones(1, 3)).sum().backward()
+    again = model(torch.ones(1, 3)).sum()
+    checks.raised(AssertionError, again.backward, "backward_passes_per_step")
+
+
+def check_adversaries():
+    """Two optimizers for one backward pass, whose gradients one of them does not want."""
+
+    def train(wrap, ranks):
+        torch.manual_seed(2)
+        maker, judge = torch.nn.Linear(4, 8).double(), torch.nn.Linear(8, 1).double()
+        optimizers = [torch.optim.Adam(net.parameters(), 0.01) for net in (maker, judge)]
+        if wrap:
+            optimizers = [bps.DistributedOptimizer(one) for one in optimizers]
+        for step in range(STEPS):
+            noise = torch.randn(bps.size(), 5, 4, generator=generator(step), dtype=torch.float64)
+            judge.zero_grad()
+            for rank in ranks:
+                (judge(maker(noise[rank]).detach()).mean() / len(ranks)).backward()
+                ((1 - judge(noise[rank].repeat(1, 2))).pow(2).mean() / len(ranks)).backward()
+            optimizers[1].step()
+            maker.zero_grad()
+            for rank in ranks:
+                (judge(maker(noise[rank])).pow(2).mean() / len(ranks)).backward()
+            optimizers[0].step()
+        return [*maker.parameters(), *judge.parameters()]
+
+    for a, b in zip(train(True, [bps.rank()]), train(False, range(bps.size()))):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def check_changes_on_the_way():
+    """While a gradient is missing, the others are on their way: who changes one is told."""
+
+    def scale(gradient, parameter):
+        gradient.mul_(2)
+
+    def replace(gradient, parameter):
+        parameter.grad = gradient * 2
+
+    for change in (scale, replace):
+        for how in ("optimizer", "fp16", "barrier"):
+            model = Net()
+            optimizer = torch.optim.SGD(model.parameters(), 0.1)
+            named = model.named_parameters()
+            if how == "barrier":
+                optimizer = CrossBarrier(model, optimizer, named)
+            else:
+                compression = getattr(bps.Compression, how, bps.Compression.none)
+                optimizer = bps.DistributedOptimizer(optimizer, named, compression)
+            (model.trunk.weight.sum() + model.first.weight.sum()).backward()
+            parameter = model.first.weight
+            change(parameter.grad, parameter)
+
+            def step(optimizer=optimizer):
+                optimizer.step()
+                optimizer.synchronize()
+
+            error = checks.raised(RuntimeError, step, "'first.weight'", "synchronize()")
+            assert "trunk" not in str(error)
+            bps.barrier()  # the others have ended their rounds as well
+
+
+def check_checkpoints():
+    """Recomputed layers have a backward pass of their own inside the backward pass."""
+    from torch.utils.checkpoint import checkpoint
+
+    for reentrant in (True, False):
+        model = torch.nn.Sequential(*(torch.nn.Linear(6, 6) for _ in range(4))).double()
+        bps.broadcast_parameters(model.state_dict())
+        optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1))
+        for step in range(4):
+            optimizer.zero_grad()
+            gradients = []
+            for rank in range(bps.size()):
+                x = torch.randn(5, 6, generator=generator(10 * step + rank), dtype=torch.float64)
+                gradients.append(torch.autograd.grad(model(x).pow(2).mean(), list(model.parameters())))
+            x = torch.randn(5, 6, generator=generator(10 * step + bps.rank()), dtype=torch.float64)
+            x = x.requires_grad_()
+            for layer in model:
+                x = checkpoint(layer, x, use_reentrant=reentrant)
+            x.pow(2).mean().backward()
+            for parameter, *wants in zip(model.parameters(), *gradients):
+                torch.testing.assert_close(parameter.grad, sum(wants) / bps.size())
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    checks.main(globals(), bps)
