@@ -130,7 +130,7 @@ class Trainer:
         self.optimizer = bps.DistributedOptimizer(plain, named_parameters=self.model.named_parameters())
         self.schedule = torch.optim.lr_scheduler.LambdaLR(self.optimizer, self.factor)
         self.curve = []
-        self.waited = self.trained = 0.0
+        self.trained = 0.0
         self.progress = Progress()
 
     def factor(self, step):
@@ -145,11 +145,7 @@ class Trainer:
         loss = functional.cross_entropy(output, self.labels[mine], reduction="sum") * bps.size() / len(batch)
         self.optimizer.zero_grad()
         loss.backward()
-        start = time.perf_counter()
-        self.optimizer.synchronize()
-        self.waited += time.perf_counter() - start
-        with self.optimizer.skip_synchronize():
-            self.optimizer.step()
+        self.optimizer.step()
         self.schedule.step()
         return loss.detach()
 
@@ -166,14 +162,15 @@ class Trainer:
         options = self.options
         plan = fashion_mnist.batches(len(self.images), options.batch_size, number, options.seed)
         losses = torch.empty(len(plan))
-        waited, start = self.waited, time.perf_counter()
+        waited, start = self.optimizer.seconds_waited, time.perf_counter()
         for i, batch in enumerate(plan):
             losses[i] = self.step(batch)
             self.progress.show(f"epoch {number + 1}/{options.epochs}  {100 * (i + 1) // len(plan):3d} %  "
                                f"loss {losses[max(0, i - 50):i + 1].mean():.4f}")
         seconds = time.perf_counter() - start
         self.trained += seconds
-        share = bps.push_pull(torch.tensor([(self.waited - waited) / seconds], dtype=torch.float64), name="waited")
+        waited = self.optimizer.seconds_waited - waited
+        share = bps.push_pull(torch.tensor([waited / seconds], dtype=torch.float64), name="waited")
         losses = bps.push_pull(losses, name="losses")
         self.curve += losses.tolist()
         if not losses.isfinite().all():

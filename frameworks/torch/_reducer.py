@@ -17,6 +17,7 @@ was changed before is found by its version.
 import contextlib
 import hashlib
 import itertools
+import time
 import weakref
 
 import torch
@@ -93,6 +94,7 @@ class Reducer:
         paused: while True, hooks do nothing: gradients add up locally.
         dirty: whether a gradient was computed since the last round.
         reduced: whether a round has ended whose gradients have not been used.
+        waited: seconds that this worker has spent waiting for gradients to be reduced.
         passes: backward passes after which a gradient is sent.
         on_gradient: called with each finished gradient's index before anything else, or None.
     """
@@ -105,6 +107,7 @@ class Reducer:
         self.paused = False
         self.dirty = False
         self.reduced = False
+        self.waited = 0.0
         self.passes = passes
         self.on_gradient = None
         self.parameters = []
@@ -281,6 +284,7 @@ class Reducer:
 
     def collect(self, index):
         """Wait for one gradient and put it in its place. A parameter that no worker has used keeps None."""
+        start = time.perf_counter()
         used = self._used_anywhere()[index]
         parameter, flight = self.parameters[index], self._flying[index]
         if not flight.is_untouched(parameter):
@@ -290,6 +294,7 @@ class Reducer:
                 "gradients are read or changed, as by clip_grad_norm_()"
             )
         gradient = flight.land(self._compression.decompress)
+        self.waited += time.perf_counter() - start
         del self._flying[index]
         if used:
             parameter.grad = gradient

@@ -28,6 +28,11 @@ class _Distributed:
         if self._byteps.dirty or not self._byteps.reduced:
             self._byteps.finish()
 
+    @property
+    def seconds_waited(self):
+        """The time that this worker has spent waiting for gradients to be reduced."""
+        return self._byteps.waited
+
     @contextlib.contextmanager
     def skip_synchronize(self):
         """Return a context in which step() does not reduce the gradients."""
