@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "worker/local.h"
 #include "worker/memory.h"
+#include "worker/outcome.h"
 #include "worker/worker.h"
 
 /* Guards beginning and ending a job, and what is remembered while it is suspended. */
@@ -61,6 +62,7 @@ static void in_child(void)
 {
     bool job = atomic_load(&alive);
     bps_memory_in_child(job);
+    bps_outcomes_in_child();
     if (job) {
         atomic_store(&forked, true);
         bps_loops_close_after_fork();
@@ -191,10 +193,12 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
         return no_job(report);
     }
     bps_status status = bps_worker_leave(worker, report);
+    bps_outcomes_begin();
     atomic_store(&current, NULL);
     while (atomic_load(&users) > 0) {
         usleep(100); /* a call that began before is about to return */
     }
+    bps_outcomes_end(worker);
     if (keep_names) {
         bps_status kept = remember(worker);
         status = status == BPS_OK ? kept : status;
@@ -393,24 +397,33 @@ bps_status bps_barrier(struct bps_report *report)
     return run(&request, BPS_SUM, true, BPS_FOREVER, NULL, report);
 }
 
+/* A handle is of the job that there is, or of the last one that has ended. */
 bps_status bps_poll(bps_handle handle)
 {
+    bps_status status;
+    if (bps_outcomes_unread() && bps_outcome_look(handle, &status)) {
+        return status;
+    }
     struct bps_worker *worker = acquire(NULL);
     if (worker == NULL) {
-        return BPS_ERR_STATE;
+        return bps_outcome_look(handle, &status) ? status : BPS_ERR_STATE;
     }
-    bps_status status = bps_operation_poll(worker, handle);
+    status = bps_operation_poll(worker, handle);
     release();
     return status;
 }
 
 bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *report)
 {
+    bps_status status;
+    if (bps_outcomes_unread() && bps_outcome_take(handle, &status, report)) {
+        return status;
+    }
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
-        return BPS_ERR_STATE;
+        return bps_outcome_take(handle, &status, report) ? status : BPS_ERR_STATE;
     }
-    bps_status status = bps_operation_wait(worker, handle, timeout_ns, report);
+    status = bps_operation_wait(worker, handle, timeout_ns, report);
     release();
     return status;
 }

@@ -326,6 +326,23 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
     return status;
 }
 
+bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *handle, bps_status *status,
+                        char **text)
+{
+    struct bps_operation *operation = &bps_tensor_at(worker, slot)->operation;
+    if ((atomic_load(&operation->state) & BPS_OP_PHASE) != BPS_OP_DONE) {
+        return false;
+    }
+    if (operation->mark != NULL) {
+        bps_copy_follow(operation);
+    }
+    *handle = handle_of(operation);
+    *status = operation->status;
+    *text = operation->text;
+    operation->text = NULL;
+    return true;
+}
+
 /* Sleeps while the state word is `state`. False: the deadline has passed. */
 static bool sleep_on(struct bps_operation *operation, uint32_t state, uint64_t deadline)
 {

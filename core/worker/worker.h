@@ -334,6 +334,12 @@ bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pu
 bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
 bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
                               struct bps_report *report);
+/*
+ * Reads the result of a slot's last operation, if nobody has; the text is the caller's then. The worker has left
+ * its job, and no other thread is in these functions.
+ */
+bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *handle, bps_status *status,
+                        char **text);
 /* [core] The shard's word on a partition. The lowest partition counts, so that all workers say the same. */
 void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status,
                          const char *text);

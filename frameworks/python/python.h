@@ -40,9 +40,10 @@ struct python_view {
 };
 
 /*
- * Looks into a tensor: anything with __dlpack__, or a tuple (address, count, dtype, keep), which goes on with
- * (device, stream) if it lies on a CUDA device. `role` names it in messages. Returns 0, or -1 with an
- * exception: TypeError or ValueError for what cannot be sent.
+ * Looks into a tensor: anything with __dlpack__; a pair (tensor, keep) of one of a type with an exchange table
+ * and what keeps its memory, if the tensor itself may be given another; or a tuple (address, count, dtype, keep),
+ * which goes on with (device, stream) if it lies on a CUDA device. `role` names it in messages. Returns 0, or
+ * -1 with an exception: TypeError or ValueError for what cannot be sent.
  */
 int python_view_get(PyObject *tensor, const char *role, struct python_view *out);
 

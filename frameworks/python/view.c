@@ -230,22 +230,38 @@ static int read_tuple(PyObject *tuple, const char *role, struct python_view *out
 
 /* ---- all of them --------------------------------------------------------------------------------------- */
 
+static int read_borrowed(const struct dlpack_exchange *exchange, PyObject *tensor, PyObject *keep,
+                         const char *role, struct python_view *out)
+{
+    struct dlpack_tensor borrowed;
+    int result = exchange->borrow(tensor, &borrowed);
+
+    Py_INCREF(keep);
+    out->keep = keep;
+    if (result == 0)
+        result = read_tensor(&borrowed, role, out);
+    if (result == 0 && out->device.type != BPS_DEVICE_HOST && exchange->stream != NULL)
+        result = exchange->stream(borrowed.device_type, borrowed.device_id, &out->device.stream);
+    return result;
+}
+
 int python_view_get(PyObject *tensor, const char *role, struct python_view *out)
 {
-    const struct dlpack_exchange *exchange = exchange_of(Py_TYPE(tensor));
-    struct dlpack_tensor borrowed;
+    const struct dlpack_exchange *exchange;
+    PyObject *keep = tensor;
+    bool is_tuple = PyTuple_Check(tensor);
     int result;
 
     memset(out, 0, sizeof(*out));
+    if (is_tuple && PyTuple_Size(tensor) == 2) {
+        keep = PyTuple_GetItem(tensor, 1);
+        tensor = PyTuple_GetItem(tensor, 0);
+        is_tuple = false;
+    }
+    exchange = is_tuple ? NULL : exchange_of(Py_TYPE(tensor));
     if (exchange != NULL) {
-        Py_INCREF(tensor);
-        out->keep = tensor;
-        result = exchange->borrow(tensor, &borrowed);
-        if (result == 0)
-            result = read_tensor(&borrowed, role, out);
-        if (result == 0 && out->device.type != BPS_DEVICE_HOST && exchange->stream != NULL)
-            result = exchange->stream(borrowed.device_type, borrowed.device_id, &out->device.stream);
-    } else if (PyTuple_Check(tensor)) {
+        result = read_borrowed(exchange, tensor, keep, role, out);
+    } else if (is_tuple) {
         result = read_tuple(tensor, role, out);
     } else {
         out->keep = make_capsule(tensor, role);

@@ -35,11 +35,24 @@ def plain_copy(tensor):
 
 
 def memory(tensor):
-    """Return what the extension takes for a plain tensor."""
+    """Return what the extension takes for a plain tensor.
+
+    It keeps the storage, which the tensor may lose on the way, as by ``tensor.data = ...`` or ``module.half()``.
+    """
+    storage = tensor.untyped_storage()
     if _HAS_EXCHANGE:
-        return tensor
-    place = (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], tensor)
+        return tensor, storage
+    place = (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], storage)
     return (*place, *(stream_of(tensor) or ()))
+
+
+def require_place(tensor, address, what):
+    """Raise if a tensor that was in flight is no longer at its address."""
+    if tensor.data_ptr() != address:
+        raise RuntimeError(
+            f"{what} was given other memory, or its memory was freed, while it was in flight, so that it does "
+            "not have the result; wait for the operation before .data = ..., set_(), resize_(), half() and such"
+        )
 
 
 def stream_of(tensor):

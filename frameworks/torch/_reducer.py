@@ -57,12 +57,12 @@ def unique_name(name, parameter):
 class _Flight:
     """One gradient on its way."""
 
-    __slots__ = ("context", "gradient", "handle", "place", "sent", "stream", "version", "wire")
+    __slots__ = ("address", "context", "gradient", "handle", "place", "sent", "stream", "version", "wire")
 
     def __init__(self, gradient, parameter, compression, start):
         self.gradient = gradient
         self.place = parameter.grad  # the gradient, or None if it stands for one that is not there
-        self.version = gradient._version
+        self.version, self.address = gradient._version, gradient.data_ptr()
         self.wire = gradient.detach()
         if not (gradient.is_contiguous() and parameter.is_contiguous()):
             # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
@@ -76,7 +76,9 @@ class _Flight:
 
     def is_untouched(self, parameter):
         """Return whether nobody has changed or replaced the gradient since it was sent."""
-        return self.gradient._version == self.version and parameter.grad is self.place
+        gradient = self.gradient
+        same = gradient._version == self.version and gradient.data_ptr() == self.address
+        return same and parameter.grad is self.place
 
     def land(self, decompress):
         """Wait for the result and return the gradient that holds it."""

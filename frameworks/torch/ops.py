@@ -25,14 +25,14 @@ def _into_new(tensor):
     return _memory.memory(tensor), _memory.memory(result), result
 
 
-def _handle(native, result):
+def _handle(native, tensor, result):
     """Return the Handle of an operation whose result comes into a new tensor."""
-    if not result.is_cuda:
-        return Handle(native, result)
-    stream = _memory.stream_of(result)
+    storage, stream = tensor.untyped_storage(), _memory.stream_of(result)
+    address = storage.data_ptr()
 
     def finish(output):
         _memory.follow(stream)
+        _memory.require_place(storage, address, "the tensor")
         return output
 
     return Handle(native, result, finish)
@@ -42,10 +42,11 @@ def _in_place(tensor):
     """Return what the extension takes, and a function that then brings the result into the tensor."""
     _memory.check(tensor)
     work = tensor if _memory.is_plain(tensor) else _memory.plain_copy(tensor)
-    stream = _memory.stream_of(work)
+    stream, address = _memory.stream_of(work), work.data_ptr()
 
     def finish(output):
         _memory.follow(stream)
+        _memory.require_place(work, address, "the tensor")
         if work is tensor:
             _memory.changed(tensor)
         else:
@@ -66,7 +67,7 @@ def push_pull_async(
     op = choose_op(average, op)
     source, target, result = _into_new(tensor)
     native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
-    return _handle(native, result)
+    return _handle(native, tensor, result)
 
 
 def push_pull_async_inplace(
@@ -75,7 +76,8 @@ def push_pull_async_inplace(
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
     The tensor's memory belongs to the library until synchronize(handle) has returned: do not read, write or
-    resize it. A tensor that is not contiguous is changed when synchronize() is called.
+    resize it. If the tensor is given other memory meanwhile, synchronize() raises a RuntimeError. A tensor that
+    is not contiguous is changed when synchronize() is called.
     """
     del version
     op = choose_op(average, op)
@@ -171,7 +173,7 @@ def broadcast_async(tensor, root_rank, name=None, priority=0):
     """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
     source, target, result = _into_new(tensor)
-    return _handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
+    return _handle(_bps.broadcast(source, target, full_name(name), root, priority), tensor, result)
 
 
 def broadcast_async_(tensor, root_rank, name=None, priority=0):

@@ -167,7 +167,10 @@ struct bps_declaration {
 BPS_API bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
                                struct bps_report *report);
 
-/* An operation in flight. The value is unique within the job and ends with it; 0 is never a handle. */
+/*
+ * An operation in flight; 0 is never a handle. Those that nobody has waited for when the job ends keep their
+ * results until the next job has ended.
+ */
 typedef uint64_t bps_handle;
 
 /*

@@ -8,6 +8,7 @@ import enum
 import operator
 import os
 import sys
+import threading
 
 from ._errors import InvalidError
 from ._native import bps as _bps
@@ -210,18 +211,19 @@ class Handle:
     """An operation in flight, made by the functions whose names contain ``async``.
 
     It keeps its tensors alive. If it is dropped before the operation has ended, the operation goes on and
-    its result is lost. Any thread may use it.
+    its result is lost. Any thread may use it, several may wait, and after shutdown(), too.
 
     Attributes:
         output: the tensor that receives the result. Do not touch it before synchronize().
     """
 
-    __slots__ = ("_native", "_finish", "output")
+    __slots__ = ("_finish", "_lock", "_native", "output")
 
     def __init__(self, native, output, finish=None):
         """Wrap a handle of the extension; finish(output) makes the result of what has arrived."""
         self._native = native
         self._finish = finish
+        self._lock = None if finish is None else threading.RLock()
         self.output = output
 
     def poll(self):
@@ -236,9 +238,11 @@ class Handle:
         except KeyboardInterrupt:
             _broken_off = True
             raise
-        finish, self._finish = self._finish, None
-        if finish is not None:
-            self.output = finish(self.output)
+        if self._finish is not None:
+            with self._lock:  # of two threads that wait, one finishes, and the other must not be earlier
+                if self._finish is not None:
+                    self.output = self._finish(self.output)
+                    self._finish = None
         return self.output
 
 

@@ -82,6 +82,31 @@ def check_suspend():
         assert bps.push_pull(np.ones(5), name="b", op=bps.Sum)[0] == bps.size()
 
 
+def check_results_after_the_end():
+    """What shutdown() finishes has results, also when the next job has begun; what it gives up has errors."""
+    for end in (bps.shutdown, bps.suspend):
+        array = np.ones((300, 400)).T
+        handles = [bps.push_pull_async(np.full(n, 2.0), op=bps.Sum) for n in (3, 100003)]
+        handles.append(bps.push_pull_async(np.full(5, 3.0), name="named", op=bps.Sum))
+        handles += [bps.push_pull_async(np.ones(4 + bps.rank() % 2), name="differs", op=bps.Sum)]
+        waiter = threading.Thread(target=handles[1].wait)
+        waiter.start()
+        in_place = bps.push_pull_async_inplace(array, op=bps.Sum)
+        end()
+        waiter.join()
+        for again in range(2):
+            assert handles[0].poll()
+            assert handles[0].wait().tolist() == [2.0 * bps_size] * 3
+            assert handles[1].wait()[100002] == 2.0 * bps_size
+            if again:
+                bps.init()
+                works()
+            assert handles[2].wait().tolist() == [3.0 * bps_size] * 5
+            if bps_size > 1:
+                checks.raised(byteps.MismatchError, handles[3].wait, "differs")
+        assert in_place.wait()[0, 0] == bps_size
+
+
 def check_fork():
     works()
     handle = bps.push_pull_async(np.ones(1000), name="forked", op=bps.Sum)

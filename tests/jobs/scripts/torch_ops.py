@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of byteps.torch: types, operations, layouts, gradients, Horovod's names."""
 
+import threading
+
 import checks
 import torch
 from loader import loaded
@@ -112,6 +114,76 @@ def check_layouts():
     same(bps.push_pull(mine.expand(2, 2, 3, 4, 5), op=bps.Sum), want.expand(2, 2, 3, 4, 5))
     conjugate = torch.conj(torch.complex(mine, mine)).imag  # a tensor with the negative bit
     same(bps.push_pull(conjugate, op=bps.Sum), -want)
+
+
+def check_memory_that_is_replaced_on_the_way():
+    """The operation goes on with the memory that it was given; who would miss the result is told."""
+    count = 1 << 20
+
+    def half(tensor):
+        tensor.data = tensor.data.half()
+
+    def other(tensor):
+        tensor.data = torch.full((count,), 7.0)
+
+    def another_storage(tensor):
+        tensor.set_(torch.full((count,), 7.0).untyped_storage(), 0, (count,))
+
+    def free(tensor):
+        tensor.untyped_storage().resize_(0)
+
+    for i, change in enumerate((half, other, another_storage)):
+        for in_place in (True, False):
+            name = f"replaced.{i}.{in_place}"
+            if bps.rank() > 0:
+                bps.barrier()
+                assert bps.push_pull(torch.full((count,), 100.0), name=name, op=bps.Sum).eq(want(100.0)).all()
+                continue
+            tensor = torch.full((count,), 1.0)
+            start = bps.push_pull_async_inplace if in_place else bps.push_pull_async
+            handle = start(tensor, name=name, op=bps.Sum)
+            change(tensor)
+            strangers = [torch.full((count,), 5.0) for _ in range(4)]  # where the memory would be if it were free
+            bps.barrier()
+            if in_place:
+                for _ in range(2):
+                    checks.raised(RuntimeError, handle.wait, "other memory")
+            else:
+                assert handle.wait().eq(want(100.0)).all()
+            assert all(stranger.eq(5.0).all() for stranger in strangers)
+    tensor = torch.ones(3)
+    for start in (bps.push_pull_async_inplace, bps.push_pull_async):
+        handle = start(tensor, op=bps.Sum)
+        while not handle.poll():  # else it would be read or written after it was freed
+            pass
+        free(tensor)
+        checks.raised(RuntimeError, handle.wait, "freed")
+        tensor = torch.ones(3)
+
+
+def want(others):
+    """The sum of 1 of worker 0 and of what each of the others has."""
+    return 1 + others * (bps.size() - 1)
+
+
+def check_several_threads_wait():
+    """Each of them finds the result in its place."""
+    failures = []
+
+    def look(handle):
+        result = handle.wait()
+        if not result.eq(bps.size()).all():
+            failures.append(result)
+
+    for i in range(20):
+        tensor = torch.ones(700, 800).t()  # brought to its place by one of those who wait
+        handle = bps.push_pull_async_inplace(tensor, name=f"threads.{i % 2}", op=bps.Sum)
+        threads = [threading.Thread(target=look, args=(handle,)) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert not failures, failures
 
 
 def check_what_cannot_be_sent():
