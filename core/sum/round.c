@@ -20,14 +20,14 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
     if (spec->op == BPS_AVERAGE && spec->dtype == BPS_BOOL) {
         return BPS_ERR_UNSUPPORTED;
     }
-    uint32_t op = spec->op == BPS_AVERAGE ? BPS_SUM : spec->op;
+    uint32_t op = spec->op == BPS_AVERAGE && !bps_is_integer(spec->dtype) ? BPS_SUM : spec->op;
     return ops->kernels(reducer->self, op, spec->dtype, out);
 }
 
 /*
  * Whether contributions are kept apart until all are there. Of few that would be widened, that is what takes
  * fewer bytes: each is read once and the result written, while an accumulator would be read and written for
- * each.
+ * each. An average of integers is always made in one pass.
  */
 static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header,
                         const struct bps_kernels *kernels)
@@ -38,8 +38,9 @@ static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *head
     if (header->op == BPS_WIRE_BROADCAST) {
         return false;
     }
+    bool average = header->op == BPS_AVERAGE && bps_is_integer(header->dtype);
     bool widened = kernels->accumulator != header->dtype;
-    return sum->config.rank_order || (widened && sum->members <= FEW_MEMBERS);
+    return sum->config.rank_order || average || (widened && sum->members <= FEW_MEMBERS);
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */

@@ -11,8 +11,8 @@
  * contribution is complete, so is the result. A frame with BPS_FLAG_GROUP stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
  * flight: a block for each slice, and one for each contribution that a transport is fetching. With order =
- * "rank", and of 8 and 16 bits floating point with at most 16 workers: one for each contribution, which are
- * summed in one pass when all are there, in the order of ranks.
+ * "rank", of 8 and 16 bits floating point with at most 16 workers, and of averages of integers: one for each
+ * contribution, which are summed in one pass when all are there, in the order of ranks.
  *
  * An aggregator's engine (config.only) sums the contributions of one group of ranks. It keeps them apart,
  * mostly as loans of their owners' memory, until the last is there; then it reads all of them in one pass and
@@ -28,6 +28,16 @@
 #include "wire/link.h"
 
 struct bps_round;
+
+/*
+ * True for integers; bool is none. The sum of an average of them may need more bits than they have: it is made
+ * in one pass over all contributions, and never partial.
+ */
+static inline bool bps_is_integer(uint32_t dtype)
+{
+    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 ||
+           dtype == BPS_INT64;
+}
 
 /*
  * What a partial sum is divided by, so that its type holds it: of an average of float16 a power of two, which

@@ -28,8 +28,9 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
  * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum
- * unnamed tensors, whose type is not agreed upon beforehand; nor those whose sums are to be rounded once:
- * floating point of 8 bits, and without worker.round_on_host of 16. Each worker pushes these itself.
+ * unnamed tensors, whose type is not agreed upon beforehand; nor integers, as the sum of an average may need
+ * more bits than they have; nor those whose sums are to be rounded once: floating point of 8 bits, and without
+ * worker.round_on_host of 16. Each worker pushes these itself.
  */
 bool bps_local_takes(const struct bps_tensor_entry *tensor);
 /*

@@ -9,9 +9,15 @@
 
 /* ---- what is summed here, and who leads ---- */
 
-/* A sum of this host, to cross the network in its own type. */
-static bool may_be_rounded(const struct bps_tensor_entry *tensor)
+/*
+ * A sum of this host, to cross the network in its own type. Whether the sum of integers is that of an average,
+ * which does not fit, the workers have not agreed upon beforehand.
+ */
+static bool may_cross(const struct bps_tensor_entry *tensor)
 {
+    if (bps_is_integer(tensor->job_dtype)) {
+        return false;
+    }
     switch (tensor->job_dtype) {
     case BPS_FLOAT16:
     case BPS_BFLOAT16:
@@ -30,7 +36,7 @@ bool bps_local_takes(const struct bps_tensor_entry *tensor)
     if (!bps_local_is_grouped(local)) {
         return false;
     }
-    return local->final || (!tensor->unnamed && may_be_rounded(tensor));
+    return local->final || (!tensor->unnamed && may_cross(tensor));
 }
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)

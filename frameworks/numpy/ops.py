@@ -112,7 +112,8 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
     Args:
         array: an ndarray of any shape, anything with ``__dlpack__``, or a number. Shape and type must be
             the same on all workers.
-        average: True (the default): the mean; False: the sum. The average of integers is rounded down.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down,
+            and right even where their sum would not fit; a sum or product that does not fit wraps.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
             others.
         priority: larger is more urgent.

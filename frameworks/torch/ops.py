@@ -104,7 +104,8 @@ def push_pull(
     Args:
         tensor: a dense tensor of any shape, contiguous or not, on the CPU or a CUDA device (worker.use =
             "cuda"). Shape and type must be the same on all workers, the device need not.
-        average: True (the default): the mean; False: the sum. The average of integers is rounded down.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down,
+            and right even where their sum would not fit; a sum or product that does not fit wraps.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
             others.
         version: accepted for compatibility; without effect.

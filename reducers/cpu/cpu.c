@@ -6,6 +6,7 @@
  */
 #include <byteps/plugin.h>
 
+#include "average.h"
 #include "isa.h"
 #include "kernels.h"
 
@@ -43,11 +44,11 @@ static bps_status cpu_kernels(void *instance, uint32_t op, uint32_t dtype, struc
 {
     const struct cpu_isa *isa = instance;
 
-    if (op >= BPS_OPS || dtype >= BPS_DTYPES || !isa->table->of[op][dtype].first) {
+    if (op >= BPS_OPS || dtype >= BPS_DTYPES) {
         return BPS_ERR_UNSUPPORTED;
     }
-    *out = isa->table->of[op][dtype];
-    return BPS_OK;
+    *out = op == BPS_AVERAGE ? bps_cpu_averages[dtype] : isa->table->of[op][dtype];
+    return out->reduce ? BPS_OK : BPS_ERR_UNSUPPORTED;
 }
 
 static void cpu_describe(void *instance, char *text, size_t n)

@@ -11,7 +11,7 @@
 #include <byteps/plugin.h>
 
 struct cpu_table {
-    struct bps_kernels of[BPS_OPS][BPS_DTYPES]; /* [operation][type]; first is NULL where there are none */
+    struct bps_kernels of[BPS_OPS][BPS_DTYPES]; /* [operation][type]; none for BPS_AVERAGE */
 };
 
 extern const struct cpu_table bps_cpu_table_baseline;

@@ -187,9 +187,16 @@ static bool perform(struct bps_group *group, struct pass *pass)
 
 /* ---- steps ---- */
 
+/* The sum of an average of these would wrap. */
+static bool is_integer(uint32_t dtype)
+{
+    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 ||
+           dtype == BPS_INT64;
+}
+
 bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op, uint32_t dtype)
 {
-    return size > 1 && size <= BPS_REDUCTION_SOURCES &&
+    return size > 1 && size <= BPS_REDUCTION_SOURCES && (op != BPS_AVERAGE || !is_integer(dtype)) &&
            cuda_can_reduce(cuda, device, op == BPS_AVERAGE ? BPS_SUM : op, dtype);
 }
 

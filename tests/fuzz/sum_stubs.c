@@ -77,8 +77,8 @@ void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
 /* ---- arithmetic ---- */
 
 /*
- * A reducer for two types: one that is summed as it is, and one that needs an accumulator of twice its size.
- * What matters here is which bytes it is given.
+ * A reducer for two types: one that is summed as it is, and averaged in one pass; and one that needs an
+ * accumulator of twice its size. What matters here is which bytes it is given.
  */
 static void first(void *acc, const void *src, size_t count, double scale)
 {
@@ -166,12 +166,12 @@ static void wide_reduce(void *dst, const void *const *src, const double *scales,
 bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kernels *out)
 {
     (void)self;
-    (void)op;
     if (dtype != BPS_UINT8 && dtype != BPS_FLOAT16) {
         return BPS_ERR_UNSUPPORTED;
     }
     static const struct bps_kernels plain = {BPS_UINT8, first, fold, finish, reduce};
+    static const struct bps_kernels average = {.accumulator = BPS_UINT8, .reduce = reduce};
     static const struct bps_kernels wide = {BPS_FLOAT32, wide_first, wide_fold, wide_finish, wide_reduce};
-    *out = dtype == BPS_UINT8 ? plain : wide;
+    *out = dtype != BPS_UINT8 ? wide : op == BPS_AVERAGE ? average : plain;
     return BPS_OK;
 }

@@ -22,12 +22,32 @@ def script(name, *arguments):
     return [harness.python(), os.path.join(SCRIPTS, name), *arguments]
 
 
-class TestCase(unittest.TestCase):
-    """Adds run_script()."""
+# Each worker on the host whose name stands at its place in HOSTS.
+ON_HOSTS = """
+host=$(echo "$HOSTS" | cut -d, -f$((BYTEPS_LOCAL_RANK + 1)))
+export BYTEPS_SET="$BYTEPS_SET
+cluster.local_rank=-1
+cluster.local_size=-1"
+exec unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
+"""
 
-    def run_script(self, name, *arguments, workers=2, servers=1, **how):
+
+class TestCase(unittest.TestCase):
+    """Adds run_script() and run_on_hosts()."""
+
+    def run_script(self, name, *arguments, **how):
         """Run a script as a job; all its workers must come to their end. The rest is as for harness.run()."""
-        result = harness.run(script(name, *arguments), workers=workers, servers=servers, **how)
+        return self.run_command(script(name, *arguments), **how)
+
+    def run_on_hosts(self, hosts, name, *arguments, env=None, **how):
+        """The same, with a worker on each of these hosts: "a,a,b" has two on one host, and one on another."""
+        if os.geteuid() != 0:
+            self.skipTest("needs root for hosts of their own names")
+        command = ["sh", "-c", ON_HOSTS, "sh", *script(name, *arguments)]
+        return self.run_command(command, workers=len(hosts.split(",")), env={**(env or {}), "HOSTS": hosts}, **how)
+
+    def run_command(self, command, workers=2, servers=1, **how):
+        result = harness.run(command, workers=workers, servers=servers, **how)
         self.assertEqual(result.status, 0, str(result))
         for rank in range(workers):
             self.assertRegex("\n".join(result.lines(f"worker {rank}")), r"passed [1-9]", str(result))

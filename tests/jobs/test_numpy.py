@@ -28,6 +28,16 @@ class Scripts(scripted.TestCase):
     def test_operations_with_the_server_in_a_worker(self):
         self.run_script("numpy_ops.py", workers=2, servers=0)
 
+    def test_operations_without_hierarchy(self):
+        self.run_script("numpy_ops.py", workers=3, servers=1, options=["--set", "worker.hierarchy=off"])
+
+    def test_operations_on_two_hosts(self):
+        self.run_on_hosts("a,a,b,b", "numpy_ops.py")
+
+    def test_operations_on_hosts_of_different_sizes(self):
+        options = ["--set", "worker.partition=4 KiB", "--set", "worker.slice=1 KiB"]
+        self.run_on_hosts("a,a,b", "numpy_ops.py", servers=0, options=options)
+
     def test_workers_that_push_in_opposite_orders(self):
         self.run_script(
             "orders.py",

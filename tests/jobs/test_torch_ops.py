@@ -18,6 +18,12 @@ class Operations(scripted.TestCase):
     def test_three_workers_and_two_servers(self):
         self.run_script("torch_ops.py", workers=3, servers=2)
 
+    def test_without_hierarchy(self):
+        self.run_script("torch_ops.py", workers=2, servers=1, options=["--set", "worker.hierarchy=off"])
+
+    def test_two_hosts(self):
+        self.run_on_hosts("a,a,b", "torch_ops.py")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -297,3 +297,23 @@ void oracle_finish(uint32_t dtype, void *dst, const void *acc, size_t count, dou
         store(dtype, (uint8_t *)dst + i * oracle_size(dtype), v);
     }
 }
+
+/* The sum of the quotients, and the quotient of the sum of what they leave: neither is too large. */
+void oracle_average(uint32_t dtype, void *dst, const void *const *src, unsigned n, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i * oracle_size(dtype);
+        struct value mean = {0, 0};
+        int64_t rest = 0;
+
+        for (unsigned j = 0; j < n; j++) {
+            int64_t integer = load(dtype, (const uint8_t *)src[j] + at).integer,
+                    quotient = divide(integer, n);
+
+            mean.integer = combine_integers(BPS_SUM, dtype, mean.integer, quotient);
+            rest += (int64_t)((uint64_t)integer - (uint64_t)quotient * n);
+        }
+        mean.integer = combine_integers(BPS_SUM, dtype, mean.integer, rest / n);
+        store(dtype, (uint8_t *)dst + at, mean);
+    }
+}

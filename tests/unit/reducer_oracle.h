@@ -19,5 +19,7 @@ bool oracle_is_float(uint32_t dtype);
 void oracle_first(uint32_t dtype, void *acc, const void *src, size_t count, double scale);
 void oracle_fold(uint32_t op, uint32_t dtype, void *acc, const void *src, size_t count, double scale);
 void oracle_finish(uint32_t dtype, void *dst, const void *acc, size_t count, double scale, uint64_t divisor);
+/* `reduce` of an average of n integers. */
+void oracle_average(uint32_t dtype, void *dst, const void *const *src, unsigned n, size_t count);
 
 #endif

@@ -24,7 +24,10 @@ static const char *const dtypes[BPS_DTYPES] = {"float32", "float64", "float16", 
 static const char *const ops[BPS_OPS] = {"sum", "average", "min", "max", "product"};
 static const uint32_t real_ops[] = {BPS_SUM, BPS_MIN, BPS_MAX, BPS_PRODUCT};
 
+static const uint32_t integers[] = {BPS_UINT8, BPS_INT8, BPS_INT16, BPS_INT32, BPS_INT64};
+
 #define ISAS     5
+#define INTEGERS 5
 #define REAL_OPS 4
 #define MAX_N    17
 
@@ -416,6 +419,83 @@ START_TEST(test_min_and_max)
 }
 END_TEST
 
+/* ---- averages of integers ------------------------------------------------------------------------------ */
+
+static struct bps_kernels average_of(uint32_t dtype)
+{
+    struct bps_kernels k;
+
+    ck_assert_int_eq(plugin->kernels(instance, BPS_AVERAGE, dtype, &k), BPS_OK);
+    ck_assert(!k.first && !k.fold && !k.finish);
+    return k;
+}
+
+/* Of any bits, at any address, and in place of a source. */
+static void average_is_right(int isa, uint32_t dtype, unsigned n, bool in_place)
+{
+    const size_t count = 601;
+    struct buffer src[MAX_N], dst = buffer_new(dtype, count, n);
+    const void *sources[MAX_N];
+    uint8_t *expected = malloc(count * oracle_size(dtype)), *to = dst.at;
+
+    for (unsigned i = 0; i < n; i++) {
+        src[i] = buffer_new(dtype, count, (i + 1) * n % 64);
+        sources[i] = src[i].at;
+        to = in_place && i == n / 2 ? src[i].at : to;
+    }
+    oracle_average(dtype, expected, sources, n, count);
+    average_of(dtype).reduce(to, sources, NULL, n, count, 1, n);
+    same(isa, "reduce", BPS_AVERAGE, dtype, dtype, to, expected, count);
+    for (unsigned i = 0; i < n; i++) {
+        buffer_free(&src[i]);
+    }
+    buffer_free(&dst);
+    free(expected);
+}
+
+START_TEST(test_averages)
+{
+    OPEN_OR_RETURN(_i);
+    for (unsigned n = 1; n <= MAX_N; n++) {
+        for (unsigned i = 0; i < INTEGERS; i++) {
+            average_is_right(_i, integers[i], n, false);
+            average_is_right(_i, integers[i], n, true);
+        }
+    }
+    plugin->close(instance);
+}
+END_TEST
+
+#define AVERAGE_IS(type, dtype, ...)                                                                         \
+    do {                                                                                                     \
+        const type rows[][4] = {__VA_ARGS__}; /* three sources, and their average */                         \
+        for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {                                    \
+            const void *sources[] = {&rows[row][0], &rows[row][1], &rows[row][2]};                           \
+            type mean;                                                                                       \
+            average_of(dtype).reduce(&mean, sources, NULL, 3, 1, 1, 3);                                      \
+            ck_assert_int_eq(mean, rows[row][3]);                                                            \
+        }                                                                                                    \
+    } while (0)
+
+/* Sums that the type does not hold, and quotients below 0, whatever the oracle thinks. */
+START_TEST(test_averages_of_extremes)
+{
+    OPEN_OR_RETURN(_i);
+    AVERAGE_IS(int8_t, BPS_INT8, {100, 100, 100, 100}, {-128, -128, -128, -128}, {-1, 0, 0, -1});
+    AVERAGE_IS(uint8_t, BPS_UINT8, {255, 255, 255, 255}, {255, 255, 254, 254}, {0, 0, 2, 0});
+    AVERAGE_IS(int16_t, BPS_INT16, {INT16_MAX, INT16_MAX, INT16_MAX, INT16_MAX},
+               {INT16_MIN, INT16_MIN, INT16_MIN, INT16_MIN}, {-1, -1, 0, -1});
+    AVERAGE_IS(int32_t, BPS_INT32, {INT32_MAX, INT32_MAX, INT32_MAX, INT32_MAX},
+               {INT32_MIN, INT32_MIN, INT32_MIN, INT32_MIN}, {INT32_MIN, INT32_MAX, 0, -1});
+    AVERAGE_IS(int64_t, BPS_INT64, {INT64_MAX, INT64_MAX, INT64_MAX, INT64_MAX},
+               {INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN}, {INT64_MIN, INT64_MAX, 0, -1},
+               {INT64_MAX, INT64_MAX, INT64_MAX - 1, INT64_MAX - 1});
+    plugin->close(instance);
+}
+END_TEST
+
+/* ---- conversions --------------------------------------------------------------------------------------- */
+
 /* Every pattern to float32 and back; then float32 around the middle of two neighbours, rounded. */
 static void conversions_are_right(int isa, uint32_t dtype, unsigned fraction_bits)
 {
@@ -584,6 +664,7 @@ START_TEST(test_open)
     plugin->describe(instance, text, sizeof text);
     ck_assert_ptr_nonnull(strstr(text, _i ? isas[_i] : "kernels for "));
     ck_assert_int_eq(plugin->kernels(instance, BPS_AVERAGE, BPS_FLOAT32, &k), BPS_ERR_UNSUPPORTED);
+    ck_assert_int_eq(plugin->kernels(instance, BPS_AVERAGE, BPS_BOOL, &k), BPS_ERR_UNSUPPORTED);
     ck_assert_int_eq(plugin->kernels(instance, BPS_OPS, BPS_FLOAT32, &k), BPS_ERR_UNSUPPORTED);
     ck_assert_int_eq(plugin->kernels(instance, UINT32_MAX, BPS_FLOAT32, &k), BPS_ERR_UNSUPPORTED);
     ck_assert_int_eq(plugin->kernels(instance, BPS_SUM, BPS_DTYPES, &k), BPS_ERR_UNSUPPORTED);
@@ -621,6 +702,8 @@ int main(void)
     tcase_add_loop_test(kernels, test_scales_and_divisors, 1, ISAS);
     tcase_add_loop_test(kernels, test_pairs_of_special_values, 1, ISAS);
     tcase_add_loop_test(kernels, test_min_and_max, 1, ISAS);
+    tcase_add_loop_test(kernels, test_averages, 1, ISAS);
+    tcase_add_loop_test(kernels, test_averages_of_extremes, 1, ISAS);
     tcase_add_loop_test(kernels, test_conversions, 1, ISAS);
     tcase_add_loop_test(kernels, test_largest_of_8_bits, 1, ISAS);
     tcase_add_loop_test(kernels, test_cuts, 1, ISAS);

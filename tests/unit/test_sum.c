@@ -351,6 +351,32 @@ START_TEST(test_scales)
 }
 END_TEST
 
+/* Sums that the type does not hold, of as many workers as there may be. The quotient is rounded down. */
+START_TEST(test_averages_of_integers)
+{
+    static const uint32_t numbers[] = {1, 2, 3, WORKERS_LIMIT};
+    enum { COUNT = PARTITION + SLICE + 77 };
+    uint32_t n = numbers[_i / 2];
+    start(n, _i % 2 != 0);
+    uint8_t **data = random_data(COUNT, BPS_INT64);
+    int8_t expected[COUNT];
+    for (uint32_t i = 0; i < COUNT; i++) {
+        int total = 0;
+        for (uint32_t r = 0; r < n; r++) {
+            int8_t value = (int8_t)(i % 3 == 0 ? 127 : i % 3 == 1 ? -128 : rand());
+            memcpy(&data[r][i], &value, 1);
+            total += value;
+        }
+        expected[i] = (int8_t)floor((double)total / n);
+    }
+    push_all(1, 0, BPS_INT8, BPS_AVERAGE, COUNT, data, 1.0, 1.0);
+    for (uint32_t r = 0; r < n; r++) {
+        ck_assert_mem_eq(heard[r].data, expected, COUNT);
+    }
+    free_data(data);
+}
+END_TEST
+
 /* A broadcast is exact for every bit pattern, and the root gets only a word that it is done. */
 START_TEST(test_broadcast)
 {
@@ -780,6 +806,7 @@ int main(void)
     tcase_add_loop_test(tests, test_random_arrivals, 0, 24);
     tcase_add_loop_test(tests, test_few_halves_are_summed_in_the_order_of_ranks, 0, 6);
     tcase_add_loop_test(tests, test_scales, 0, 2);
+    tcase_add_loop_test(tests, test_averages_of_integers, 0, 8);
     tcase_add_loop_test(tests, test_broadcast, 0, 2);
     tcase_add_loop_test(tests, test_odd_one_out, 0, 16);
     tcase_add_test(tests, test_wrong_root);

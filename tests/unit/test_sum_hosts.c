@@ -63,6 +63,18 @@ static uint32_t bytes_of(uint32_t partition)
     return bps_partition_bytes(job.header.bytes, job.partition, partition);
 }
 
+/* Whether hosts sum it: an average of integers is that of all ranks, or nothing. */
+static bool is_summed_by_hosts(void)
+{
+    return job.hosts == 1 || job.header.op != BPS_AVERAGE || !bps_is_integer(job.header.dtype);
+}
+
+/* Whether what this rank gives goes to its host. */
+static bool is_local(uint32_t rank)
+{
+    return job.host[job.rank[rank].host].sum != NULL && is_summed_by_hosts();
+}
+
 static bool is_receiver(uint32_t rank)
 {
     return job.header.op == BPS_WIRE_BROADCAST && job.header.root != rank;
@@ -78,9 +90,8 @@ static void push_to_shard(uint32_t rank, uint8_t flags, uint32_t partition, cons
     uint32_t bytes = bytes_of(partition), slices = receiver ? 1 : bps_partitions(bytes, job.slice);
     h.flags = flags | (receiver ? BPS_FLAG_EMPTY : 0);
     h.partition = partition;
-    const struct host *host = &job.host[job.rank[rank].host];
-    if (host->sum != NULL) { /* done by the aggregator */
-        h.prescale = bps_group_divisor(h.op, h.dtype, host->size);
+    if (is_local(rank)) { /* done by the aggregator */
+        h.prescale = bps_group_divisor(h.op, h.dtype, job.host[job.rank[rank].host].size);
     }
     for (uint32_t i = 0; i < slices; i++) {
         h.offset = i * job.slice;
@@ -170,7 +181,7 @@ static void deliver_one(uint32_t i)
     job.delivery[i] = job.delivery[--job.deliveries];
     ck_assert_int_eq(bps_header_decode(d.slice->header, &h), BPS_OK);
     struct host *host = &job.host[job.rank[d.rank].host];
-    if (d.local || host->sum == NULL) {
+    if (d.local || !is_local(d.rank)) {
         receive(d.rank, d.slice, &h);
         bps_sum_delivered(d.slice);
         return;
@@ -266,6 +277,14 @@ static void fill_large(uint8_t *data, size_t count)
     }
 }
 
+/* Integers whose sum their type does not hold. */
+static void fill_any(uint8_t *data, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        data[i] = (uint8_t)rig_random(256);
+    }
+}
+
 static void choose_tensor(uint32_t id, uint32_t round)
 {
     static const uint8_t dtypes[] = {BPS_FLOAT32, BPS_FLOAT16, BPS_BFLOAT16, BPS_FLOAT64, BPS_INT8,
@@ -293,6 +312,8 @@ static void choose_tensor(uint32_t id, uint32_t round)
         rig_fill(dtype, rank->data, job.header.bytes / size);
         if (dtype == BPS_FLOAT16 && op == BPS_AVERAGE && round % 2 == 0) {
             fill_large(rank->data, job.header.bytes / size);
+        } else if (bps_is_integer(dtype) && op == BPS_AVERAGE) {
+            fill_any(rank->data, job.header.bytes);
         }
     }
 }
@@ -305,6 +326,12 @@ static uint8_t *expected_result(void)
     uint32_t op = h->op == BPS_AVERAGE ? BPS_SUM : h->op;
     if (op == BPS_WIRE_BROADCAST) {
         memcpy(result, job.rank[h->root].data, h->bytes);
+    } else if (h->op == BPS_AVERAGE && bps_is_integer(h->dtype)) {
+        const void *sources[RANKS_LIMIT];
+        for (uint32_t r = 0; r < job.ranks; r++) {
+            sources[r] = job.rank[r].data;
+        }
+        oracle_average(h->dtype, result, sources, job.ranks, count);
     } else {
         oracle_first(h->dtype, acc, job.rank[0].data, count, h->prescale);
         for (uint32_t r = 1; r < job.ranks; r++) {
@@ -346,10 +373,11 @@ static void contribute_local(struct bps_sum *sum, uint32_t number, uint32_t part
 static void contribute(uint32_t number, uint32_t partition)
 {
     struct rank *rank = &job.rank[number];
-    if (job.host[rank->host].sum != NULL) {
+    if (is_local(number)) {
         contribute_local(job.host[rank->host].sum, number, partition);
     } else {
-        uint8_t flags = rig_random(2) == 0 ? BPS_FLAG_GROUP : 0; /* of a group of one: no difference */
+        bool alone = job.host[rank->host].size == 1;
+        uint8_t flags = alone && rig_random(2) == 0 ? BPS_FLAG_GROUP : 0; /* no difference */
         const uint8_t *data = rank->data + (size_t)partition * job.partition;
         push_to_shard(number, flags, partition, data, is_receiver(number));
     }
@@ -384,7 +412,7 @@ static void check_round(const uint8_t *expected)
 {
     for (uint32_t r = 0; r < job.ranks; r++) {
         struct rank *rank = &job.rank[r];
-        bool local = job.host[rank->host].sum != NULL;
+        bool local = is_local(r);
         bool leads = job.hosts > 1 && r == job.host[rank->host].leader;
         ck_assert_msg(memcmp(rank->answer, expected, job.header.bytes) == 0,
                       "rank %u of %u, way %u, %s, op %u", r, job.ranks, rank->way,

@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 6u
+#define BPS_ABI_MINOR 7u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -407,6 +407,9 @@ struct bps_transport_ops {
  * to right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
  *
  * Scales multiply in the precision of A (floating point only; they are 1 for integers and bool).
+ *
+ * The average of integers has `reduce` alone, and NULL for the others: (src[0] + ... + src[n-1]) / divisor,
+ * rounded to minus infinity, with a sum that does not wrap. The divisor is at least n.
  */
 struct bps_kernels {
     uint32_t accumulator; /* dtype A */
@@ -604,8 +607,11 @@ struct bps_reducer_ops {
      * groups that have not been left. All marks have been released.
      */
     void (*close)(void *instance);
-    /* The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT (an average is a sum with a divisor) of a
-     * type, on host memory. BPS_ERR_UNSUPPORTED if it has none. Called from any thread. */
+    /*
+     * The kernels for BPS_SUM, BPS_MIN, BPS_MAX or BPS_PRODUCT of a type, or BPS_AVERAGE of integers (that of
+     * floating point is a sum with a divisor), on host memory. BPS_ERR_UNSUPPORTED if it has none. Called
+     * from any thread.
+     */
     bps_status (*kernels)(void *instance, uint32_t op, uint32_t dtype, struct bps_kernels *out);
     /* Optional: one line, such as the instruction set in use. */
     void (*describe)(void *instance, char *text, size_t n);

@@ -69,6 +69,16 @@ def check_average():
     np.testing.assert_array_equal(array.read(), bps.push_pull(values, op=bps.Average))
 
 
+def check_averages_of_integers():
+    """Sums that the type does not hold, of long tensors that a group of devices would sum."""
+    for dtype in ("uint8", "int8", "int16", "int32", "int64"):
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        values = np.tile(np.array([low, high], dtype), 50_000)
+        array = gpu.Array(gpu.Stream(device()), values)
+        start(array, name=f"mean.{dtype}", op=bps.Average).wait()
+        np.testing.assert_array_equal(array.read(), values)
+
+
 def check_rounded_once():
     """Results of float16 that would be others if each contribution were rounded, or would overflow on the way."""
     stream, size = gpu.Stream(device()), bps.size()

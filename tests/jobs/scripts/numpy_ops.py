@@ -80,6 +80,30 @@ def check_wide_range_of_integers():
     same(bps.push_pull(mine, op=bps.Max), mine)
 
 
+def check_averages_of_integers():
+    """Sums that the type does not hold, and means below 0, in tensors of any size."""
+    for dtype in INTEGERS:
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        rows = [
+            [high] * bps.size(),
+            [low] * bps.size(),
+            [low, *[high] * (bps.size() - 1)],
+            [high, *[low] * (bps.size() - 1)],
+            [high - rank for rank in range(bps.size())],
+            [low + rank for rank in range(bps.size())],
+            [100] * bps.size(),
+            [max(low, -1), *[0] * (bps.size() - 1)],
+        ]
+        for repeats in (1, 5001):
+            mine = np.array([row[bps.rank()] for row in rows] * repeats, dtype)
+            want = np.array([sum(row) // len(row) for row in rows] * repeats, dtype)
+            name = f"mean.{dtype}.{repeats}"
+            same(bps.push_pull(mine, name=name, op=bps.Average), want)
+            same(bps.push_pull_async(mine, name=name, op=bps.Average).wait(), want)
+            same(bps.push_pull(mine, op=bps.Average), want)
+            same(bps.push_pull_inplace(mine, name=name, op=bps.Average), want)
+
+
 def check_sizes_and_shapes():
     for shape in [(), (1,), (0,), (3, 0, 2), (1, 1, 1), (1000003,), (64, 128, 3)]:
         arrays = everyone("float32", shape, seed=1)

@@ -92,6 +92,20 @@ def check_average():
     checks.raised(ValueError, lambda: bps.push_pull(mine, op=17), "Average")
 
 
+def check_averages_of_integers():
+    """Sums that the type does not hold, and means below 0."""
+    for dtype in INTEGERS:
+        low, high = torch.iinfo(dtype).min, torch.iinfo(dtype).max
+        others = bps.size() - 1
+        rows = [[high] * (others + 1), [low] * (others + 1), [low] + [high] * others, [max(low, -1)] + [0] * others]
+        for repeats in (1, 20001):
+            mine = torch.tensor([row[bps.rank()] for row in rows], dtype=dtype).repeat(repeats)
+            want = torch.tensor([sum(row) // len(row) for row in rows], dtype=dtype).repeat(repeats)
+            for name in (None, f"mean.{dtype}.{repeats}"):
+                same(bps.push_pull(mine, name=name, op=bps.Average), want)
+                same(bps.synchronize(bps.push_pull_async_inplace(mine.clone(), name=name, op=bps.Average)), want)
+
+
 def check_layouts():
     tensors = everyone(torch.float32, (2, 3, 4, 5))
     want = expected(bps.Sum, tensors)
