@@ -106,38 +106,31 @@ FLOAT_TYPE(f64, double, v_i64, 0x7ff8000000000000)
 
 /* ---- integers ------------------------------------------------------------------------------------------ */
 
-/* A shift that rounds to minus infinity, where the divisor is a power of two less than the type's range. */
-struct division {
-    uint64_t divisor;
-    unsigned shift;
-    bool shifts;
-};
-
-static inline struct division division_by(uint64_t divisor, unsigned bits)
-{
-    struct division by = {divisor ? divisor : 1, 0, false};
-
-    by.shift = (unsigned)__builtin_ctzll(by.divisor);
-    by.shifts = by.divisor >> by.shift == 1 && by.shift < bits;
-    return by;
-}
-
-static inline uint64_t divide_unsigned(uint64_t value, uint64_t divisor)
-{
-    return value / divisor;
-}
-
-static inline int64_t divide_signed(int64_t value, uint64_t divisor)
-{
-    if (divisor > INT64_MAX) {
-        return value < 0 ? -1 : 0;
+/* Integers and bool have neither scales nor divisors, and no NaN. */
+#define UNSCALED(name)                                                                                       \
+    typedef int name##_factor;                                                                               \
+                                                                                                             \
+    static inline name##_factor name##_weigh(double scale, uint64_t divisor)                                 \
+    {                                                                                                        \
+        (void)scale;                                                                                         \
+        (void)divisor;                                                                                       \
+        return 1;                                                                                            \
+    }                                                                                                        \
+                                                                                                             \
+    static inline v_##name name##_apply(v_##name value, name##_factor factor)                                \
+    {                                                                                                        \
+        (void)factor;                                                                                        \
+        return value;                                                                                        \
+    }                                                                                                        \
+                                                                                                             \
+    static inline void name##_tidy(v_##name value[STEPS])                                                    \
+    {                                                                                                        \
+        (void)value;                                                                                         \
     }
-    return value / (int64_t)divisor - (value % (int64_t)divisor < 0);
-}
 
 /* Sums and products are those of unsigned integers, which wrap; the rest is done in the type itself. */
-#define INTEGER_TYPE(name, unsigned_vector, divide)                                                          \
-    typedef struct division name##_factor;                                                                   \
+#define INTEGER_TYPE(name, unsigned_vector)                                                                  \
+    UNSCALED(name)                                                                                           \
                                                                                                              \
     static inline v_##name name##_load(const uint8_t *address)                                               \
     {                                                                                                        \
@@ -150,28 +143,6 @@ static inline int64_t divide_signed(int64_t value, uint64_t divisor)
     static inline void name##_store(uint8_t *address, v_##name value)                                        \
     {                                                                                                        \
         STORE(address, value);                                                                               \
-    }                                                                                                        \
-                                                                                                             \
-    static inline name##_factor name##_weigh(double scale, uint64_t divisor)                                 \
-    {                                                                                                        \
-        (void)scale;                                                                                         \
-        return division_by(divisor, 8 * name##_size);                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    static inline v_##name name##_apply(v_##name value, name##_factor by)                                    \
-    {                                                                                                        \
-        if (by.shifts) {                                                                                     \
-            return value >> by.shift;                                                                        \
-        }                                                                                                    \
-        for (size_t lane = 0; lane < sizeof(value) / sizeof(value[0]); lane++) {                             \
-            value[lane] = divide(value[lane], by.divisor);                                                   \
-        }                                                                                                    \
-        return value;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    static inline void name##_tidy(v_##name value[STEPS])                                                    \
-    {                                                                                                        \
-        (void)value;                                                                                         \
     }                                                                                                        \
                                                                                                              \
     static inline v_##name name##_sum(v_##name a, v_##name b)                                                \
@@ -194,17 +165,18 @@ static inline int64_t divide_signed(int64_t value, uint64_t divisor)
         return SELECT((v_##name)(a > b), a, b);                                                              \
     }
 
-INTEGER_TYPE(u8, v_u8, divide_unsigned)
-INTEGER_TYPE(i8, v_u8, divide_signed)
-INTEGER_TYPE(i16, v_u16, divide_signed)
-INTEGER_TYPE(i32, v_u32, divide_signed)
-INTEGER_TYPE(i64, v_u64, divide_signed)
+INTEGER_TYPE(u8, v_u8)
+INTEGER_TYPE(i8, v_u8)
+INTEGER_TYPE(i16, v_u16)
+INTEGER_TYPE(i32, v_u32)
+INTEGER_TYPE(i64, v_u64)
 
 /* ---- bool ---------------------------------------------------------------------------------------------- */
 
 /* Whatever is not 0 counts as 1, already when it is loaded; so "and" and "or" are those of bits. */
 typedef v_u8 v_b8;
-typedef int b8_factor;
+
+UNSCALED(b8)
 
 static inline v_b8 b8_load(const uint8_t *address)
 {
@@ -217,24 +189,6 @@ static inline v_b8 b8_load(const uint8_t *address)
 static inline void b8_store(uint8_t *address, v_b8 value)
 {
     STORE(address, value);
-}
-
-static inline b8_factor b8_weigh(double scale, uint64_t divisor)
-{
-    (void)scale;
-    (void)divisor;
-    return 1;
-}
-
-static inline v_b8 b8_apply(v_b8 value, b8_factor factor)
-{
-    (void)factor;
-    return value;
-}
-
-static inline void b8_tidy(v_b8 value[STEPS])
-{
-    (void)value;
 }
 
 static inline v_b8 b8_sum(v_b8 a, v_b8 b)

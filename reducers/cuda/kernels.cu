@@ -119,11 +119,6 @@ ELEMENT(int64_t)
     INLINE type type##_apply(type value, double factor)                                                      \
     {                                                                                                        \
         return value * (type)factor;                                                                         \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_finish(type value, const struct cuda_reduction *r)                                    \
-    {                                                                                                        \
-        return type##_apply(value, r->factor);                                                               \
     }
 
 FLOAT(float, uint32_t)
@@ -214,29 +209,8 @@ INLINE uint8_t e5m2_write(float value)
 
 /* ---- integers ------------------------------------------------------------------------------------------ */
 
-/* Of 16 bits; the product with 2^32 / divisor, rounded up, is exact enough for these. */
-INLINE uint32_t short_quotient(uint32_t value, const struct cuda_reduction *r)
-{
-    return (uint32_t)((uint64_t)value * (uint32_t)((r->reciprocal >> 32) + 1) >> 32);
-}
-
-/* Of 32 bits; likewise with 2^64 / divisor. */
-INLINE uint32_t int_quotient(uint32_t value, const struct cuda_reduction *r)
-{
-    uint64_t upper = value * (r->reciprocal >> 32), lower = value * (r->reciprocal & 0xffffffffu);
-    return (uint32_t)((upper + (lower >> 32)) >> 32);
-}
-
-INLINE uint64_t long_quotient(uint64_t value, const struct cuda_reduction *r)
-{
-    return value / r->divisor;
-}
-
-/*
- * All is computed in the unsigned `wide`, and wraps as its sums and products do. A quotient is rounded to
- * minus infinity, which the complement of a negative number makes rounding to 0.
- */
-#define INTEGER(name, type, wide, quotient)                                                                  \
+/* Sums and products are those of the unsigned `wide`, and wrap. There are no factors. */
+#define INTEGER(name, type, wide)                                                                            \
     INLINE type name##_read(type value)                                                                      \
     {                                                                                                        \
         return value;                                                                                        \
@@ -261,12 +235,6 @@ INLINE uint64_t long_quotient(uint64_t value, const struct cuda_reduction *r)
     {                                                                                                        \
         (void)factor;                                                                                        \
         return value;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_finish(type value, const struct cuda_reduction *r)                                    \
-    {                                                                                                        \
-        wide mask = (wide)((int64_t)value >> 63); /* all ones where it is negative */                        \
-        return r->divisor == 1 ? value : (type)(quotient((wide)value ^ mask, r) ^ mask);                     \
     }
 
 #define ORDER(type)                                                                                          \
@@ -280,11 +248,11 @@ INLINE uint64_t long_quotient(uint64_t value, const struct cuda_reduction *r)
         return a > b ? a : b;                                                                                \
     }
 
-INTEGER(u8, uint8_t, uint32_t, short_quotient)
-INTEGER(i8, int8_t, uint32_t, short_quotient)
-INTEGER(i16, int16_t, uint32_t, short_quotient)
-INTEGER(i32, int32_t, uint32_t, int_quotient)
-INTEGER(i64, int64_t, uint64_t, long_quotient)
+INTEGER(u8, uint8_t, uint32_t)
+INTEGER(i8, int8_t, uint32_t)
+INTEGER(i16, int16_t, uint32_t)
+INTEGER(i32, int32_t, uint32_t)
+INTEGER(i64, int64_t, uint64_t)
 ORDER(uint8_t)
 ORDER(int16_t)
 ORDER(int32_t)
@@ -324,12 +292,6 @@ INLINE truth truth_apply(truth value, double factor)
     return value;
 }
 
-INLINE truth truth_finish(truth value, const struct cuda_reduction *r)
-{
-    (void)r;
-    return value;
-}
-
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
 #define REDUCE(type, storage, total_type, op)                                                                \
@@ -341,7 +303,7 @@ INLINE truth truth_finish(truth value, const struct cuda_reduction *r)
             total_type value = type##_read(storage##_load(r->src[s] + offset));                              \
             total = total_type##_##op(total, total_type##_apply(value, r->scale[s]));                        \
         }                                                                                                    \
-        storage##_store(r->dst + offset, type##_write(total_type##_finish(total, r)));                       \
+        storage##_store(r->dst + offset, type##_write(total_type##_apply(total, r->factor)));                \
     }                                                                                                        \
                                                                                                              \
     INLINE void type##_##op##_vector(const struct cuda_reduction *r, uint64_t offset)                        \
@@ -360,7 +322,7 @@ INLINE truth truth_finish(truth value, const struct cuda_reduction *r)
             }                                                                                                \
         }                                                                                                    \
         EACH (i, CUDA_VECTOR / sizeof(storage)) {                                                            \
-            vector.element[i] = type##_write(total_type##_finish(total[i], r));                              \
+            vector.element[i] = type##_write(total_type##_apply(total[i], r->factor));                       \
         }                                                                                                    \
         *(uint4 *)(r->dst + offset) = vector.whole;                                                          \
     }                                                                                                        \

@@ -47,9 +47,7 @@ struct cuda_reduction {
     uint8_t *dst;
     const uint8_t *src[CUDA_SOURCES];
     double scale[CUDA_SOURCES];
-    double factor;                 /* of the end, for floating point */
-    uint64_t divisor;              /* for integers, */
-    uint64_t reciprocal;           /* and 2^64 / divisor, rounded up, where that is not 1 */
+    double factor;                 /* of the end; as scale, for floating point alone */
     uint64_t count, head, vectors; /* elements; before the first vector; vectors */
     uint32_t n;
 };

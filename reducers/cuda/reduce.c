@@ -40,8 +40,6 @@ static struct cuda_reduction plan(const struct bps_reduction *r)
     struct cuda_reduction out = {
         .dst = r->dst,
         .factor = r->scale / (double)r->divisor,
-        .divisor = r->divisor,
-        .reciprocal = UINT64_MAX / r->divisor + 1,
         .count = r->count,
         .head = r->count,
         .n = r->n,

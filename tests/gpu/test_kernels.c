@@ -125,7 +125,7 @@ static struct bps_reduction arrange(const struct sample *s, uint8_t *base, size_
     r.dst = base + place * room + offset_of(s, place);
     r.scales = is_float && s->number % 2 == 0 ? scales : NULL;
     r.scale = is_float ? factors[s->number % 3] : 1;
-    r.divisor = divisors[s->number % 9];
+    r.divisor = is_float ? divisors[s->number % 9] : 1;
     return r;
 }
 

@@ -60,14 +60,7 @@
 #define FLOAT_FINISH(x, scale, divisor) ((x) * (__typeof__(x))((scale) / (double)(divisor)))
 #define INT_SCALED(x, scale)            ((void)(scale), (x))
 #define INT_ADD(a, b)                   ((__typeof__(a))((uint64_t)(a) + (uint64_t)(b)))
-#define INT_FINISH(x, scale, divisor)   ((void)(scale), (__typeof__(x))floor_divide((x), (divisor)))
-
-/* Towards minus infinity. A divisor is a number of workers. */
-static int64_t floor_divide(int64_t x, uint64_t divisor)
-{
-    int64_t d = (int64_t)divisor;
-    return x / d - (x % d < 0);
-}
+#define INT_FINISH(x, scale, divisor)   ((void)(scale), (void)(divisor), (x))
 
 KERNELS(float, float32, BPS_FLOAT32, FLOAT_SCALED, FLOAT_ADD, FLOAT_FINISH)
 KERNELS(double, float64, BPS_FLOAT64, FLOAT_SCALED, FLOAT_ADD, FLOAT_FINISH)

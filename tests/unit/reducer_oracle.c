@@ -248,11 +248,10 @@ static int64_t combine_integers(uint32_t op, uint32_t dtype, int64_t a, int64_t 
     }
 }
 
-static int64_t divide(int64_t value, uint64_t divisor)
+/* Rounded to minus infinity. */
+static int64_t divide(int64_t value, int64_t divisor)
 {
-    __int128 quotient = (__int128)value / (__int128)divisor;
-
-    return (int64_t)(quotient - (quotient * (__int128)divisor > value));
+    return value / divisor - (value % divisor < 0);
 }
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
@@ -291,9 +290,6 @@ void oracle_finish(uint32_t dtype, void *dst, const void *acc, size_t count, dou
         struct value v = load(a, (const uint8_t *)acc + i * oracle_size(a));
 
         v = scaled(dtype, v, scale / (double)divisor);
-        if (dtype != BPS_BOOL) {
-            v.integer = divide(v.integer, divisor);
-        }
         store(dtype, (uint8_t *)dst + i * oracle_size(dtype), v);
     }
 }

@@ -276,6 +276,7 @@ static void each_kernel(struct example e)
     for (e.dtype = 0; e.dtype < BPS_DTYPES; e.dtype++) {
         if (!oracle_is_float(e.dtype)) {
             e.scale = 1;
+            e.divisor = 1;
         }
         for (int i = 0; i < REAL_OPS; i++) {
             e.op = real_ops[i];
@@ -592,19 +593,20 @@ START_TEST(test_cuts)
 
     OPEN_OR_RETURN(_i);
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
+        const uint64_t divisor = oracle_is_float(dtype) ? 3 : 1;
         struct bps_kernels k = kernels_of(BPS_SUM, dtype);
         struct buffer a = buffer_new(dtype, count, 0), b = buffer_new(dtype, count, 0);
         struct buffer whole = buffer_new(dtype, count, 0), pieces = buffer_new(dtype, count, 0);
         const void *sources[] = {a.at, b.at};
 
-        k.reduce(whole.at, sources, NULL, 2, count, 1, 3);
+        k.reduce(whole.at, sources, NULL, 2, count, 1, divisor);
         for (size_t at = 0, piece; at < count; at += piece) {
             size_t bytes = at * oracle_size(dtype);
             const void *cut[] = {a.at + bytes, b.at + bytes};
 
             piece = 1 + draw() % 200;
             piece = piece < count - at ? piece : count - at;
-            k.reduce(pieces.at + bytes, cut, NULL, 2, piece, 1, 3);
+            k.reduce(pieces.at + bytes, cut, NULL, 2, piece, 1, divisor);
         }
         same(_i, "reduce in pieces", BPS_SUM, dtype, dtype, pieces.at, whole.at, count);
         buffer_free(&a);
@@ -625,14 +627,15 @@ START_TEST(test_floating_point_environment)
 
     OPEN_OR_RETURN(_i);
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
+        const uint64_t divisor = oracle_is_float(dtype) ? 3 : 1;
         struct bps_kernels k = kernels_of(BPS_SUM, dtype);
         struct buffer a = buffer_new(dtype, COUNT, 0), b = buffer_new(dtype, COUNT, 0);
         struct buffer expected = buffer_new(dtype, COUNT, 0), dst = buffer_new(dtype, COUNT, 0);
         const void *sources[] = {a.at, b.at};
 
-        k.reduce(expected.at, sources, NULL, 2, COUNT, 1, 3);
+        k.reduce(expected.at, sources, NULL, 2, COUNT, 1, divisor);
         _mm_setcsr(dirty);
-        k.reduce(dst.at, sources, NULL, 2, COUNT, 1, 3);
+        k.reduce(dst.at, sources, NULL, 2, COUNT, 1, divisor);
         dirty = _mm_getcsr();
         _mm_setcsr(clean);
         ck_assert_uint_eq(dirty & 0xffc0, STATE & 0xffc0);

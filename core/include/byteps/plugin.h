@@ -406,7 +406,8 @@ struct bps_transport_ops {
  * of 8 and 16 bits, T for all others. Any alignment of any pointer, any count, 0 included. Elementwise, left
  * to right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
  *
- * Scales multiply in the precision of A (floating point only; they are 1 for integers and bool).
+ * Scales multiply in the precision of A, for floating point only: for integers and bool they are 1, and so are
+ * divisors.
  *
  * The average of integers has `reduce` alone, and NULL for the others: (src[0] + ... + src[n-1]) / divisor,
  * rounded to minus infinity, with a sum that does not wrap. The divisor is at least n.
@@ -419,7 +420,7 @@ struct bps_kernels {
     void (*fold)(void *acc, const void *src, size_t count, double scale);
     /*
      * dst = T(scale * acc / divisor). dst may be equal to acc, even where T is narrower than A. For floating
-     * point the factor is A(scale / divisor). Integers: acc / divisor rounded to minus infinity.
+     * point the factor is A(scale / divisor).
      */
     void (*finish)(void *dst, const void *acc, size_t count, double scale, uint64_t divisor);
     /*
@@ -462,7 +463,7 @@ struct bps_reduction {
     const double *scales; /* one for each source, or NULL for all 1; read within the call */
     uint64_t count;
     double scale;
-    uint64_t divisor;   /* at least 1 */
+    uint64_t divisor;   /* at least 1; for integers and bool 1 */
     bps_device_fn done; /* called once, on the loop and never from within `reduce`, when it is done */
     void *arg;
 };
