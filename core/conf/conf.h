@@ -119,6 +119,12 @@ bps_status bps_conf_load(const char *file, const char *const *set, size_t n, str
                          struct bps_report *report);
 void bps_conf_free(struct bps_conf *conf);
 
+/*
+ * Refuses a job of this process alone if nobody has described it, not even by cluster.workers = 1, and the
+ * environment says that torchrun, srun or mpirun has started this process as one of several.
+ */
+bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report *report);
+
 const struct bps_conf_cluster *bps_conf_cluster(const struct bps_conf *conf);
 const struct bps_conf_worker *bps_conf_worker(const struct bps_conf *conf);
 const struct bps_conf_server *bps_conf_server(const struct bps_conf *conf);

@@ -139,7 +139,7 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
                            "`byteps scheduler`");
         return BPS_ERR_CONF;
     }
-    return BPS_OK;
+    return bps_conf_refuse_apart(conf, report);
 }
 
 /* Frees a worker that has left (NULL: there is none) and the configuration. */

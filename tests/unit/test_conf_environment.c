@@ -202,6 +202,52 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
 }
 END_TEST
 
+/* ---- launchers ---- */
+
+#define TAIL                                                                                                 \
+    " has started several processes, but the configuration describes no job, so that each of them would "    \
+    "train alone; start them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H "     \
+    "host1:n,host2:n -- python3 train.py`), or set cluster.workers = 1 if each shall be alone"
+
+static const struct {
+    const char *variables[6], *set, *error; /* no error: it may begin */
+} launches[] = {
+    {{"WORLD_SIZE=2"}, NULL, "WORLD_SIZE = 2: torchrun" TAIL},
+    {{"OMPI_COMM_WORLD_SIZE=2"}, NULL, "OMPI_COMM_WORLD_SIZE = 2: mpirun" TAIL},
+    {{"MV2_COMM_WORLD_SIZE=2"}, NULL, "MV2_COMM_WORLD_SIZE = 2: mpirun" TAIL},
+    {{"PMI_SIZE=2"}, NULL, "PMI_SIZE = 2: mpirun" TAIL},
+    {{"SLURM_NTASKS=2"}, NULL, "SLURM_NTASKS = 2: srun" TAIL},
+    {{"SLURM_NTASKS=2", "SLURM_PROCID=1"}, NULL, "SLURM_NTASKS = 2: srun" TAIL},
+    {{"SLURM_NTASKS=4", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=2", "SLURM_PROCID=0"},
+     NULL,
+     "SLURM_STEP_NUM_TASKS = 2: srun" TAIL},
+    {{"SLURM_NTASKS=2", "WORLD_SIZE=1"}, NULL, "SLURM_NTASKS = 2: srun" TAIL},
+    {{"WORLD_SIZE=2"}, "worker.threads=2", "WORLD_SIZE = 2: torchrun" TAIL},
+    /* a step of one task; a batch script and a shell of salloc, which have the number of the allocation */
+    {{"SLURM_NTASKS=2", "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_STEP_NUM_TASKS=1"}, NULL, NULL},
+    {{"SLURM_NTASKS=2", "SLURM_JOB_ID=7", "SLURM_PROCID=0", "SLURM_LOCALID=0"}, NULL, NULL},
+    {{"SLURM_NTASKS=2", "SLURM_JOB_ID=7"}, NULL, NULL},
+    {{"WORLD_SIZE=1", "SLURM_NTASKS=1", "OMPI_COMM_WORLD_SIZE=1", "PMI_SIZE=1"}, NULL, NULL},
+    {{"WORLD_SIZE=", "PMI_SIZE=many"}, NULL, NULL},
+    /* somebody has said what the job is */
+    {{"WORLD_SIZE=2"}, "cluster.workers=1", NULL},
+    {{"WORLD_SIZE=2", "DMLC_NUM_WORKER=1"}, NULL, NULL},
+    {{"WORLD_SIZE=2", "BYTEPS_SET=cluster.workers=1"}, NULL, NULL},
+    {{"WORLD_SIZE=2", "DMLC_NUM_WORKER=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"}, NULL, NULL},
+};
+
+START_TEST(several_processes_without_a_job_are_refused)
+{
+    set_variables(launches[_i].variables);
+    struct bps_conf *conf = rig_load(NULL, launches[_i].set, NULL);
+    struct bps_report report = {""};
+    bool refused = launches[_i].error != NULL;
+    ck_assert_int_eq(bps_conf_refuse_apart(conf, &report), refused ? BPS_ERR_CONF : BPS_OK);
+    ck_assert_str_eq(report.text, refused ? launches[_i].error : "");
+    bps_conf_free(conf);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("conf environment");
@@ -212,6 +258,7 @@ int main(void)
     tcase_add_test(tests, old_variables_reach_the_transport);
     tcase_add_loop_test(tests, bad_old_variable_is_refused_word_by_word, 0, COUNT(bad_olds));
     tcase_add_test(tests, notes_tell_of_idle_and_unknown_variables);
+    tcase_add_loop_test(tests, several_processes_without_a_job_are_refused, 0, COUNT(launches));
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

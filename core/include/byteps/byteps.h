@@ -108,9 +108,10 @@ struct bps_init_options {
 
 /*
  * Joins the job that the configuration describes (byteps.conf(5)) and waits until all members are there.
- * Without any configuration it makes a job of this one process. Calling it again in a running job does
- * nothing. `options` may be NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who
- * is missing), BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
+ * Without any configuration it makes a job of this one process, unless torchrun, srun or mpirun has started it
+ * as one of several, which is BPS_ERR_CONF. Calling it again in a running job does nothing. `options` may be
+ * NULL. Errors: BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_TIMEOUT (the report lists who is missing),
+ * BPS_ERR_REFUSED, BPS_ERR_IO, BPS_ERR_NOMEM.
  */
 BPS_API bps_status bps_init(const struct bps_init_options *options, struct bps_report *report);
 

@@ -78,10 +78,11 @@ def _blocking(call, *args):
 def init(lazy=True, *, conf=None, set=None):
     """Join the job and wait until all its members are there.
 
-    What the job is comes from the configuration: files, environment, and the arguments here. With ``byteps
-        run``
-    nothing needs to be given; without any configuration it is a job of this one process. A second call in a
-    running job does nothing. After shutdown() it may be called again.
+    What the job is comes from the configuration: files, environment, and the arguments here. With
+    ``byteps run`` nothing needs to be given. Without any configuration it is a job of this one process; that
+    is refused if torchrun, srun or mpirun has started the process as one of several, unless
+    ``cluster.workers`` is set to 1. A second call in a running job does nothing. After shutdown() it may be
+    called again.
 
     Args:
         lazy: accepted for compatibility; without effect.

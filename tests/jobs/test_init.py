@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""bps.init() as programs call it: what it refuses, and what it warns about."""
+
+import os
+import unittest
+
+import harness
+
+SIZES = "import byteps, byteps._basics as bps; bps.init({}); print(bps.rank(), 'of', bps.size())"
+LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE", "PMI_SIZE")
+
+
+def script(arguments=""):
+    """The command of a program that joins a job and says who it is."""
+    return [harness.python(), "-c", SIZES.format(arguments)]
+
+
+class Case(unittest.TestCase):
+    def start(self, arguments="", **variables):
+        """Runs the program without `byteps run`, where no other launcher has left its variables."""
+        env = {k: v for k, v in os.environ.items() if k not in LAUNCHED and not k.startswith("SLURM_")}
+        return harness.execute(script(arguments), env={**env, **variables})
+
+    def good(self, arguments="", **variables):
+        """Its standard error, once it was alone."""
+        result = self.start(arguments, **variables)
+        self.assertEqual((result.returncode, result.stdout), (0, "0 of 1\n"), result.stderr)
+        return result.stderr
+
+    def refused(self, *words, error="ConfigurationError", arguments="", **variables):
+        """The last line of its traceback has all the words."""
+        result = self.start(arguments, **variables)
+        self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+        last = result.stderr.splitlines()[-1]
+        for word in (error, *words):
+            self.assertIn(word, last)
+
+
+class Launchers(Case):
+    """A process that another launcher has started as one of several does not train alone unless told to."""
+
+    def test_one_of_several(self):
+        command = "`byteps run -n 2 -- python3 train.py`"
+        for name in ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
+            with self.subTest(name):
+                self.refused(f"{name} = 2: ", command, "cluster.workers = 1", **{name: "2"})
+
+    def test_really_alone(self):
+        alone = "set={'cluster.workers': 1}"
+        batch = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "0"}
+        self.assertEqual(self.good(alone, WORLD_SIZE="2"), "")
+        self.assertEqual(self.good(WORLD_SIZE="2", BYTEPS_SET="cluster.workers=1"), "")
+        self.assertEqual(self.good(WORLD_SIZE="1", OMPI_COMM_WORLD_SIZE="1"), "")
+        self.assertEqual(self.good(**batch), "")
+
+    def test_a_job_of_byteps(self):
+        for workers in (1, 2):
+            result = harness.run(script(), workers=workers, env={"WORLD_SIZE": "5", "SLURM_NTASKS": "5"})
+            self.assertEqual(result.status, 0, result)
+            for rank in range(workers):
+                self.assertEqual(result.lines(f"worker {rank}"), [f"{rank} of {workers}"])
+
+
+if __name__ == "__main__":
+    unittest.main()
