@@ -61,5 +61,43 @@ class Launchers(Case):
                 self.assertEqual(result.lines(f"worker {rank}"), [f"{rank} of {workers}"])
 
 
+class Settings(Case):
+    """init(set=...) takes what Python has for the values of a configuration."""
+
+    def test_single_values(self):
+        for key, value, text in (
+            ("worker.threads", "2", "2"),
+            ("server.bandwidth", "0.5", "0.5"),
+            ("log.hide_time", "True", "true"),
+            ("worker.partition", "'8 MiB'", "8 MiB"),
+            ("affinity.sysfs", "__import__('pathlib').Path('/sys')", "/sys"),
+        ):
+            with self.subTest(key):
+                code = f"import byteps._basics as bps; bps.init(set={{{key!r}: {value}}}); print(bps._bps.conf({key!r}))"
+                result = harness.execute([harness.python(), "-c", code])
+                self.assertEqual((result.returncode, result.stdout), (0, text + "\n"), result.stderr)
+
+    def test_lists(self):
+        self.good("set={'worker.use': ['sum', 'cuda']}")
+        self.good("set={'worker.use': ('sum',)}")
+        for name in ('a"b', "no\\thing", "a, b"):  # reaches the checks as it was written
+            shown = '"' + name.replace("\\", "\\\\").replace('"', '\\"') + '"'
+            with self.subTest(name):
+                self.refused(f"worker.use = {shown}: ", arguments=f"set={{'worker.use': {['sum', name]!r}}}")
+        self.refused("worker.partition", "a list is not allowed here", arguments="set={'worker.partition': [1, 2]}")
+
+    def test_other_types(self):
+        for value, name in (
+            ("None", "NoneType"),
+            ("{'partition': 4096}", "dict"),
+            ("['sum', None]", "NoneType"),
+            ("[['sum']]", "list"),
+            ("b'sum'", "bytes"),
+        ):
+            with self.subTest(value):
+                words = ("set: worker.use = ", f"{name} is no type of a value; expected a string, a number")
+                self.refused(*words, error="TypeError", arguments=f"set={{'worker.use': {value}}}")
+
+
 if __name__ == "__main__":
     unittest.main()

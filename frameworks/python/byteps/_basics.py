@@ -5,6 +5,7 @@ import atexit
 import contextlib
 import ctypes
 import enum
+import numbers
 import operator
 import os
 import sys
@@ -59,11 +60,32 @@ _broken_off = False  # a call was interrupted: a graceful end could wait for eve
 
 
 def _settings(values):
-    return [f"{key}={_text(value)}" for key, value in dict(values or {}).items()]
+    return [f"{key}={_text(key, value)}" for key, value in dict(values or {}).items()]
 
 
-def _text(value):
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _text(key, value):
+    """Return a value as --set takes it; a list in the notation of configuration files."""
+    if isinstance(value, (list, tuple)):
+        return "(" + ", ".join(_quoted(_single(key, item)) for item in value) + ")"
+    return _single(key, value)
+
+
+def _single(key, value):
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (str, numbers.Real)):
+        return str(value)
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(
+        f"set: {key} = {value!r}: {type(value).__name__} is no type of a value; expected a string, a number, a "
+        'boolean or a list of these; of a group each key by itself ("worker.partition"), or text as in a '
+        "configuration file"
+    )
+
+
+def _quoted(text):
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _blocking(call, *args):
@@ -87,10 +109,12 @@ def init(lazy=True, *, conf=None, set=None):
     Args:
         lazy: accepted for compatibility; without effect.
         conf: path of a configuration file.
-        set: a dict of single values, stronger than every file: ``{"worker.partition": "8 MiB"}``.
+        set: a dict of values, stronger than every file: ``{"worker.partition": "8 MiB", "worker.use": ["cuda",
+            "sum"]}``. A value is a string, a number, a boolean, or a list of these.
 
     Raises:
         ConfigurationError: the configuration is wrong or a plugin was refused.
+        TypeError: a value of ``set`` is of another type.
         TimeoutError: not all members came in time; the text says who is missing.
         Error: the job refused this process, or the network failed.
     """
