@@ -73,8 +73,8 @@ class Settings(Case):
             ("affinity.sysfs", "__import__('pathlib').Path('/sys')", "/sys"),
         ):
             with self.subTest(key):
-                code = f"import byteps._basics as bps; bps.init(set={{{key!r}: {value}}}); print(bps._bps.conf({key!r}))"
-                result = harness.execute([harness.python(), "-c", code])
+                code = f"import byteps._basics as bps; bps.init(set={{{key!r}: {value}}}); "
+                result = harness.execute([harness.python(), "-c", code + f"print(bps._bps.conf({key!r}))"])
                 self.assertEqual((result.returncode, result.stdout), (0, text + "\n"), result.stderr)
 
     def test_lists(self):
