@@ -4,8 +4,11 @@
  *
  * What is set to the empty string counts as not set.
  */
+#include <arpa/inet.h>
 #include <ctype.h>
+#include <ifaddrs.h>
 #include <inttypes.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,9 +17,12 @@
 
 #include "conf/layer.h"
 #include "conf/option.h"
+#include "conf/value.h"
 
 #define MEMBERS_RANGE "1..65536"
 #define INDEX_RANGE   "0..65535"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* Turns the value of a variable into the text of its key; an empty text leaves the key alone. */
 typedef bps_status (*convert_fn)(const char *name, const char *value, char *text, size_t n,
@@ -32,62 +38,82 @@ static bps_status convert_scheduler(const char *name, const char *value, char *t
                                     struct bps_report *report);
 static bps_status convert_partition(const char *name, const char *value, char *text, size_t n,
                                     struct bps_report *report);
+static bps_status convert_transport(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
+static bps_status convert_interface(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
+static bps_status convert_address(const char *name, const char *value, char *text, size_t n,
+                                  struct bps_report *report);
 static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
                                 struct bps_report *report);
 static bps_status convert_numa(const char *name, const char *value, char *text, size_t n,
                                struct bps_report *report);
 static bps_status convert_blacklist(const char *name, const char *value, char *text, size_t n,
                                     struct bps_report *report);
+static bps_status refuse_async(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report);
+static bps_status refuse_staleness(const char *name, const char *value, char *text, size_t n,
+                                   struct bps_report *report);
+static bps_status refuse_compressor(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report);
 
 struct variable {
     const char *name;
-    const char *key;
+    const char *key;    /* NULL: convert leaves the text empty, if it does not refuse the value */
     convert_fn convert; /* NULL: the value is the text */
+    int64_t most; /* the limit of a key that merely tunes: what is beyond it is taken as this; 0: none */
 };
 
 /* Later rows are stronger. */
 static const struct variable variables[] = {
-    {"DMLC_ROLE", "cluster.role", convert_role},
-    {"DMLC_NUM_WORKER", "cluster.workers", convert_workers},
-    {"DMLC_NUM_SERVER", "cluster.servers", NULL},
-    {"DMLC_WORKER_ID", "cluster.rank", convert_rank},
-    {"BYTEPS_GLOBAL_RANK", "cluster.rank", NULL},
-    {"BYTEPS_LOCAL_RANK", "cluster.local_rank", NULL},
-    {"BYTEPS_LOCAL_SIZE", "cluster.local_size", NULL},
-    {"DMLC_PS_ROOT_PORT", "cluster.scheduler", convert_scheduler},
-    {"DMLC_PS_ROOT_URI", "cluster.scheduler", convert_scheduler},
-    {"BYTEPS_JOB_ID", "cluster.job", NULL},
-    {"DMLC_INTERFACE", "transports.net.interface", NULL},
-    {"DMLC_NODE_HOST", "transports.net.host", NULL},
-    {"BYTEPS_PARTITION_BYTES", "worker.partition", convert_partition},
-    {"BYTEPS_NCCL_GROUP_SIZE", "worker.group_size", NULL},
-    {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", NULL},
-    {"BYTEPS_NUMA_ON", "affinity.numa", convert_numa},
-    {"BYTEPS_VISIBLE_CPU_CORES", "affinity.cores", NULL},
-    {"BYTEPS_CPU_BLACKLIST", "affinity.avoid", convert_blacklist},
-    {"BYTEPS_NUMA_DEFAULT_QUOTA", "affinity.quota", NULL},
-    {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", NULL},
-    {"BYTEPS_LOG_LEVEL", "log.level", convert_level},
-    {"BYTEPS_LOG_HIDE_TIME", "log.hide_time", NULL},
+    {"DMLC_ROLE", "cluster.role", convert_role, 0},
+    {"DMLC_NUM_WORKER", "cluster.workers", convert_workers, 0},
+    {"DMLC_NUM_SERVER", "cluster.servers", NULL, 0},
+    {"DMLC_WORKER_ID", "cluster.rank", convert_rank, 0},
+    {"BYTEPS_GLOBAL_RANK", "cluster.rank", NULL, 0},
+    {"BYTEPS_LOCAL_RANK", "cluster.local_rank", NULL, 0},
+    {"BYTEPS_LOCAL_SIZE", "cluster.local_size", NULL, 0},
+    {"DMLC_PS_ROOT_PORT", "cluster.scheduler", convert_scheduler, 0},
+    {"DMLC_PS_ROOT_URI", "cluster.scheduler", convert_scheduler, 0},
+    {"BYTEPS_JOB_ID", "cluster.job", NULL, 0},
+    {"DMLC_ENABLE_RDMA", "transports.net.plugin", convert_transport, 0},
+    {"DMLC_INTERFACE", "transports.net.interface", convert_interface, 0},
+    {"DMLC_INTERFACE", "transports.net.host", convert_address, 0},
+    {"DMLC_NODE_HOST", "transports.net.host", NULL, 0},
+    {"BYTEPS_PARTITION_BYTES", "worker.partition", convert_partition, 1 << 30},
+    {"BYTEPS_NCCL_GROUP_SIZE", "worker.group_size", NULL, 64},
+    {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", NULL, 256},
+    {"BYTEPS_NUMA_ON", "affinity.numa", convert_numa, 0},
+    {"BYTEPS_VISIBLE_CPU_CORES", "affinity.cores", NULL, 0},
+    {"BYTEPS_CPU_BLACKLIST", "affinity.avoid", convert_blacklist, 0},
+    {"BYTEPS_NUMA_DEFAULT_QUOTA", "affinity.quota", NULL, 8192},
+    {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", NULL, 8192},
+    {"BYTEPS_LOG_LEVEL", "log.level", convert_level, 0},
+    {"BYTEPS_LOG_HIDE_TIME", "log.hide_time", NULL, 0},
+    {"BYTEPS_ENABLE_ASYNC", NULL, refuse_async, 0},
+    {"BYTEPS_STALENESS", NULL, refuse_staleness, 0},
+    {"BYTEPS_INTRA_COMPRESSOR", NULL, refuse_compressor, 0},
+    {"BYTEPS_INTER_COMPRESSOR", NULL, refuse_compressor, 0},
 };
 #define NVARIABLES (sizeof variables / sizeof *variables)
 
-/* Of this BytePS, read elsewhere. */
-static const char *const own[] = {"BYTEPS_CONF",       "BYTEPS_SET",         "BYTEPS_PLUGIN_PATH",
-                                  "BYTEPS_MODEL_PATH", "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM"};
+/* Read elsewhere. */
+static const char *const own[] = {
+    "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",    "BYTEPS_PLUGIN_PATH",
+    "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 /* clang-format off */
 static const char *const idle[] = {
-    "DMLC_PORT", "DMLC_NUM_PORTS", "DMLC_RANK", "DMLC_ENABLE_RDMA", "DMLC_ENABLE_UCX", "DMLC_GROUP_SIZE",
+    "DMLC_PORT", "DMLC_NUM_PORTS", "DMLC_RANK", "DMLC_ENABLE_UCX", "DMLC_GROUP_SIZE",
     "DMLC_LOCAL", "DMLC_USE_KUBERNETES", "DMLC_LOCKLESS_QUEUE", "DMLC_POLLING_IN_NANOSECOND",
     "DMLC_NUM_CPU_DEV", "DMLC_NUM_GPU_DEV", "PS_VERBOSE", "PS_HEARTBEAT_INTERVAL",
     "PS_HEARTBEAT_TIMEOUT", "PS_RESEND", "PS_RESEND_TIMEOUT", "PS_DROP_MSG", "PS_KEY_LOG",
-    "ENABLE_PROFILING", "PROFILE_PATH", "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_MIN_COMPRESS_BYTES",
+    "ENABLE_PROFILING", "PROFILE_PATH", "BYTEPS_MIN_COMPRESS_BYTES",
     "BYTEPS_SCHEDULING_CREDIT", "BYTEPS_KEY_HASH_FN", "BYTEPS_BUILT_IN_HASH_COEF",
     "BYTEPS_ENABLE_MIXED_MODE", "BYTEPS_MIXED_MODE_BOUND", "BYTEPS_ORDERED_HOSTS",
     "BYTEPS_THREADPOOL_SIZE", "BYTEPS_PCIE_SWITCH_SIZE", "BYTEPS_REDUCE_ROOTS",
-    "BYTEPS_NCCL_NUM_RINGS", "BYTEPS_OMP_THREAD_PER_GPU", "BYTEPS_SOCKET_PATH", "BYTEPS_ENABLE_ASYNC",
+    "BYTEPS_NCCL_NUM_RINGS", "BYTEPS_OMP_THREAD_PER_GPU", "BYTEPS_SOCKET_PATH",
     "BYTEPS_TRACE_ON", "BYTEPS_TRACE_START_STEP", "BYTEPS_TRACE_END_STEP", "BYTEPS_TRACE_DIR",
     "BYTEPS_TELEMETRY_ON", "BYTEPS_DEBUG_SAMPLE_TENSOR", "BYTEPS_SERVER_ENGINE_BLOCKING",
     "BYTEPS_SERVER_ENABLE_SCHEDULE", "BYTEPS_SERVER_DEBUG", "BYTEPS_SERVER_DEBUG_KEY",
@@ -101,10 +127,10 @@ static const char *const idle[] = {
     "BYTEPS_CUDA_INCLUDE", "BYTEPS_CUDA_LIB", "BYTEPS_WITH_*", "BYTEPS_WITHOUT_*", "BYTEPS_UCX_HOME",
     "BYTEPS_UCX_PREFIX", "BYTEPS_UCX_TARBALL_PATH", "BYTEPS_USE_MPI", "BYTEPS_MPICXX_SHOW",
     "BYTEPS_NODE_ID", "BYTESCHEDULER_*", "BYTEPS_CPU_ONLY", "BYTEPS_ENABLE_XLA", "BYTEPS_SYNC_BN_GLOBAL",
-    "BYTEPS_SKIP_SYNC_BN", "BYTEPS_INTRA_COMPRESSOR", "BYTEPS_INTER_COMPRESSOR",
+    "BYTEPS_SKIP_SYNC_BN",
     "BYTEPS_COMPRESSOR_ERROR_FEEDBACK", "BYTEPS_COMPRESSOR_K", "BYTEPS_UUID", "BYTEPS_ABORT_ON_TIMEOUT",
     "BYTEPS_ENABLE_ERR_HANDLING", "BYTEPS_MONITOR_INTERVAL", "BYTEPS_LOG_FILE", "BYTEPS_LOG_UNBUFFERED",
-    "BYTEPS_TELEMETRY_CAPACITY", "BYTEPS_TELEMETRY_INTERVAL", "BYTEPS_STALENESS",
+    "BYTEPS_TELEMETRY_CAPACITY", "BYTEPS_TELEMETRY_INTERVAL",
     "BYTEPS_PIPESGD_WARMUP_ITER", "BYTEPS_FORCE_JOINT_MODE", "BYTEPS_JOINT_MODE",
     "BYTEPS_DISABLE_COMPRESS", "BYTEPS_DISABLE_CPU_ALLREDUCE", "BYTEPS_DISABLE_GPU_ALLREDUCE",
     "BYTEPS_DISABLE_GPU_ALLGATHER", "BYTEPS_DISABLE_P2P", "BYTEPS_DISABLE_P2P_ACK",
@@ -116,7 +142,6 @@ static const char *const idle[] = {
     "BYTEPS_VISIBLE_DEVICE", "BYTEPS_CUDA_REDUCER_NUM_BLOCK", "BYTEPS_CUDA_REDUCER_NUM_THREAD",
 };
 /* clang-format on */
-#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* What happens instead of what some of them ask for. */
 static const struct {
@@ -139,16 +164,30 @@ static bps_status refuse(const char *name, const char *value, const char *why, s
     return BPS_ERR_CONF;
 }
 
-/* A whole number within a range; *out stays if the variable is not set. */
-static bps_status read_number(const char *name, const char *range, int64_t *out, struct bps_report *report)
+/* A whole number within a range. */
+static bps_status parse_number(const char *name, const char *value, const char *range, int64_t *out,
+                               struct bps_report *report)
 {
-    const char *value = variable(name);
     const struct bps_option row = {.name = name, .type = BPS_OPT_INT, .range = range};
     struct bps_report why;
-    if (value != NULL && bps_option_parse(&row, value, out, &why) != BPS_OK) {
+    if (bps_option_parse(&row, value, out, &why) != BPS_OK) {
         return refuse(name, value, why.text, report);
     }
     return BPS_OK;
+}
+
+/* The same of another variable; *out stays if that is not set. */
+static bps_status read_number(const char *name, const char *range, int64_t *out, struct bps_report *report)
+{
+    const char *value = variable(name);
+    return value == NULL ? BPS_OK : parse_number(name, value, range, out, report);
+}
+
+static bool is_beyond(const struct variable *row, const char *value)
+{
+    int64_t number;
+    return row->most != 0 && value[strspn(value, "0123456789")] == '\0' &&
+           (bps_parse_int(value, &number) != BPS_OK || number > row->most);
 }
 
 /* ---- conversions ---- */
@@ -227,10 +266,75 @@ static bps_status convert_partition(const char *name, const char *value, char *t
                                     struct bps_report *report)
 {
     int64_t bytes = 0;
-    bps_status status = read_number(name, "1..1073741824", &bytes, report);
-    (void)value;
+    bps_status status = parse_number(name, value, "1..1073741824", &bytes, report);
     snprintf(text, n, "%" PRId64, (bytes + 63) / 64 * 64);
     return status;
+}
+
+static bool wants_rdma(void)
+{
+    const char *value = variable("DMLC_ENABLE_RDMA");
+    bool wanted = false;
+    return value != NULL &&
+           (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
+}
+
+/* The original has several transports; of those, two are here: TCP and RDMA by verbs. */
+static bps_status convert_transport(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    bool known;
+    if (!wants_rdma() && strcasecmp(value, "zmq") != 0 && bps_parse_bool(value, &known) != BPS_OK) {
+        return refuse(name, value, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0",
+                      report);
+    }
+    snprintf(text, n, "%s", wants_rdma() ? "verbs" : "");
+    return BPS_OK;
+}
+
+/* The transport over RDMA goes by addresses, not by interfaces. */
+static bps_status convert_interface(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    (void)name;
+    (void)report;
+    snprintf(text, n, "%s", wants_rdma() ? "" : value);
+    return BPS_OK;
+}
+
+/* An address of an interface of this host, IPv4 first. */
+static bool find_address(const char *interface, char *text, size_t n)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    struct ifaddrs *all;
+    bool found = false;
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < COUNT(families) && !found; i++) {
+        for (struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next) {
+            if (at->ifa_addr != NULL && at->ifa_addr->sa_family == families[i] &&
+                strcmp(at->ifa_name, interface) == 0) {
+                const void *v4 = &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr;
+                const void *v6 = &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr;
+                found = inet_ntop(families[i], i == 0 ? v4 : v6, text, (socklen_t)n) != NULL;
+            }
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+static bps_status convert_address(const char *name, const char *value, char *text, size_t n,
+                                  struct bps_report *report)
+{
+    bool needed = wants_rdma() && variable("DMLC_NODE_HOST") == NULL;
+    if (needed && !find_address(value, text, n)) {
+        return refuse(name, value,
+                      "no network interface of this host with an address; expected one, or DMLC_NODE_HOST",
+                      report);
+    }
+    return BPS_OK;
 }
 
 static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
@@ -269,15 +373,58 @@ static bps_status convert_blacklist(const char *name, const char *value, char *t
     return BPS_OK;
 }
 
+/* What would train with other results than the program expects must not be passed over in silence. */
+static bps_status refuse_missing(const char *name, const char *value, const char *what,
+                                 struct bps_report *report)
+{
+    bool wanted = strcasecmp(value, "none") != 0;
+    if (!wanted || (bps_parse_bool(value, &wanted) == BPS_OK && !wanted)) {
+        return BPS_OK;
+    }
+    BPS_REPORT(report,
+               "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
+               "to train without it",
+               name, bps_shown(value).text, what);
+    return BPS_ERR_CONF;
+}
+
+static bps_status refuse_async(const char *name, const char *value, char *text, size_t n,
+                               struct bps_report *report)
+{
+    (void)text;
+    (void)n;
+    return refuse_missing(name, value, "asynchronous training", report);
+}
+
+static bps_status refuse_staleness(const char *name, const char *value, char *text, size_t n,
+                                   struct bps_report *report)
+{
+    (void)text;
+    (void)n;
+    return refuse_missing(name, value, "training on gradients of earlier steps", report);
+}
+
+static bps_status refuse_compressor(const char *name, const char *value, char *text, size_t n,
+                                    struct bps_report *report)
+{
+    (void)text;
+    (void)n;
+    return refuse_missing(name, value, "compression of gradients", report);
+}
+
 /* ---- the layer ---- */
 
 static bps_status layer_variable(struct bps_arena *arena, struct bps_conf_node *root,
                                  const struct variable *row, struct bps_report *report)
 {
     const char *value = variable(row->name);
-    char text[512] = "";
+    char limit[24], text[512] = "";
     if (value == NULL) {
         return BPS_OK;
+    }
+    if (is_beyond(row, value)) {
+        snprintf(limit, sizeof limit, "%" PRId64, row->most);
+        value = limit;
     }
     if (row->convert != NULL) {
         bps_status status = row->convert(row->name, value, text, sizeof text, report);
@@ -380,10 +527,22 @@ static const char *instead_of(const char *name)
     return "";
 }
 
+static void note_limit(const struct variable *row, void (*fn)(void *arg, const char *text), void *arg)
+{
+    const char *value = variable(row->name);
+    if (value != NULL && is_beyond(row, value)) {
+        char text[512];
+        snprintf(text, sizeof text, "%s = %s is beyond the limit and taken as %" PRId64, row->name,
+                 bps_shown(value).text, row->most);
+        fn(arg, text);
+    }
+}
+
 static void note_variable(const char *name, void (*fn)(void *arg, const char *text), void *arg)
 {
     for (size_t i = 0; i < NVARIABLES; i++) {
         if (strcmp(variables[i].name, name) == 0) {
+            note_limit(&variables[i], fn, arg);
             return;
         }
     }

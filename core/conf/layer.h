@@ -30,7 +30,10 @@ bps_status bps_layer_set_lines(struct bps_arena *arena, struct bps_conf_node *ro
 bps_status bps_layer_environment(struct bps_arena *arena, struct bps_conf_node *root,
                                  struct bps_report *report);
 
-/* Calls fn with a sentence for each DMLC_ or BYTEPS_ variable that is set without effect, or not known. */
+/*
+ * Calls fn with a sentence for each DMLC_ or BYTEPS_ variable that is set without effect, is beyond a limit, or is not
+ * known.
+ */
 void bps_environment_notes(void (*fn)(void *arg, const char *text), void *arg);
 
 /* One value in libconfig syntax as a node without a name, for bps_layer_set(). */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "conf/layer.h"
 #include "worker/local.h"
 #include "worker/memory.h"
 #include "worker/outcome.h"
@@ -153,6 +154,22 @@ static void finish(struct bps_worker *worker)
     atomic_store(&alive, false);
 }
 
+static void warn(void *arg, const char *text)
+{
+    (void)arg;
+    bps_warn("conf", "%s", text);
+}
+
+/* What is wrong with the variables of the original, once and by one process for all. */
+static void warn_of_variables(const struct bps_worker *worker)
+{
+    static bool warned;
+    if (worker->rank == 0 && !warned) {
+        warned = true;
+        bps_environment_notes(warn, NULL);
+    }
+}
+
 bps_status bps_init(const struct bps_init_options *options, struct bps_report *report)
 {
     struct bps_worker *worker = NULL;
@@ -172,6 +189,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
         }
         if (status == BPS_OK) {
             atomic_store(&current, worker);
+            warn_of_variables(worker);
         } else {
             finish(worker);
         }

@@ -201,6 +201,16 @@ class Check(Case):
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertRegex(result.stderr, r"^default: transports\.local: there is no transport 'ipc'")
 
+    def test_rdma_that_is_not_installed(self):
+        """The variable of the original is named as what asks for the plugin."""
+        with tempfile.TemporaryDirectory(prefix="byteps-path-") as path:
+            here = {"BYTEPS_PLUGIN_PATH": path, "DMLC_ENABLE_RDMA": "1"}
+            if "transport verbs" in self.plugins(**here):
+                self.skipTest("the transport verbs is installed or built in")
+            result = self.conf("check", **here)
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("DMLC_ENABLE_RDMA: transports.net: there is no transport 'verbs'", result.stderr)
+
     def test_wrong_option_of_the_local_transport(self):
         for hierarchy in ("auto", "on", "off"):
             self.bad("--set: transports.local.areena: unknown key; did you mean transports.local.arena?\n", "check",

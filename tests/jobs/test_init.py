@@ -99,5 +99,36 @@ class Settings(Case):
                 self.refused(*words, error="TypeError", arguments=f"set={{'worker.use': {value}}}")
 
 
+class OldVariables(Case):
+    """Those of the original: nothing that a program asks for is passed over in silence."""
+
+    def test_other_results(self):
+        self.refused("BYTEPS_ENABLE_ASYNC = 1: ", "no asynchronous training", BYTEPS_ENABLE_ASYNC="1")
+        self.assertEqual(self.good(BYTEPS_ENABLE_ASYNC="0"), "")
+        result = harness.run(script(), workers=2, servers=0, env={"BYTEPS_ENABLE_ASYNC": "1"})
+        self.assertNotEqual(result.status, 0)
+        self.assertIn("BYTEPS_ENABLE_ASYNC = 1: ", result.err)
+
+    def test_beyond_a_limit(self):
+        said = self.good(BYTEPS_PARTITION_BYTES="2147483647")
+        self.assertRegex(said, r"BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n$")
+        self.refused("--set: worker.partition", "out of range", arguments="set={'worker.partition': 2147483647}")
+
+    def test_without_effect(self):
+        """One process of the job tells it, once."""
+        again = "import byteps._basics as bps; bps.init(); bps.shutdown(); bps.init()"
+        env = {"BYTEPS_NCCL_NUM_RINGS": "2", "BYTEPS_PARTITION_BYTES": "2147483647"}
+        result = harness.run([harness.python(), "-c", again], workers=2, servers=1, env=env)
+        self.assertEqual(result.status, 0, result)
+        for words in ("BYTEPS_NCCL_NUM_RINGS is set, but has no effect", "taken as 1073741824"):
+            self.assertEqual([words in line for line in result.lines("worker 0", "err")].count(True), 1, result)
+            self.assertEqual(result.err.count(words), 1, result)
+
+    def test_rdma(self):
+        code = "import byteps._basics as bps; bps.init(); print(bps._bps.conf('transports.net.plugin'))"
+        env = {**os.environ, "DMLC_ENABLE_RDMA": "1"}
+        self.assertEqual(harness.execute([harness.python(), "-c", code], env=env).stdout, "verbs\n")
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -88,6 +88,18 @@ static const struct old olds[] = {
     {{"BYTEPS_NUMA_DEFAULT_QUOTA=4"}, "affinity.quota", "4", "BYTEPS_NUMA_DEFAULT_QUOTA"},
     {{"BYTEPS_NUMA_ROOT_QUOTA=6"}, "affinity.root_quota", "6", "BYTEPS_NUMA_ROOT_QUOTA"},
     {{"DMLC_NUM_WORKER=", "DMLC_ROLE="}, "cluster.workers", "1", "default"},
+    /* beyond a limit */
+    {{"BYTEPS_PARTITION_BYTES=2147483647"}, "worker.partition", "1 GiB", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_PARTITION_BYTES=99999999999999999999"}, "worker.partition", "1 GiB", "BYTEPS_PARTITION_BYTES"},
+    {{"BYTEPS_NCCL_GROUP_SIZE=65"}, "worker.group_size", "64", "BYTEPS_NCCL_GROUP_SIZE"},
+    {{"BYTEPS_SERVER_ENGINE_THREAD=257"}, "server.shards", "256", "BYTEPS_SERVER_ENGINE_THREAD"},
+    {{"BYTEPS_NUMA_DEFAULT_QUOTA=8193"}, "affinity.quota", "8192", "BYTEPS_NUMA_DEFAULT_QUOTA"},
+    {{"BYTEPS_NUMA_ROOT_QUOTA=8193"}, "affinity.root_quota", "8192", "BYTEPS_NUMA_ROOT_QUOTA"},
+    /* what is not asked for is not missed */
+    {{"BYTEPS_ENABLE_ASYNC=0", "BYTEPS_STALENESS=0", "BYTEPS_INTER_COMPRESSOR=none"},
+     "cluster.workers",
+     "1",
+     "default"},
 };
 
 static void set_variables(const char *const variables[6])
@@ -117,6 +129,38 @@ START_TEST(old_variables_reach_the_transport)
     bps_conf_free(conf);
 }
 END_TEST
+
+START_TEST(rdma_is_asked_for)
+{
+    setenv("DMLC_INTERFACE", "lo", 1);
+    static const char *const asking[] = {"1", "ibverbs"}, *const others[] = {"0", "zmq"};
+    for (size_t i = 0; i < COUNT(asking); i++) {
+        setenv("DMLC_ENABLE_RDMA", asking[i], 1);
+        struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+        rig_expect_node(conf, "transports.net.plugin", "\"verbs\"", "DMLC_ENABLE_RDMA");
+        rig_expect_node(conf, "transports.net.host", "\"127.0.0.1\"", "DMLC_INTERFACE");
+        ck_assert_ptr_null(bps_conf_find(conf, "transports.net.interface"));
+        bps_conf_free(conf);
+    }
+    for (size_t i = 0; i < COUNT(others); i++) {
+        setenv("DMLC_ENABLE_RDMA", others[i], 1);
+        struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+        rig_expect_node(conf, "transports.net.plugin", "\"tcp\"", "default");
+        rig_expect_node(conf, "transports.net.interface", "\"lo\"", "DMLC_INTERFACE");
+        bps_conf_free(conf);
+    }
+    setenv("DMLC_ENABLE_RDMA", "1", 1);
+    setenv("DMLC_INTERFACE", "ib99", 1);
+    setenv("DMLC_NODE_HOST", "10.0.0.2", 1);
+    struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+    rig_expect_node(conf, "transports.net.host", "\"10.0.0.2\"", "DMLC_NODE_HOST");
+    bps_conf_free(conf);
+}
+END_TEST
+
+#define MISSING(what)                                                                                        \
+    "there is no " what " yet, and a training without it has other results; unset the variable to train "    \
+    "without it"
 
 static const struct {
     const char *variables[6], *error;
@@ -157,6 +201,18 @@ static const struct {
      "BYTEPS_LOG_HIDE_TIME: log.hide_time = \"perhaps\": not a boolean; expected true or false"},
     {{"BYTEPS_JOB_ID=a b"},
      "BYTEPS_JOB_ID: cluster.job = \"a b\": not a word; expected 1..63 letters, digits, '.', '_' or '-'"},
+    {{"BYTEPS_ENABLE_ASYNC=1"}, "BYTEPS_ENABLE_ASYNC = 1: " MISSING("asynchronous training")},
+    {{"BYTEPS_ENABLE_ASYNC=2"}, "BYTEPS_ENABLE_ASYNC = 2: " MISSING("asynchronous training")},
+    {{"BYTEPS_STALENESS=1"}, "BYTEPS_STALENESS = 1: " MISSING("training on gradients of earlier steps")},
+    {{"BYTEPS_INTRA_COMPRESSOR=dgc"},
+     "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING("compression of gradients")},
+    {{"BYTEPS_INTER_COMPRESSOR=onebit"},
+     "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING("compression of gradients")},
+    {{"DMLC_ENABLE_RDMA=ucx"},
+     "DMLC_ENABLE_RDMA = \"ucx\": not a transport that is there; expected 1 or ibverbs for RDMA, or 0"},
+    {{"DMLC_ENABLE_RDMA=1", "DMLC_INTERFACE=ib99"},
+     "DMLC_INTERFACE = \"ib99\": no network interface of this host with an address; expected one, or "
+     "DMLC_NODE_HOST"},
 };
 
 START_TEST(bad_old_variable_is_refused_word_by_word)
@@ -182,6 +238,8 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("BYTEPS_USE_GDR_ALLREDUCE", "1", 1);
     setenv("BYTEPS_QWXZJKVY", "1", 1);
     setenv("PS_VERBOSE", "1", 1);
+    setenv("BYTEPS_PARTITION_BYTES", "2147483647", 1);
+    setenv("BYTEPS_ENABLE_ASYNC", "0", 1);
     setenv("DMLC_ROLE", "worker", 1);
     setenv("BYTEPS_CONF", "x", 1);
     setenv("BYTEPS_PLUGIN_PATH", "x", 1);
@@ -190,6 +248,7 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     ck_assert_str_eq(notes.data,
                      "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
                      "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                     "BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n"
                      "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
                      "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
                      "BYTEPS_QWXZJKVY is set, but not known\n"
@@ -256,6 +315,7 @@ int main(void)
     tcase_add_checked_fixture(tests, rig_open, rig_close);
     tcase_add_loop_test(tests, old_variable_is_understood, 0, COUNT(olds));
     tcase_add_test(tests, old_variables_reach_the_transport);
+    tcase_add_test(tests, rdma_is_asked_for);
     tcase_add_loop_test(tests, bad_old_variable_is_refused_word_by_word, 0, COUNT(bad_olds));
     tcase_add_test(tests, notes_tell_of_idle_and_unknown_variables);
     tcase_add_loop_test(tests, several_processes_without_a_job_are_refused, 0, COUNT(launches));
