@@ -51,6 +51,15 @@ print("fine", sys.version_info[:2])
 """
 
 
+FREE_THREADED = """
+import sysconfig
+
+ask = sysconfig.get_config_var
+sysconfig.get_config_var = lambda name: 1 if name == "Py_GIL_DISABLED" else ask(name)
+import byteps
+"""
+
+
 def interpreters():
     """One interpreter of each version from 3.8 on."""
     found = {}
@@ -76,6 +85,13 @@ class Versions(unittest.TestCase):
                 result = harness.execute([path, "-c", SCRIPT])
                 self.assertEqual((result.returncode, result.stderr), (0, ""))
                 self.assertIn(f"fine {version}", result.stdout)
+
+    def test_free_threaded(self):
+        """Its layout of objects is another: the extension is not even opened. One that says so stands in for it."""
+        result = harness.execute([harness.python(), "-c", FREE_THREADED])
+        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        last = result.stderr.splitlines()[-1]
+        self.assertRegex(last, r"^ImportError: this is a free-threaded Python .*; use a Python [0-9.]+ with the GIL$")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 import importlib.util
 import os
 import sys
+import sysconfig
 from importlib.machinery import ExtensionFileLoader
 
 from . import _config
@@ -32,7 +33,19 @@ def _find():
     )
 
 
+def _check_layout():
+    """Raise ImportError where Python's objects are laid out otherwise than the extension was compiled for."""
+    if sysconfig.get_config_var("Py_GIL_DISABLED"):
+        version = ".".join(map(str, sys.version_info[:2]))
+        raise ImportError(
+            f"this is a free-threaded Python ({version}t, {sys.executable}), whose objects have another "
+            f"layout than those that {_FILE} was compiled for; use a Python {version} with the GIL",
+            name="_bps",
+        )
+
+
 def _load():
+    _check_layout()
     path = _find()
     loader = ExtensionFileLoader("_bps", path)
     spec = importlib.util.spec_from_file_location("_bps", path, loader=loader)
