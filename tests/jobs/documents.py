@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Reads the code blocks of a Markdown document, so that a test can run them as a reader would.
+
+A fence names a language and perhaps what the block needs:
+
+    ```python         with the other Python blocks of its section, the script that the section's commands name
+    ```sh             commands, which run one after the other, in the folder of the scripts
+    ```sh node1       commands on a host of that name; the blocks of a section that name hosts run at the same time
+    ```sh gpu         commands that need a GPU
+    ```sh root        calls of ./quickstart, which installs packages; only its words are checked
+    ```text output    lines that the commands before print; decimal fractions may be others
+    ```text           no code: a drawing, the lines of a file
+
+A section is what stands below a heading. Whatever is not understood raises Wrong, so that no block is left out.
+"""
+
+import re
+import subprocess
+
+NEEDS = {"python": ("",), "sh": ("", "node1", "node2", "gpu", "root"), "text": ("", "output")}
+
+
+class Wrong(Exception):
+    """A block that a test cannot take; the text says where it is and what is wrong with it."""
+
+
+class Block:
+    """A piece of code: its language, what it needs, its text, and where it begins."""
+
+    def __init__(self, info, text, place):
+        language, _, need = info.partition(" ")
+        if need not in NEEDS.get(language, ()):
+            known = ", ".join(f"{name} {need}".strip() for name, needs in NEEDS.items() for need in needs)
+            raise Wrong(f"{place}: unknown kind of block '{info}'; there are {known}")
+        self.language, self.need, self.text, self.place = language, need, text, place
+        self.output = []
+
+    def missing(self, printed):
+        """Returns the lines that the commands should have printed and have not."""
+        seen = {_without_fractions(line) for line in printed.splitlines()}
+        return [line for line in self.output if _without_fractions(line) not in seen]
+
+
+def _without_fractions(line):
+    return re.sub(r"\d+\.\d+", "0.0", line)
+
+
+class Section:
+    """The blocks below a heading: Python blocks as one script, and the commands."""
+
+    def __init__(self, title, blocks):
+        self.title = title
+        self.commands = [block for block in blocks if block.language == "sh"]
+        self.needs = {block.need for block in self.commands} - {""}
+        self.script, self.code = None, None
+        for before, block in zip([None, *blocks], blocks):
+            if block.need == "output":
+                if before is None or before.language != "sh":
+                    raise Wrong(f"{block.place}: no commands before this output")
+                before.output = block.text.splitlines()
+        python = [block for block in blocks if block.language == "python"]
+        if python:
+            self.script = self._name(python[0].place)
+            self.code = "\n".join(block.text for block in python)
+            try:
+                compile(self.code, f"{python[0].place}: {self.script}", "exec")
+            except SyntaxError as error:
+                raise Wrong(f"{python[0].place}: {error}") from None
+        for block in self.commands:
+            checked = subprocess.run(["sh", "-n"], input=block.text, stderr=subprocess.PIPE, text=True, check=False)
+            if checked.returncode != 0:
+                raise Wrong(f"{block.place}: {checked.stderr.strip()}")
+
+    def _name(self, place):
+        names = sorted({name for block in self.commands for name in re.findall(r"\S+\.py\b", block.text)})
+        if len(names) != 1:
+            found = ", ".join(names) or "none"
+            raise Wrong(f"{place}: the commands of a section with Python name its one script; here: {found}")
+        return names[0]
+
+
+def read(text, name):
+    """Returns the sections of a document that have code; `name` stands in messages."""
+    sections, title, blocks, opened = [], name, [], None
+    for number, line in enumerate([*text.splitlines(), "# end"], 1):
+        place = f"{name}:{number}"
+        if opened and line == "```":
+            blocks.append(Block(*opened[:1], "\n".join(opened[2:]) + "\n", opened[1]))
+            opened = None
+        elif opened:
+            opened.append(line)
+        elif line.startswith("```"):
+            opened = [line[3:], place]
+        elif "```" in line or line.startswith(("    ", "\t", "~~~")):
+            raise Wrong(f"{place}: a block begins and ends by ``` at the beginning of a line")
+        elif re.match("#+ ", line):
+            sections += [Section(title, blocks)] if blocks else []
+            title, blocks = line.lstrip("# "), []
+    if opened:
+        raise Wrong(f"{opened[1]}: the block does not end")
+    return sections

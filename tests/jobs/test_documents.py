@@ -1,0 +1,221 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/tutorial.md tells the reader to type works: every block of code in it runs. documents.py
+says how they are read. The hosts node1 and node2 are those of a test bed.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+import stat
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import documents
+import harness
+import scripted
+
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+
+harness.program()
+TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
+DOCUMENTS = ("docs/tutorial.md",)
+
+# Like ssh: a shell in the home directory, with hardly any environment, on a host of the bed. The sandbox of a host has
+# no way to another one but the namespaces of a process there.
+SSH = """\
+#!/bin/sh
+while [ "$1" = -o ]; do shift 2; done
+host=$1
+shift
+exec nsenter --target "$(cat {folder}/"$host")" --net --uts --mount \\
+    env -i HOME=/ PATH=/usr/bin:/bin BYTEPS_SET="$BYTEPS_SET" sh -c "cd; $*"
+"""
+
+
+def read(name):
+    with open(os.path.join(TOP, name), encoding="utf-8") as file:
+        return file.read()
+
+
+class Reader:
+    """Does what the sections of a document tell, in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder, self.bin = folder, os.path.join(folder, "bin")
+        os.mkdir(self.bin)
+        self.write("bin/python3", f'#!/bin/sh\nexec {shlex.quote(harness.python())} "$@"\n')
+        # The machine may have other work: threads of PyTorch that wait for each other by spinning would hold it up.
+        path = f"{self.bin}:{os.environ['PATH']}"
+        self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="")
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(path, stat.S_IRWXU)
+
+    def follow(self, section):
+        """Writes the script of a section and runs its commands; raises AssertionError if one fails."""
+        if section.script:
+            self.write(section.script, section.code)
+        if section.needs & {"node1", "node2"}:
+            self.run_on_hosts([block for block in section.commands if block.need])
+        for block in section.commands:
+            if block.need == "root":
+                self.check_words(block)
+            elif block.need in ("", "gpu"):
+                done = harness.execute(["sh", "-ec", block.text], cwd=self.folder, env=self.env)
+                self.must_succeed(block, done.returncode, done.stdout, done.stderr)
+
+    def must_succeed(self, block, status, out, err):
+        wrong = f"status {status}" if status else ", ".join(f"not printed: {line}" for line in block.missing(out))
+        if wrong:
+            raise AssertionError(f"{block.place}: {wrong}\n{block.text}--- stdout\n{out}\n--- stderr\n{err}")
+
+    def check_words(self, block):
+        """--help after the other words: they are looked at, and nothing is done."""
+        for line in block.text.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] != ["./quickstart"]:
+                raise AssertionError(f"{block.place}: '{line}' is no call of ./quickstart")
+            done = harness.execute(["bash", os.path.join(TOP, "quickstart"), *words[1:], "--help"], cwd=self.folder)
+            self.must_succeed(block, done.returncode, done.stdout, done.stderr)
+
+    def run_on_hosts(self, blocks):
+        with Testbed(2, "1gbit") as bed, contextlib.ExitStack() as stack:
+            for host in range(2):
+                inside = stack.enter_context(bed.popen(host, ["sh", "-c", "echo; read x"], stdin=-1, stdout=-1))
+                stack.callback(inside.stdin.close)
+                inside.stdout.readline()  # it has entered the host
+                self.write(bed.hostname(host), f"{inside.pid}\n")
+            self.write("bin/ssh", SSH.format(folder=shlex.quote(self.folder)))
+            started = []
+            for block in blocks:
+                text = re.sub(r"\bnode(\d)\b", lambda number: bed.hostname(int(number[1]) - 1), block.text)
+                host = int(block.need[-1]) - 1
+                command, pipe = ["sh", "-ec", text], subprocess.PIPE
+                how = {"cwd": self.folder, "env": self.env, "encoding": "utf-8", "stdout": pipe, "stderr": pipe}
+                started.append(stack.enter_context(bed.popen(host, command, stdin=subprocess.DEVNULL, **how)))
+            for block, process in zip(blocks, started):
+                out, err = harness.communicate(process)
+                self.must_succeed(block, process.returncode, out, err)
+
+
+class Document:
+    """Tests of one document: a method for each section, in their order and in the same folder."""
+
+    @classmethod
+    def setUpClass(cls):
+        scripted.require("torch")
+        folder = tempfile.TemporaryDirectory(prefix="byteps-documents-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.reader = Reader(folder.name)
+
+    def follow(self, section):
+        if "gpu" in section.needs and os.environ.get("TEST_GPU") != "1":
+            self.skipTest("without TEST_GPU=1 nothing is expected of this machine's GPUs")
+        try:
+            self.reader.follow(section)
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+
+
+def tests_of(name):
+    """Returns a class with the tests of a document."""
+    methods = {}
+    for number, section in enumerate(documents.read(read(name), name), 1):
+        slug = re.sub(r"\W+", "_", section.title.lower())
+        methods[f"test_{number:02}_{slug}"] = lambda self, section=section: self.follow(section)
+    return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
+
+
+(Tutorial,) = (tests_of(name) for name in DOCUMENTS)
+
+
+class Words(unittest.TestCase):
+    """What can be seen without running anything."""
+
+    def test_names_exist(self):
+        scripted.require("torch")
+        import byteps.torch
+
+        for name in DOCUMENTS:
+            for path in set(re.findall(r"\bbps((?:\.\w+)+)", read(name))):
+                with self.subTest(document=name, name=path):
+                    thing = byteps.torch
+                    for part in path[1:].split("."):
+                        thing = getattr(thing, part)
+
+    def test_links(self):
+        docs = [f"docs/{name}" for name in os.listdir(os.path.join(TOP, "docs")) if name.endswith(".md")]
+        for name in ["README.md", "CONTRIBUTING.md", *docs]:
+            for target in re.findall(r"\]\((?!https?:)([^)#]+)", read(name)):
+                with self.subTest(document=name, target=target):
+                    self.assertTrue(os.path.exists(os.path.join(TOP, os.path.dirname(name), target)))
+
+
+class Planted(unittest.TestCase):
+    """A document that does not work is noticed."""
+
+    def follow(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            for section in documents.read(text, "planted.md"):
+                Reader(folder).follow(section)
+
+    def assert_unreadable(self, pattern, text):
+        with self.assertRaisesRegex(documents.Wrong, pattern):
+            documents.read(text, "planted.md")
+
+    def assert_failure(self, pattern, text):
+        with self.assertRaisesRegex(AssertionError, pattern):
+            self.follow(text)
+
+    def test_what_works(self):
+        self.follow("# A\n```python\nx = 1\n```\n```python\nassert x == 1\n```\n```sh\npython3 a.py\n```\n")
+
+    def test_wrong_python(self):
+        commands = "```sh\nbyteps run -n 2 -- python3 a.py\n```\n"
+        self.assert_failure(r"(?s)planted\.md:5: status 1.*KeyError", f"# A\n```python\n{{}}[1]\n```\n{commands}")
+
+    def test_wrong_command(self):
+        self.assert_failure(r"planted\.md:1: status 1", "```sh\nfalse\ntrue\n```\n")
+        self.assert_failure(r"planted\.md:1: status 2", "```sh\nbyteps run --no-such-option -- true\n```\n")
+
+    def test_wrong_output(self):
+        commands = "```sh\necho 0.5 is 2\n```\n```text output\n0.75 is"
+        self.follow(f"{commands} 2\n```\n")
+        self.assert_failure(r"planted\.md:1: not printed: 0\.75 is 3", f"{commands} 3\n```\n")
+
+    def test_wrong_words(self):
+        self.assert_failure(r"status 2(?s:.*)no option '--wrong'", "```sh root\n./quickstart train --wrong\n```\n")
+        self.assert_failure("'true' is no call of ./quickstart", "```sh root\ntrue\n```\n")
+
+    def test_wrong_on_a_host(self):
+        try:
+            self.assert_failure(r"planted\.md:4: status 3", "```sh node1\ntrue\n```\n```sh node2\nexit 3\n```\n")
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+
+    def test_what_would_be_left_out(self):
+        self.assert_unreadable(r"planted\.md:2: unknown kind of block 'perl'", "#\n```perl\n```\n")
+        self.assert_unreadable("unknown kind of block ''", "```\n```\n")
+        self.assert_unreadable("unknown kind of block 'sh moon'", "```sh moon\n```\n")
+        self.assert_unreadable(r"planted\.md:3: a block begins", "a\n\n    true\n")
+        self.assert_unreadable(r"planted\.md:1: the block does not end", "```sh\ntrue\n")
+        self.assert_unreadable("no commands before this output", "```text output\n```\n")
+        self.assert_unreadable("name its one script; here: none", "```python\n```\n```sh\ntrue\n```\n")
+        self.assert_unreadable("here: a.py, b.py", "```python\n```\n```sh\npython3 a.py b.py\n```\n")
+
+    def test_what_cannot_be_parsed(self):
+        commands = "```sh gpu\npython3 a.py\n```\n"
+        self.assert_unreadable("invalid syntax", f"```python\nx = = 1\n```\n{commands}")
+        self.assert_unreadable("(?i)syntax error", "```sh gpu\nif true\n```\n")
+
+
+if __name__ == "__main__":
+    unittest.main()
