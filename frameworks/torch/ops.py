@@ -1,13 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of tensors, under the names of BytePS and of Horovod."""
 
+import threading
+
 import torch
 
-from byteps._basics import Average, Handle, Sum, check_root, choose_op, full_name, run_push_pull
+from byteps._basics import (
+    Average,
+    Handle,
+    Sum,
+    check_root,
+    choose_op,
+    declare,
+    full_name,
+    init,
+    local_rank,
+    local_size,
+    poll,
+    rank,
+    resume,
+    run_push_pull,
+    shutdown,
+    size,
+    suspend,
+    synchronize,
+)
 from byteps._native import bps as _bps
 
 from . import _memory
 from .compression import Compression
+
+__all__ = [
+    "BytePSPushPull",
+    "GroupHandle",
+    "allreduce",
+    "allreduce_",
+    "allreduce_async",
+    "allreduce_async_",
+    "broadcast",
+    "broadcast_",
+    "broadcast_async",
+    "broadcast_async_",
+    "byteps_torch_set_num_grads",
+    "declare",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "grouped_allreduce_async",
+    "grouped_allreduce_async_",
+    "init",
+    "local_rank",
+    "local_size",
+    "poll",
+    "push_pull",
+    "push_pull_async",
+    "push_pull_async_inplace",
+    "push_pull_group_sync_inplace",
+    "push_pull_inplace",
+    "rank",
+    "resume",
+    "shutdown",
+    "size",
+    "suspend",
+    "synchronize",
+    "wait_all",
+]
 
 # ---- operations ------------------------------------------------------------------------------------------
 
@@ -121,30 +177,44 @@ def push_pull(
         MismatchError: the workers disagree about shape, type or operation. All of them get it.
         LostError, TimeoutError: a member of the job was lost, or does not answer.
     """
-    del version
-    op = choose_op(average, op)
-    arguments = (name, op, priority, compression, prescale_factor, postscale_factor)
     if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        return _PushPull.apply(tensor, *arguments)
-    return _push_pull_now(tensor, *arguments)
-
-
-def _push_pull_now(tensor, name, op, priority, compression, prescale, postscale):
+        return BytePSPushPull.apply(
+            tensor, average, name, version, priority, compression, op, prescale_factor, postscale_factor
+        )
+    op = choose_op(average, op)
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)
-    run_push_pull(source, target, full_name(name), op, priority, prescale, postscale)
+    run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
     return compression.decompress(result, context)
 
 
-class _PushPull(torch.autograd.Function):
+class BytePSPushPull(torch.autograd.Function):
+    """push_pull() as a function of autograd; apply() takes the arguments of push_pull() by position."""
+
     @staticmethod
-    def forward(ctx, tensor, *arguments):
-        ctx.arguments = arguments
-        return _push_pull_now(tensor, *arguments)
+    def forward(
+        ctx,
+        tensor,
+        average=None,
+        name=None,
+        version=0,
+        priority=0,
+        compression=Compression.none,
+        op=None,
+        prescale_factor=1.0,
+        postscale_factor=1.0,
+    ):
+        """Return the reduction of a tensor over all workers."""
+        op = choose_op(average, op)
+        ctx.arguments = (name, op, priority, compression, prescale_factor, postscale_factor)
+        return push_pull(
+            tensor, None, name, version, priority, compression, op, prescale_factor, postscale_factor
+        )
 
     @staticmethod
     def backward(ctx, gradient):
+        """Return the push_pull of the workers' gradients."""
         name, op, priority, compression, prescale, postscale = ctx.arguments
         if op not in (Average, Sum):
             raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
@@ -156,7 +226,8 @@ class _PushPull(torch.autograd.Function):
             op=op,
             postscale_factor=postscale,
         )
-        return (gradient if prescale == 1 else gradient * prescale, *(None,) * len(ctx.arguments))
+        others = len(ctx.needs_input_grad) - 1
+        return (gradient if prescale == 1 else gradient * prescale, *(None,) * others)
 
 
 def push_pull_inplace(
@@ -168,6 +239,35 @@ def push_pull_inplace(
     memory, finish = _in_place(tensor)
     run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
     return finish(tensor)
+
+
+_group_size = 0  # gradients of a group
+_group_count = 0  # those of the current group that have been started
+_group_lock = threading.Lock()  # autograd runs hooks on several threads
+
+
+def byteps_torch_set_num_grads(num_grads):
+    """Set after how many tensors push_pull_group_sync_inplace() starts counting again."""
+    global _group_size, _group_count
+    if not isinstance(num_grads, int) or num_grads < 1:
+        raise ValueError(f"num_grads={num_grads!r} must be an integer of at least 1")
+    with _group_lock:
+        _group_size, _group_count = num_grads, 0
+
+
+def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, priority=0):
+    """Start a push_pull in place; return its Handle and how many tensors of its group have been started.
+
+    The last tensor of a group has the count that byteps_torch_set_num_grads() was given; without that, all
+    tensors are one group. Arguments as for push_pull().
+    """
+    global _group_count
+    handle = push_pull_async_inplace(tensor, average, name, version, priority)
+    with _group_lock:
+        _group_count = count = _group_count + 1
+        if count == _group_size:
+            _group_count = 0
+    return handle, count
 
 
 def broadcast_async(tensor, root_rank, name=None, priority=0):

@@ -7,10 +7,10 @@ import torch
 
 from byteps._basics import Average
 
-from ._reducer import Reducer
-from .compression import Compression
-from .functions import broadcast_parameters, sized_name
-from .ops import broadcast_async_, wait_all
+from .._reducer import Reducer
+from ..compression import Compression
+from ..functions import broadcast_parameters, sized_name
+from ..ops import broadcast_async_, wait_all
 
 
 def _tensors(value):
