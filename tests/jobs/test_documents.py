@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What docs/tutorial.md tells the reader to type works: every block of code in it runs. documents.py
-says how they are read. The hosts node1 and node2 are those of a test bed.
+"""What README.md, docs/tutorial.md and docs/running.md tell the reader to type works: every block of
+code in them runs. documents.py says how they are read. The hosts node1 and node2 are those of a test bed.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-DOCUMENTS = ("docs/tutorial.md",)
+DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/running.md")
 
 # Like ssh: a shell in the home directory, with hardly any environment, on a host of the bed. The sandbox of a host has
 # no way to another one but the namespaces of a process there.
@@ -63,14 +63,15 @@ class Reader:
         """Writes the script of a section and runs its commands; raises AssertionError if one fails."""
         if section.script:
             self.write(section.script, section.code)
-        if section.needs & {"node1", "node2"}:
-            self.run_on_hosts([block for block in section.commands if block.need])
+        on_hosts = [block for block in section.commands if block.need.startswith("node")]
         for block in section.commands:
             if block.need == "root":
                 self.check_words(block)
             elif block.need in ("", "gpu"):
                 done = harness.execute(["sh", "-ec", block.text], cwd=self.folder, env=self.env)
                 self.must_succeed(block, done.returncode, done.stdout, done.stderr)
+        if on_hosts:
+            self.run_on_hosts(on_hosts)
 
     def must_succeed(self, block, status, out, err):
         wrong = f"status {status}" if status else ", ".join(f"not printed: {line}" for line in block.missing(out))
@@ -89,18 +90,19 @@ class Reader:
     def run_on_hosts(self, blocks):
         with Testbed(2, "1gbit") as bed, contextlib.ExitStack() as stack:
             for host in range(2):
-                inside = stack.enter_context(bed.popen(host, ["sh", "-c", "echo; read x"], stdin=-1, stdout=-1))
+                name = f"node{host + 1}"
+                command = ["sh", "-c", f"echo {bed.address(host)} {name} >>/etc/hosts; echo; read x"]
+                inside = stack.enter_context(bed.popen(host, command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
                 stack.callback(inside.stdin.close)
-                inside.stdout.readline()  # it has entered the host
-                self.write(bed.hostname(host), f"{inside.pid}\n")
+                inside.stdout.readline()  # the host has its name
+                self.write(name, f"{inside.pid}\n")
             self.write("bin/ssh", SSH.format(folder=shlex.quote(self.folder)))
             started = []
             for block in blocks:
-                text = re.sub(r"\bnode(\d)\b", lambda number: bed.hostname(int(number[1]) - 1), block.text)
-                host = int(block.need[-1]) - 1
-                command, pipe = ["sh", "-ec", text], subprocess.PIPE
-                how = {"cwd": self.folder, "env": self.env, "encoding": "utf-8", "stdout": pipe, "stderr": pipe}
-                started.append(stack.enter_context(bed.popen(host, command, stdin=subprocess.DEVNULL, **how)))
+                how = {"cwd": self.folder, "env": self.env, "encoding": "utf-8", "stdin": subprocess.DEVNULL}
+                how.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                process = bed.popen(int(block.need[-1]) - 1, ["sh", "-ec", block.text], **how)
+                started.append(stack.enter_context(process))
             for block, process in zip(blocks, started):
                 out, err = harness.communicate(process)
                 self.must_succeed(block, process.returncode, out, err)
@@ -134,7 +136,7 @@ def tests_of(name):
     return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
 
 
-(Tutorial,) = (tests_of(name) for name in DOCUMENTS)
+Readme, Tutorial, Running = (tests_of(name) for name in DOCUMENTS)
 
 
 class Words(unittest.TestCase):
@@ -150,6 +152,13 @@ class Words(unittest.TestCase):
                     thing = byteps.torch
                     for part in path[1:].split("."):
                         thing = getattr(thing, part)
+
+    def test_first_page(self):
+        """README.md is short, and its first page has a whole training in PyTorch."""
+        lines = read("README.md").splitlines()
+        self.assertLessEqual(len(lines), 120)
+        self.assertIn("byteps run -n 2 -- python3 train.py", lines[:39])
+        self.assertIn("./quickstart check", read("README.md"))
 
     def test_links(self):
         docs = [f"docs/{name}" for name in os.listdir(os.path.join(TOP, "docs")) if name.endswith(".md")]
