@@ -5,22 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Out of memory in a hash table must be an error, not an exit. */
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "wire/frame.h"
-
-struct bps_declared_tensor {
-    char *name;
-    uint32_t id;
-    uint8_t dtype;
-    uint64_t bytes;
-    uint32_t partitions;
-    uint16_t *shard; /* for each partition */
-    uint16_t *lead;  /* the leader's place in its group: for each size of groups, for each partition */
-    UT_hash_handle hh;
-};
 
 /* The placement over groups of this size, a new one if there was none yet. */
 static bps_status find_lead(struct bps_declared *declared, uint32_t size, uint16_t *out)
@@ -42,6 +27,7 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
 {
     memset(declared, 0, sizeof *declared);
     declared->partition = partition;
+    declared->workers = book->workers;
     declared->lead = calloc(book->workers, sizeof *declared->lead);
     declared->lead_of = calloc(book->workers, sizeof *declared->lead_of);
     if (declared->lead == NULL || declared->lead_of == NULL) {
@@ -56,6 +42,8 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
 
 static void tensor_free(struct bps_declared_tensor *t)
 {
+    bps_change_free(t->change);
+    bps_form_fini(&t->form);
     free(t->name);
     free(t->shard);
     free(t->lead);
@@ -65,8 +53,9 @@ static void tensor_free(struct bps_declared_tensor *t)
 void bps_declared_fini(struct bps_declared *declared)
 {
     struct bps_declared_tensor *t, *next;
-    HASH_ITER(hh, declared->tensors, t, next) {
-        HASH_DEL(declared->tensors, t);
+    HASH_CLEAR(by_name, declared->names);
+    HASH_ITER(by_id, declared->ids, t, next) {
+        HASH_DELETE(by_id, declared->ids, t);
         tensor_free(t);
     }
     for (uint32_t i = 0; i < declared->leads; i++) {
@@ -78,33 +67,57 @@ void bps_declared_fini(struct bps_declared *declared)
     memset(declared, 0, sizeof *declared);
 }
 
-/* A tensor that is not placed yet. Takes over the name. */
-static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name, uint8_t dtype,
-                                              uint64_t bytes)
+/* ---- tensors that come and go ---- */
+
+static bool index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
+{
+    HASH_ADD(by_id, declared->ids, id, sizeof t->id, t);
+    if (t->by_id.tbl == NULL) {
+        return false;
+    }
+    HASH_ADD_KEYPTR(by_name, declared->names, t->name, strlen(t->name), t);
+    if (t->by_name.tbl == NULL) {
+        HASH_DELETE(by_id, declared->ids, t);
+        return false;
+    }
+    return true;
+}
+
+struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name, struct bps_form *form)
 {
     struct bps_declared_tensor *t = calloc(1, sizeof *t);
     if (t == NULL) {
         free(name);
+        bps_form_fini(form);
         return NULL;
     }
     t->name = name;
-    t->id = declared->count + 1;
-    t->dtype = dtype;
-    t->bytes = bytes;
-    t->partitions = bps_partitions(bytes, declared->partition);
+    t->id = declared->last + 1;
+    t->form = *form;
+    *form = (struct bps_form){.dtype = BPS_DTYPES};
+    t->partitions = bps_partitions(t->form.bytes, declared->partition);
     t->shard = calloc(t->partitions, sizeof *t->shard);
     t->lead = calloc((size_t)declared->leads * t->partitions, sizeof *t->lead);
-    bool added = false;
-    if (t->shard != NULL && t->lead != NULL) {
-        HASH_ADD_KEYPTR(hh, declared->tensors, t->name, strlen(t->name), t);
-        added = t->hh.tbl != NULL;
-    }
-    if (!added) {
+    if (t->shard == NULL || t->lead == NULL || !index_tensor(declared, t)) {
         tensor_free(t);
         return NULL;
     }
-    declared->count++;
+    declared->last++;
     return t;
+}
+
+void bps_declared_remove(struct bps_declared *declared, struct bps_declared_tensor *t)
+{
+    if (t->name != NULL) {
+        HASH_DELETE(by_name, declared->names, t);
+    }
+    HASH_DELETE(by_id, declared->ids, t);
+    bps_placement_remove(&declared->placement, t->form.bytes, declared->partition, t->shard);
+    for (uint32_t i = 0; i < declared->leads; i++) {
+        bps_placement_remove(&declared->lead[i], t->form.bytes, declared->partition,
+                             t->lead + (size_t)i * t->partitions);
+    }
+    tensor_free(t);
 }
 
 /* ---- answering ---- */
@@ -130,34 +143,47 @@ static bps_status note(struct asked *asked, struct bps_declared_tensor *t)
     return BPS_OK;
 }
 
-static bps_status read_one(struct bps_declared *declared, struct bps_reader *request, struct asked *asked)
+/* A worker that tells no shape takes part in the form that others tell. */
+static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_form *form)
 {
+    if (t->form.shape != NULL || form->shape == NULL || !bps_form_agrees(&t->form, form)) {
+        return BPS_OK;
+    }
+    return bps_form_set(&t->form, form->dtype, form->bytes, form->ndim, form->shape);
+}
+
+static bps_status read_one(struct bps_declared *declared, struct bps_reader *request, struct asked *asked,
+                           struct asked *fresh)
+{
+    struct bps_form form = {.dtype = BPS_DTYPES};
     char *name = bps_get_string_new(request, BPS_NAME_LIMIT);
-    uint8_t dtype = bps_get_u8(request);
-    uint64_t bytes = bps_get_u64(request);
-    if (request->bad || dtype >= BPS_DTYPES || bytes > BPS_TENSOR_LIMIT ||
-        bytes % bps_dtype_size(dtype) != 0 ||
-        bps_partitions(bytes, declared->partition) > BPS_PARTITIONS_LIMIT) {
-        free(name);
-        return BPS_ERR_PROTOCOL;
+    bps_status status = name == NULL ? BPS_ERR_PROTOCOL : bps_get_form(request, declared->partition, &form);
+    struct bps_declared_tensor *t = NULL;
+    if (status == BPS_OK) {
+        HASH_FIND(by_name, declared->names, name, strlen(name), t);
     }
-    struct bps_declared_tensor *t;
-    HASH_FIND_STR(declared->tensors, name, t);
-    if (t == NULL) {
-        t = tensor_new(declared, name, dtype, bytes);
-    } else {
-        free(name);
+    if (status == BPS_OK && t == NULL) {
+        t = bps_declared_add(declared, name, &form);
+        name = NULL;
+        status = t == NULL ? BPS_ERR_NOMEM : note(fresh, t);
+    } else if (status == BPS_OK) {
+        status = learn_shape(t, &form);
     }
-    return t == NULL ? BPS_ERR_NOMEM : note(asked, t);
+    free(name);
+    bps_form_fini(&form);
+    if (status == BPS_OK) {
+        status = note(asked, t);
+    }
+    return status;
 }
 
 typedef void (*add_fn)(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
 
 static void place(struct bps_declared *declared, struct bps_declared_tensor *t, add_fn add)
 {
-    add(&declared->placement, t->bytes, declared->partition, t->shard);
+    add(&declared->placement, t->form.bytes, declared->partition, t->shard);
     for (uint32_t i = 0; i < declared->leads; i++) {
-        add(&declared->lead[i], t->bytes, declared->partition, t->lead + (size_t)i * t->partitions);
+        add(&declared->lead[i], t->form.bytes, declared->partition, t->lead + (size_t)i * t->partitions);
     }
 }
 
@@ -166,12 +192,12 @@ static int by_rest(const void *left, const void *right, void *arg)
 {
     const struct bps_declared_tensor *a = *(struct bps_declared_tensor *const *)left;
     const struct bps_declared_tensor *b = *(struct bps_declared_tensor *const *)right;
-    uint64_t partition = *(const uint64_t *)arg, x = a->bytes % partition, y = b->bytes % partition;
+    uint64_t partition = *(const uint64_t *)arg, x = a->form.bytes % partition, y = b->form.bytes % partition;
     return x != y ? (x < y ? 1 : -1) : a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Places the new ones. Small pieces come last: they fill what the large ones have left uneven. */
-static void place_new(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n)
+/* Small pieces come last: they fill what the large ones have left uneven. */
+void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         place(declared, fresh[i], bps_placement_add_whole);
@@ -184,17 +210,16 @@ static void place_new(struct bps_declared *declared, struct bps_declared_tensor 
     }
 }
 
-static void write_one(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *t,
-                      struct bps_writer *reply)
+void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
+                        const struct bps_declared_tensor *tensor, struct bps_writer *w)
 {
-    bps_put_u32(reply, t->id);
-    bps_put_u8(reply, t->dtype);
-    bps_put_u64(reply, t->bytes);
-    bps_put_u32(reply, t->partitions);
-    const uint16_t *lead = t->lead + (size_t)declared->lead_of[rank] * t->partitions;
-    for (uint32_t i = 0; i < t->partitions; i++) {
-        bps_put_u16(reply, t->shard[i]);
-        bps_put_u16(reply, lead[i]);
+    bps_put_u32(w, tensor->id);
+    bps_put_form(w, &tensor->form);
+    bps_put_u32(w, tensor->partitions);
+    const uint16_t *lead = tensor->lead + (size_t)declared->lead_of[rank] * tensor->partitions;
+    for (uint32_t i = 0; i < tensor->partitions; i++) {
+        bps_put_u16(w, tensor->shard[i]);
+        bps_put_u16(w, lead[i]);
     }
 }
 
@@ -205,16 +230,12 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
     uint32_t n = bps_get_u32(request);
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
-        uint32_t known = declared->count;
-        status = read_one(declared, request, &asked);
-        if (status == BPS_OK && declared->count > known) {
-            status = note(&fresh, asked.tensor[asked.count - 1]);
-        }
+        status = read_one(declared, request, &asked, &fresh);
     }
-    place_new(declared, fresh.tensor, fresh.count);
+    bps_declared_place(declared, fresh.tensor, fresh.count);
     bps_put_u32(reply, n);
     for (uint32_t i = 0; i < asked.count && status == BPS_OK; i++) {
-        write_one(declared, rank, asked.tensor[i], reply);
+        bps_declared_write(declared, rank, asked.tensor[i], reply);
         status = reply->failed ? BPS_ERR_NOMEM : BPS_OK;
     }
     free(asked.tensor);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * declared.h - the scheduler's table of declared tensors: name to id, size and placement.
+ * declared.h - the scheduler's table of declared tensors: name to id, form and placement.
  *
- * The first worker that declares a name decides its size; the others are told that size and compare.
+ * The first worker that declares a name decides its form; the others are told and compare. All of them together
+ * can change it, which makes it another tensor, with another id.
  * Placement is twofold: which shard sums a partition, and which worker of a group leads it, that is, sums it
  * for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
  * once is placed by size.
@@ -11,21 +12,37 @@
 #define BPS_NODE_DECLARED_H
 
 #include "node/book.h"
+#include "node/change.h"
 #include "node/placement.h"
 #include "wire/message.h"
 
-#define BPS_NAME_LIMIT       1023u        /* bytes of a tensor's name */
-#define BPS_TENSOR_LIMIT     (1ull << 46) /* bytes: larger than any memory */
-#define BPS_PARTITIONS_LIMIT (1u << 20)   /* smaller than what would make tables of partitions absurd */
+/* Out of memory in a hash table must be an error, not an exit. */
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+#define BPS_NAME_LIMIT 1023u /* bytes of a tensor's name */
+
+struct bps_declared_tensor {
+    char *name; /* NULL: it has been replaced */
+    uint32_t id;
+    struct bps_form form;
+    uint32_t partitions;
+    uint16_t *shard; /* for each partition */
+    uint16_t *lead;  /* the leader's place in its group: for each size of groups, for each partition */
+    struct bps_change *change; /* of its form, under way; or NULL */
+    UT_hash_handle by_name, by_id;
+};
 
 struct bps_declared {
-    struct bps_declared_tensor *tensors; /* by name */
+    struct bps_declared_tensor *names, *ids;
     struct bps_placement placement;
     struct bps_placement *lead; /* over the places of a group, for each size that groups have */
     uint32_t leads;
     uint16_t *lead_of;  /* by rank: of its group's size */
     uint64_t partition; /* bytes */
-    uint32_t count;
+    uint32_t workers;
+    uint32_t last;    /* id that was given */
+    uint32_t changes; /* under way */
 };
 
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition);
@@ -35,5 +52,34 @@ void bps_declared_fini(struct bps_declared *declared);
  */
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply);
+
+/* ---- for declared_change.c ---- */
+
+/* A tensor with the next id, placed later. Takes over name and form, in any case. NULL: no memory. */
+struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name,
+                                             struct bps_form *form);
+void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n);
+/* What DECLARED and CHANGED tell about a tensor. */
+void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
+                        const struct bps_declared_tensor *tensor, struct bps_writer *w);
+/* The tensor is gone, and with it its name, unless that is NULL: another one has it. */
+void bps_declared_remove(struct bps_declared *declared, struct bps_declared_tensor *tensor);
+
+/* ---- declared_change.c ---- */
+
+/* Sends a CHANGED message to a worker. */
+typedef void (*bps_declared_send_fn)(void *arg, uint32_t rank, const struct bps_writer *changed);
+/*
+ * Reads a worker's CHANGE message. With the last one of a round the change is settled, and all workers are told:
+ * if all have the same new form, that it is another tensor from now on, otherwise who has pushed what.
+ */
+bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now,
+                               struct bps_reader *request, bps_declared_send_fn send, void *arg);
+/* Fails all changes under way with these words. */
+void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text,
+                         bps_declared_send_fn send, void *arg);
+/* Reminds of changes that wait for longer than `warn` ns, fails those older than `limit` ns (0: never). */
+void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint64_t warn, uint64_t limit,
+                               bps_declared_send_fn send, void *arg);
 
 #endif

@@ -97,6 +97,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return on_book(m, payload);
     case BPS_FRAME_DECLARED:
         return m->events->declared(m->owner, payload);
+    case BPS_FRAME_CHANGED:
+        return m->events->changed(m->owner, payload);
     case BPS_FRAME_WAITING:
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
@@ -275,6 +277,11 @@ void bps_member_free(struct bps_member *m)
 bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request)
 {
     return bps_link_send_message(&member->link, BPS_FRAME_DECLARE, request);
+}
+
+bps_status bps_member_change(struct bps_member *member, const struct bps_writer *report)
+{
+    return bps_link_send_message(&member->link, BPS_FRAME_CHANGE, report);
 }
 
 void bps_member_leave(struct bps_member *member, const char *why)

@@ -25,6 +25,8 @@ struct bps_member_events {
     void (*joined)(void *owner, const struct bps_book *book);
     /* The scheduler's answer to bps_member_declare(), in order. */
     bps_status (*declared)(void *owner, struct bps_reader *reply);
+    /* CHANGED: what the scheduler says to a bps_member_change(). A server gets none. */
+    bps_status (*changed)(void *owner, struct bps_reader *answer);
     /* The job has failed, or this process was refused; once. */
     void (*lost)(void *owner, bps_status status, const char *text);
     /* A worker may go; or the job is over for a server. */
@@ -43,6 +45,8 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
 void bps_member_free(struct bps_member *member);
 /* Sends a DECLARE message; declared follows. */
 bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request);
+/* Sends a CHANGE message; changed follows. */
+bps_status bps_member_change(struct bps_member *member, const struct bps_writer *report);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);
 

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "wire/frame.h"
+
 /* What a partition costs besides its bytes, so that many tiny tensors are spread too. */
 #define PARTITION_COST 1024u
 
@@ -95,6 +97,25 @@ void bps_placement_add(struct bps_placement *placement, uint64_t bytes, uint64_t
 {
     bps_placement_add_whole(placement, bytes, partition, out);
     bps_placement_add_rest(placement, bytes, partition, out);
+}
+
+/* The inverse of place(). */
+static void take_away(struct bps_placement *placement, uint64_t bytes, uint32_t shard)
+{
+    uint32_t s = 0;
+    while (shard >= placement->server[s].first + placement->server[s].shards) {
+        s++;
+    }
+    placement->server[s].load -= bytes;
+    placement->load[shard] -= bytes;
+}
+
+void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
+                          const uint16_t *places)
+{
+    for (uint32_t i = 0, n = bps_partitions(bytes, partition); i < n; i++) {
+        take_away(placement, bps_partition_bytes(bytes, partition, i) + PARTITION_COST, places[i]);
+    }
 }
 
 /*

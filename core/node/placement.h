@@ -37,6 +37,10 @@ void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, ui
 void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
                             uint16_t *out);
 
+/* Takes back what was added for a tensor. */
+void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
+                          const uint16_t *places);
+
 /* The shard of an unnamed tensor's partition. */
 uint16_t bps_placement_unnamed(const struct bps_book *book, uint32_t id, uint32_t partition);
 

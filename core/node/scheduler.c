@@ -269,6 +269,52 @@ static bps_status on_declare(struct bps_scheduler *s, const struct bps_seat *sea
     return status;
 }
 
+/* ---- tensors that change their form ---- */
+
+/* A worker of this generation that has not left; NULL: there is none of this rank. */
+static struct bps_seat *worker_of(struct bps_scheduler *s, uint32_t rank)
+{
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->join.role == BPS_ROLE_WORKER && !seat->early && !seat->left && seat->rank == rank) {
+            return seat;
+        }
+    }
+    return NULL;
+}
+
+static void send_changed(void *arg, uint32_t rank, const struct bps_writer *changed)
+{
+    struct bps_seat *seat = worker_of(arg, rank);
+    if (seat != NULL) {
+        bps_link_send_message(&seat->guest->link, BPS_FRAME_CHANGED, changed);
+    }
+}
+
+/* Workers of a job of which one has left cannot agree on anything. */
+static void refuse_changes(struct bps_scheduler *s)
+{
+    for (uint32_t rank = 0; rank < s->declared.workers && s->declared.changes > 0; rank++) {
+        if (worker_of(s, rank) == NULL) {
+            char text[80];
+            snprintf(text, sizeof text, "worker %u has left the job", rank);
+            bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_changed, s);
+        }
+    }
+}
+
+static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+{
+    if (s->phase != RUNNING || seat->early || seat->left || seat->join.role != BPS_ROLE_WORKER) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_changed, s);
+    if (status == BPS_OK) {
+        refuse_changes(s);
+    }
+    return status;
+}
+
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
@@ -307,6 +353,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
         return BPS_ERR_PROTOCOL;
     }
     leaver->left = true;
+    refuse_changes(s);
     bool last = staying(s) == 0;
     /* Workers that host shards go last: the others may still need them. */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
@@ -330,6 +377,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return on_endpoints(s, guest->user, payload);
     case BPS_FRAME_DECLARE:
         return on_declare(s, guest->user, link, payload);
+    case BPS_FRAME_CHANGE:
+        return on_change(s, guest->user, payload);
     case BPS_FRAME_LEAVE:
         return on_leave(s, guest->user, payload);
     default:
@@ -439,6 +488,9 @@ static void on_tick(void *arg)
     bps_lobby_sweep(&s->lobby, now);
     if (s->phase == GATHERING) {
         remind(s, now);
+    } else if (s->phase == RUNNING) {
+        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout,
+                                  send_changed, s);
     }
     if (s->phase != ENDING) {
         check_alive(s, now);

@@ -55,11 +55,12 @@ static void on_joined(void *owner, const struct bps_book *book)
              bps_server_shards(p->server));
 }
 
-static bps_status on_declared(void *owner, struct bps_reader *reply)
+/* DECLARED, CHANGED: a server declares nothing. */
+static bps_status on_answer(void *owner, struct bps_reader *reply)
 {
     (void)owner;
     (void)reply;
-    return BPS_ERR_PROTOCOL; /* a server declares nothing */
+    return BPS_ERR_PROTOCOL;
 }
 
 static void on_lost(void *owner, bps_status status, const char *text)
@@ -76,7 +77,8 @@ static void on_ended(void *owner)
 static const struct bps_member_events events = {
     .assigned = on_assigned,
     .joined = on_joined,
-    .declared = on_declared,
+    .declared = on_answer,
+    .changed = on_answer,
     .lost = on_lost,
     .ended = on_ended,
 };

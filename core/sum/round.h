@@ -10,6 +10,7 @@
 
 #include "base/heap.h"
 #include "sum/sum.h"
+#include "sum/verdict.h"
 
 /* More bytes than any memory has, so that what is computed from them cannot overflow. */
 #define BPS_TENSOR_LIMIT (1ull << 46)
@@ -263,12 +264,6 @@ void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t 
                           size_t room);
 /* "root 7 is not a worker of this job (0..2)" */
 void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n);
-/* "worker 1 did not contribute within 3 s (cluster.stall_timeout)" */
-void bps_verdict_overdue(const char *missing, uint64_t limit_ns, char *text, size_t n);
-/* "has waited 1 s for worker 1" */
-void bps_verdict_waiting(const char *missing, uint64_t ns, char *text, size_t n);
-/* "worker 1", "workers 0, 2 and 3", "workers 0, 1, 2, 3, 4, 5, 6, 7 and 24 more" */
-void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room);
 /* The workers whose contribution is not complete, as such a text. */
 void bps_verdict_missing(const struct bps_round *round, char *text, size_t n);
 

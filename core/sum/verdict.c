@@ -51,9 +51,11 @@ bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
            a->postscale == b->postscale;
 }
 
+/* ---- camps ---- */
+
 /* One kind of contribution and who made it. */
 struct camp {
-    struct bps_spec spec;
+    const char *what;
     uint32_t count, lowest;
     uint64_t *bits;
 };
@@ -68,46 +70,57 @@ static int by_rarity(const void *a, const void *b)
     return x->lowest > y->lowest ? -1 : 1;
 }
 
-static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_t *bits, uint32_t rank,
-                        const struct bps_spec *spec)
+static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_t *bits,
+                        const struct bps_said *said)
 {
     uint32_t i = 0;
-    while (i < *n && !bps_spec_equal(&camps[i].spec, spec)) {
+    while (i < *n && strcmp(camps[i].what, said->what) != 0) {
         i++;
     }
     if (i == *n) {
-        camps[i] = (struct camp){.spec = *spec, .lowest = rank, .bits = bits + (size_t)i * words};
+        camps[i] = (struct camp){.what = said->what, .lowest = said->rank, .bits = bits + (size_t)i * words};
         (*n)++;
     }
     camps[i].count++;
-    camps[i].lowest = rank < camps[i].lowest ? rank : camps[i].lowest;
-    bps_set_bit(camps[i].bits, rank);
+    camps[i].lowest = said->rank < camps[i].lowest ? said->rank : camps[i].lowest;
+    bps_set_bit(camps[i].bits, said->rank);
 }
 
-void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
-                          size_t room)
+void bps_verdict_camps(const struct bps_said *said, uint32_t n, uint32_t workers, char *text, size_t room)
 {
     uint32_t words = (workers + 63) / 64, count = 0;
     struct camp *camps = calloc(n, sizeof *camps);
     uint64_t *bits = calloc((size_t)n * words, sizeof *bits);
-    if (camps == NULL || bits == NULL) {
+    if (n == 0 || camps == NULL || bits == NULL) {
         snprintf(text, room, "the workers disagree about it");
     } else {
         for (uint32_t i = 0; i < n; i++) {
-            add_to_camp(camps, &count, words, bits, pushed[i].rank, &pushed[i].spec);
+            add_to_camp(camps, &count, words, bits, &said[i]);
         }
         qsort(camps, count, sizeof *camps, by_rarity);
         size_t at = 0;
         for (uint32_t i = 0; i < count && at + 1 < room; i++) {
-            char who[160], what[160];
+            char who[160];
             bps_verdict_ranks(camps[i].bits, workers, who, sizeof who);
-            spec_text(&camps[i].spec, what, sizeof what);
-            int more = snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, what);
+            int more =
+                snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, camps[i].what);
             at += (size_t)more;
         }
     }
     free(camps);
     free(bits);
+}
+
+void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
+                          size_t room)
+{
+    struct bps_said *said = calloc(n, sizeof *said);
+    for (uint32_t i = 0; said != NULL && i < n; i++) {
+        said[i].rank = pushed[i].rank;
+        spec_text(&pushed[i].spec, said[i].what, sizeof said[i].what);
+    }
+    bps_verdict_camps(said, said != NULL ? n : 0, workers, text, room);
+    free(said);
 }
 
 static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t rank)

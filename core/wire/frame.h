@@ -30,6 +30,8 @@ enum bps_frame_type {
     BPS_FRAME_LEFT,      /* to a worker: you may go */
     BPS_FRAME_LOST,      /* to a member: the job has failed, and why */
     BPS_FRAME_END,       /* to a server: the job is over */
+    BPS_FRAME_CHANGE,    /* to the scheduler: what I pushed in a round in which a tensor has another form */
+    BPS_FRAME_CHANGED,   /* to a member: the new id, or who pushed what, or who is waited for */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */
@@ -46,6 +48,15 @@ enum bps_frame_type {
     BPS_FRAME_HELD,     /* to the coordinator: the leader's device has the result of a partition */
     BPS_FRAME_SEPARATE, /* either way: no group of devices from now on: text */
 };
+
+/*
+ * The status of a POISON and of the FAILED that follows, if the sender has another form of the tensor than the job
+ * knows: whoever gets it tells the scheduler what it has pushed itself. Never a status of an operation.
+ */
+#define BPS_WIRE_CHANGED (-15)
+
+/* CHANGED: in place of a status; no answer yet, but which workers it waits for. */
+#define BPS_WIRE_WAITING 255u
 
 /* On the wire a broadcast is one more operation. */
 #define BPS_WIRE_BROADCAST BPS_OPS
@@ -91,7 +102,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
 /* Frames that tell of an error carry its status, without the sign, in `root`. */
 static inline bps_status bps_wire_status(uint32_t root)
 {
-    return root >= 1 && root <= 14 ? -(bps_status)root : BPS_ERR_FAILED;
+    return root >= 1 && root <= 15 ? -(bps_status)root : BPS_ERR_FAILED;
 }
 
 /* ---- how a tensor is cut; the same on every member ---- */

@@ -21,7 +21,8 @@ static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
 static struct memory {
     char **name;
-    struct bps_declaration *declaration;
+    struct bps_form *form;
+    struct bps_declaration *declaration; /* points to those two */
     size_t count;
 } suspended;
 
@@ -86,10 +87,12 @@ static void forget(void)
 {
     for (size_t i = 0; i < suspended.count; i++) {
         free(suspended.name[i]);
+        bps_form_fini(&suspended.form[i]);
     }
     free(suspended.name);
+    free(suspended.form);
     free(suspended.declaration);
-    suspended = (struct memory){NULL, NULL, 0};
+    suspended = (struct memory){0};
 }
 
 /* Keeps the names and sizes of the worker's tensors in the order of their declaration. */
@@ -98,21 +101,27 @@ static bps_status remember(struct bps_worker *worker)
     uint32_t n = atomic_load(&worker->table.count);
     forget();
     suspended.name = calloc(n, sizeof *suspended.name);
+    suspended.form = calloc(n, sizeof *suspended.form);
     suspended.declaration = calloc(n, sizeof *suspended.declaration);
-    if (suspended.name == NULL || suspended.declaration == NULL) {
+    if (suspended.name == NULL || suspended.form == NULL || suspended.declaration == NULL) {
         return BPS_ERR_NOMEM;
     }
     for (bps_tensor slot = 1; slot < n; slot++) {
-        const struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
+        struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
         char *name = tensor->unnamed ? NULL : strdup(tensor->name);
         if (name != NULL) {
-            size_t size = bps_dtype_size(tensor->dtype);
+            struct bps_form *form = &suspended.form[suspended.count];
+            *form = tensor->form;
+            tensor->form = (struct bps_form){.dtype = BPS_DTYPES};
+            size_t size = bps_dtype_size(form->dtype);
             suspended.name[suspended.count] = name;
             suspended.declaration[suspended.count++] = (struct bps_declaration){
                 .size = sizeof(struct bps_declaration),
                 .name = name,
-                .dtype = tensor->dtype,
-                .count = size > 0 ? tensor->bytes / size : 0,
+                .dtype = form->dtype,
+                .count = size > 0 ? form->bytes / size : 0,
+                .ndim = form->ndim,
+                .shape = form->shape,
             };
         }
     }

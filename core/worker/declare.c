@@ -13,9 +13,19 @@
 
 #define BATCH_LIMIT      8192u      /* tensors in one message, */
 #define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */
-#define ID_LIMIT         (1u << 24) /* more tensors than any model has */
 
 /* ---- [core] ---- */
+
+/* Returns how many partitions the tensor has. An application may change its form meanwhile. */
+static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tensor, struct bps_writer *w)
+{
+    bps_put_string(w, tensor->name);
+    pthread_mutex_lock(&worker->table.lock);
+    bps_put_form(w, &tensor->form);
+    uint32_t partitions = bps_partitions(tensor->form.bytes, worker->partition);
+    pthread_mutex_unlock(&worker->table.lock);
+    return partitions;
+}
 
 static void ask(void *arg)
 {
@@ -30,12 +40,9 @@ static void ask(void *arg)
     bps_writer_init(&names);
     while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT &&
            partitions < PARTITIONS_LIMIT) {
-        partitions += bps_partitions(tensor->bytes, worker->partition);
         TAILQ_REMOVE(&worker->undeclared, tensor, entry);
         TAILQ_INSERT_TAIL(&worker->asked, tensor, entry);
-        bps_put_string(&names, tensor->name);
-        bps_put_u8(&names, (uint8_t)tensor->dtype);
-        bps_put_u64(&names, tensor->bytes);
+        partitions += put_one(worker, tensor, &names);
         n++;
     }
     bps_put_u32(&w, n);
@@ -53,8 +60,6 @@ static void declare_alone(struct bps_tensor_entry *tensor)
 {
     static const uint32_t any = 1;
     tensor->id = any;
-    tensor->job_dtype = tensor->dtype;
-    tensor->job_bytes = tensor->bytes;
     if (tensor->operation.active && !tensor->operation.begun) {
         bps_tasks_begin(&tensor->operation);
     }
@@ -78,32 +83,26 @@ void bps_declare_later(struct bps_tensor_entry *tensor)
 /* Notes a named tensor under its id, so that results find it. */
 static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entry *tensor)
 {
-    if (tensor->id >= worker->named_room) {
-        uint32_t room = worker->named_room < 256 ? 256 : worker->named_room;
-        while (room <= tensor->id) {
-            room *= 2;
-        }
-        struct bps_tensor_entry **grown = realloc(worker->named, room * sizeof *grown);
-        if (grown == NULL) {
-            return BPS_ERR_NOMEM;
-        }
-        memset(grown + worker->named_room, 0, (room - worker->named_room) * sizeof *grown);
-        worker->named = grown;
-        worker->named_room = room;
+    HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
+    if (tensor->by_id.tbl == NULL) {
+        tensor->id = 0;
+        return BPS_ERR_NOMEM;
     }
-    worker->named[tensor->id] = tensor;
+    worker->last_id = tensor->id > worker->last_id ? tensor->id : worker->last_id;
     return BPS_OK;
 }
 
-static bps_status read_one(struct bps_worker *worker, struct bps_tensor_entry *tensor,
-                           struct bps_reader *reply)
+bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply)
 {
+    struct bps_worker *worker = tensor->worker;
     uint32_t id = bps_get_u32(reply);
-    tensor->job_dtype = bps_get_u8(reply);
-    tensor->job_bytes = bps_get_u64(reply);
+    bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
     tensor->partitions = bps_get_u32(reply);
-    if (reply->bad || id == 0 || id > ID_LIMIT || tensor->job_dtype >= BPS_DTYPES ||
-        tensor->partitions != bps_partitions(tensor->job_bytes, worker->partition) ||
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED ||
+        tensor->partitions != bps_partitions(tensor->job.bytes, worker->partition) ||
         (size_t)(reply->end - reply->at) / 4 < tensor->partitions) {
         return BPS_ERR_PROTOCOL;
     }
@@ -123,7 +122,7 @@ static bps_status read_one(struct bps_worker *worker, struct bps_tensor_entry *t
         }
     }
     tensor->id = id;
-    bps_status status = index_tensor(worker, tensor);
+    status = index_tensor(worker, tensor);
     if (status == BPS_OK) {
         bps_local_declared(worker->local);
     }
@@ -138,7 +137,7 @@ bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply
         if (tensor == NULL) {
             return BPS_ERR_PROTOCOL;
         }
-        bps_status status = read_one(worker, tensor, reply);
+        bps_status status = bps_declare_read(tensor, reply);
         if (status != BPS_OK) {
             return status;
         }
@@ -175,7 +174,8 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
     }
     size_t size = bps_dtype_size(d->dtype);
     struct bps_report why = {""};
-    if (d->dtype != BPS_DTYPES && bps_tensor_check(worker, d->dtype, d->count, &why) != BPS_OK) {
+    if (d->dtype != BPS_DTYPES &&
+        bps_tensor_check(worker, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
         BPS_REPORT(report, "tensor '%.200s': %.800s", d->name, why.text);
         return BPS_ERR_INVALID;
     }
@@ -184,7 +184,8 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
         return BPS_ERR_NOMEM;
     }
     if (size > 0) {
-        bps_status status = bps_tensor_size(tensor, d->dtype, d->count * size, report);
+        const struct bps_form form = {d->count * size, d->dtype, d->ndim, (int64_t *)(uintptr_t)d->shape};
+        bps_status status = bps_tensor_fix(tensor, &form, report);
         if (status != BPS_OK) {
             return status;
         }

@@ -17,8 +17,8 @@ bool bps_local_exchanges(const struct bps_tensor_entry *tensor)
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
     return local != NULL && local->exchange != NULL && !tensor->unnamed &&
-           tensor->job_bytes <= worker->partition &&
-           tensor->job_bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
+           tensor->job.bytes <= worker->partition &&
+           tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
 static uint32_t bit_of(const struct bps_local_peer *peer)

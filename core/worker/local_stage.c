@@ -15,10 +15,10 @@
  */
 static bool may_cross(const struct bps_tensor_entry *tensor)
 {
-    if (bps_is_integer(tensor->job_dtype)) {
+    if (bps_is_integer(tensor->job.dtype)) {
         return false;
     }
-    switch (tensor->job_dtype) {
+    switch (tensor->job.dtype) {
     case BPS_FLOAT16:
     case BPS_BFLOAT16:
         return bps_conf_worker(tensor->worker->conf)->round_on_host;

@@ -42,7 +42,7 @@ static bool is_float(uint32_t dtype)
 static bps_status check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
                                 struct bps_report *report)
 {
-    bps_status status = bps_tensor_check(worker, r->dtype, r->count, report);
+    bps_status status = bps_tensor_check(worker, r->dtype, r->count, r->ndim, r->shape, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -148,13 +148,18 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         bps_copy_release(worker, &mark);
         return status != BPS_OK ? status : BPS_ERR_BUSY;
     }
+    if (!tensor->unnamed && bps_tensor_reform(tensor, request) != BPS_OK) {
+        bps_copy_release(worker, &mark);
+        atomic_store(&operation->state, operation->use | BPS_OP_FREE);
+        return BPS_ERR_NOMEM;
+    }
     operation->mark = mark;
     operation->request = *request;
     operation->op = op;
     operation->root = root;
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
-    operation->begun = operation->asking = false;
+    operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
     operation->stays = on_device && bps_copy_stays(worker, operation);
@@ -165,12 +170,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     if (bps_copy_is_staged(operation)) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
-    if (!tensor->unnamed && !atomic_load_explicit(&tensor->sized, memory_order_acquire)) {
-        /*
-         * Only the first size counts; another one is found out, and told to all, when the operation begins.
-         */
-        bps_tensor_size(tensor, request->dtype, operation->bytes, NULL);
-    }
+    operation->request.shape = NULL; /* the caller's; the tensor's form has a copy */
     *out = operation;
     return BPS_OK;
 }

@@ -11,14 +11,10 @@
 #define WARN_EVERY (10 * BPS_S)
 
 /* The tensor that a header is about; NULL: this worker has none of that id. */
-static struct bps_tensor_entry *find_tensor(struct bps_worker *worker, const struct bps_header *header)
+static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, const struct bps_header *header)
 {
-    struct bps_tensor_entry *tensor = NULL;
-    if (header->tensor >= BPS_ID_UNNAMED) {
-        HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-    } else if (header->tensor < worker->named_room) {
-        tensor = worker->named[header->tensor];
-    }
+    struct bps_tensor_entry *tensor;
+    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
     return tensor;
 }
 
@@ -124,9 +120,8 @@ bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *
     if (header->tensor >= BPS_ID_UNNAMED) {
         return true;
     }
-    const struct bps_tensor_entry *tensor =
-        header->tensor < worker->named_room ? worker->named[header->tensor] : NULL;
-    return tensor != NULL && header->round <= tensor->round;
+    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    return tensor != NULL ? header->round <= tensor->round : header->tensor <= worker->last_id;
 }
 
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,

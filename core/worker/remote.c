@@ -62,8 +62,8 @@ bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *
     if (header->tensor >= BPS_ID_UNNAMED) {
         shard = bps_placement_unnamed(worker->book, header->tensor, header->partition);
     } else {
-        const struct bps_tensor_entry *tensor =
-            header->tensor < worker->named_room ? worker->named[header->tensor] : NULL;
+        const struct bps_tensor_entry *tensor;
+        HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
         if (tensor == NULL) {
             return false;
         }

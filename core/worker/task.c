@@ -20,7 +20,12 @@ void bps_task_end(struct bps_task *task)
 {
     struct bps_operation *operation = operation_of(task);
     task->state = BPS_TASK_DONE;
-    if (--operation->left == 0) {
+    if (--operation->left > 0) {
+        return;
+    }
+    if (operation->status == BPS_WIRE_CHANGED) {
+        bps_change_report(operation);
+    } else {
         bps_operation_end(operation);
     }
 }
@@ -263,46 +268,19 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     return status;
 }
 
-/* Ends an operation that cannot begin here, for everybody: `bytes` tells which partitions the others have. */
-static void refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
+/* Ends an operation that cannot begin here, for everybody. */
+static void refuse(struct bps_operation *operation, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
-    uint32_t n = bps_partitions(bytes, worker->partition);
+    uint32_t n = bps_partitions(operation->bytes, worker->partition);
     operation->stays = false; /* the shards hear of this round */
     bps_devices_decline(operation);
     for (uint32_t i = 0; i < n && !bps_worker_alone(worker); i++) {
-        bps_remote_poison(tensor, i, bytes, status, text, false);
+        bps_remote_poison(tensor, i, operation->bytes, status, text, false);
     }
     bps_operation_error(operation, status, text);
     bps_operation_end(operation);
-}
-
-/*
- * Another worker has declared another size. The shard decides whose words all workers get, as several may
- * find this out at the same time; one task waits for the verdict on the first partition, which every tensor
- * has.
- */
-static void disagree(struct bps_operation *operation, const char *text)
-{
-    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    uint32_t n = bps_partitions(tensor->job_bytes, tensor->worker->partition);
-    if (bps_worker_alone(tensor->worker) || bps_tensor_tasks(tensor, 0) != BPS_OK) {
-        refuse(operation, tensor->job_bytes, BPS_ERR_MISMATCH, text);
-        return;
-    }
-    operation->stays = false; /* the shards hear of this round */
-    bps_devices_decline(operation);
-    operation->left = 1;
-    struct bps_task *task = &tensor->task[0];
-    task->grouped = false;
-    task->state = BPS_TASK_AWAITED;
-    task->sent = task->received = task->held = 0;
-    task->failed = false;
-    /* The first one last: if this worker leads it, the verdict comes at once and ends the operation. */
-    for (uint32_t i = n; i-- > 0;) {
-        bps_remote_poison(tensor, i, tensor->job_bytes, BPS_ERR_MISMATCH, text, i == 0);
-    }
 }
 
 void bps_task_reset(struct bps_task *task)
@@ -343,7 +321,6 @@ void bps_tasks_begin(struct bps_operation *operation)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     struct bps_report report;
-    uint32_t dtype = operation->request.dtype;
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
     if (bps_copy_must_wait(operation)) {
@@ -351,11 +328,8 @@ void bps_tasks_begin(struct bps_operation *operation)
         return;
     }
     operation->begun = true;
-    if (!tensor->unnamed && (tensor->job_dtype != dtype || tensor->job_bytes != operation->bytes)) {
-        snprintf(text, sizeof text, "worker %u pushed %lu %s, but it was declared with %lu %s", worker->rank,
-                 operation->bytes / bps_dtype_size(dtype), bps_dtype_name(dtype),
-                 tensor->job_bytes / bps_dtype_size(tensor->job_dtype), bps_dtype_name(tensor->job_dtype));
-        disagree(operation, text);
+    if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {
+        bps_change_begin(operation);
         return;
     }
     bps_status status = find_path(tensor, &report);
@@ -370,7 +344,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (status != BPS_OK) {
         snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,
                  report.text[0] != '\0' ? report.text : bps_strerror(status));
-        refuse(operation, operation->bytes, status, text);
+        refuse(operation, status, text);
         return;
     }
     if (!bps_devices_ask(operation)) {

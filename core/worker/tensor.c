@@ -22,6 +22,8 @@ static void tensor_free(struct bps_tensor_entry *tensor)
     bps_tensor_strip(tensor);
     bps_copy_release(tensor->worker, &tensor->operation.mark);
     free(tensor->operation.text);
+    bps_form_fini(&tensor->form);
+    bps_form_fini(&tensor->job);
     free(tensor->name);
     free(tensor);
 }
@@ -59,7 +61,7 @@ static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
     }
     tensor->worker = worker;
     tensor->slot = slot;
-    tensor->dtype = BPS_DTYPES;
+    tensor->form.dtype = tensor->job.dtype = BPS_DTYPES;
     tensor->path_op = BPS_WIRE_OPS;
     tensor->name = strdup(name);
     if (tensor->name == NULL) {
@@ -133,8 +135,23 @@ struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slo
     return table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS];
 }
 
-bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count,
-                            struct bps_report *report)
+/* Whether a shape has so many elements. */
+static bool has_elements(uint32_t ndim, const int64_t *shape, uint64_t count)
+{
+    uint64_t product = 1;
+    bool empty = false, valid = true;
+    for (uint32_t i = 0; i < ndim; i++) {
+        empty = empty || shape[i] == 0;
+        valid = valid && shape[i] >= 0;
+    }
+    for (uint32_t i = 0; i < ndim && valid && !empty; i++) {
+        valid = !__builtin_mul_overflow(product, (uint64_t)shape[i], &product);
+    }
+    return valid && (empty ? count == 0 : product == count);
+}
+
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
+                            const int64_t *shape, struct bps_report *report)
 {
     size_t size = bps_dtype_size(dtype);
     if (size == 0) {
@@ -149,25 +166,54 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
                    count, bps_dtype_name(dtype), BPS_PARTITIONS_LIMIT, (uint64_t)BPS_TENSOR_LIMIT);
         return BPS_ERR_INVALID;
     }
+    if (shape != NULL && (ndim > BPS_DIMENSIONS || !has_elements(ndim, shape, count))) {
+        BPS_REPORT(report, "a shape of %u dimensions does not have %lu elements, or more than %u dimensions",
+                   ndim, count, BPS_DIMENSIONS);
+        return BPS_ERR_INVALID;
+    }
     return BPS_OK;
 }
 
-bps_status bps_tensor_size(struct bps_tensor_entry *tensor, uint32_t dtype, uint64_t bytes,
-                           struct bps_report *report)
+/* The lock is held. */
+static bps_status set_form(struct bps_tensor_entry *tensor, const struct bps_form *form)
+{
+    bps_status status = bps_form_set(&tensor->form, form->dtype, form->bytes, form->ndim, form->shape);
+    if (status == BPS_OK) {
+        atomic_store_explicit(&tensor->formed, true, memory_order_release);
+    }
+    return status;
+}
+
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
+                          struct bps_report *report)
 {
     struct bps_tensor_table *table = &tensor->worker->table;
     bps_status status = BPS_OK;
     pthread_mutex_lock(&table->lock);
-    if (!atomic_load_explicit(&tensor->sized, memory_order_relaxed)) {
-        tensor->dtype = dtype;
-        tensor->bytes = bytes;
-        atomic_store_explicit(&tensor->sized, true, memory_order_release);
-    } else if (tensor->dtype != dtype || tensor->bytes != bytes) {
-        BPS_REPORT(report, "tensor '%s' was declared with %lu %s, not %lu %s", tensor->name,
-                   tensor->bytes / bps_dtype_size(tensor->dtype), bps_dtype_name(tensor->dtype),
-                   bytes / bps_dtype_size(dtype), bps_dtype_name(dtype));
+    if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {
+        status = set_form(tensor, form);
+    } else if (!bps_form_agrees(&tensor->form, form)) {
+        char known[200], given[200];
+        bps_form_text(&tensor->form, known, sizeof known);
+        bps_form_text(form, given, sizeof given);
+        BPS_REPORT(report, "tensor '%s' was declared with %s, not %s", tensor->name, known, given);
         status = BPS_ERR_MISMATCH;
     }
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *r)
+{
+    const struct bps_form form = {r->count * bps_dtype_size(r->dtype), r->dtype, r->ndim,
+                                  (int64_t *)(uintptr_t)r->shape}; /* it is only read */
+    struct bps_tensor_table *table = &tensor->worker->table;
+    if (atomic_load_explicit(&tensor->formed, memory_order_acquire) &&
+        bps_form_is(&tensor->form, form.dtype, form.bytes, form.ndim, form.shape)) {
+        return BPS_OK;
+    }
+    pthread_mutex_lock(&table->lock);
+    bps_status status = set_form(tensor, &form);
     pthread_mutex_unlock(&table->lock);
     return status;
 }

@@ -223,6 +223,11 @@ static bps_status on_declared(void *owner, struct bps_reader *reply)
     return bps_declare_reply(owner, reply);
 }
 
+static bps_status on_changed(void *owner, struct bps_reader *answer)
+{
+    return bps_change_answer(owner, answer);
+}
+
 static void on_lost(void *owner, bps_status status, const char *text)
 {
     bps_worker_fail(owner, status, text);
@@ -242,6 +247,7 @@ static const struct bps_member_events member_events = {
     .assigned = on_assigned,
     .joined = on_joined,
     .declared = on_declared,
+    .changed = on_changed,
     .lost = on_lost,
     .ended = on_ended,
 };
@@ -348,6 +354,7 @@ void bps_worker_free(struct bps_worker *worker)
             bps_loop_cancel(worker->loop, worker->drain);
         }
     }
+    HASH_CLEAR(by_id, worker->ids);
     bps_table_fini(&worker->table);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
@@ -358,7 +365,6 @@ void bps_worker_free(struct bps_worker *worker)
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
     free(worker->remote);
-    free(worker->named);
     free(worker->failure_text);
     bps_pinning_fini(&worker->pinning);
     free(worker);

@@ -17,6 +17,7 @@
 #include "base/container.h"
 #include "base/heap.h"
 #include "graph/graph.h"
+#include "node/form.h"
 #include "node/member.h"
 #include "node/pinning.h"
 #include "node/placement.h"
@@ -97,6 +98,7 @@ struct bps_operation {
     char *text;                /* of an error; owned */
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
+    bool changed;              /* [core] it has another form than the job knows */
     bool asking;               /* [core] whether devices sum it: bps_devices_ask() */
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
@@ -112,16 +114,16 @@ struct bps_tensor_entry {
     bps_tensor slot; /* [const] index in the table */
     char *name;      /* [const]; unnamed ones have one for messages */
     bool unnamed;
-    uint32_t dtype; /* of the declaration; BPS_DTYPES while unknown */
-    uint64_t bytes;
-    _Atomic bool sized; /* dtype and bytes are known */
+    struct bps_form
+        form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
+    _Atomic bool
+        formed; /* it is known, and changed only by the operation in flight, under the table's lock */
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
-    uint32_t id;        /* [core] on the wire; 0: not declared at the scheduler yet */
-    bool declaring;     /* [core] the scheduler has been asked, or will be */
-    uint32_t job_dtype; /* [core] as declared in the job; may differ from ours */
-    uint64_t job_bytes;
+    uint32_t id;         /* [core] on the wire; 0: not declared at the scheduler yet */
+    bool declaring;      /* [core] the scheduler has been asked, or will be */
+    struct bps_form job; /* [core] as declared in the job; may differ from ours */
     uint32_t round;
     uint32_t partitions; /* of the job's declaration */
     uint16_t *shard;     /* of each partition */
@@ -249,15 +251,14 @@ struct bps_worker {
     uint32_t rank, size, local_rank, local_size; /* [const] once joined */
     uint32_t remotes;
     struct bps_remote *remote;
-    struct bps_window window;     /* over the remotes */
-    struct bps_timer *patience;   /* while one of them is starved */
-    struct bps_local *local;      /* NULL: workers of this host do not sum among themselves */
-    uint32_t open_links;          /* to shards and to workers of this host */
-    uint32_t opened_links;        /* of these all that have ever been: some may have left again */
-    bool dialled;                 /* all links are begun */
-    struct bps_tensor_entry *ids; /* unnamed tensors in flight, by id */
-    uint32_t named_room;          /* named tensors, by id */
-    struct bps_tensor_entry **named;
+    struct bps_window window;                 /* over the remotes */
+    struct bps_timer *patience;               /* while one of them is starved */
+    struct bps_local *local;                  /* NULL: workers of this host do not sum among themselves */
+    uint32_t open_links;                      /* to shards and to workers of this host */
+    uint32_t opened_links;                    /* of these all that have ever been: some may have left again */
+    bool dialled;                             /* all links are begun */
+    struct bps_tensor_entry *ids;             /* by id: named tensors, and unnamed ones in flight */
+    uint32_t last_id;                         /* the largest of the named ones so far */
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_operation_list operations;
     struct bps_copier to_host, to_device;
@@ -310,12 +311,14 @@ struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barr
 void bps_tensor_release(struct bps_tensor_entry *tensor);
 /* NULL: there is no such tensor. [app] */
 struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot);
-/* Refuses types that do not exist and sizes that cannot be. */
-bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count,
-                            struct bps_report *report);
-/* Fixes type and size, or compares them with what is known. */
-bps_status bps_tensor_size(struct bps_tensor_entry *tensor, uint32_t dtype, uint64_t bytes,
-                           struct bps_report *report);
+/* Refuses types that do not exist, sizes that cannot be, and shapes of another size. */
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
+                            const int64_t *shape, struct bps_report *report);
+/* Fixes the form, or compares it with the one that is known. [app] */
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
+                          struct bps_report *report);
+/* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
+bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
 /* [core] Tasks for a tensor of so many bytes. */
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 /* [core] Frees what belongs to the wire: placement, tasks, path. */
@@ -354,6 +357,15 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
 /* [core] */
 void bps_declare_later(struct bps_tensor_entry *tensor);
 bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply);
+/* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
+bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply);
+
+/* ---- change.c ---- */
+/* [core] The operation's tensor has another form than the job knows: fails the round for all. */
+void bps_change_begin(struct bps_operation *operation);
+/* [core] A round has ended because a worker, perhaps this one, has another form: tells the scheduler ours. */
+void bps_change_report(struct bps_operation *operation);
+bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
 
 /* ---- task.c ---- */
 /* [core] Begins an operation whose tensor is declared. */

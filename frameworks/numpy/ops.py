@@ -43,7 +43,7 @@ def _memory(array):
         )
     if dtype.name not in _bps.dtypes:
         raise TypeError(f"an array of type {dtype} is not supported; supported are {', '.join(_bps.dtypes)}")
-    return array.ctypes.data, array.size, _bps.dtypes[dtype.name], array
+    return array.ctypes.data, array.shape, _bps.dtypes[dtype.name], array
 
 
 def _into_new(array):

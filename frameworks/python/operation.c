@@ -8,6 +8,7 @@ struct operation {
     bool is_broadcast;
     bool waits; /* for its end, so that the library may do its work in this thread */
     uint32_t root;
+    struct python_view in; /* its shape is the request's */
     PyObject *keep[PYTHON_KEEP];
 };
 
@@ -30,40 +31,43 @@ static bool overlap(const struct python_view *a, const struct python_view *b)
 static int operation_tensors(struct operation *operation, PyObject *in, PyObject *out)
 {
     bool in_place = out == Py_None;
-    struct python_view from, to;
+    const struct python_view *from = &operation->in, *to = from;
+    struct python_view result;
 
-    if (python_view_get(in, "the tensor", &from) != 0)
+    if (python_view_get(in, "the tensor", &operation->in) != 0)
         return -1;
-    operation->keep[0] = from.keep;
-    to = from;
+    operation->keep[0] = from->keep;
     if (!in_place) {
-        if (python_view_get(out, "the result", &to) != 0)
+        if (python_view_get(out, "the result", &result) != 0)
             return -1;
-        operation->keep[1] = to.keep;
+        operation->keep[1] = result.keep;
+        to = &result;
     }
-    if (to.read_only) {
+    if (to->read_only) {
         PyErr_Format(PyExc_ValueError, "%s is read-only", in_place ? "the tensor" : "the result");
         return -1;
     }
-    if (to.dtype != from.dtype || to.count != from.count) {
+    if (to->dtype != from->dtype || to->count != from->count) {
         PyErr_Format(PyExc_ValueError, "the tensor has %llu elements of type %s, the result %llu of type %s",
-                     (unsigned long long)from.count, bps_dtype_name(from.dtype), (unsigned long long)to.count,
-                     bps_dtype_name(to.dtype));
+                     (unsigned long long)from->count, bps_dtype_name(from->dtype),
+                     (unsigned long long)to->count, bps_dtype_name(to->dtype));
         return -1;
     }
-    if (to.device.type != from.device.type || to.device.index != from.device.index) {
+    if (to->device.type != from->device.type || to->device.index != from->device.index) {
         PyErr_SetString(PyExc_ValueError, "the tensor and the result are on different devices");
         return -1;
     }
-    if (overlap(&from, &to)) {
+    if (overlap(from, to)) {
         PyErr_SetString(PyExc_ValueError, "the tensor and the result share a part of their memory");
         return -1;
     }
-    operation->request.in = from.data;
-    operation->request.out = to.data;
-    operation->request.count = from.count;
-    operation->request.dtype = from.dtype;
-    operation->request.device = from.device;
+    operation->request.in = from->data;
+    operation->request.out = to->data;
+    operation->request.count = from->count;
+    operation->request.dtype = from->dtype;
+    operation->request.device = from->device;
+    operation->request.ndim = from->ndim;
+    operation->request.shape = from->shape;
     return 0;
 }
 

@@ -33,15 +33,17 @@ PyObject *python_raise(bps_status status, const char *text);
 struct python_view {
     void *data;
     uint64_t count;
-    uint32_t dtype;
+    uint32_t dtype, ndim;
+    const int64_t *shape; /* the tensor's, or `extents` */
     bool read_only;
     struct bps_device device;
     PyObject *keep; /* keeps the memory alive; owned */
+    int64_t extents[BPS_DIMENSIONS];
 };
 
 /*
  * Looks into a tensor: anything with __dlpack__; a pair (tensor, keep) of one of a type with an exchange table
- * and what keeps its memory, if the tensor itself may be given another; or a tuple (address, count, dtype, keep),
+ * and what keeps its memory, if the tensor itself may be given another; or a tuple (address, shape, dtype, keep),
  * which goes on with (device, stream) if it lies on a CUDA device. `role` names it in messages. Returns 0, or
  * -1 with an exception: TypeError or ValueError for what cannot be sent.
  */

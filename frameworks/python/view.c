@@ -8,6 +8,7 @@
  */
 #include "python.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -110,7 +111,14 @@ static int read_tensor(const struct dlpack_tensor *tensor, const char *role, str
     out->dtype = dtype_of(tensor->type, role);
     if (out->dtype == BPS_DTYPES || count_elements(tensor, role, &out->count) != 0)
         return -1;
+    if (tensor->ndim > (int32_t)BPS_DIMENSIONS) {
+        PyErr_Format(PyExc_ValueError, "%s has %d dimensions; at most %u are possible", role,
+                     (int)tensor->ndim, BPS_DIMENSIONS);
+        return -1;
+    }
     out->data = (char *)tensor->data + tensor->byte_offset;
+    out->ndim = (uint32_t)tensor->ndim;
+    out->shape = tensor->ndim > 0 ? tensor->shape : out->extents; /* DLPack allows NULL for a scalar */
     return 0;
 }
 
@@ -206,17 +214,43 @@ static int read_capsule(PyObject *capsule, const char *role, struct python_view 
 
 /* ---- plain memory -------------------------------------------------------------------------------------- */
 
-/* (address, count, dtype, keep[, device, stream]): from a framework that has no C functions. */
+/* Reads a tuple of the extents, and counts the elements. */
+static int read_shape(PyObject *shape, const char *role, struct python_view *out)
+{
+    Py_ssize_t ndim = PyTuple_Size(shape);
+
+    if (ndim > (Py_ssize_t)BPS_DIMENSIONS) {
+        PyErr_Format(PyExc_ValueError, "%s has %zd dimensions; at most %u are possible", role, ndim,
+                     BPS_DIMENSIONS);
+        return -1;
+    }
+    out->count = 1;
+    out->ndim = (uint32_t)ndim;
+    out->shape = out->extents;
+    for (Py_ssize_t i = 0; i < ndim; i++) {
+        out->extents[i] = PyLong_AsLongLong(PyTuple_GetItem(shape, i));
+        if (PyErr_Occurred() != NULL)
+            return -1;
+        out->count *= (uint64_t)out->extents[i]; /* the library compares them */
+    }
+    return 0;
+}
+
+/* (address, shape, dtype, keep[, device, stream]): from a framework that has no C functions. */
 static int read_tuple(PyObject *tuple, const char *role, struct python_view *out)
 {
-    unsigned long long address, count, stream = 0;
+    unsigned long long address, stream = 0;
+    PyObject *shape;
     int device = -1;
 
-    if (!PyArg_ParseTuple(tuple, "KKIO|iK", &address, &count, &out->dtype, &out->keep, &device, &stream)) {
+    if (!PyArg_ParseTuple(tuple, "KO!IO|iK", &address, &PyTuple_Type, &shape, &out->dtype, &out->keep,
+                          &device, &stream)) {
         out->keep = NULL;
         return -1;
     }
     Py_INCREF(out->keep);
+    if (read_shape(shape, role, out) != 0)
+        return -1;
     if (bps_dtype_size(out->dtype) == 0) {
         PyErr_Format(PyExc_TypeError, "%s has the unknown element type number %u", role, out->dtype);
         return -1;
@@ -224,7 +258,6 @@ static int read_tuple(PyObject *tuple, const char *role, struct python_view *out
     if (device >= 0)
         out->device = (struct bps_device){BPS_DEVICE_CUDA, device, (void *)(uintptr_t)stream};
     out->data = (void *)(uintptr_t)address;
-    out->count = count;
     return 0;
 }
 
@@ -252,7 +285,7 @@ int python_view_get(PyObject *tensor, const char *role, struct python_view *out)
     bool is_tuple = PyTuple_Check(tensor);
     int result;
 
-    memset(out, 0, sizeof(*out));
+    memset(out, 0, offsetof(struct python_view, extents));
     if (is_tuple && PyTuple_Size(tensor) == 2) {
         keep = PyTuple_GetItem(tensor, 1);
         tensor = PyTuple_GetItem(tensor, 0);

@@ -42,7 +42,7 @@ def memory(tensor):
     storage = tensor.untyped_storage()
     if _HAS_EXCHANGE:
         return tensor, storage
-    place = (tensor.data_ptr(), tensor.numel(), _CODES[tensor.dtype], storage)
+    place = (tensor.data_ptr(), tuple(tensor.shape), _CODES[tensor.dtype], storage)
     return (*place, *(stream_of(tensor) or ()))
 
 
@@ -85,6 +85,12 @@ def memory_order(tensor):
     """
     order = sorted(range(tensor.dim()), key=lambda i: (tensor.stride(i), tensor.size(i) > 1), reverse=True)
     return order if tensor.permute(order).is_contiguous() else None
+
+
+def wide_order(tensor):
+    """Return memory_order() without the dimensions of one element, which have no place in memory."""
+    order = memory_order(tensor)
+    return order and [dimension for dimension in order if tensor.size(dimension) > 1]
 
 
 def changed(tensor):

@@ -154,7 +154,11 @@ class Reducer:
         _bps.declare([*self._names[first:], self._flags_name])
 
     def _make_digest(self):
-        lines = [f"{name} {tuple(p.shape)} {p.dtype}" for name, p in zip(self._names, self.parameters)]
+        # Gradients are sent in the order of their parameter's memory.
+        lines = [
+            f"{name} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
+            for name, p in zip(self._names, self.parameters)
+        ]
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=_DIGEST).digest()
 
     @property
@@ -276,8 +280,8 @@ class Reducer:
             digest, inverse = flags[:_DIGEST], flags[_DIGEST : 2 * _DIGEST]
             if any(a + b != 255 for a, b in zip(digest, inverse)):
                 raise MismatchError(
-                    "the workers' lists of parameters differ in names, shapes, types or order; this worker "
-                    f"has {len(self.parameters)}, from {self._names[0]} to {self._names[-1]}"
+                    "the workers' lists of parameters differ in names, shapes, types, memory format or order; "
+                    f"this worker has {len(self.parameters)}, from {self._names[0]} to {self._names[-1]}"
                 )
             self._used = flags[2 * _DIGEST :]
             if self._op == Average:

@@ -12,8 +12,6 @@ from byteps._errors import MismatchError
 from . import _memory
 from .ops import broadcast_, broadcast_async_, push_pull_inplace, wait_all
 
-_sizes = {}  # name -> what has been broadcast under it in this process
-
 
 def _require_equal(text, what):
     """Raise on all workers if they do not all have the same text."""
@@ -24,16 +22,6 @@ def _require_equal(text, what):
         raise MismatchError(
             f"{what} differ between the workers in names, shapes or types; here: {text[:500]}"
         )
-
-
-def sized_name(name, tensor):
-    """Return a name for a tensor; another one where this name has been used for another size or type."""
-    seen = _sizes.setdefault(name, [])
-    form = (tensor.numel(), tensor.dtype)
-    if form not in seen:
-        seen.append(form)
-    number = seen.index(form)
-    return name if number == 0 else f"{name}#{number}"
 
 
 def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
@@ -75,7 +63,7 @@ def _pairs(params):
 
 def _broadcast_all(pairs, root):
     distinct = {name: tensor for name, tensor in pairs}
-    wait_all([broadcast_async_(tensor, root, sized_name(name, tensor)) for name, tensor in distinct.items()])
+    wait_all([broadcast_async_(tensor, root, name) for name, tensor in distinct.items()])
 
 
 def broadcast_object(obj, root_rank=0, name=None):

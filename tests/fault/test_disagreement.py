@@ -61,10 +61,12 @@ class Mismatch(Case):
         """Who declares first decides the length, so that the odd one may be in the right."""
         for odd, others in ((5000, 7000), (7000, 5000), (0, 5000), (5000, 0)):
             with self.subTest(odd=odd, others=others):
-                self.both_kinds(push("t", odd), push("t", others), "tensor 't': worker", " float32")
+                words = f"tensor 't': worker 1 pushed {odd} float32, workers 0 and 2 pushed {others} float32"
+                self.both_kinds(push("t", odd), push("t", others), words)
 
     def test_type(self):
-        self.both_kinds(push("t", dtype="int32"), push("t"), "tensor 't': worker", "int32", "float32")
+        words = "tensor 't': worker 1 pushed 100 int32, workers 0 and 2 pushed 100 float32"
+        self.both_kinds(push("t", dtype="int32"), push("t"), words)
 
     def test_operation(self):
         words = ("tensor 't': worker 1 pushed 100 float32 (max), workers 0 and 2 pushed 100 float32 (sum)",)
@@ -105,6 +107,74 @@ class Mismatch(Case):
             self.assertEqual(own[1::2], ["t: 6"] * 5, text)
             for line in own[0::2]:
                 self.assertTrue(line.startswith("error: tensor 't': worker 2 pushed"), text)
+
+
+class Change(Case):
+    """A tensor has another size or type than the last time."""
+
+    def both_kinds(self, check):
+        cases = {
+            "one partition": lambda: check((), 1),
+            "partitions": lambda: check(PARTITIONS, 1),
+            "partitions, hosted": lambda: check(PARTITIONS, 0),
+            "hosted": lambda: check((), 0),
+        }
+        cluster.side_by_side(self, cases)
+
+    def test_all_alike(self):
+        """It is another tensor from then on; nothing else notices."""
+
+        def check(settings, servers):
+            forms = ((100, "float32"), (9000, "float32"), (9000, "int32"), (0, "float32"), (5000, "float64"))
+            steps = [push("t", count, dtype) for count, dtype in 2 * forms for _ in range(2)]
+            lines, text = self.run_steps([*steps, push("after")], settings, servers)
+            for own in lines:
+                counts = [count for count, _ in 2 * forms for _ in range(2)]
+                expected = ["t: 6" if count > 0 else "t: " for count in counts]  # of nothing it shows anything
+                shown = [line if count > 0 else line[:3] for line, count in zip(own, counts)]
+                self.assertEqual([*shown, *own[len(counts) :]], [*expected, "after: 6"], text)
+
+        self.both_kinds(check)
+
+    def test_one_does_not(self):
+        """All get the same words; then it goes on with the old size, or with the new one."""
+
+        def check(settings, servers):
+            for late in RANKS:
+                steps = [push("t", 5000)]
+                steps += [f"@{r}:?{push('t', 5000 if r == late else 7000)}" for r in RANKS]
+                steps += [push("t", 5000), push("t", 7000), push("t", 7000)]
+                lines, text = self.run_steps(steps, settings, servers)
+                others = " and ".join(str(r) for r in RANKS if r != late)
+                words = f"worker {late} pushed 5000 float32, workers {others} pushed 7000 float32"
+                for own in lines:
+                    self.assertEqual(own[0], "t: 6", text)
+                    self.assertEqual(own[1], f"error: tensor 't': {words}", text)
+                    self.assertEqual(own[2:], ["t: 6"] * 3, text)
+
+        self.both_kinds(check)
+
+    def test_one_leaves(self):
+        """All who have changed would wait for it."""
+        steps = ["init", push("t"), "@1:leave", f"@0:{push('t', 50)}", f"@2:{push('t', 50)}"]
+        with cluster.ByHand([*steps, "@0:leave", "@2:leave"], workers=3) as job:
+            ends = job.finish()
+        for rank in (0, 2):
+            words = "error: tensor 't': worker 1 has left the job"
+            self.assertRegex(ends[f"worker {rank}"].out, words, cluster.show(ends))
+
+    def test_time_out(self):
+        settings = ["cluster.stall_warning=1s", "cluster.stall_timeout=5s"]
+        steps = ["init", push("t"), "@1:gate:late", "?" + push("t", 50), "leave"]
+        with cluster.ByHand(steps, workers=3, settings=settings) as job:
+            for part in ("worker 0", "worker 2"):
+                self.assertRegex(job.wait_for(" s for worker 1", part, "err"), r"tensor 't' has waited \d+ s for")
+                words = "tensor 't': worker 1 did not contribute within 5 s (cluster.stall_timeout)"
+                self.assertIn(words, job.wait_for("error: ", part))
+            job.open("late")
+            job.wait_for("error: ", "worker 1")
+            for part, end in job.finish().items():
+                self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
 
 
 class Queue(Case):

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/heap.h"
 #include "node/agreement.h"
 #include "node/declared.h"
@@ -191,6 +192,7 @@ static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t 
     bps_put_string(w, name);
     bps_put_u8(w, dtype);
     bps_put_u64(w, bytes);
+    bps_put_u8(w, 255); /* no shape */
 }
 
 static bps_status answer(struct bps_declared *declared, const struct bps_writer *w, struct bps_writer *reply)
@@ -219,6 +221,7 @@ START_TEST(test_declared)
         ck_assert_uint_eq(bps_get_u32(&r), i == 1 ? 2 : 1);
         ck_assert_uint_eq(bps_get_u8(&r), BPS_FLOAT32);
         ck_assert_uint_eq(bps_get_u64(&r), i == 1 ? 0 : 4000);
+        ck_assert_uint_eq(bps_get_u8(&r), 255);
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
         uint32_t led = 0;
@@ -271,6 +274,7 @@ START_TEST(test_declared_at_once)
         ck_assert_uint_eq(bps_get_u32(&r), i + 1);
         bps_get_u8(&r);
         ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
+        bps_get_u8(&r);
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
             load[bps_get_u16(&r)] += bps_partition_bytes(bytes[i], 1024, p);
@@ -304,6 +308,124 @@ START_TEST(test_declared_nonsense)
         bps_writer_fini(&w);
         bps_declared_fini(&declared);
     }
+}
+END_TEST
+
+/* ---- tensors that change their form ---- */
+
+/* The last CHANGED message, and to how many it went. */
+static struct {
+    uint32_t sent, id, last_rank;
+    uint8_t kind;
+    uint32_t fresh;
+    char text[400];
+} got;
+
+static void keep(void *arg, uint32_t rank, const struct bps_writer *changed)
+{
+    struct bps_reader r;
+    (void)arg;
+    bps_reader_init(&r, changed->data, changed->size);
+    got.sent++;
+    got.last_rank = rank;
+    got.id = bps_get_u32(&r);
+    got.kind = bps_get_u8(&r);
+    got.fresh = 0;
+    if (got.kind == 0) {
+        got.fresh = bps_get_u32(&r);
+    } else {
+        bps_get_string(&r, got.text, sizeof got.text);
+        ck_assert(bps_reader_done(&r));
+    }
+}
+
+static bps_status say(struct bps_declared *declared, uint32_t rank, uint32_t round, bool changed,
+                      uint32_t ndim, const int64_t *shape)
+{
+    struct bps_form form = {.bytes = 24, .dtype = BPS_FLOAT32, .ndim = ndim, .shape = (int64_t *)shape};
+    struct bps_writer w;
+    struct bps_reader r;
+    bps_writer_init(&w);
+    bps_put_u32(&w, 1);
+    bps_put_u32(&w, round);
+    bps_put_u8(&w, changed);
+    bps_put_form(&w, &form);
+    for (size_t n = 0; n < w.size; n++) { /* cut anywhere: refused */
+        bps_reader_init(&r, w.data, n);
+        ck_assert_int_eq(bps_declared_change(declared, rank, 1, &r, keep, NULL), BPS_ERR_PROTOCOL);
+    }
+    bps_reader_init(&r, w.data, w.size);
+    bps_status status = bps_declared_change(declared, rank, 1, &r, keep, NULL);
+    bps_writer_fini(&w);
+    return status;
+}
+
+static void declare_one(struct bps_declared *declared)
+{
+    struct bps_writer w, reply;
+    ck_assert_int_eq(bps_declared_init(declared, &two_shards, 16), BPS_OK);
+    bps_writer_init(&w);
+    bps_put_u32(&w, 1);
+    ask(&w, "a", BPS_FLOAT32, 4000);
+    ck_assert_int_eq(answer(declared, &w, &reply), BPS_OK);
+    bps_writer_fini(&reply);
+    bps_writer_fini(&w);
+    got.sent = 0;
+}
+
+START_TEST(test_change)
+{
+    static const int64_t flat[] = {6}, square[] = {2, 3}, wrong[] = {2, 2}, negative[] = {-2, -3};
+    struct bps_declared declared;
+    declare_one(&declared);
+    ck_assert_int_eq(say(&declared, 0, 7, true, 2, square), BPS_OK);
+    ck_assert_int_eq(say(&declared, 0, 7, true, 2, square), BPS_ERR_PROTOCOL); /* twice */
+    ck_assert_int_eq(say(&declared, 1, 8, true, 2, square), BPS_ERR_PROTOCOL); /* in another round */
+    ck_assert_int_eq(say(&declared, 1, 7, true, 2, wrong), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(say(&declared, 1, 7, true, 2, negative), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(say(&declared, 2, 7, true, 2, square), BPS_OK);
+    ck_assert_uint_eq(got.sent, 0);
+    bps_declared_check_stalls(&declared, 5 * BPS_S, BPS_S, 0, keep, NULL);
+    ck_assert_uint_eq(got.sent, 2);
+    ck_assert_uint_eq(got.kind, BPS_WIRE_WAITING);
+    ck_assert_str_eq(got.text, "has waited 5 s for worker 1");
+    ck_assert_int_eq(say(&declared, 1, 7, true, 2, square), BPS_OK);
+    ck_assert_uint_eq(got.sent, 5);
+    ck_assert_uint_eq(got.kind, 0);
+    ck_assert_uint_eq(got.id, 1);
+    ck_assert_uint_eq(got.fresh, 2);
+    ck_assert_int_eq(say(&declared, 0, 8, true, 1, flat), BPS_ERR_PROTOCOL); /* the old one is gone */
+    bps_declared_fini(&declared);
+}
+END_TEST
+
+START_TEST(test_change_refused)
+{
+    static const int64_t flat[] = {6}, square[] = {2, 3};
+    struct bps_declared declared;
+    declare_one(&declared);
+    say(&declared, 0, 0, true, 2, square);
+    say(&declared, 1, 0, true, 1, flat);
+    say(&declared, 2, 0, true, 2, square);
+    ck_assert_uint_eq(got.sent, 3);
+    ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_MISMATCH);
+    ck_assert_str_eq(got.text, "worker 1 pushed [6] float32, workers 0 and 2 pushed [2, 3] float32");
+    say(&declared, 0, 1, true, 2, square); /* that one has contributed already: there is no going back */
+    say(&declared, 1, 1, false, 2, square);
+    say(&declared, 2, 1, true, 2, square);
+    ck_assert_uint_eq(got.sent, 6);
+    ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_MISMATCH);
+    say(&declared, 0, 2, true, 2, square);
+    bps_declared_check_stalls(&declared, 5 * BPS_S, 0, 2 * BPS_S, keep, NULL);
+    ck_assert_uint_eq(got.sent, 7);
+    ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_TIMEOUT);
+    ck_assert_str_eq(got.text, "workers 1 and 2 did not contribute within 2 s (cluster.stall_timeout)");
+    say(&declared, 2, 3, true, 2, square);
+    bps_declared_refuse(&declared, BPS_ERR_LOST, "worker 1 has left the job", keep, NULL);
+    ck_assert_uint_eq(got.sent, 8);
+    ck_assert_uint_eq(got.last_rank, 2);
+    ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_LOST);
+    bps_declared_fini(&declared);
 }
 END_TEST
 
@@ -364,6 +486,8 @@ int main(void)
     tcase_add_test(tests, test_declared);
     tcase_add_test(tests, test_declared_at_once);
     tcase_add_test(tests, test_declared_nonsense);
+    tcase_add_test(tests, test_change);
+    tcase_add_test(tests, test_change_refused);
     tcase_add_test(tests, test_agreement);
     tcase_add_test(tests, test_heap);
     tcase_set_timeout(tests, 60);

@@ -154,17 +154,23 @@ BPS_API const char *bps_version(void);
 /* A declared tensor of this process; 0 is never a tensor. Valid until bps_shutdown(). */
 typedef uint32_t bps_tensor;
 
+/* Dimensions of a shape, at most. */
+#define BPS_DIMENSIONS 64u
+
 struct bps_declaration {
-    size_t size;      /* sizeof(struct bps_declaration) */
-    const char *name; /* unique in the job; at most 1023 bytes; copied */
-    uint64_t count;   /* elements; ignored while dtype is BPS_DTYPES */
-    uint32_t dtype;   /* BPS_DTYPES: not known yet, the first push_pull tells */
+    size_t size;          /* sizeof(struct bps_declaration) */
+    const char *name;     /* unique in the job; at most 1023 bytes; copied */
+    uint64_t count;       /* elements; ignored while dtype is BPS_DTYPES */
+    uint32_t dtype;       /* BPS_DTYPES: not known yet, the first push_pull tells */
+    uint32_t ndim;        /* dimensions of the shape; 0 with a shape: one element */
+    const int64_t *shape; /* ndim extents whose product is count; copied; NULL: not told, and not compared */
 };
 
 /*
  * Declares n tensors at once, in a few round trips however many they are. Declaring a name again returns the
  * same tensor. out[n] receives the tensors; it may be NULL. It need not be called: the first push_pull of a
- * name declares it. A size or type that differs from what this process declared before is BPS_ERR_MISMATCH.
+ * name declares it. A type, size or shape that differs from what this process declared before, or has pushed last,
+ * is BPS_ERR_MISMATCH.
  */
 BPS_API bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
                                struct bps_report *report);
@@ -206,7 +212,9 @@ struct bps_push_pull {
     const void *in;    /* count elements, any alignment; not changed before the operation has ended */
     void *out;         /* count elements; may be equal to in, must not overlap it otherwise */
     uint64_t count;    /* elements; 0 is allowed */
+    uint32_t ndim;     /* dimensions of the shape */
     uint32_t dtype;
+    const int64_t *shape; /* as in struct bps_declaration; of named tensors only */
     uint32_t op;
     int32_t priority; /* larger is more urgent; tensors of equal priority go in the order of their start */
     double prescale;  /* 1 for none; floating point types only. May differ between the workers */
@@ -219,8 +227,10 @@ struct bps_push_pull {
 /*
  * Starts a push_pull and returns at once. The memory is the library's until the operation has ended. While a
  * named tensor is in flight, starting it again on this worker is BPS_ERR_BUSY; it is in flight until
- * bps_wait() has returned its result, or until `done` has been called. BPS_ERR_MISMATCH, BPS_ERR_LOST and the
- * like end the operation, with the same text on every worker that took part.
+ * bps_wait() has returned its result, or until `done` has been called. A named tensor may have another type,
+ * size or shape than the last time if that is so on all workers; this costs a few round trips.
+ * BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the operation, with the same text on every worker that took
+ * part.
  */
 BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
                                        struct bps_report *report);

@@ -9,7 +9,7 @@ from byteps._basics import Average
 
 from .._reducer import Reducer
 from ..compression import Compression
-from ..functions import broadcast_parameters, sized_name
+from ..functions import broadcast_parameters
 from ..ops import broadcast_async_, wait_all
 
 
@@ -94,9 +94,7 @@ class DistributedDataParallel(torch.nn.Module):
 
     def _broadcast_buffers(self):
         buffers = self.module.named_buffers()
-        wait_all(
-            [broadcast_async_(buffer, 0, sized_name(f"Buffer.{name}", buffer)) for name, buffer in buffers]
-        )
+        wait_all([broadcast_async_(buffer, 0, f"Buffer.{name}") for name, buffer in buffers])
 
     # The end of backward() is a callback of the autograd engine. It has to be queued from the outermost
     # pass, which begins at the output; a gradient may also come from a pass inside it, such as that of a

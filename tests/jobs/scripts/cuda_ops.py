@@ -201,8 +201,8 @@ def check_refused():
     stream.begin_capture()
     checks.raised(byteps.Error, lambda: start(array, name="captured"), "captured")
     stream.end_capture()
-    address, count, code, keep, _, handle = array.memory
-    nowhere = (address, count, code, keep, 99, handle)
+    address, shape, code, keep, _, handle = array.memory
+    nowhere = (address, shape, code, keep, 99, handle)
     checks.raised((byteps.Error, ValueError), lambda: native.push_pull(nowhere, None, None, bps.Sum, 0, 1.0, 1.0), "99")
     stream.synchronize()
     array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 10))

@@ -111,4 +111,4 @@ class Array:
         """What the extension takes."""
         code = _bps.dtypes[str(self._values.dtype)]
         where = (self.stream.device.index, self.stream.handle.value)
-        return (self._address.value, self._values.size, code, self, *where)
+        return (self._address.value, self._values.shape, code, self, *where)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What workers disagree about is an exception with the cause on every one, and the job goes on."""
 
+import functools
+
 import checks
 import numpy as np
 
@@ -15,6 +17,18 @@ def still_works():
 def check_shape():
     array = np.ones(10 + bps.rank())
     checks.raised(byteps.MismatchError, lambda: bps.push_pull(array, name="shape"), "byteps.shape")
+    still_works()
+
+
+def check_shape_of_one_size():
+    """As many elements are not the same tensor."""
+    for name, call in (("form", bps.push_pull), ("root", lambda array, name: bps.broadcast(array, 0, name))):
+        array = np.ones([(17, 1311), (17, 23, 57)][bps.rank() % 2], "float32")
+        words = [f"byteps.{name}", "worker 1 pushed [17, 23, 57] float32", " pushed [17, 1311] float32"]
+        checks.raised(byteps.MismatchError, functools.partial(call, array, name=name), *words)
+        assert np.array_equal(bps.push_pull(np.ones((17, 1311)), name=name), np.ones((17, 1311)))
+    scalar = np.ones([(), (1,)][bps.rank() % 2])
+    checks.raised(byteps.MismatchError, lambda: bps.push_pull(scalar, name="one"), "[] float64", "[1] float64")
     still_works()
 
 
@@ -52,10 +66,27 @@ def check_push_pull_meets_broadcast():
     still_works()
 
 
-def check_another_size_later():
-    bps.push_pull(np.ones(10), name="later")
-    checks.raised(byteps.MismatchError, lambda: bps.push_pull(np.ones(11), name="later"), "byteps.later")
+def check_another_form_later():
+    """What all change together is a change, not a mistake."""
+    forms = [((10,), "float64"), ((11,), "float64"), ((11,), "int32"), ((), "float32"), ((0, 3), "float32")]
+    forms += [((300, 1000), "float32"), ((1000, 300), "float32"), ((10,), "float64")]
+    for shape, dtype in forms:
+        for value in (1, 5):
+            array = np.full(shape, value + bps.rank(), dtype)
+            expected = bps.size() * value + sum(range(bps.size()))
+            assert np.array_equal(bps.push_pull(array, name="later", op=bps.Sum), np.full(shape, expected, dtype))
+    length = 11 if bps.rank() == 0 else 10
+    words = ("byteps.later", "worker 0 pushed [11] float64", " pushed [10] float64")
+    checks.raised(byteps.MismatchError, lambda: bps.push_pull(np.ones(length), name="later"), *words)
     assert bps.push_pull(np.ones(10), name="later").tolist() == [1] * 10
+
+
+def check_many_that_change():
+    """Hundreds at once, while others are in flight."""
+    for length in (7, 30000, 7):
+        handles = [bps.push_pull_async(np.full(length, i), name=f"many {i}", op=bps.Sum) for i in range(100)]
+        for i, handle in enumerate(handles):
+            assert np.array_equal(handle.wait(), np.full(length, i * bps.size()))
 
 
 def check_busy():

@@ -8,6 +8,7 @@ import torch
 from loader import loaded
 from torch_device import generator
 
+import byteps
 import byteps.torch as bps
 from byteps.torch import _reducer
 from byteps.torch.cross_barrier import CrossBarrier
@@ -219,6 +220,60 @@ def check_channels_last():
     model = mixed()
     bps.broadcast_parameters(model.named_parameters())
     same(together(network, OPTIMIZERS["momentum"], "optimizer")[0], want)
+
+
+def check_memory_formats_that_differ():
+    """Gradients travel in the order of memory, so the workers must have the same."""
+    if bps.size() == 1:
+        return
+    model = torch.nn.Conv2d(3, 4, 3)  # the last three extents are the same in either order
+    if bps.rank() == 1:
+        model = model.to(memory_format=torch.channels_last)
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+
+    def step():
+        model(torch.ones(1, 3, 4, 4)).sum().backward()
+        optimizer.step()
+
+    checks.raised(byteps.MismatchError, step, "memory format")
+
+
+def check_groups_that_come_later():
+    """Layers that are trained from the third step on, as with a model that is unfrozen bit by bit."""
+
+    def train(model, optimizer, run):
+        for step, (batch,) in enumerate(batches()):
+            if step == 2:
+                optimizer.add_param_group({"params": list(model[3].parameters()), "lr": 0.05})
+            if step == 4:
+                optimizer.add_param_group({"params": list(model[0].parameters())})
+            optimizer.zero_grad()
+            run(model, batch)
+            optimizer.step()
+        return model
+
+    def whole(model, batch):
+        for part in batch.chunk(bps.size()):
+            (loss_of(model, part) / bps.size()).backward()
+
+    def own(model, batch):
+        loss_of(model, batch.chunk(bps.size())[bps.rank()]).backward()
+
+    def start():
+        torch.manual_seed(1)
+        model = network()
+        return model, OPTIMIZERS["momentum"](model[5].parameters())
+
+    want = train(*start(), whole)
+    model, optimizer = start()
+    found = train(model, bps.DistributedOptimizer(optimizer), own)
+    same(found, want)
+    agree(found)
+    model, optimizer = start()
+    barrier = CrossBarrier(model, optimizer, num_steps=STEPS)
+    found = train(model, barrier, own)
+    same(found, want)
+    agree(found)
 
 
 def check_types():

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * declared_change.c - tensors whose form changes from one round to the next.
+ *
+ * A worker with another form than the job knows fails the round for all; then each worker reports what it has
+ * pushed. Nobody is in that round, or in the next one, when the last report is there.
+ */
+#include "node/declared.h"
+
+#include "sum/verdict.h"
+#include "wire/link.h"
+
+/* Sends words about a tensor to those who wait for them. */
+static void tell(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint8_t kind,
+                 const char *text, bps_declared_send_fn send, void *arg)
+{
+    struct bps_writer w;
+    bps_writer_init(&w);
+    bps_put_u32(&w, t->id);
+    bps_put_u8(&w, kind);
+    bps_put_string(&w, text);
+    for (uint32_t rank = 0; rank < declared->workers; rank++) {
+        if (t->change->report[rank].given) {
+            send(arg, rank, &w);
+        }
+    }
+    bps_writer_fini(&w);
+}
+
+static void end(struct bps_declared *declared, struct bps_declared_tensor *t)
+{
+    bps_change_free(t->change);
+    t->change = NULL;
+    declared->changes--;
+}
+
+static void fail(struct bps_declared *declared, struct bps_declared_tensor *t, bps_status status,
+                 const char *text, bps_declared_send_fn send, void *arg)
+{
+    tell(declared, t, (uint8_t)-status, text, send, arg);
+    end(declared, t);
+}
+
+/* Replaces a tensor by one of the form that all have. */
+static bps_status replace(struct bps_declared *declared, struct bps_declared_tensor *old,
+                          bps_declared_send_fn send, void *arg)
+{
+    char *name = old->name;
+    HASH_DELETE(by_name, declared->names, old);
+    old->name = NULL;
+    struct bps_declared_tensor *t = bps_declared_add(declared, name, &old->change->report[0].form);
+    if (t == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_declared_place(declared, &t, 1);
+    for (uint32_t rank = 0; rank < declared->workers; rank++) {
+        struct bps_writer w;
+        bps_writer_init(&w);
+        bps_put_u32(&w, old->id);
+        bps_put_u8(&w, 0);
+        bps_declared_write(declared, rank, t, &w);
+        send(arg, rank, &w);
+        bps_writer_fini(&w);
+    }
+    return BPS_OK;
+}
+
+/* All have reported. */
+static bps_status settle(struct bps_declared *declared, struct bps_declared_tensor *t,
+                         bps_declared_send_fn send, void *arg)
+{
+    if (!bps_change_agreed(t->change)) {
+        char text[BPS_TEXT_LIMIT];
+        bps_change_text(t->change, text, sizeof text);
+        fail(declared, t, BPS_ERR_MISMATCH, text, send, arg);
+        return BPS_OK;
+    }
+    bps_status status = replace(declared, t, send, arg);
+    end(declared, t);
+    if (status == BPS_OK) {
+        bps_declared_remove(declared, t);
+    }
+    return status;
+}
+
+bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now,
+                               struct bps_reader *request, bps_declared_send_fn send, void *arg)
+{
+    struct bps_form form = {.dtype = BPS_DTYPES};
+    struct bps_declared_tensor *t;
+    uint32_t id = bps_get_u32(request);
+    uint32_t round = bps_get_u32(request);
+    bool changed = bps_get_u8(request) != 0;
+    bps_status status = bps_get_form(request, declared->partition, &form);
+    HASH_FIND(by_id, declared->ids, &id, sizeof id, t);
+    if (status == BPS_OK && (t == NULL || !bps_reader_done(request))) {
+        status = BPS_ERR_PROTOCOL;
+    }
+    if (status == BPS_OK && t->change == NULL) {
+        t->change = bps_change_new(declared->workers, round, now);
+        declared->changes += t->change != NULL;
+        status = t->change == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status == BPS_OK) {
+        status = bps_change_add(t->change, rank, round, changed, &form);
+    }
+    bps_form_fini(&form);
+    if (status == BPS_OK && t->change->reports == declared->workers) {
+        status = settle(declared, t, send, arg);
+    }
+    return status;
+}
+
+void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text,
+                         bps_declared_send_fn send, void *arg)
+{
+    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0;
+         t = t->by_id.next) {
+        if (t->change != NULL) {
+            fail(declared, t, status, text, send, arg);
+        }
+    }
+}
+
+static void check_stall(struct bps_declared *declared, struct bps_declared_tensor *t, uint64_t now,
+                        uint64_t warn, uint64_t limit, bps_declared_send_fn send, void *arg)
+{
+    struct bps_change *change = t->change;
+    uint64_t age = now > change->begun ? now - change->begun : 0;
+    char missing[200], text[400];
+    bps_change_missing(change, missing, sizeof missing);
+    if (limit > 0 && age > limit) {
+        bps_verdict_overdue(missing, limit, text, sizeof text);
+        fail(declared, t, BPS_ERR_TIMEOUT, text, send, arg);
+    } else if (warn > 0 && now > change->reminded && now - change->reminded > warn) {
+        change->reminded = now;
+        bps_verdict_waiting(missing, age, text, sizeof text);
+        tell(declared, t, BPS_WIRE_WAITING, text, send, arg);
+    }
+}
+
+void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint64_t warn, uint64_t limit,
+                               bps_declared_send_fn send, void *arg)
+{
+    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0;
+         t = t->by_id.next) {
+        if (t->change != NULL) {
+            check_stall(declared, t, now, warn, limit, send, arg);
+        }
+    }
+}

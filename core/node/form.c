@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* form.c - forms of tensors: compared, in words, on the wire. */
+#include "node/form.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "wire/frame.h"
+
+#define NOT_TOLD 255u /* on the wire, in place of the number of dimensions */
+
+static size_t shape_bytes(uint32_t ndim)
+{
+    return ndim * sizeof(int64_t);
+}
+
+bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
+                        const int64_t *shape)
+{
+    int64_t *copy = shape != NULL ? malloc(shape_bytes(ndim) + 1) : NULL; /* a scalar has a shape as well */
+    if (shape != NULL && copy == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (copy != NULL && ndim > 0) {
+        memcpy(copy, shape, shape_bytes(ndim));
+    }
+    free(form->shape);
+    *form = (struct bps_form){bytes, dtype, shape != NULL ? ndim : 0, copy};
+    return BPS_OK;
+}
+
+void bps_form_fini(struct bps_form *form)
+{
+    free(form->shape);
+    *form = (struct bps_form){.dtype = BPS_DTYPES};
+}
+
+static bool is_same_shape(const struct bps_form *form, uint32_t ndim, const int64_t *shape)
+{
+    return form->ndim == ndim && (ndim == 0 || memcmp(form->shape, shape, shape_bytes(ndim)) == 0);
+}
+
+bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
+                 const int64_t *shape)
+{
+    return form->dtype == dtype && form->bytes == bytes && (form->shape != NULL) == (shape != NULL) &&
+           (shape == NULL || is_same_shape(form, ndim, shape));
+}
+
+bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b)
+{
+    return a->dtype == b->dtype && a->bytes == b->bytes &&
+           (a->shape == NULL || b->shape == NULL || is_same_shape(a, b->ndim, b->shape));
+}
+
+void bps_form_text(const struct bps_form *form, char *text, size_t room)
+{
+    const uint32_t shown = form->ndim < 8 ? form->ndim : 8;
+    size_t at = 0;
+    if (form->shape == NULL) {
+        snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype),
+                 bps_dtype_name(form->dtype));
+        return;
+    }
+    text[0] = '\0';
+    for (uint32_t i = 0; i < shown && at < room; i++) {
+        at += (size_t)snprintf(text + at, room - at, "%s%" PRId64, i == 0 ? "[" : ", ", form->shape[i]);
+    }
+    if (at < room) {
+        snprintf(text + at, room - at, "%s%s] %s", shown == 0 ? "[" : "", shown < form->ndim ? ", ..." : "",
+                 bps_dtype_name(form->dtype));
+    }
+}
+
+/* ---- on the wire ---- */
+
+void bps_put_form(struct bps_writer *w, const struct bps_form *form)
+{
+    bps_put_u8(w, (uint8_t)form->dtype);
+    bps_put_u64(w, form->bytes);
+    bps_put_u8(w, (uint8_t)(form->shape != NULL ? form->ndim : NOT_TOLD));
+    for (uint32_t i = 0; i < form->ndim; i++) {
+        bps_put_u64(w, (uint64_t)form->shape[i]);
+    }
+}
+
+/* Whether the shape has as many elements as the size says. */
+static bool is_consistent(const struct bps_form *form)
+{
+    uint64_t count = 1;
+    bool empty = false, over = false;
+    for (uint32_t i = 0; i < form->ndim; i++) {
+        if (form->shape[i] < 0) {
+            return false;
+        }
+        empty = empty || form->shape[i] == 0;
+        over = __builtin_mul_overflow(count, (uint64_t)form->shape[i], &count) || over;
+    }
+    uint64_t own = form->bytes / bps_dtype_size(form->dtype);
+    return form->shape == NULL || (empty ? own == 0 : !over && own == count);
+}
+
+bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_form *form)
+{
+    int64_t shape[BPS_DIMENSIONS];
+    uint32_t dtype = bps_get_u8(r);
+    uint64_t bytes = bps_get_u64(r);
+    uint32_t ndim = bps_get_u8(r);
+    bool told = ndim != NOT_TOLD;
+    if (r->bad || dtype >= BPS_DTYPES || bytes > BPS_TENSOR_LIMIT || bytes % bps_dtype_size(dtype) != 0 ||
+        bps_partitions(bytes, partition) > BPS_PARTITIONS_LIMIT || (told && ndim > BPS_DIMENSIONS)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    for (uint32_t i = 0; told && i < ndim; i++) {
+        shape[i] = (int64_t)bps_get_u64(r);
+    }
+    if (r->bad) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = bps_form_set(form, dtype, bytes, ndim, told ? shape : NULL);
+    return status == BPS_OK && !is_consistent(form) ? BPS_ERR_PROTOCOL : status;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * form.h - what all workers must agree on before they sum a tensor: its element type, size and shape.
+ *
+ * A program may leave the shape out; then only type and size are compared.
+ */
+#ifndef BPS_NODE_FORM_H
+#define BPS_NODE_FORM_H
+
+#include "wire/message.h"
+
+#include <byteps/byteps.h>
+
+#define BPS_TENSOR_LIMIT     (1ull << 46) /* bytes: larger than any memory */
+#define BPS_PARTITIONS_LIMIT (1u << 20)   /* smaller than what would make tables of partitions absurd */
+
+struct bps_form {
+    uint64_t bytes;
+    uint32_t dtype;
+    uint32_t ndim;  /* at most BPS_DIMENSIONS */
+    int64_t *shape; /* owned; NULL: not told */
+};
+
+/* Takes a copy of the shape (NULL: not told). BPS_ERR_NOMEM leaves the form as it was. */
+bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
+                        const int64_t *shape);
+void bps_form_fini(struct bps_form *form);
+/* The same in every respect. */
+bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
+                 const int64_t *shape);
+/* The same as far as both tell. */
+bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b);
+/* "[17, 1311] float32", or "22287 float32" if the shape is not told. */
+void bps_form_text(const struct bps_form *form, char *text, size_t room);
+
+void bps_put_form(struct bps_writer *w, const struct bps_form *form);
+/* BPS_ERR_PROTOCOL: no tensor can have this form. `form` is empty before; bps_form_fini() ends it. */
+bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_form *form);
+
+#endif
