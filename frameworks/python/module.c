@@ -187,6 +187,13 @@ static PyObject *call_in_flight(PyObject *module, PyObject *none)
     return PyLong_FromSize_t(python_in_flight());
 }
 
+static PyObject *call_pushed_bytes(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    return PyLong_FromUnsignedLongLong(python_pushed_bytes());
+}
+
 static PyObject *call_version(PyObject *module, PyObject *none)
 {
     (void)module;
@@ -251,6 +258,8 @@ static PyMethodDef functions[] = {
      "group_size() -> int\n\nHow many workers of this host sum among themselves."},
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
     {"in_flight", call_in_flight, METH_NOARGS, "in_flight() -> int\n\nOperations not yet ended."},
+    {"pushed_bytes", call_pushed_bytes, METH_NOARGS,
+     "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
     {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},

@@ -18,7 +18,10 @@ def check(tensor, what="the tensor"):
             f"{what} is on {tensor.device}; byteps.torch takes CPU and CUDA tensors: move it with .cpu()"
         )
     if tensor.layout is not torch.strided:
-        raise ValueError(f"{what} is {tensor.layout}; byteps.torch takes dense tensors: use .to_dense()")
+        raise ValueError(
+            f"{what} is {tensor.layout}; byteps.torch takes dense tensors: use .to_dense(), "
+            "or sparse_as_dense=True of DistributedOptimizer for gradients"
+        )
     if tensor.dtype not in _CODES:
         allowed = ", ".join(_bps.dtypes)
         raise TypeError(f"{what} has elements of type {tensor.dtype}; supported are {allowed}")

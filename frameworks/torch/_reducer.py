@@ -61,8 +61,8 @@ class _Flight:
 
     def __init__(self, gradient, parameter, compression, start):
         self.gradient = gradient
-        self.place = parameter.grad  # the gradient, or None if it stands for one that is not there
-        self.version, self.address = gradient._version, gradient.data_ptr()
+        self.place = parameter.grad  # the gradient, its sparse form, or None if it stands for one not there
+        self.version, self.address = self._current_version(), gradient.data_ptr()
         self.wire = gradient.detach()
         if not (gradient.is_contiguous() and parameter.is_contiguous()):
             # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
@@ -72,12 +72,14 @@ class _Flight:
         if not _memory.is_plain(self.sent):
             self.sent = _memory.plain_copy(self.sent)
         self.stream = _memory.stream_of(self.sent)
-        self.handle = Handle(start(_memory.memory(self.sent)), None)
+        self.handle = Handle(start(_memory.memory(self.sent)), self.sent)
+
+    def _current_version(self):
+        return (self.gradient if self.place is None else self.place)._version
 
     def is_untouched(self, parameter):
         """Return whether nobody has changed or replaced the gradient since it was sent."""
-        gradient = self.gradient
-        same = gradient._version == self.version and gradient.data_ptr() == self.address
+        same = self._current_version() == self.version and self.gradient.data_ptr() == self.address
         return same and parameter.grad is self.place
 
     def land(self, decompress):
@@ -98,13 +100,17 @@ class Reducer:
         reduced: whether a round has ended whose gradients have not been used.
         waited: seconds that this worker has spent waiting for gradients to be reduced.
         passes: backward passes after which a gradient is sent.
+        compression: how gradients are sent.
         on_gradient: called with each finished gradient's index before anything else, or None.
     """
 
-    def __init__(self, named, compression, op, passes=1, ends_in_backward=False):
+    def __init__(
+        self, named, compression, op, passes=1, ends_in_backward=False, scales=(1.0, 1.0), densify=False
+    ):
         """Declare the gradients of [(name, parameter)] and watch them.
 
-        The first in the list is the most urgent until a backward pass has shown a better order.
+        The first in the list is the most urgent until a backward pass has shown a better order. `scales` are
+        the factors before and after the reduction; `densify` makes sparse gradients dense.
         """
         self.paused = False
         self.dirty = False
@@ -113,8 +119,10 @@ class Reducer:
         self.passes = passes
         self.on_gradient = None
         self.parameters = []
-        self._compression = compression
+        self.compression = compression
         self._op = op
+        self._scales = scales
+        self._densify = densify
         self._ends_in_backward = ends_in_backward
         self._backward = None  # id of the backward pass whose end is watched
         self._expected = frozenset()  # indexes without which no round ends in backward()
@@ -138,7 +146,7 @@ class Reducer:
         """Add parameters; all workers must do that at the same point."""
         first = len(self.parameters)
         named = list(named)
-        if self._compression is Compression.none:  # else copies of another type are sent
+        if self.compression is Compression.none:  # else copies of another type are sent
             self._hooks += _shared.hook_gradients(parameter for _, parameter in named)
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
@@ -165,6 +173,16 @@ class Reducer:
     def busy(self):
         """Whether gradients are on their way."""
         return bool(self._flying)
+
+    @property
+    def handles(self):
+        """The parameters whose gradients are on their way, each with its handle and compression context."""
+        return {self.parameters[i]: (flight.handle, flight.context) for i, flight in self._flying.items()}
+
+    @property
+    def titles(self):
+        """The parameters, each with the name that the caller gave."""
+        return dict(zip(self.parameters, self._titles))
 
     def in_flight(self, index):
         """Return whether the gradient with this index is on its way."""
@@ -218,12 +236,14 @@ class Reducer:
 
     def _start(self, index, gradient):
         name = self._names[index]
+        if self._densify and gradient.is_sparse:
+            gradient = gradient.to_dense()
         _memory.check(gradient, f"the gradient {name}")
         self._flying[index] = _Flight(
             gradient,
             self.parameters[index],
-            self._compression,
-            lambda memory: _bps.push_pull(memory, None, name, self._op, self._priority[index], 1.0, 1.0),
+            self.compression,
+            lambda memory: _bps.push_pull(memory, None, name, self._op, self._priority[index], *self._scales),
         )
 
     def _is_counted(self, index):
@@ -299,7 +319,7 @@ class Reducer:
                 "so that the sum is not valid; call optimizer.synchronize() after backward() and before "
                 "gradients are read or changed, as by clip_grad_norm_()"
             )
-        gradient = flight.land(self._compression.decompress)
+        gradient = flight.land(self.compression.decompress)
         self.waited += time.perf_counter() - start
         del self._flying[index]
         if used:

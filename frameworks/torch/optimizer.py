@@ -2,6 +2,9 @@
 """DistributedOptimizer: an optimizer that reduces the gradients over all workers before each step."""
 
 import contextlib
+import math
+import warnings
+from types import MappingProxyType
 
 import torch
 
@@ -32,6 +35,25 @@ class _Distributed:
     def seconds_waited(self):
         """The time that this worker has spent waiting for gradients to be reduced."""
         return self._byteps.waited
+
+    # What programs for the original read in its optimizer.
+
+    @property
+    def backward_passes_per_step(self):
+        """After how many backward passes the gradients are sent."""
+        return self._byteps.passes
+
+    @property
+    def _compression(self):
+        return self._byteps.compression
+
+    @property
+    def _handles(self):
+        return MappingProxyType(self._byteps.handles)
+
+    @property
+    def _parameter_names(self):
+        return MappingProxyType(self._byteps.titles)
 
     @contextlib.contextmanager
     def skip_synchronize(self):
@@ -123,8 +145,47 @@ def name_parameters(optimizer, named_parameters):
     return list({p: (name, p) for name, p in reversed(named) if p in set(trained)}.values())[::-1]
 
 
+def _check_groups(groups, num_groups):
+    """Raise ValueError unless the arguments are groups of tensors, or a number of groups."""
+    if num_groups != 0:
+        warnings.warn("num_groups has been replaced by groups", DeprecationWarning, stacklevel=3)
+    groups = num_groups if groups is None and num_groups != 0 else groups
+    if groups is None:
+        return
+    if not isinstance(groups, list):
+        if not isinstance(groups, int) or isinstance(groups, bool) or groups < 1:
+            raise ValueError(
+                f"groups={groups!r} should be a positive integer or a list of lists of torch.Tensor"
+            )
+        return
+    if any(not isinstance(group, (list, tuple)) for group in groups):
+        raise ValueError("groups should be a list of lists of torch.Tensor")
+    tensors = [tensor for group in groups for tensor in group]
+    if any(not isinstance(tensor, torch.Tensor) for tensor in tensors):
+        raise ValueError("groups must consist of torch.Tensor")
+    if len(set(tensors)) < len(tensors):
+        raise ValueError("a parameter can only appear once in groups")
+
+
+def _predivide_scales(factor, op):
+    """Return the factors before and after an average: together 1."""
+    if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
+        raise ValueError(f"gradient_predivide_factor={factor!r} must be a positive, finite number")
+    if factor != 1 and op != Average:
+        raise ValueError(f"gradient_predivide_factor={factor!r} splits an average, so it needs op=Average")
+    return 1.0 / factor, float(factor)
+
+
 def DistributedOptimizer(
-    optimizer, named_parameters=None, compression=Compression.none, backward_passes_per_step=1, op=Average
+    optimizer,
+    named_parameters=None,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    sparse_as_dense=False,
 ):
     """Return an optimizer that reduces the gradients over all workers before each step.
 
@@ -146,15 +207,24 @@ def DistributedOptimizer(
         compression: Compression.none, .fp16 or .bf16.
         backward_passes_per_step: how many backward passes add up to one step.
         op: Average, Sum, Min, Max or Product.
+        gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums
+            that are too large for a small type; for Average only.
+        num_groups, groups: accepted for compatibility; without effect, as results do not depend on what is
+            sent together. A number of groups, or a list of lists of parameters.
+        sparse_as_dense: make sparse gradients dense, and leave dense ones in the parameters. Otherwise they
+            are an error.
 
     Raises:
-        ValueError: names are missing or not unique.
+        ValueError: names are missing or not unique, or an argument makes no sense.
         NotInitializedError: init() has not been called.
     """
     passes = _check_passes(backward_passes_per_step)
     named = name_parameters(optimizer, named_parameters)
     op = choose_op(None, op)
-    return wrap(optimizer, _Distributed, Reducer(named, compression, op, passes, ends_in_backward=True))
+    _check_groups(groups, num_groups)
+    scales = _predivide_scales(gradient_predivide_factor, op)
+    reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
+    return wrap(optimizer, _Distributed, reducer)
 
 
 def wrap(optimizer, mixin, reducer):

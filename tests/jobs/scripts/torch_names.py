@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs for the original BytePS and for Horovod import and read, used as they use it."""
 
+import time
+import warnings
+
 import checks
 import torch
 
@@ -15,9 +18,9 @@ def check_ops_of_the_original():
     declare("names.ops")
     handle = ops.push_pull_async_inplace(torch.ones(3), average=False, name="names.ops")
     assert synchronize(handle).tolist() == [size()] * 3 and poll(handle)
-    me = rank()
+    me, everyone = rank(), size()
     ops.suspend()
-    ops.resume(bps_size, None, me)
+    ops.resume(everyone, None, me)
     assert rank() == me
     ops.shutdown()
     ops.init()
@@ -55,8 +58,147 @@ def check_parallel():
     assert model.module.weight.grad.tolist() == [[(bps.size() - 1) / 2] * 2]
 
 
+def network(sparse=False):
+    torch.manual_seed(5)
+    return torch.nn.Sequential(torch.nn.Embedding(6, 3, sparse=sparse), torch.nn.Linear(3, 2))
+
+
+def tokens():
+    return torch.tensor([0, bps.rank() + 1])
+
+
+def gradients(model, **how):
+    """The gradients after a step whose learning rate is 0, by the name of the parameter."""
+    plain = torch.optim.SGD(model.parameters(), 0.0)
+    optimizer = bps.DistributedOptimizer(plain, model.named_parameters(), **how)
+    model(tokens()).pow(2).sum().backward()
+    optimizer.step()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def check_optimizer_attributes():
+    model = network()
+    optimizer = bps.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), 0.1), model.named_parameters(), bps.Compression.fp16, 2
+    )
+    assert optimizer.backward_passes_per_step == 2 and optimizer._compression is bps.Compression.fp16
+    assert optimizer._parameter_names == {p: name for name, p in model.named_parameters()}
+    assert not optimizer._handles
+    optimizer.set_backward_passes_per_step(1)
+    assert optimizer.backward_passes_per_step == 1
+    model[1](torch.full((1, 3), bps.rank() + 1.0)).sum().backward()  # the embedding's is still to come
+    assert set(optimizer._handles) == set(model[1].parameters())
+    handle, context = optimizer._handles[model[1].weight]
+    mean = (bps.size() + 1) / 2
+    assert optimizer._compression.decompress(bps.synchronize(handle), context).tolist() == [[mean] * 3] * 2
+    optimizer.step()
+    assert not optimizer._handles and model[1].weight.grad.tolist() == [[mean] * 3] * 2
+    for change in (lambda: setattr(optimizer, "backward_passes_per_step", 3), lambda: optimizer._handles.clear()):
+        checks.raised(AttributeError, change)
+
+
+def check_predivide():
+    want = gradients(network())
+    for factor in (2.0, bps.size() * 4):
+        got = gradients(network(), gradient_predivide_factor=factor)
+        assert all(torch.equal(got[name], want[name]) for name in want)
+    for factor, finite in ((1.0, bps.size() == 1), (8.0, True)):
+        weight = torch.nn.Parameter(torch.zeros(2))
+        plain = torch.optim.SGD([weight], 0.0)
+        optimizer = bps.DistributedOptimizer(plain, [("large", weight)], gradient_predivide_factor=factor)
+        (weight * 2.0**127).sum().backward()  # two of them are more than float32 holds
+        optimizer.step()
+        assert weight.grad.isfinite().all().item() is finite, factor
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    for factor, op, part in (
+        (0.0, bps.Average, "positive"),
+        (float("nan"), bps.Average, "positive"),
+        ("2", bps.Average, "positive"),
+        (2.0, bps.Sum, "op=Average"),
+    ):
+        plain = torch.optim.SGD(parameters, 0.1)
+        checks.raised(
+            ValueError,
+            lambda o=plain, f=factor, op=op: bps.DistributedOptimizer(o, gradient_predivide_factor=f, op=op),
+            "gradient_predivide_factor",
+            part,
+        )
+
+
+def check_groups():
+    want = gradients(network())
+    model = network()
+    for how in (dict(groups=2), dict(groups=[list(model.parameters())[:2]]), dict(groups=[])):
+        got = gradients(model, **how)
+        assert all(torch.equal(got[name], want[name]) for name in want)
+        model = network()
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        gradients(network(), num_groups=2)
+    assert any(one.category is DeprecationWarning and "groups" in str(one.message) for one in told)
+    weight = model[1].weight
+    for groups, part in (
+        (0, "positive integer"),
+        (-1, "positive integer"),
+        ("two", "positive integer"),
+        ([weight], "list of lists"),
+        ([[1]], "consist of torch.Tensor"),
+        ([[weight], [weight]], "once"),
+    ):
+        checks.raised(ValueError, lambda groups=groups: gradients(model, groups=groups), "groups", part)
+
+
+def check_sparse_as_dense():
+    want = gradients(network())
+    model = network(sparse=True)
+    got = gradients(model, sparse_as_dense=True)
+    assert not got["0.weight"].is_sparse
+    assert all(torch.equal(got[name], want[name]) for name in want)
+    checks.raised(ValueError, lambda: gradients(network(sparse=True)), "sparse", "sparse_as_dense=True")
+    bps.barrier()
+
+
+def check_changed_sparse_gradient():
+    """A change between backward() and the end of the round is found, also in the sparse form."""
+    model = network(sparse=True)
+    plain = torch.optim.SGD(model.parameters(), 0.1)
+    optimizer = bps.DistributedOptimizer(plain, model.named_parameters(), sparse_as_dense=True)
+    model[0](tokens()).sum().backward()  # the gradients of the other layer are missing
+    model[0].weight.grad.mul_(2)
+    checks.raised(RuntimeError, optimizer.step, "0.weight", "synchronize()")
+    bps.barrier()
+
+
+def check_synchronize_before_step():
+    """The gradients are reduced once: with op=Sum, a second time would multiply them."""
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD([weight], 1.0), [("once", weight)], op=bps.Sum)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        weight.sum().backward()
+        optimizer.synchronize()
+        torch.nn.utils.clip_grad_norm_([weight], 1e9)
+        optimizer.step()
+    assert weight.tolist() == [-bps.size()] * 2
+
+
+def check_speed():
+    """The speed has to lie between what the shortest and the longest time around the calls allow."""
+    from byteps.common import get_pushpull_speed
+
+    outer = time.perf_counter()
+    get_pushpull_speed()
+    inner = time.perf_counter()
+    bps.push_pull(torch.ones(250000), name="names.speed")  # 1 MB
+    bps.synchronize(bps.push_pull_async(torch.ones(500000), name="names.more"))  # 2 MB
+    bps.push_pull(torch.ones(500000), name="names.fp16", compression=bps.Compression.fp16)  # 1 MB
+    bps.broadcast(torch.ones(250000), 0)  # is no push_pull
+    shortest = time.perf_counter() - inner
+    stamp, speed = get_pushpull_speed()
+    assert 4 / (time.perf_counter() - outer) <= speed <= 4 / shortest, speed
+    assert get_pushpull_speed()[0] >= stamp > 1e12 and get_pushpull_speed()[1] == 0
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    bps.init()
-    bps_size = bps.size()
     checks.main(globals(), bps)
