@@ -282,6 +282,21 @@ int bps_local_size(void)
     return number(offsetof(struct bps_worker, local_size));
 }
 
+int bps_cross_rank(void)
+{
+    return number(offsetof(struct bps_worker, cross_rank));
+}
+
+int bps_cross_size(void)
+{
+    return number(offsetof(struct bps_worker, cross_size));
+}
+
+int bps_is_homogeneous(void)
+{
+    return number(offsetof(struct bps_worker, homogeneous));
+}
+
 int bps_group_size(void)
 {
     struct bps_worker *worker = acquire(NULL);

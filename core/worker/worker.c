@@ -186,6 +186,22 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char
     return status;
 }
 
+/* Where this worker is among the others. */
+static void find_place(struct bps_worker *worker, const struct bps_book *book)
+{
+    const struct bps_book_member *own = &book->member[worker->rank];
+    worker->size = book->workers;
+    worker->local_rank = own->local_rank;
+    worker->local_size = own->local_size;
+    worker->homogeneous = 1;
+    for (uint32_t rank = 0; rank < book->workers; rank++) {
+        bool across = book->member[rank].local_rank == own->local_rank;
+        worker->cross_size += across;
+        worker->cross_rank += across && rank < worker->rank;
+        worker->homogeneous &= book->member[rank].local_size == own->local_size;
+    }
+}
+
 static void on_joined(void *owner, const struct bps_book *book)
 {
     struct bps_worker *worker = owner;
@@ -195,9 +211,7 @@ static void on_joined(void *owner, const struct bps_book *book)
         return;
     }
     worker->book = book;
-    worker->size = book->workers;
-    worker->local_rank = book->member[worker->rank].local_rank;
-    worker->local_size = book->member[worker->rank].local_size;
+    find_place(worker, book);
     bps_status status = choose_cores(worker, &report);
     if (status == BPS_OK) {
         bind_threads(worker);
@@ -373,7 +387,7 @@ void bps_worker_free(struct bps_worker *worker)
 /* A job of this process alone: no network, only the arithmetic of scales. */
 static bps_status open_alone(struct bps_worker *worker, struct bps_report *report)
 {
-    worker->size = worker->local_size = 1;
+    worker->size = worker->local_size = worker->cross_size = worker->homogeneous = 1;
     worker->phase = BPS_WORKER_RUNNING;
     sem_post(&worker->joined);
     bps_log_set_identity("worker/0");

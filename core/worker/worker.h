@@ -248,7 +248,8 @@ struct bps_worker {
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
     const struct bps_book *book;
-    uint32_t rank, size, local_rank, local_size; /* [const] once joined */
+    uint32_t rank, size, local_rank, local_size;  /* [const] once joined */
+    uint32_t cross_rank, cross_size, homogeneous; /* [const] once joined; see byteps.h */
     uint32_t remotes;
     struct bps_remote *remote;
     struct bps_window window;                 /* over the remotes */

@@ -170,6 +170,9 @@ QUESTION(rank)
 QUESTION(size)
 QUESTION(local_rank)
 QUESTION(local_size)
+QUESTION(cross_rank)
+QUESTION(cross_size)
+QUESTION(is_homogeneous)
 QUESTION(group_size)
 
 static PyObject *call_is_initialized(PyObject *module, PyObject *none)
@@ -254,6 +257,9 @@ static PyMethodDef functions[] = {
     {"size", call_size, METH_NOARGS, "size() -> int"},
     {"local_rank", call_local_rank, METH_NOARGS, "local_rank() -> int"},
     {"local_size", call_local_size, METH_NOARGS, "local_size() -> int"},
+    {"cross_rank", call_cross_rank, METH_NOARGS, "cross_rank() -> int"},
+    {"cross_size", call_cross_size, METH_NOARGS, "cross_size() -> int"},
+    {"is_homogeneous", call_is_homogeneous, METH_NOARGS, "is_homogeneous() -> int"},
     {"group_size", call_group_size, METH_NOARGS,
      "group_size() -> int\n\nHow many workers of this host sum among themselves."},
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},

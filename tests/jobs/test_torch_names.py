@@ -15,6 +15,11 @@ class Names(scripted.TestCase):
     def test_two_workers(self):
         self.run_script("torch_names.py", workers=2, servers=1)
 
+    def test_hosts_of_equal_and_of_different_sizes(self):
+        for hosts in ("a,b,a,b", "a,b,b"):
+            with self.subTest(hosts=hosts):
+                self.run_on_hosts(hosts, "torch_names.py", "check_hosts")
+
 
 if __name__ == "__main__":
     unittest.main()

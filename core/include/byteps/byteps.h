@@ -134,6 +134,9 @@ BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
 BPS_API int bps_size(void);       /* number of workers */
 BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
 BPS_API int bps_local_size(void);
+BPS_API int bps_cross_rank(void); /* 0 .. cross_size-1, by rank, among the workers with the same local rank */
+BPS_API int bps_cross_size(void); /* the number of hosts, where all have the same number of workers */
+BPS_API int bps_is_homogeneous(void); /* 1: all hosts have the same number of workers; 0: they have not */
 /*
  * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of use only
  * towards servers of this host.

@@ -56,6 +56,7 @@ def check_root(root_rank):
 # ---- life of a job ---------------------------------------------------------------------------------------
 
 _last = {"conf": None, "settings": []}  # of init(), for resume()
+_suspended = {}  # what rank() and its like have answered in the job that suspend() has left
 _broken_off = False  # a call was interrupted: a graceful end could wait for ever
 
 
@@ -121,8 +122,13 @@ def init(lazy=True, *, conf=None, set=None):
     del lazy
     conf = None if conf is None else os.fspath(conf)
     settings = _settings(set)
-    _blocking(_bps.init, conf, settings)
+    _join(conf, settings)
     _last.update(conf=conf, settings=settings)
+
+
+def _join(conf, settings):
+    _blocking(_bps.init, conf, settings)
+    _suspended.clear()
 
 
 def shutdown():
@@ -136,7 +142,13 @@ def shutdown():
 
 
 def suspend():
-    """Leave the job like shutdown(), but remember the declared tensors for resume()."""
+    """Leave the job like shutdown(), but remember the declared tensors for resume().
+
+    Until the next job, rank(), size(), local_rank(), local_size(), cross_rank(), cross_size() and
+    is_homogeneous() answer as they did in this one; is_initialized() is False.
+    """
+    answers = {question: question() for question in _QUESTIONS}
+    _suspended.update(answers)
     _blocking(_bps.suspend)
 
 
@@ -151,7 +163,7 @@ def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
     del context
     changes = {"cluster.workers": num_workers, "cluster.servers": num_servers, "cluster.rank": global_rank}
     settings = _last["settings"] + _settings({k: v for k, v in changes.items() if v is not None})
-    _blocking(_bps.init, _last["conf"], settings)
+    _join(_last["conf"], settings)
 
 
 def _leave_at_exit():
@@ -169,6 +181,7 @@ def _leave_at_exit():
 
 
 atexit.register(_leave_at_exit)
+os.register_at_fork(after_in_child=_suspended.clear)  # a child is no worker, suspended or not
 
 
 # ---- questions -------------------------------------------------------------------------------------------
@@ -179,24 +192,60 @@ def is_initialized():
     return _bps.is_initialized()
 
 
+_QUESTIONS = (
+    _bps.rank,
+    _bps.size,
+    _bps.local_rank,
+    _bps.local_size,
+    _bps.cross_rank,
+    _bps.cross_size,
+    _bps.is_homogeneous,
+)
+
+
+def _answer(question):
+    """Return the answer of this job, or of the last one after suspend()."""
+    if _suspended and not _bps.is_initialized():
+        return _suspended[question]
+    return question()
+
+
 def rank():
-    """Return this worker's number, 0..size()-1. Raises NotInitializedError outside a job."""
-    return _bps.rank()
+    """Return this worker's number, 0..size()-1.
+
+    Raises NotInitializedError outside a job, unless suspend() has left it; so do the questions below.
+    """
+    return _answer(_bps.rank)
 
 
 def size():
-    """Return the number of workers. Raises NotInitializedError outside a job."""
-    return _bps.size()
+    """Return the number of workers."""
+    return _answer(_bps.size)
 
 
 def local_rank():
-    """Return this worker's number among those on the same host. Raises NotInitializedError outside a job."""
-    return _bps.local_rank()
+    """Return this worker's number among those on the same host, 0..local_size()-1."""
+    return _answer(_bps.local_rank)
 
 
 def local_size():
-    """Return the number of workers on this host. Raises NotInitializedError outside a job."""
-    return _bps.local_size()
+    """Return the number of workers on this host."""
+    return _answer(_bps.local_size)
+
+
+def cross_rank():
+    """Return this worker's number among those with the same local_rank(), one per host, in order of rank."""
+    return _answer(_bps.cross_rank)
+
+
+def cross_size():
+    """Return the number of hosts that have a worker with this local_rank(): all, if is_homogeneous()."""
+    return _answer(_bps.cross_size)
+
+
+def is_homogeneous():
+    """Return whether all hosts have the same number of workers."""
+    return bool(_answer(_bps.is_homogeneous))
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------

@@ -33,6 +33,12 @@ def _find():
     )
 
 
+def has_plugin(name):
+    """Return whether a plugin ("reducer_cuda") is installed as a file or is part of the library."""
+    files = (os.path.join(directory, f"{name}.so") for directory in _directories())
+    return f"_{name})" in _config.BUILT_IN or any(map(os.path.isfile, files))
+
+
 def _check_layout():
     """Raise ImportError where Python's objects are laid out otherwise than the extension was compiled for."""
     if sysconfig.get_config_var("Py_GIL_DISABLED"):

@@ -49,8 +49,9 @@ def c_interface():
     """Every function of byteps.h that needs a job, with arguments that a running job would mind."""
     state, handle, forever = -10, ctypes.c_uint64(1 << 32), ctypes.c_uint64(-1)
     c = library()
-    for name in ("bps_rank", "bps_size", "bps_local_rank", "bps_local_size", "bps_group_size"):
-        assert c[name]() == state, name
+    places = ("rank", "size", "local_rank", "local_size", "cross_rank", "cross_size")
+    for name in (*places, "is_homogeneous", "group_size"):
+        assert c[f"bps_{name}"]() == state, name
     request = (ctypes.c_size_t * 64)(4096)  # its size, as of a later version; tensor 0 without a name
     report = ctypes.create_string_buffer(1024)
     for name, arguments in (

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs for the original BytePS and for Horovod import and read, used as they use it."""
 
+import os
 import time
 import warnings
 
 import checks
 import torch
 
+import byteps
 import byteps.torch as bps
 
 
@@ -18,9 +20,9 @@ def check_ops_of_the_original():
     declare("names.ops")
     handle = ops.push_pull_async_inplace(torch.ones(3), average=False, name="names.ops")
     assert synchronize(handle).tolist() == [size()] * 3 and poll(handle)
-    me, everyone = rank(), size()
+    me = rank()
     ops.suspend()
-    ops.resume(everyone, None, me)
+    ops.resume(ops.size(), None, me)
     assert rank() == me
     ops.shutdown()
     ops.init()
@@ -56,6 +58,45 @@ def check_parallel():
     model = distributed.DistributedDataParallel(torch.nn.Linear(2, 1, bias=False))
     model(torch.full((1, 2), float(bps.rank()))).sum().backward()
     assert model.module.weight.grad.tolist() == [[(bps.size() - 1) / 2] * 2]
+
+
+def check_hosts():
+    hosts = os.environ.get("HOSTS", ",".join("a" * bps.size())).split(",")
+    host = hosts[bps.rank()]
+    assert bps.local_size() == hosts.count(host)
+    across = [rank for rank in range(bps.size()) if hosts[:rank].count(hosts[rank]) == bps.local_rank()]
+    assert (bps.cross_rank(), bps.cross_size()) == (across.index(bps.rank()), len(across))
+    assert bps.is_homogeneous() is (len({hosts.count(one) for one in hosts}) == 1)
+
+
+def check_parts():
+    parts = ["mpi", "gloo", "nccl", "ddl", "ccl", "rocm"]
+    assert not any(getattr(bps, f"{part}_built")() for part in parts)
+    assert not bps.mpi_enabled() and not bps.gloo_enabled() and not bps.mpi_threads_supported()
+    plugins = os.environ["BYTEPS_PLUGIN_PATH"].split(":")
+    assert bps.cuda_built() is any(os.path.exists(f"{folder}/reducer_cuda.so") for folder in plugins)
+    for op in (bps.Average, bps.Sum, bps.Min, bps.Max, bps.Product):
+        assert op != bps.Adasum
+    for use in (
+        lambda: bps.allreduce(torch.ones(2), op=bps.Adasum),
+        lambda: bps.DistributedOptimizer(torch.optim.SGD([torch.ones(2, requires_grad=True)], 0.1), op=bps.Adasum),
+    ):
+        checks.raised(ValueError, use, "Adasum", "expected one of", "Average")
+
+
+def check_suspended():
+    """Programs look at their rank in between, to resume with it, and not after shutdown()."""
+    questions = (bps.rank, bps.size, bps.local_rank, bps.local_size, bps.cross_rank, bps.cross_size)
+    before = [question() for question in questions]
+    bps.suspend()
+    assert not bps.is_initialized()
+    assert [question() for question in questions] == before and bps.is_homogeneous() is not None
+    bps.resume(bps.size(), None, bps.rank())
+    assert [question() for question in questions] == before
+    bps.shutdown()
+    for question in questions:
+        checks.raised(byteps.NotInitializedError, question, "init")
+    bps.init()
 
 
 def network(sparse=False):
