@@ -96,6 +96,11 @@ static bps_handle orphan_named(PyObject *name)
     return 0;
 }
 
+bool python_orphans_have(PyObject *name)
+{
+    return orphan_named(name) != 0;
+}
+
 int python_orphans_wait(PyObject *name)
 {
     bps_handle id;

@@ -2,6 +2,8 @@
 /* operation.c - starts push_pull, broadcast and barrier on Python's tensors; a push_pull may wait as well. */
 #include "python.h"
 
+#include <stdio.h>
+
 /* What an operation needs until it ends. */
 struct operation {
     struct bps_push_pull request;
@@ -127,7 +129,31 @@ static PyObject *operation_wait(struct operation *operation, bps_handle id)
     return result;
 }
 
-/* Starts it. A name that is busy only because its last handle was dropped is waited for. */
+/*
+ * The name is in flight. If only because its last handle was dropped, a call that waits for the other workers
+ * anyway waits for that, too. Returns -1 with an exception if the name stays busy.
+ */
+static int operation_make_room(const struct operation *operation, const char *text)
+{
+    PyObject *name = operation->keep[PYTHON_KEEP - 1];
+
+    if (!python_orphans_have(name)) {
+        python_raise(BPS_ERR_BUSY, text);
+        return -1;
+    }
+    if (!operation->waits) {
+        struct bps_report report;
+
+        snprintf(report.text, sizeof(report.text),
+                 "%s. Its handle was dropped; keep handles, and wait for them before a name is used again",
+                 text);
+        python_raise(BPS_ERR_BUSY, report.text);
+        return -1;
+    }
+    return python_orphans_wait(name);
+}
+
+/* Starts it. */
 static PyObject *operation_start(struct operation *operation)
 {
     struct bps_report report = {.text = ""};
@@ -137,7 +163,7 @@ static PyObject *operation_start(struct operation *operation)
     python_orphans_reap();
     status = operation_begin(operation, &id, &report);
     if (status == BPS_ERR_BUSY) {
-        if (python_orphans_wait(operation->keep[PYTHON_KEEP - 1]) != 0)
+        if (operation_make_room(operation, report.text) != 0)
             return NULL;
         status = operation_begin(operation, &id, &report);
     }

@@ -67,6 +67,9 @@ PyObject *python_handle_wait(PyObject *handle, PyObject *none);
 /* Ends the life of dropped handles whose operations are over. */
 void python_orphans_reap(void);
 
+/* Whether a dropped handle's operation of this name, which may be NULL, is still in flight. */
+bool python_orphans_have(PyObject *name);
+
 /* Waits for the dropped handles of a tensor's name. Returns 0, or -1 with an exception (a signal). */
 int python_orphans_wait(PyObject *name);
 

@@ -23,7 +23,7 @@ import weakref
 import torch
 
 from byteps._basics import Average, Handle, Max
-from byteps._errors import MismatchError
+from byteps._errors import Error, MismatchError
 from byteps._native import bps as _bps
 
 from . import _memory, _shared
@@ -135,6 +135,7 @@ class Reducer:
         self._flying = {}  # index -> _Flight
         self._counted = {}  # index -> weak reference to a reduced gradient that must not be reduced again
         self._flags = None  # handle of the flags in flight
+        self._abandoned = []  # handles of a failed round
         self._used = None  # the flags of all workers together
         self._flags_name = f"byteps.Touched.{next(_numbers)}"
         self._hooks = []
@@ -235,6 +236,7 @@ class Reducer:
             self._start(index, parameter.grad)
 
     def _start(self, index, gradient):
+        self._settle_abandoned()
         name = self._names[index]
         if self._densify and gradient.is_sparse:
             gradient = gradient.to_dense()
@@ -277,6 +279,7 @@ class Reducer:
     def _launch(self):
         if any(self._is_counted(index) for index in self._counted):
             raise AssertionError(_TOO_MANY)
+        self._settle_abandoned()
         used = [0 if p.grad is None else 1 for p in self.parameters]
         inverse = bytes(255 - byte for byte in self._digest)
         flags = torch.tensor([*self._digest, *inverse, *used], dtype=torch.uint8, device="cpu")
@@ -348,10 +351,22 @@ class Reducer:
             raise
 
     def forget(self):
-        """Give a failed round up."""
+        """Give a failed round up. What of it is on its way comes to an end before the next one."""
+        self._abandoned += [flight.handle for flight in self._flying.values()]
+        if self._flags is not None:
+            self._abandoned.append(self._flags)
         self._flying.clear()
         self._flags = None
         self.reset()
+
+    def _settle_abandoned(self):
+        """Wait for what forget() has given up: until it has ended, its names are in flight."""
+        while self._abandoned:
+            try:
+                self._abandoned[-1].wait()
+            except Error:
+                pass  # that round has failed, as its caller knows
+            self._abandoned.pop()
 
 
 def _end_rounds(backward):

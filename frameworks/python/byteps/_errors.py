@@ -48,7 +48,7 @@ class MismatchError(Error):
     status = -8
 
 
-class BusyError(Error):
+class BusyError(Error, ValueError):
     """A tensor of this name is already in flight in this process."""
 
     status = -9

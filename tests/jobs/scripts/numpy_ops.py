@@ -4,6 +4,7 @@
 import checks
 import numpy as np
 
+import byteps
 import byteps.numpy as bps
 
 FLOATS = ["float16", "float32", "float64"]
@@ -218,10 +219,24 @@ def check_declared_in_another_order():
 
 
 def check_dropped_handles():
-    for _ in range(20):
-        bps.push_pull_async(np.full(1000, 1.0), name="dropped", op=bps.Sum)
+    for i in range(20):
+        bps.push_pull_async(np.full(1000, 1.0), name=f"dropped.{i}", op=bps.Sum)
         bps.push_pull_async_inplace(np.full(1000, 1.0), op=bps.Sum)
     same(bps.push_pull(np.full(3, 2.0), name="after", op=bps.Sum), np.full(3, 2.0 * bps.size()))
+
+
+def check_a_dropped_handle_blocks_nothing():
+    """An asynchronous call does not wait for the others, whatever has become of the last one's handle."""
+    other = bps.rank() == bps.size() - 1 and bps.size() > 1
+    if not other:
+        bps.push_pull_async(np.full(3, 1.0), name="lost")
+        if bps.size() > 1:  # the last worker comes only after the next line
+            for error in (byteps.BusyError, ValueError):
+                checks.raised(error, lambda: bps.push_pull_async(np.full(3, 1.0), name="lost"), "byteps.lost", "dropped")
+    bps.barrier()
+    if other:
+        bps.push_pull(np.full(3, 1.0), name="lost")
+    same(bps.push_pull(np.full(3, 2.0), name="lost"), np.full(3, 2.0))  # this one waits
 
 
 def check_broadcast_is_exact():

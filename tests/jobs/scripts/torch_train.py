@@ -276,6 +276,20 @@ def check_groups_that_come_later():
     agree(found)
 
 
+def check_a_round_that_is_given_up():
+    """As after an interrupt in step(): what is on its way ends before its names are used again."""
+    torch.manual_seed(1)
+    model = network()
+    optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+    for _ in range(3):
+        optimizer._byteps.launch()
+        optimizer._byteps.forget()
+        optimizer.zero_grad()
+        loss_of(model, torch.ones(2, 2, 6, 6)).backward()
+        optimizer.step()
+    agree(model)
+
+
 def check_types():
     for dtype in (torch.float64, torch.bfloat16):
         model = torch.nn.Linear(3, 2).to(dtype)
