@@ -63,7 +63,9 @@ def _pairs(params):
 
 def _broadcast_all(pairs, root):
     distinct = {name: tensor for name, tensor in pairs}
-    wait_all([broadcast_async_(tensor, root, name) for name, tensor in distinct.items()])
+    with torch.no_grad():  # parameters may change
+        handles = [broadcast_async_(tensor, root, name) for name, tensor in distinct.items()]
+    wait_all(handles)
 
 
 def broadcast_object(obj, root_rank=0, name=None):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of tensors, under the names of BytePS and of Horovod."""
 
+import functools
 import threading
 
 import torch
@@ -65,6 +66,63 @@ __all__ = [
     "wait_all",
 ]
 
+# ---- gradients -------------------------------------------------------------------------------------------
+
+
+class _Operation(torch.autograd.Function):
+    """What autograd has to know of an operation whose results are computed outside of it."""
+
+    @staticmethod
+    def forward(ctx, reverse, results, *tensors):
+        """Return the results as functions of the tensors; None: these are changed in place."""
+        ctx.reverse = reverse
+        if results is None:
+            ctx.mark_dirty(*tensors)
+            return tensors
+        return tuple(results)
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        """Return the gradients of the tensors."""
+        return (None, None, *ctx.reverse(gradients))
+
+
+def _record(reverse, tensors, results=None):
+    """Let autograd know that results come from tensors, or that these are changed in place.
+
+    Gradients of the results are given to reverse(), which returns those of the tensors. It runs on all
+    workers, so that tensors have to require gradients on all of them or on none.
+    """
+    if not torch.is_grad_enabled():
+        return
+    seen = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
+    if seen:
+        chosen = None if results is None else [results[i] for i in seen]
+        _Operation.apply(reverse, chosen, *(tensors[i] for i in seen))
+
+
+def _gradient_name(name):
+    return None if name is None else f"{name}.gradient"
+
+
+def _reverse_push_pull(name, priority, compression, op, prescale, postscale, gradients):
+    """The gradient of a sum is the sum of the gradients."""
+    if op not in (Average, Sum):
+        raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
+    reduced = _push_pull_all(gradients, _gradient_name(name), priority, compression, op, 1.0, postscale)
+    return [gradient if prescale == 1 else gradient * prescale for gradient in reduced]
+
+
+def _reverse_broadcast(root, name, priority, gradients):
+    """The gradient of the root's tensor is the sum of the gradients; that of the others is zero.
+
+    The zeros stem from the sum, so that a second backward pass has the same operations on all workers.
+    """
+    (gradient,) = gradients
+    total = push_pull(gradient, False, _gradient_name(name), priority=priority)
+    return [total if rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
+
+
 # ---- operations ------------------------------------------------------------------------------------------
 
 
@@ -94,9 +152,10 @@ def _handle(native, tensor, result):
     return Handle(native, result, finish)
 
 
-def _in_place(tensor):
+def _in_place(tensor, reverse):
     """Return what the extension takes, and a function that then brings the result into the tensor."""
     _memory.check(tensor)
+    _record(reverse, [tensor])
     work = tensor if _memory.is_plain(tensor) else _memory.plain_copy(tensor)
     stream, address = _memory.stream_of(work), work.data_ptr()
 
@@ -133,11 +192,16 @@ def push_pull_async_inplace(
 
     The tensor's memory belongs to the library until synchronize(handle) has returned: do not read, write or
     resize it. If the tensor is given other memory meanwhile, synchronize() raises a RuntimeError. A tensor that
-    is not contiguous is changed when synchronize() is called.
+    is not contiguous is changed when synchronize() is called. Autograd sees it as push_pull_inplace().
     """
     del version
     op = choose_op(average, op)
-    memory, finish = _in_place(tensor)
+    memory, finish = _in_place(
+        tensor,
+        functools.partial(
+            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
+        ),
+    )
     native = _bps.push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
     return Handle(native, tensor, finish)
 
@@ -155,7 +219,8 @@ def push_pull(
 ):
     """Return the reduction of a tensor over all workers, as a new tensor. The argument is not changed.
 
-    It is differentiable for Average and Sum: the gradient is the push_pull of the workers' gradients.
+    It is differentiable for Average and Sum: the gradient is the push_pull of the workers' gradients, so that
+    all workers run backward(). For the other operations, that raises a NotImplementedError.
 
     Args:
         tensor: a dense tensor of any shape, contiguous or not, on the CPU or a CUDA device (worker.use =
@@ -177,66 +242,42 @@ def push_pull(
         MismatchError: the workers disagree about shape, type or operation. All of them get it.
         LostError, TimeoutError: a member of the job was lost, or does not answer.
     """
-    if isinstance(tensor, torch.Tensor) and tensor.requires_grad and torch.is_grad_enabled():
-        return BytePSPushPull.apply(
-            tensor, average, name, version, priority, compression, op, prescale_factor, postscale_factor
-        )
+    del version
     op = choose_op(average, op)
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)
     run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
-    return compression.decompress(result, context)
+    result = compression.decompress(result, context)
+    reverse = functools.partial(
+        _reverse_push_pull, name, priority, compression, op, prescale_factor, postscale_factor
+    )
+    _record(reverse, [tensor], [result])
+    return result
 
 
-class BytePSPushPull(torch.autograd.Function):
-    """push_pull() as a function of autograd; apply() takes the arguments of push_pull() by position."""
+class BytePSPushPull:
+    """The original's autograd function, for its apply(): push_pull() with arguments by position."""
 
-    @staticmethod
-    def forward(
-        ctx,
-        tensor,
-        average=None,
-        name=None,
-        version=0,
-        priority=0,
-        compression=Compression.none,
-        op=None,
-        prescale_factor=1.0,
-        postscale_factor=1.0,
-    ):
-        """Return the reduction of a tensor over all workers."""
-        op = choose_op(average, op)
-        ctx.arguments = (name, op, priority, compression, prescale_factor, postscale_factor)
-        return push_pull(
-            tensor, None, name, version, priority, compression, op, prescale_factor, postscale_factor
-        )
-
-    @staticmethod
-    def backward(ctx, gradient):
-        """Return the push_pull of the workers' gradients."""
-        name, op, priority, compression, prescale, postscale = ctx.arguments
-        if op not in (Average, Sum):
-            raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
-        gradient = push_pull(
-            gradient,
-            name=None if name is None else f"{name}.gradient",
-            priority=priority,
-            compression=compression,
-            op=op,
-            postscale_factor=postscale,
-        )
-        others = len(ctx.needs_input_grad) - 1
-        return (gradient if prescale == 1 else gradient * prescale, *(None,) * others)
+    apply = staticmethod(push_pull)
 
 
 def push_pull_inplace(
     tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
 ):
-    """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull()."""
+    """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull().
+
+    For autograd it is like PyTorch's operations in place, of which a leaf that requires a gradient is only
+    changed under torch.no_grad().
+    """
     del version
     op = choose_op(average, op)
-    memory, finish = _in_place(tensor)
+    memory, finish = _in_place(
+        tensor,
+        functools.partial(
+            _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
+        ),
+    )
     run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
     return finish(tensor)
 
@@ -271,32 +312,44 @@ def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, pri
 
 
 def broadcast_async(tensor, root_rank, name=None, priority=0):
-    """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast()."""
+    """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast().
+
+    Autograd does not see it.
+    """
     root = check_root(root_rank)
     source, target, result = _into_new(tensor)
     return _handle(_bps.broadcast(source, target, full_name(name), root, priority), tensor, result)
 
 
 def broadcast_async_(tensor, root_rank, name=None, priority=0):
-    """Start a broadcast in place and return its Handle at once. Arguments as for broadcast()."""
+    """Start a broadcast in place and return its Handle at once. Arguments as for broadcast_()."""
     root = check_root(root_rank)
-    memory, finish = _in_place(tensor)
+    memory, finish = _in_place(tensor, functools.partial(_reverse_broadcast, root, name, priority))
     return Handle(_bps.broadcast(memory, None, full_name(name), root, priority), tensor, finish)
 
 
 def broadcast(tensor, root_rank, name=None, priority=0):
     """Return the tensor of worker root_rank, bit by bit the same, as a new tensor on every worker.
 
+    It is differentiable: the gradient is the sum of the workers' gradients on the root, and zeros on the
+    others, so that all workers run backward().
+
     Args:
         tensor: of the same shape and type on all workers; its values count on the root only.
         root_rank: the worker that sends.
         name, priority: as for push_pull().
     """
-    return broadcast_async(tensor, root_rank, name, priority).wait()
+    result = broadcast_async(tensor, root_rank, name, priority).wait()
+    _record(functools.partial(_reverse_broadcast, root_rank, name, priority), [tensor], [result])
+    return result
 
 
 def broadcast_(tensor, root_rank, name=None, priority=0):
-    """Replace the tensor by that of worker root_rank, in place, and return it."""
+    """Replace the tensor by that of worker root_rank, in place, and return it. Arguments as for broadcast().
+
+    For autograd it is like PyTorch's operations in place, of which a leaf that requires a gradient is only
+    changed under torch.no_grad().
+    """
     return broadcast_async_(tensor, root_rank, name, priority).wait()
 
 
@@ -385,7 +438,10 @@ def _group(start, tensors, name, arguments):
 def grouped_allreduce_async(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0
 ):
-    """Start a push_pull of each tensor into a new one and return one handle for all."""
+    """Start a push_pull of each tensor into a new one and return one handle for all.
+
+    Autograd does not see it.
+    """
     return _group(
         push_pull_async,
         tensors,
@@ -415,12 +471,25 @@ def grouped_allreduce(
     prescale_factor=1.0,
     postscale_factor=1.0,
 ):
-    """Return the push_pull of each tensor of a list; all are in flight at once. Not differentiable."""
+    """Return the push_pull of each tensor of a list; all are in flight at once. Autograd sees it."""
+    op = choose_op(average, op)
+    return _push_pull_all(tensors, name, 0, compression, op, prescale_factor, postscale_factor)
+
+
+def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale):
+    tensors = list(tensors)
+    for tensor in tensors:
+        _memory.check(tensor)
     small = [compression.compress(tensor.detach()) for tensor in tensors]
-    results = grouped_allreduce_async(
-        [tensor for tensor, _ in small], average, name, op, prescale_factor, postscale_factor
-    ).wait()
-    return [compression.decompress(result, context) for result, (_, context) in zip(results, small)]
+    arguments = dict(priority=priority, op=op, prescale_factor=prescale, postscale_factor=postscale)
+    arrived = _group(push_pull_async, [tensor for tensor, _ in small], name, arguments).wait()
+    results = [compression.decompress(result, context) for result, (_, context) in zip(arrived, small)]
+    _record(
+        functools.partial(_reverse_push_pull, name, priority, compression, op, prescale, postscale),
+        tensors,
+        results,
+    )
+    return results
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):

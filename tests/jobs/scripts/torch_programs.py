@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs for the original BytePS and for Horovod do with tensors, models and optimizers."""
+
+import functools
+
+import checks
+import torch
+from torch_device import DEVICE, generator
+
+import byteps.torch as bps
+
+
+def tensors_of(rank, count=2):
+    """The tensors of a worker, of several shapes, which require gradients."""
+    source = generator(rank)
+    shapes = [(3, 2), (4,), ()][:count]
+    return [
+        torch.randn(shape, generator=source, device=DEVICE, dtype=torch.float64, requires_grad=True)
+        for shape in shapes
+    ]
+
+
+def loss_of(rank, results):
+    """Another function of the results on each worker."""
+    return sum((result**3 * (rank + 1.5)).sum() + result.sin().sum() for result in results)
+
+
+def compare(together, alone):
+    """Compare gradients and second gradients of together(tensors) with those of one process.
+
+    alone(rows) computes from the tensors of all workers what each of them gets.
+    """
+
+    def gradients(loss, tensors):
+        firsts = torch.autograd.grad(loss, tensors, create_graph=True)
+        return firsts, torch.autograd.grad(sum((first**2).sum() for first in firsts), tensors)
+
+    ranks = range(bps.size())
+    rows = [tensors_of(rank) for rank in ranks]
+    flat = [tensor for row in rows for tensor in row]
+    wanted = gradients(sum(loss_of(rank, alone(rows, rank)) for rank in ranks), flat)
+    mine = tensors_of(bps.rank())
+    found = gradients(loss_of(bps.rank(), together(mine)), mine)
+    place = slice(bps.rank() * len(mine), (bps.rank() + 1) * len(mine))
+    for want, got in zip(wanted, found):
+        torch.testing.assert_close(got, want[place])
+
+
+def check_gradients_of_push_pull():
+    for op, share in ((bps.Sum, 1.0), (bps.Average, 1.0 / bps.size())):
+
+        def alone(rows, rank, share=share):
+            return [share * torch.stack(column).sum(0) for column in zip(*rows)]
+
+        def scaled(rows, rank, alone=alone):
+            return [1.5 * result for result in alone(rows, rank)]
+
+        scales = dict(op=op, prescale_factor=3.0, postscale_factor=0.5)
+        compare(each(bps.push_pull, op=op), alone)
+        compare(each(bps.allreduce, **scales), scaled)
+        compare(each(bps.push_pull_inplace, change=True, op=op), alone)
+        compare(each(bps.allreduce_, change=True, **scales), scaled)
+        compare(each(bps.push_pull_async_inplace, change=True, op=op), alone)
+        compare(each(bps.allreduce_async_, change=True, **scales), scaled)
+        for name in (None, f"gradients.{op.name}"):
+            compare(functools.partial(bps.grouped_allreduce, name=name, op=op), alone)
+            compare(functools.partial(bps.grouped_allreduce, name=name, **scales), scaled)
+            compare(lambda t, n=name, op=op: bps.grouped_allreduce_([x * 1 for x in t], name=n, op=op), alone)
+
+
+def check_gradients_of_broadcast():
+    for root in range(bps.size()):
+
+        def alone(rows, rank, root=root):
+            return [result + 0 * sum(row[i].sum() for row in rows) for i, result in enumerate(rows[root])]
+
+        compare(each(bps.broadcast, root_rank=root), alone)
+        compare(each(bps.broadcast_, change=True, root_rank=root), alone)
+        compare(each(bps.broadcast_async_, change=True, root_rank=root), alone)
+
+
+def each(call, change=False, **options):
+    """Return a function of tensors that calls for each of them, or for one that may be changed; with a name."""
+
+    def run(tensors):
+        results = []
+        for i, tensor in enumerate(tensors):
+            result = call(tensor * 1 if change else tensor, name=f"gradients.{i}", **options)
+            results.append(result.wait() if isinstance(result, bps.Handle) else result)
+        return results
+
+    return run
+
+
+def check_gradients_in_part():
+    """Not everything in a group requires a gradient, and not every result is used."""
+    x, y = tensors_of(0)
+    first, second, third = bps.grouped_allreduce([x, y, torch.arange(3)], op=bps.Sum)
+    assert first.requires_grad and second.requires_grad and not third.requires_grad
+    first.sum().backward()
+    assert x.grad.eq(bps.size()).all() and y.grad.eq(0).all()
+    with torch.no_grad():
+        assert not bps.broadcast(x, 0).requires_grad
+        assert not bps.grouped_allreduce([x])[0].requires_grad
+    infinite = bps.broadcast(x, 0).sum() * float("inf")
+    (gradient,) = torch.autograd.grad(infinite, x)
+    assert gradient.isinf().all() if bps.rank() == 0 else gradient.eq(0).all()
+
+
+def check_gradients_in_place_of_a_part():
+    x, _ = tensors_of(0)
+    y = x * 1
+    bps.push_pull_inplace(y[1], op=bps.Sum)
+    y.sum().backward()
+    assert x.grad[1].eq(bps.size()).all() and x.grad[[0, 2]].eq(1).all()
+
+
+def check_leaves_in_place():
+    """PyTorch's own error, before anything is sent; parameters are brought into line all the same."""
+    x, y = tensors_of(bps.rank())
+    for call in (
+        lambda: x.mul_(2),
+        lambda: bps.push_pull_inplace(x),
+        lambda: bps.byteps_push_pull(x),
+        lambda: bps.broadcast_(x, 0),
+        lambda: bps.broadcast_async_(x[0], 0),
+        lambda: bps.grouped_allreduce_([x, y]),
+    ):
+        checks.raised(RuntimeError, call, "leaf Variable that requires grad")
+    with torch.no_grad():
+        assert bps.broadcast_(x, 0) is x and x.requires_grad and torch.equal(x, tensors_of(0)[0])
+    bps.broadcast_parameters({"y": y})
+    assert torch.equal(y, tensors_of(0)[1])
+
+
+def check_operations_without_gradients():
+    for op in (bps.Min, bps.Max, bps.Product):
+        x, y = tensors_of(bps.rank())
+        for result in (
+            bps.push_pull(x, op=op),
+            bps.push_pull_inplace(x * 1, op=op),
+            bps.grouped_allreduce([x, y], op=op)[1],
+        ):
+            checks.raised(NotImplementedError, result.sum().backward, f"op={op.name} has no gradient")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    checks.main(globals(), bps)
