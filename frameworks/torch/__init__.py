@@ -76,6 +76,7 @@ from .ops import (
     push_pull_inplace,
 )
 from .optimizer import DistributedOptimizer
+from .sync_batch_norm import SyncBatchNorm
 
 from . import cross_barrier, ddp_hook, parallel  # isort: skip
 
@@ -93,6 +94,7 @@ __all__ = [
     "Product",
     "ReduceOp",
     "Sum",
+    "SyncBatchNorm",
     "allreduce",
     "allreduce_",
     "allreduce_async",

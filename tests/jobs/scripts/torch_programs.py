@@ -144,6 +144,101 @@ def check_operations_without_gradients():
             checks.raised(NotImplementedError, result.sum().backward, f"op={op.name} has no gradient")
 
 
+# ---- batch normalisation ---------------------------------------------------------------------------------
+
+
+def sizes():
+    """Of the batches of the workers."""
+    return [1, 4, 0][: bps.size()] if bps.size() > 1 else [5]
+
+
+def part(batch):
+    return batch.split(sizes())[bps.rank()]
+
+
+def compare_batch_norms(batch_norm, shape, dtype=torch.float64, tolerance=1e-9, **options):
+    """Compare SyncBatchNorm with the whole batch in one process; values far from 0 must not cost accuracy."""
+    alone = batch_norm(3, device=DEVICE, dtype=dtype, **options)
+    together = bps.SyncBatchNorm(3, device=DEVICE, dtype=dtype, **options)
+    source = generator(5)
+    if alone.affine:
+        torch.nn.init.normal_(alone.weight, generator=source)
+        torch.nn.init.normal_(alone.bias, generator=source)
+    together.load_state_dict(alone.state_dict())
+    close = functools.partial(torch.testing.assert_close, rtol=tolerance, atol=tolerance)
+    for mode in (True, True, False):
+        alone.train(mode)
+        together.train(mode)
+        batch = torch.randn((sum(sizes()), 3, *shape), generator=source, device=DEVICE, dtype=dtype) + 100
+        factors = torch.randn(batch.shape, generator=source, device=DEVICE, dtype=dtype)
+        whole = batch.clone().requires_grad_()
+        mine = part(batch).clone().requires_grad_()
+        want, found = alone(whole), together(mine)
+        close(found, part(want))
+        (want * factors).sum().backward()
+        (found * part(factors)).sum().backward()
+        close(mine.grad, part(whole.grad))
+        for (name, state), other in zip(together.state_dict().items(), alone.state_dict().values()):
+            close(state, other, msg=lambda text, name=name: f"{name}: {text}")
+    for a, b in zip(together.parameters(), alone.parameters()):
+        close(bps.push_pull(a.grad, op=bps.Sum), b.grad)
+
+
+def check_batch_norm():
+    compare_batch_norms(torch.nn.BatchNorm1d, ())
+    compare_batch_norms(torch.nn.BatchNorm1d, (2,))
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3))
+    compare_batch_norms(torch.nn.BatchNorm3d, (2, 3, 2))
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3), eps=0.1, momentum=0.7)
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3), momentum=None)
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3), affine=False)
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3), track_running_stats=False)
+    compare_batch_norms(torch.nn.BatchNorm2d, (2, 3), dtype=torch.float32, tolerance=2e-3)
+    compare_batch_norms(torch.nn.BatchNorm2d, (20, 30), dtype=torch.bfloat16, tolerance=0.25)
+
+
+def check_batch_norm_trains():
+    """A converted model gives the parameters of one process with the whole batch."""
+
+    def network():
+        torch.manual_seed(2)
+        layers = [torch.nn.Linear(4, 3), torch.nn.BatchNorm1d(3), torch.nn.Tanh(), torch.nn.Linear(3, 1)]
+        return torch.nn.Sequential(torch.nn.Sequential(*layers[:2]), *layers[2:]).double().to(DEVICE)
+
+    def train(model, optimizer, share, scale):
+        source = generator(3)
+        for _ in range(5):
+            batch = torch.randn(sum(sizes()), 4, generator=source, device=DEVICE, dtype=torch.float64)
+            optimizer.zero_grad()
+            (model(share(batch)).square().sum() * scale).backward()
+            optimizer.step()
+        return model
+
+    alone = network()
+    alone = train(alone, torch.optim.SGD(alone.parameters(), 0.1), lambda batch: batch, 0.2)
+    model = network()
+    weight = model[0][1].weight
+    model = bps.SyncBatchNorm.convert_sync_batchnorm(model)
+    assert isinstance(model[0][1], bps.SyncBatchNorm) and model[0][1].weight is weight
+    optimizer = bps.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), 0.1), model.named_parameters(), op=bps.Sum
+    )
+    train(model, optimizer, part, 0.2)
+    for (name, found), want in zip(model.state_dict().items(), alone.state_dict().values()):
+        torch.testing.assert_close(found, want, msg=lambda text, name=name: f"{name}: {text}")
+    assert model.state_dict().keys() == network().state_dict().keys()
+    single = bps.SyncBatchNorm.convert_sync_batchnorm(torch.nn.BatchNorm2d(2).eval())
+    assert isinstance(single, bps.SyncBatchNorm) and not single.training
+    assert bps.SyncBatchNorm.convert_sync_batchnorm(single) is single
+
+
+def check_batch_norm_of_too_little():
+    layer = bps.SyncBatchNorm(3)
+    checks.raised(ValueError, lambda: layer(torch.ones(3)), "2 dimensions")
+    count = 1 if bps.rank() == 0 else 0
+    checks.raised(ValueError, lambda: layer(torch.ones(count, 3)), "Expected more than 1 value per channel")
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     checks.main(globals(), bps)
