@@ -2,6 +2,7 @@
 """DistributedDataParallel: a module whose gradients are reduced over all workers at the end of backward()."""
 
 import contextlib
+import warnings
 
 import torch
 
@@ -45,7 +46,8 @@ class DistributedDataParallel(torch.nn.Module):
 
         Args:
             module: a module on the CPU or on one CUDA device.
-            device_ids: None, or the CUDA device that the module is on; accepted for compatibility.
+            device_ids: None, or the CUDA device that the module is on; accepted for compatibility. It has
+                no effect on a module on the CPU, which a warning tells.
             broadcast_buffers: bring the buffers of worker 0, such as the statistics of batch normalisation,
                 to all before each forward pass in training.
             compression: Compression.none, .fp16 or .bf16.
@@ -123,6 +125,13 @@ def _check_devices(module, device_ids):
         torch.device(i) if isinstance(i, (str, torch.device)) else torch.device("cuda", i)
         for i in device_ids or ()
     }
-    if wanted and wanted != devices:
-        found = ", ".join(sorted(map(str, devices)))
+    if not wanted or wanted == devices:
+        return
+    found = ", ".join(sorted(map(str, devices)))
+    if any(device.type == "cuda" for device in devices):
         raise ValueError(f"device_ids={device_ids!r}, but the module is on {found}; leave device_ids out")
+    warnings.warn(
+        f"device_ids={device_ids!r} has no effect: the module has no parameters on a CUDA device"
+        f"{f', but on {found}' if found else ''}; move it there first, or leave device_ids out",
+        stacklevel=3,
+    )

@@ -2,12 +2,14 @@
 """What programs for the original BytePS and for Horovod do with tensors, models and optimizers."""
 
 import functools
+import warnings
 
 import checks
 import torch
 from torch_device import DEVICE, generator
 
 import byteps.torch as bps
+from byteps.torch.parallel import DistributedDataParallel
 
 
 def tensors_of(rank, count=2):
@@ -142,6 +144,51 @@ def check_operations_without_gradients():
             bps.grouped_allreduce([x, y], op=op)[1],
         ):
             checks.raised(NotImplementedError, result.sum().backward, f"op={op.name} has no gradient")
+
+
+# ---- training --------------------------------------------------------------------------------------------
+
+
+def check_parallel_on_a_cpu_with_device_ids():
+    """Programs for GPUs name one, and run on a CPU as well."""
+    for device_ids in ([0], ["cuda:1"], [torch.device("cuda", 0)]):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            module = torch.nn.Linear(2, 1, bias=False, device="cpu")
+            model = DistributedDataParallel(module, device_ids, True, bps.Compression.fp16)
+        assert [str(one.message) for one in caught] == [
+            f"device_ids={device_ids!r} has no effect: the module has no parameters on a CUDA device, but on cpu; "
+            "move it there first, or leave device_ids out"
+        ]
+        assert caught[0].filename == __file__
+        model(torch.full((1, 2), float(bps.rank()), device="cpu")).sum().backward()
+        assert module.weight.grad.eq((bps.size() - 1) / 2).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        DistributedDataParallel(torch.nn.Linear(2, 1, device="cpu"), ["cpu"])
+        checks.raised(UserWarning, lambda: DistributedDataParallel(torch.nn.Tanh(), [0]), "device_ids=[0]")
+    bps.barrier()
+
+
+def check_gradients_that_only_some_have():
+    """After synchronize(), all have the gradient of what any worker has used; what none has used keeps None."""
+    for op, share in ((bps.Average, 1.0 / bps.size()), (bps.Sum, 1.0)):
+        first, last, never = (torch.nn.Linear(2, 1, bias=False, device=DEVICE) for _ in range(3))
+        model = torch.nn.ModuleList([first, last, never])
+        optimizer = torch.optim.SGD(model.parameters(), 0.1, weight_decay=0.5)
+        optimizer = bps.DistributedOptimizer(optimizer, model.named_parameters(), op=op)
+        for set_to_none in (True, False):
+            optimizer.zero_grad(set_to_none)
+            used = first if bps.rank() == 0 else last
+            used(torch.ones(1, 2, device=DEVICE)).sum().backward()
+            optimizer.synchronize()
+            assert first.weight.grad.eq(share).all()
+            if bps.size() > 1:
+                assert last.weight.grad.eq(share * (bps.size() - 1)).all()
+            assert never.weight.grad is None
+            before = never.weight.detach().clone()
+            optimizer.step()
+            assert torch.equal(never.weight, before)
 
 
 # ---- batch normalisation ---------------------------------------------------------------------------------
