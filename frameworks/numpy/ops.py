@@ -31,6 +31,14 @@ def empty(shape, dtype=float):
     return array if buffer is None else np.ndarray(shape, dtype, buffer)
 
 
+def _check(array):
+    """Raise if an ndarray does not say by itself, in numbers, what its elements are."""
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("the array is masked, and the mask is not sent; fill it with array.filled(value)")
+    if array.dtype.names is not None:
+        raise TypeError(f"the array has fields, {array.dtype.names}; give them one by one, as array[name]")
+
+
 def _memory(array):
     """Return what the extension takes for a contiguous ndarray."""
     dtype = array.dtype
@@ -57,6 +65,7 @@ def _into_new(array):
         source = np.from_dlpack(array)
     else:
         source = np.asarray(array)
+    _check(source)
     if source.flags.c_contiguous and source.flags.writeable:
         result = np.empty(source.shape, source.dtype)
         return _memory(source), _memory(result), result
@@ -70,8 +79,9 @@ def _in_place(array):
         raise TypeError(f"a {type(array).__name__} cannot change; use the function that returns a new array")
     if not isinstance(array, np.ndarray):
         return array, None
+    _check(array)
     if not array.flags.writeable:
-        raise ValueError("the array is read-only")
+        raise ValueError("the array is read-only; give a copy, or use the function that returns a new array")
     if array.flags.c_contiguous:
         return _memory(array), None
     copy = np.array(array, order="C", subok=False)

@@ -9,10 +9,39 @@ _HAS_EXCHANGE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 _CODES = {getattr(torch, name): code for name, code in _bps.dtypes.items() if hasattr(torch, name)}
 
 
+# What to give instead of tensors whose class decides itself what their values are.
+_INSTEAD = {
+    "DTensor": "give its part of this worker, .to_local(), or all of it, .full_tensor()",
+    "FakeTensor": "it has no values; call this outside of FakeTensorMode",
+    "MaskedTensor": "fill what is masked, with .to_tensor(value)",
+    "NestedTensor": "pad it, with torch.nested.to_padded_tensor(tensor, value)",
+    "UninitializedParameter": "it gets its shape in the first forward pass; run one before",
+    "UninitializedBuffer": "it gets its shape in the first forward pass; run one before",
+}
+
+
+def _is_ordinary(kind):
+    """Return whether a class of tensors leaves it to torch.Tensor what its values are."""
+    function = getattr(kind.__torch_function__, "__func__", kind.__torch_function__)
+    return (
+        kind.__torch_dispatch__ is torch.Tensor.__torch_dispatch__
+        and not issubclass(kind, torch.nn.parameter.UninitializedTensorMixin)
+        and function in (torch.Tensor.__torch_function__.__func__, torch._C._disabled_torch_function_impl)
+    )
+
+
 def check(tensor, what="the tensor"):
     """Raise unless the extension can take this kind of tensor."""
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__}")
+    kind = type(tensor)
+    if kind is not torch.Tensor and not _is_ordinary(kind):
+        instead = _INSTEAD.get(kind.__name__, "give a plain one, such as .as_subclass(torch.Tensor)")
+        raise TypeError(f"{what} is a {kind.__name__}, not a plain torch.Tensor: {instead}")
+    if tensor.is_nested:
+        raise TypeError(f"{what} is nested: {_INSTEAD['NestedTensor']}")
+    if tensor.is_meta:
+        raise ValueError(f"{what} is on meta, so that it has no values: give it some, as with .to_empty()")
     if tensor.device.type not in ("cpu", "cuda"):
         raise ValueError(
             f"{what} is on {tensor.device}; byteps.torch takes CPU and CUDA tensors: move it with .cpu()"
@@ -23,8 +52,15 @@ def check(tensor, what="the tensor"):
             "or sparse_as_dense=True of DistributedOptimizer for gradients"
         )
     if tensor.dtype not in _CODES:
-        allowed = ", ".join(_bps.dtypes)
-        raise TypeError(f"{what} has elements of type {tensor.dtype}; supported are {allowed}")
+        raise TypeError(
+            f"{what} has elements of type {tensor.dtype}; supported are {', '.join(_bps.dtypes)}{_cast(tensor)}"
+        )
+
+
+def _cast(tensor):
+    if tensor.is_complex():
+        return ": give its parts as real numbers, with torch.view_as_real()"
+    return ": use .dequantize()" if tensor.is_quantized else ""
 
 
 def is_plain(tensor):

@@ -187,6 +187,12 @@ def check_what_cannot_be_sent():
     checks.raised(TypeError, lambda: bps.push_pull(np.array(["text"])), "<U4")
     checks.raised(TypeError, lambda: bps.push_pull_inplace(np.array([object()])), "object")
     checks.raised(TypeError, lambda: bps.push_pull_inplace([1.0]), "__dlpack__")
+    masked = np.ma.masked_array([1.0, 2.0], [True, False])
+    fields = np.zeros(3, [("a", "f4"), ("b", ">i4")])
+    for call in (bps.push_pull, bps.push_pull_inplace, bps.push_pull_async, lambda array: bps.broadcast(array, 0)):
+        checks.raised(TypeError, lambda call=call: call(masked), "masked", "filled(")
+        checks.raised(TypeError, lambda call=call: call(masked[::-1]), "masked", "filled(")
+        checks.raised(TypeError, lambda call=call: call(fields), "fields", "'a', 'b'")
     checks.raised(ValueError, lambda: bps.push_pull_inplace(Foreign(np.zeros((4, 4))[:, ::2])), "contiguous")
 
 

@@ -146,6 +146,54 @@ def check_operations_without_gradients():
             checks.raised(NotImplementedError, result.sum().backward, f"op={op.name} has no gradient")
 
 
+# ---- what cannot be sent ---------------------------------------------------------------------------------
+
+
+class Measured(torch.Tensor):
+    """A class that decides itself what operations do."""
+
+    @classmethod
+    def __torch_function__(cls, function, types, arguments=(), keywords=None):
+        return super().__torch_function__(function, types, arguments, keywords or {})
+
+
+class Own(torch.Tensor):
+    """One that does not."""
+
+
+def distributed_tensor():
+    store = torch.distributed.HashStore()
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
+    return torch.distributed.tensor.distribute_tensor(torch.ones(3, device="cpu"), mesh)
+
+
+def check_tensors_that_are_refused():
+    ones = torch.ones(3, device="cpu")
+    lists = [torch.ones(2), torch.ones(3)]
+    with torch._subclasses.fake_tensor.FakeTensorMode():
+        fake = torch.ones(3)
+    refused = [
+        (fake, ("FakeTensor", "FakeTensorMode")),
+        (ones.as_subclass(Measured), ("Measured", "as_subclass(torch.Tensor)")),
+        (torch.masked.masked_tensor(ones, ones > 0), ("MaskedTensor", "to_tensor")),
+        (torch.nn.UninitializedParameter(), ("UninitializedParameter", "first forward pass")),
+        (torch.nested.nested_tensor(lists), ("nested", "to_padded_tensor")),
+        (torch.nested.nested_tensor(lists, layout=torch.jagged), ("NestedTensor", "to_padded_tensor")),
+        (torch.quantize_per_tensor(ones, 0.1, 0, torch.quint8), ("quint8", "dequantize()")),
+        (torch.complex(ones, ones).conj(), ("complex64", "view_as_real()")),
+    ]
+    if torch.distributed.is_available():
+        refused.append((distributed_tensor(), ("DTensor", ".to_local()")))
+    for tensor, words in refused:
+        for call in (bps.push_pull, bps.push_pull_inplace, bps.push_pull_async, lambda t: bps.broadcast(t, 0)):
+            checks.raised(TypeError, lambda call=call, tensor=tensor: call(tensor), *words)
+        checks.raised(TypeError, lambda tensor=tensor: bps.grouped_allreduce([tensor]), *words)
+        checks.raised(TypeError, lambda tensor=tensor: bps.broadcast_parameters({"x": tensor}), "'x'", *words)
+    for fine in (ones, torch.nn.Parameter(ones), ones.as_subclass(Own)):
+        assert bps.push_pull(fine, op=bps.Sum).tolist() == [bps.size()] * 3
+
+
 # ---- training --------------------------------------------------------------------------------------------
 
 
