@@ -29,36 +29,74 @@ def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
     once.
 
     Args:
-        params: ``model.state_dict()``, ``model.named_parameters()``, or any dict or sequence of (name,
-            tensor). Entries that are None are left out.
+        params: ``model.state_dict()``, ``model.named_parameters()``, ``model.parameters()``, or any dict or
+            sequence of tensors or (name, tensor) pairs. Dicts, lists and tuples may be nested. What is
+            neither a tensor nor None, such as a count of epochs in a checkpoint, is replaced in its dict or
+            list.
         root_rank: the worker that sends.
         prefix: of the tensors' names.
 
     Raises:
-        ValueError: params is something else.
+        TypeError, ValueError: params is something else, or a tensor cannot be sent.
         MismatchError: the workers' names, shapes or types differ. All of them get it.
     """
     root = check_root(root_rank)
-    pairs = _pairs(params)
-    for name, tensor in pairs:
-        _memory.check(tensor, f"params[{name!r}]")
-    lines = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in pairs]
+    if isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, "__iter__"):
+        raise ValueError(
+            f"invalid params of type: {type(params).__name__}; expected a dict or a sequence of tensors or of "
+            "(name, tensor) pairs"
+        )
+    pairs, others = [], []
+    for name, value, container, key in _leaves(params):
+        if isinstance(value, torch.Tensor):
+            _memory.check(value, f"params[{name!r}]")
+            pairs.append((name, value))
+        elif isinstance(container, (dict, list)):
+            others.append((name, value, container, key))
+        else:
+            raise ValueError(
+                f"invalid params: {name!r} is of type {type(value).__name__}, where nothing can replace it; "
+                "expected a tensor"
+            )
+    lines = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in pairs] + [name for name, *_ in others]
     _require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast")
     _broadcast_all(((prefix + name, tensor) for name, tensor in pairs), root)
+    if others:
+        values = broadcast_object([value for _, value, _, _ in others], root)
+        for value, (_, _, container, key) in zip(values, others):
+            container[key] = value
 
 
-def _pairs(params):
-    if isinstance(params, dict):
-        pairs = sorted(params.items())
-    elif isinstance(params, (str, bytes, torch.Tensor)) or not hasattr(params, "__iter__"):
-        raise ValueError(
-            f"invalid params of type: {type(params).__name__}; expected a dict or (name, tensor) pairs"
-        )
+def _leaves(container, prefix=""):
+    """Yield (name, value, container, key) of all in nested dicts and sequences that is not None.
+
+    The keys of dicts are in the order of their texts, as workers may have inserted them in another one.
+    """
+    if isinstance(container, dict):
+        items = sorted(((str(key), key, value) for key, value in container.items()), key=lambda item: item[0])
     else:
-        pairs = list(params)
-    if any(not isinstance(pair, tuple) or len(pair) != 2 or not isinstance(pair[0], str) for pair in pairs):
-        raise ValueError("invalid params: expected a dict or a sequence of (name, tensor) pairs")
-    return [(name, tensor) for name, tensor in pairs if tensor is not None]
+        items = [
+            (value[0], i, value[1]) if _is_pair(value) else (str(i), i, value)
+            for i, value in enumerate(container)
+        ]
+    for name, key, value in items:
+        if isinstance(value, (dict, list)) or (isinstance(value, tuple) and _has_tensor(value)):
+            yield from _leaves(value, f"{prefix}{name}.")
+        elif value is not None:
+            yield prefix + name, value, container, key
+
+
+def _has_tensor(values):
+    return any(isinstance(value, torch.Tensor) for value in values)
+
+
+def _is_pair(value):
+    return (
+        isinstance(value, tuple)
+        and len(value) == 2
+        and isinstance(value[0], str)
+        and isinstance(value[1], (torch.Tensor, type(None)))
+    )
 
 
 def _broadcast_all(pairs, root):

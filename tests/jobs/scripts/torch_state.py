@@ -68,6 +68,26 @@ def check_optimizer_state():
             assert found == bps.broadcast_object(found, root)
 
 
+def check_every_optimizer():
+    """Also if only the root has a state, or only others have."""
+    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    for kind in kinds:
+        if not issubclass(kind, torch.optim.Optimizer) or kind in (torch.optim.Optimizer, torch.optim.LBFGS):
+            continue
+        for ahead in range(bps.size()):
+            embedding = torch.nn.Embedding(5, 4, sparse=kind is torch.optim.SparseAdam).to(DEVICE)
+            optimizer = kind(embedding.parameters(), lr=0.1)
+            if bps.rank() == ahead:
+                for row in range(3):
+                    optimizer.zero_grad()
+                    embedding(torch.tensor([row, 4], device=DEVICE)).pow(2).sum().backward()
+                    optimizer.step()
+            before = embedding.weight.detach().clone()
+            bps.broadcast_optimizer_state(optimizer, root_rank=0)
+            assert torch.equal(before, embedding.weight)
+            assert text(optimizer) == bps.broadcast_object(text(optimizer), 0), kind
+
+
 def check_wrapped_optimizer_state():
     for wrap in (lambda _, o: bps.DistributedOptimizer(o), bps.cross_barrier.CrossBarrier):
         model = model_of(bps.rank())
@@ -102,6 +122,9 @@ def check_parameters():
         lambda m: m.named_parameters(),
         lambda m: list(m.named_parameters()),
         lambda m: dict(m.named_parameters()),
+        lambda m: m.parameters(),
+        lambda m: list(m.parameters()),
+        lambda m: {"model": m.state_dict(), "parts": [tuple(m[0].parameters()), ("last", m[2].bias)]},
     ):
         for root in range(bps.size()):
             model = model_of(bps.rank())
@@ -116,12 +139,50 @@ def check_parameters():
     bps.broadcast_parameters({})
     bps.broadcast_parameters(torch.nn.Linear(7, 7).state_dict())  # same names, other shapes
     checks.raised(ValueError, lambda: bps.broadcast_parameters(torch.ones(3)), "invalid params")
-    checks.raised(ValueError, lambda: bps.broadcast_parameters([torch.ones(3)]), "invalid params")
+    checks.raised(ValueError, lambda: bps.broadcast_parameters("text"), "invalid params")
+    checks.raised(ValueError, lambda: bps.broadcast_parameters(iter([1.0])), "'0'", "float", "expected a tensor")
     checks.raised(ValueError, lambda: bps.broadcast_parameters({}, root_rank=99), "root_rank")
     if bps.size() > 1:
         checks.raised(
             byteps.MismatchError, lambda: bps.broadcast_parameters({}, root_rank=bps.rank()), "differ"
         )
+
+
+class Counting(torch.nn.Linear):
+    """Has more in its state than tensors."""
+
+    count = 0
+
+    def get_extra_state(self):
+        return {"count": self.count, "sizes": (1, self.count)}
+
+    def set_extra_state(self, state):
+        self.count = state["count"]
+
+
+def check_what_is_no_tensor():
+    """It is replaced in its dict or list; load_state_dict() brings it into the model."""
+    for root in range(bps.size()):
+        model = Counting(2, 2)
+        model.count = 10 + bps.rank()
+        state = model.state_dict()
+        bps.broadcast_parameters(state, root_rank=root)
+        assert model.count == 10 + bps.rank()
+        model.load_state_dict(state)
+        assert model.count == 10 + root
+        optimizer = torch.optim.Adam(model.parameters(), 0.5 + bps.rank(), betas=(0.1, 0.1 * bps.rank()))
+        model(torch.ones(1, 2)).sum().backward()
+        optimizer.step()
+        checkpoint = {"epoch": bps.rank(), "names": ["a", "b" * bps.rank()], "optimizer": optimizer.state_dict()}
+        bps.broadcast_parameters(checkpoint, root_rank=root)
+        assert checkpoint["epoch"] == root and checkpoint["names"] == ["a", "b" * root]
+        optimizer.load_state_dict(checkpoint["optimizer"])
+        group = optimizer.param_groups[0]
+        assert group["lr"] == 0.5 + root and group["betas"] == (0.1, 0.1 * root)
+        assert text(optimizer) == bps.broadcast_object(text(optimizer), root)
+    if bps.size() > 1:
+        own = {"all": torch.ones(2), ("a" if bps.rank() == 0 else "b"): 1}
+        checks.raised(byteps.MismatchError, lambda: bps.broadcast_parameters(own), "differ")
 
 
 def check_lbfgs():
