@@ -57,7 +57,6 @@ def check_root(root_rank):
 
 _last = {"conf": None, "settings": []}  # of init(), for resume()
 _suspended = {}  # what rank() and its like have answered in the job that suspend() has left
-_broken_off = False  # a call was interrupted: a graceful end could wait for ever
 
 
 def _settings(values):
@@ -89,15 +88,6 @@ def _quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def _blocking(call, *args):
-    global _broken_off
-    try:
-        return call(*args)
-    except KeyboardInterrupt:
-        _broken_off = True
-        raise
-
-
 def init(lazy=True, *, conf=None, set=None):
     """Join the job and wait until all its members are there.
 
@@ -127,7 +117,7 @@ def init(lazy=True, *, conf=None, set=None):
 
 
 def _join(conf, settings):
-    _blocking(_bps.init, conf, settings)
+    _bps.init(conf, settings)
     _suspended.clear()
 
 
@@ -138,7 +128,7 @@ def shutdown():
         NotInitializedError: there is no job.
         LostError: the job had lost a member before; it is left nevertheless.
     """
-    _blocking(_bps.shutdown)
+    _bps.shutdown()
 
 
 def suspend():
@@ -149,7 +139,7 @@ def suspend():
     """
     answers = {question: question() for question in _QUESTIONS}
     _suspended.update(answers)
-    _blocking(_bps.suspend)
+    _bps.suspend()
 
 
 def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
@@ -169,12 +159,11 @@ def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
 def _leave_at_exit():
     """Leave the job at the end of the program, unless that would wait for what nobody completes any more.
 
-    If the program ends by an exception with operations in flight, the process just ends: the others then
-        hear at once
-    that it is lost.
+    If the program ends by an exception, Ctrl-C included, with operations in flight, the process just ends:
+    the others then hear at once that it is lost.
     """
     failed = getattr(sys, "last_value", None) is not None
-    if not _bps.is_initialized() or _broken_off or (failed and _bps.in_flight()):
+    if not _bps.is_initialized() or (failed and _bps.in_flight()):
         return
     with contextlib.suppress(Exception, KeyboardInterrupt):  # the cause was reported where it happened
         _bps.shutdown()
@@ -263,7 +252,7 @@ def declare(name):
 
 def run_push_pull(*arguments):
     """Run the extension's push_pull to its end."""
-    _blocking(_bps.push_pull_wait, *arguments)
+    _bps.push_pull_wait(*arguments)
 
 
 def shared_buffer(size):
@@ -306,12 +295,7 @@ class Handle:
 
     def wait(self):
         """Sleep until the operation has ended and return its result; raise if it failed."""
-        global _broken_off
-        try:
-            self._native.wait()
-        except KeyboardInterrupt:
-            _broken_off = True
-            raise
+        self._native.wait()
         if self._finish is not None:
             with self._lock:  # of two threads that wait, one finishes, and the other must not be earlier
                 if self._finish is not None:
