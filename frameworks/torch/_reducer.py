@@ -37,6 +37,8 @@ _TOO_MANY = (
     "Increase backward_passes_per_step to accumulate gradients locally."
 )
 
+_use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
+
 _numbers = itertools.count()  # of the reducers of this process
 _owners = {}  # name of a tensor -> the parameters that have used it
 _alive = weakref.WeakSet()  # the reducers of this process
@@ -147,6 +149,7 @@ class Reducer:
         """Add parameters; all workers must do that at the same point."""
         first = len(self.parameters)
         named = list(named)
+        self._hooks += [parameter.register_hook(_unshared) for _, parameter in named]
         if self.compression is Compression.none:  # else copies of another type are sent
             self._hooks += _shared.hook_gradients(parameter for _, parameter in named)
         for name, parameter in named:
@@ -379,6 +382,19 @@ def _end_rounds(backward):
         reducer.launch()
     for reducer in complete:
         reducer.collect_all()
+
+
+@torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
+def _unshared(gradient):
+    """Return a copy of a gradient whose memory something else uses, as the sum is computed in place.
+
+    The gradient of ``bias.view(1, -1)`` is a view of that of the output, if that has one row. Autograd makes
+    it bias.grad, and may have yet to read the other. A base that only the view uses has two references: that
+    of the view, and the one here.
+    """
+    base = gradient._base
+    shared = base is not None and (_use_count is None or _use_count(base) > 2)
+    return gradient.clone() if shared else None
 
 
 def _make_hook(reducer):

@@ -239,6 +239,32 @@ def check_gradients_that_only_some_have():
             assert torch.equal(never.weight, before)
 
 
+class Late(torch.autograd.Function):
+    """The identity, whose backward pass goes on when the gradient of another parameter has been reduced."""
+
+    @staticmethod
+    def forward(ctx, x, reducer, index):
+        ctx.reducer, ctx.index = reducer, index
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        ctx.reducer._flying[ctx.index].handle.wait()
+        return gradient, None, None
+
+
+def check_gradients_that_share_memory():
+    """A gradient that autograd has still to read is not changed by the sum of a view of it."""
+    for rows in (1, 2):
+        weight, bias = (torch.nn.Parameter(torch.zeros(3, dtype=torch.float64, device=DEVICE)) for _ in range(2))
+        optimizer = bps.DistributedOptimizer(torch.optim.SGD([weight, bias], 0.1), op=bps.Sum)
+        factors = torch.arange(1.0, 4.0, dtype=torch.float64, device=DEVICE)
+        output = Late.apply(weight.repeat(rows, 1), optimizer._byteps, 1) + bias.view(1, -1)
+        (output * factors).sum().backward()
+        for parameter in (weight, bias):
+            assert torch.equal(parameter.grad, factors * rows * bps.size()), parameter.grad
+
+
 # ---- batch normalisation ---------------------------------------------------------------------------------
 
 
