@@ -23,12 +23,12 @@ def await_file():
         time.sleep(0.01)
 
 
-def announce_wait():
-    """Tell, from another thread, that the main thread has entered wait()."""
+def announce_wait(handle):
+    """Tell, from another thread, that the main thread has entered handle.wait()."""
     main = threading.main_thread().ident
 
     def look():
-        while sys._current_frames()[main].f_code.co_name != "wait":
+        while sys._current_frames()[main].f_code is not type(handle).wait.__code__:
             time.sleep(0.01)
         tell("waiting")
 
@@ -37,7 +37,7 @@ def announce_wait():
 
 def interrupted(handle):
     """Wait for an operation that the other worker has not joined, until SIGINT comes; then let that one join."""
-    announce_wait()
+    announce_wait(handle)
     try:
         handle.wait()
     except KeyboardInterrupt:
@@ -69,7 +69,7 @@ def end_by_interrupt(mine):
     """SIGINT ends the process, while each worker waits for the other."""
     handle = bps.push_pull_async(np.ones(1000), name="mine" if mine else "theirs")
     if mine:
-        announce_wait()
+        announce_wait(handle)
     try:
         handle.wait()
     except byteps.LostError as error:
