@@ -57,11 +57,15 @@ class Scripts(scripted.TestCase):
     def test_life(self):
         self.run_script("life.py", workers=2, servers=1)
 
+    def test_life_of_three(self):
+        self.run_script("life.py", "check_suspend", "check_resume_as_in_the_original", workers=3, servers=2)
+
     def test_life_alone(self):
         self.run_script(
             "life.py",
             "check_repeated",
             "check_suspend",
+            "check_resume_as_in_the_original",
             "check_fork",
             "check_threads",
             workers=1,

@@ -146,14 +146,34 @@ def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
     """Join again after suspend(), possibly with another number of workers and servers, and declare all
     tensors again.
 
+    The scheduler and the servers must be there: with ``cluster.stay``, as under ``byteps run``, they wait for
+    the same numbers of workers and servers; otherwise they have ended and must be started again.
+
     Args:
-        num_workers, num_servers, global_rank: replace what the configuration says; None: keep it.
+        num_workers: number of machines, as in DMLC_NUM_WORKER, each with BYTEPS_LOCAL_SIZE workers; where
+            that is not set, number of workers. Leave it out where machines have different numbers.
+        num_servers: number of servers.
+        global_rank: rank of this worker among all. None keeps, of each of the three, what the configuration
+            says.
         context: accepted for compatibility; without effect.
+
+    Raises:
+        InvalidError: num_workers is not a whole number. The other exceptions are those of init().
     """
     del context
+    if num_workers is not None:
+        each = _whole("BYTEPS_LOCAL_SIZE", os.environ.get("BYTEPS_LOCAL_SIZE") or 1)
+        num_workers = _whole("num_workers", num_workers) * each
     changes = {"cluster.workers": num_workers, "cluster.servers": num_servers, "cluster.rank": global_rank}
     settings = _last["settings"] + _settings({k: v for k, v in changes.items() if v is not None})
     _join(_last["conf"], settings)
+
+
+def _whole(name, value):
+    try:
+        return int(str(value))
+    except ValueError:
+        raise InvalidError(f"{name} = {value!r} is not a whole number; expected 1 or more") from None
 
 
 def _leave_at_exit():

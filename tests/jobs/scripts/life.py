@@ -76,10 +76,30 @@ def check_suspend():
     for _ in range(3):
         bps.suspend()
         assert not bps.is_initialized()
-        bps.resume(bps_size, None, rank)
+        bps.resume(int(os.environ["DMLC_NUM_WORKER"]), int(os.environ["DMLC_NUM_SERVER"]), rank)
         assert (bps.rank(), bps.size()) == (rank, bps_size)
         works()
         assert bps.push_pull(np.ones(5), name="b", op=bps.Sum)[0] == bps.size()
+
+
+def check_resume_as_in_the_original():
+    """DMLC_NUM_WORKER counts machines: this one."""
+    assert os.environ["DMLC_NUM_WORKER"] == "1"
+    for servers in (os.environ["DMLC_NUM_SERVER"], int(os.environ["DMLC_NUM_SERVER"])):
+        bps.suspend()
+        bps.resume(os.environ["DMLC_NUM_WORKER"], servers)
+        assert bps.size() == bps_size
+        works()
+    bps.suspend()
+    for wrong in ("two", 1.5, True):
+        checks.raised(byteps.InvalidError, lambda wrong=wrong: bps.resume(wrong), f"num_workers = {wrong!r}")
+    for wrong in (0, -1):
+        checks.raised(byteps.ConfigurationError, lambda wrong=wrong: bps.resume(wrong), "cluster.workers")
+    if bps_size > 1:
+        workers = f"cluster.workers = {2 * bps_size}"
+        checks.raised(byteps.Error, lambda: bps.resume(2), "the configurations differ", workers)
+    bps.resume()
+    works()
 
 
 def check_results_after_the_end():

@@ -152,7 +152,7 @@ def check_empty():
     bps.suspend()
     assert is_shared(part)
     part += 1
-    bps.resume(size, None, rank)
+    bps.resume(global_rank=rank)
     assert bps.push_pull_inplace(part, op=bps.Max).tolist() == [sum(range(size)) + 1] * 4
     address = part.data_ptr()
     del part

@@ -194,10 +194,10 @@ def check_suspend():
     model = model_of(0)
     optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
     steps(model, optimizer, 2, bps.rank())
-    rank, size = bps.rank(), bps.size()
+    rank = bps.rank()
     bps.suspend()
     checks.raised(byteps.NotInitializedError, lambda: steps(model, optimizer, 1, 0))
-    bps.resume(size, None, rank)
+    bps.resume(global_rank=rank)
     for x in loaded([torch.full((5, 4), float(i)) for i in range(2)]):
         optimizer.zero_grad()
         model(x).pow(2).mean().backward()
