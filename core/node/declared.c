@@ -47,6 +47,7 @@ static void tensor_free(struct bps_declared_tensor *t)
     free(t->name);
     free(t->shard);
     free(t->lead);
+    free(t->user_bits);
     free(t);
 }
 
@@ -63,11 +64,36 @@ void bps_declared_fini(struct bps_declared *declared)
     }
     free(declared->lead);
     free(declared->lead_of);
+    free(declared->free);
     bps_placement_fini(&declared->placement);
     memset(declared, 0, sizeof *declared);
 }
 
 /* ---- tensors that come and go ---- */
+
+bps_status bps_declared_make_room(const struct bps_declared *declared, struct bps_declared_tensor *t)
+{
+    uint32_t n = bps_partitions(t->form.bytes, declared->partition);
+    uint16_t *shard = calloc(n, sizeof *shard), *lead = calloc((size_t)declared->leads * n, sizeof *lead);
+    if (shard == NULL || lead == NULL) {
+        free(shard);
+        free(lead);
+        return BPS_ERR_NOMEM;
+    }
+    free(t->shard);
+    free(t->lead);
+    t->partitions = n;
+    t->shard = shard;
+    t->lead = lead;
+    return BPS_OK;
+}
+
+/* The id that was free last, or a new one. */
+static struct bps_free_id next_id(const struct bps_declared *declared)
+{
+    return declared->frees > 0 ? declared->free[declared->frees - 1]
+                               : (struct bps_free_id){.id = declared->last + 1};
+}
 
 static bool index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
@@ -80,44 +106,106 @@ static bool index_tensor(struct bps_declared *declared, struct bps_declared_tens
         HASH_DELETE(by_id, declared->ids, t);
         return false;
     }
+    if (declared->frees > 0) {
+        declared->frees--;
+    } else {
+        declared->last++;
+    }
     return true;
 }
 
-struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name, struct bps_form *form)
+/* A tensor that is not placed yet. Takes over name and form. NULL: no memory, or no id. */
+static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name,
+                                              struct bps_form *form)
 {
     struct bps_declared_tensor *t = calloc(1, sizeof *t);
+    const struct bps_free_id place = next_id(declared);
     if (t == NULL) {
         free(name);
-        bps_form_fini(form);
         return NULL;
     }
     t->name = name;
-    t->id = declared->last + 1;
+    t->id = place.id;
+    t->round = place.round;
     t->form = *form;
     *form = (struct bps_form){.dtype = BPS_DTYPES};
-    t->partitions = bps_partitions(t->form.bytes, declared->partition);
-    t->shard = calloc(t->partitions, sizeof *t->shard);
-    t->lead = calloc((size_t)declared->leads * t->partitions, sizeof *t->lead);
-    if (t->shard == NULL || t->lead == NULL || !index_tensor(declared, t)) {
+    t->user_bits = calloc((declared->workers + 63) / 64, sizeof *t->user_bits);
+    if (t->id >= BPS_ID_UNNAMED || t->user_bits == NULL || bps_declared_make_room(declared, t) != BPS_OK ||
+        !index_tensor(declared, t)) {
         tensor_free(t);
         return NULL;
     }
-    declared->last++;
     return t;
 }
 
-void bps_declared_remove(struct bps_declared *declared, struct bps_declared_tensor *t)
+void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
-    if (t->name != NULL) {
-        HASH_DELETE(by_name, declared->names, t);
-    }
-    HASH_DELETE(by_id, declared->ids, t);
     bps_placement_remove(&declared->placement, t->form.bytes, declared->partition, t->shard);
     for (uint32_t i = 0; i < declared->leads; i++) {
         bps_placement_remove(&declared->lead[i], t->form.bytes, declared->partition,
                              t->lead + (size_t)i * t->partitions);
     }
+}
+
+static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
+{
+    if (declared->frees == declared->free_room) {
+        uint32_t room = declared->free_room == 0 ? 64 : 2 * declared->free_room;
+        struct bps_free_id *grown = realloc(declared->free, room * sizeof *grown);
+        if (grown == NULL) {
+            return BPS_ERR_NOMEM;
+        }
+        declared->free = grown;
+        declared->free_room = room;
+    }
+    declared->free[declared->frees++] = (struct bps_free_id){id, round};
+    return BPS_OK;
+}
+
+/* No worker knows it any more. */
+static bps_status tensor_remove(struct bps_declared *declared, struct bps_declared_tensor *t)
+{
+    bps_status status = free_id(declared, t->id, t->round);
+    HASH_DELETE(by_name, declared->names, t);
+    HASH_DELETE(by_id, declared->ids, t);
+    bps_declared_unplace(declared, t);
     tensor_free(t);
+    return status;
+}
+
+static bool is_user(const struct bps_declared_tensor *t, uint32_t rank)
+{
+    return (t->user_bits[rank / 64] >> (rank % 64) & 1) != 0;
+}
+
+static void add_user(struct bps_declared_tensor *t, uint32_t rank)
+{
+    t->users += !is_user(t, rank);
+    t->user_bits[rank / 64] |= 1ull << (rank % 64);
+}
+
+/* Workers part only by rounds that have failed: whoever declares it again begins with the latest. */
+static bps_status forget_one(struct bps_declared *declared, uint32_t rank, uint32_t id, uint32_t round)
+{
+    struct bps_declared_tensor *t;
+    HASH_FIND(by_id, declared->ids, &id, sizeof id, t);
+    if (t == NULL || !is_user(t, rank)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    t->round = round > t->round ? round : t->round;
+    t->user_bits[rank / 64] &= ~(1ull << (rank % 64));
+    return --t->users == 0 ? tensor_remove(declared, t) : BPS_OK;
+}
+
+bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, struct bps_reader *request)
+{
+    bps_status status = BPS_OK;
+    for (uint32_t n = bps_get_u32(request); n > 0 && !request->bad && status == BPS_OK; n--) {
+        uint32_t id = bps_get_u32(request);
+        uint32_t round = bps_get_u32(request);
+        status = request->bad ? BPS_ERR_PROTOCOL : forget_one(declared, rank, id, round);
+    }
+    return status == BPS_OK && !bps_reader_done(request) ? BPS_ERR_PROTOCOL : status;
 }
 
 /* ---- answering ---- */
@@ -152,8 +240,8 @@ static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_fo
     return bps_form_set(&t->form, form->dtype, form->bytes, form->ndim, form->shape);
 }
 
-static bps_status read_one(struct bps_declared *declared, struct bps_reader *request, struct asked *asked,
-                           struct asked *fresh)
+static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
+                           struct asked *asked, struct asked *fresh)
 {
     struct bps_form form = {.dtype = BPS_DTYPES};
     char *name = bps_get_string_new(request, BPS_NAME_LIMIT);
@@ -163,7 +251,7 @@ static bps_status read_one(struct bps_declared *declared, struct bps_reader *req
         HASH_FIND(by_name, declared->names, name, strlen(name), t);
     }
     if (status == BPS_OK && t == NULL) {
-        t = bps_declared_add(declared, name, &form);
+        t = tensor_new(declared, name, &form);
         name = NULL;
         status = t == NULL ? BPS_ERR_NOMEM : note(fresh, t);
     } else if (status == BPS_OK) {
@@ -172,6 +260,7 @@ static bps_status read_one(struct bps_declared *declared, struct bps_reader *req
     free(name);
     bps_form_fini(&form);
     if (status == BPS_OK) {
+        add_user(t, rank);
         status = note(asked, t);
     }
     return status;
@@ -214,6 +303,7 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
                         const struct bps_declared_tensor *tensor, struct bps_writer *w)
 {
     bps_put_u32(w, tensor->id);
+    bps_put_u32(w, tensor->round);
     bps_put_form(w, &tensor->form);
     bps_put_u32(w, tensor->partitions);
     const uint16_t *lead = tensor->lead + (size_t)declared->lead_of[rank] * tensor->partitions;
@@ -230,7 +320,7 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
     uint32_t n = bps_get_u32(request);
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
-        status = read_one(declared, request, &asked, &fresh);
+        status = read_one(declared, rank, request, &asked, &fresh);
     }
     bps_declared_place(declared, fresh.tensor, fresh.count);
     bps_put_u32(reply, n);

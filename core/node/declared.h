@@ -3,7 +3,7 @@
  * declared.h - the scheduler's table of declared tensors: name to id, form and placement.
  *
  * The first worker that declares a name decides its form; the others are told and compare. All of them together
- * can change it, which makes it another tensor, with another id.
+ * can change it. A tensor lives until all workers that have declared it have forgotten it.
  * Placement is twofold: which shard sums a partition, and which worker of a group leads it, that is, sums it
  * for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
  * once is placed by size.
@@ -23,14 +23,23 @@
 #define BPS_NAME_LIMIT 1023u /* bytes of a tensor's name */
 
 struct bps_declared_tensor {
-    char *name; /* NULL: it has been replaced */
+    char *name;
     uint32_t id;
+    uint32_t round; /* in which a worker that declares it now begins */
     struct bps_form form;
     uint32_t partitions;
-    uint16_t *shard; /* for each partition */
-    uint16_t *lead;  /* the leader's place in its group: for each size of groups, for each partition */
+    uint16_t *shard;     /* for each partition */
+    uint16_t *lead;      /* the leader's place in its group: for each size of groups, for each partition */
+    uint32_t users;      /* workers that have declared it and not forgotten it */
+    uint64_t *user_bits; /* a bit for each of the job's workers */
     struct bps_change *change; /* of its form, under way; or NULL */
     UT_hash_handle by_name, by_id;
+};
+
+/* An id that no worker knows any more. */
+struct bps_free_id {
+    uint32_t id;
+    uint32_t round; /* in which it is used next */
 };
 
 struct bps_declared {
@@ -41,7 +50,9 @@ struct bps_declared {
     uint16_t *lead_of;  /* by rank: of its group's size */
     uint64_t partition; /* bytes */
     uint32_t workers;
-    uint32_t last;    /* id that was given */
+    uint32_t last;            /* the largest id so far */
+    struct bps_free_id *free; /* a stack */
+    uint32_t frees, free_room;
     uint32_t changes; /* under way */
 };
 
@@ -53,17 +64,20 @@ void bps_declared_fini(struct bps_declared *declared);
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply);
 
+/* Reads a worker's FORGET message: what no worker knows any more is gone, and its id is free. */
+bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, struct bps_reader *request);
+
 /* ---- for declared_change.c ---- */
 
-/* A tensor with the next id, placed later. Takes over name and form, in any case. NULL: no memory. */
-struct bps_declared_tensor *bps_declared_add(struct bps_declared *declared, char *name,
-                                             struct bps_form *form);
+/* Takes the tensor's place from it, for another form, or for good. */
+void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *tensor);
+/* Room for the places of a tensor's form. */
+bps_status bps_declared_make_room(const struct bps_declared *declared, struct bps_declared_tensor *tensor);
+/* Places tensors that have room for it. */
 void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n);
 /* What DECLARED and CHANGED tell about a tensor. */
 void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
                         const struct bps_declared_tensor *tensor, struct bps_writer *w);
-/* The tensor is gone, and with it its name, unless that is NULL: another one has it. */
-void bps_declared_remove(struct bps_declared *declared, struct bps_declared_tensor *tensor);
 
 /* ---- declared_change.c ---- */
 
@@ -71,7 +85,7 @@ void bps_declared_remove(struct bps_declared *declared, struct bps_declared_tens
 typedef void (*bps_declared_send_fn)(void *arg, uint32_t rank, const struct bps_writer *changed);
 /*
  * Reads a worker's CHANGE message. With the last one of a round the change is settled, and all workers are told:
- * if all have the same new form, that it is another tensor from now on, otherwise who has pushed what.
+ * if all have the same new form, where it is placed from now on, otherwise who has pushed what.
  */
 bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now,
                                struct bps_reader *request, bps_declared_send_fn send, void *arg);

@@ -41,22 +41,24 @@ static void fail(struct bps_declared *declared, struct bps_declared_tensor *t, b
     end(declared, t);
 }
 
-/* Replaces a tensor by one of the form that all have. */
-static bps_status replace(struct bps_declared *declared, struct bps_declared_tensor *old,
-                          bps_declared_send_fn send, void *arg)
+/* Gives a tensor the form that all have, and another place. */
+static bps_status reform(struct bps_declared *declared, struct bps_declared_tensor *t,
+                         bps_declared_send_fn send, void *arg)
 {
-    char *name = old->name;
-    HASH_DELETE(by_name, declared->names, old);
-    old->name = NULL;
-    struct bps_declared_tensor *t = bps_declared_add(declared, name, &old->change->report[0].form);
-    if (t == NULL) {
+    struct bps_form *form = &t->change->report[0].form;
+    bps_declared_unplace(declared, t);
+    bps_form_fini(&t->form);
+    t->form = *form;
+    *form = (struct bps_form){.dtype = BPS_DTYPES};
+    t->round = t->change->round + 1;
+    if (bps_declared_make_room(declared, t) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
     bps_declared_place(declared, &t, 1);
     for (uint32_t rank = 0; rank < declared->workers; rank++) {
         struct bps_writer w;
         bps_writer_init(&w);
-        bps_put_u32(&w, old->id);
+        bps_put_u32(&w, t->id);
         bps_put_u8(&w, 0);
         bps_declared_write(declared, rank, t, &w);
         send(arg, rank, &w);
@@ -75,11 +77,8 @@ static bps_status settle(struct bps_declared *declared, struct bps_declared_tens
         fail(declared, t, BPS_ERR_MISMATCH, text, send, arg);
         return BPS_OK;
     }
-    bps_status status = replace(declared, t, send, arg);
+    bps_status status = reform(declared, t, send, arg);
     end(declared, t);
-    if (status == BPS_OK) {
-        bps_declared_remove(declared, t);
-    }
     return status;
 }
 

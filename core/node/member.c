@@ -284,6 +284,11 @@ bps_status bps_member_change(struct bps_member *member, const struct bps_writer 
     return bps_link_send_message(&member->link, BPS_FRAME_CHANGE, report);
 }
 
+bps_status bps_member_forget(struct bps_member *member, const struct bps_writer *tensors)
+{
+    return bps_link_send_message(&member->link, BPS_FRAME_FORGET, tensors);
+}
+
 void bps_member_leave(struct bps_member *member, const char *why)
 {
     bps_link_send_text(&member->link, BPS_FRAME_LEAVE, why != NULL ? why : "");

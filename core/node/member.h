@@ -47,6 +47,8 @@ void bps_member_free(struct bps_member *member);
 bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request);
 /* Sends a CHANGE message; changed follows. */
 bps_status bps_member_change(struct bps_member *member, const struct bps_writer *report);
+/* Sends a FORGET message. */
+bps_status bps_member_forget(struct bps_member *member, const struct bps_writer *tensors);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);
 

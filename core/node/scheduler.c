@@ -315,6 +315,14 @@ static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat
     return status;
 }
 
+static bps_status on_forget(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+{
+    if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
+        return BPS_ERR_PROTOCOL;
+    }
+    return bps_declared_forget(&s->declared, seat->rank, payload);
+}
+
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
@@ -379,6 +387,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return on_declare(s, guest->user, link, payload);
     case BPS_FRAME_CHANGE:
         return on_change(s, guest->user, payload);
+    case BPS_FRAME_FORGET:
+        return on_forget(s, guest->user, payload);
     case BPS_FRAME_LEAVE:
         return on_leave(s, guest->user, payload);
     default:

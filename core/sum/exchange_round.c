@@ -40,6 +40,7 @@ void bps_exchange_retire(struct bps_exchange_round *round)
         link = &(*link)->next;
     }
     *link = round->next;
+    key->open--;
     if (key->done <= round->number) {
         key->done = round->number + 1;
     }
@@ -133,6 +134,7 @@ static struct bps_exchange_round *open_round(struct bps_exchange *exchange, stru
     round->number = number;
     round->next = key->rounds;
     key->rounds = round;
+    key->open++;
     fail_if_left(round);
     return round;
 }
@@ -151,12 +153,12 @@ bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_hea
     if (header->round < key->done) {
         return BPS_OK;
     }
-    if (header->round - key->done > BPS_ROUNDS_AHEAD) {
-        return BPS_ERR_PROTOCOL;
-    }
     struct bps_exchange_round *round = key->rounds;
     while (round != NULL && round->number != header->round) {
         round = round->next;
+    }
+    if (round == NULL && key->open >= BPS_OPEN_ROUNDS) {
+        return BPS_ERR_PROTOCOL;
     }
     if (round == NULL) {
         round = open_round(exchange, key, header->round);

@@ -9,6 +9,7 @@
 struct bps_exchange_key {
     uint64_t id;   /* of the tensor */
     uint32_t done; /* rounds below this number are over */
+    uint32_t open;
     struct bps_exchange_round *rounds;
     UT_hash_handle hh;
 };

@@ -76,6 +76,7 @@ static void insert(struct bps_key *key, struct bps_round *round)
     }
     round->next = *link;
     *link = round;
+    key->open++;
 }
 
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
@@ -168,7 +169,7 @@ bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, 
         if (header->round < key->done) {
             return BPS_OK;
         }
-        if (header->round - key->done > BPS_ROUNDS_AHEAD) {
+        if (key->open >= BPS_OPEN_ROUNDS) {
             return BPS_ERR_PROTOCOL;
         }
         round = open_round(sum, key, header);
@@ -201,6 +202,7 @@ static void free_round(struct bps_round *round)
         link = &(*link)->next;
     }
     *link = round->next;
+    key->open--;
     if (key->done <= round->number) {
         key->done = round->number + 1;
     }

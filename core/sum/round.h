@@ -14,8 +14,8 @@
 
 /* More bytes than any memory has, so that what is computed from them cannot overflow. */
 #define BPS_TENSOR_LIMIT (1ull << 46)
-/* How far a worker can be ahead of another one: they part only by rounds that have failed. */
-#define BPS_ROUNDS_AHEAD 65536u
+/* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
+#define BPS_OPEN_ROUNDS 65536u
 
 /* What all contributions to a round must agree on. */
 struct bps_spec {
@@ -28,6 +28,7 @@ struct bps_spec {
 struct bps_key {
     uint64_t id;              /* tensor << 32 | partition */
     struct bps_round *rounds; /* that are open, the latest first; see bps_round_new() */
+    uint32_t open;            /* how many these are */
     uint32_t done;            /* rounds below this number are over, unless they are open */
     UT_hash_handle hh;
 };

@@ -83,7 +83,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->prescale = get_double(in + 40);
     out->postscale = get_double(in + 48);
     out->priority = (int32_t)get32(in + 56);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_CHANGED) ||
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_FORGET) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_SEPARATE);
     if (!known || (out->flags & ~BPS_FLAGS) != 0 || get32(in + 60) != 0) {
         return BPS_ERR_PROTOCOL;

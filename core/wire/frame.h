@@ -31,7 +31,8 @@ enum bps_frame_type {
     BPS_FRAME_LOST,      /* to a member: the job has failed, and why */
     BPS_FRAME_END,       /* to a server: the job is over */
     BPS_FRAME_CHANGE,    /* to the scheduler: what I pushed in a round in which a tensor has another form */
-    BPS_FRAME_CHANGED,   /* to a member: the new id, or who pushed what, or who is waited for */
+    BPS_FRAME_CHANGED,   /* to a member: the new form, or who pushed what, or who is waited for */
+    BPS_FRAME_FORGET,    /* to the scheduler: tensors that this worker has forgotten */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */
@@ -74,8 +75,9 @@ enum bps_frame_type {
 #define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE)
 
 /*
- * Tensor ids: named ones count from 1 and are handed out by the scheduler; unnamed ones and barriers carry
- * their number in the order of calls, so they need no declaration.
+ * Tensor ids: named ones count from 1 and are handed out by the scheduler. One that no worker knows any more is
+ * used again, and its rounds go on, so that frames of earlier ones are known to be late. Unnamed ones and barriers
+ * carry their number in the order of calls, so they need no declaration.
  */
 #define BPS_ID_UNNAMED 0x80000000u
 #define BPS_ID_BARRIER 0xc0000000u

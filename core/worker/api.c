@@ -336,6 +336,19 @@ bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps
     return status;
 }
 
+bps_status bps_forget(const char *const *names, size_t n, struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    for (size_t i = 0; i < n; i++) {
+        bps_worker_forget(worker, names[i]);
+    }
+    release();
+    return BPS_OK;
+}
+
 static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
                         bps_handle *out, struct bps_report *report)
 {

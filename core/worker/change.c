@@ -3,7 +3,7 @@
  * change.c - an operation whose tensor has another type, size or shape than the job knows.
  *
  * This worker fails the round for all, and all tell the scheduler what they have pushed. If all have changed alike,
- * the tensor gets another id there, and the operation begins anew; otherwise it ends, with the same words for all.
+ * the tensor gets another place there, and the operation begins anew; otherwise it ends, with the same words for all.
  */
 #include <stdlib.h>
 
@@ -89,12 +89,12 @@ static struct bps_operation *find(struct bps_worker *worker, uint32_t id)
     return waits ? &tensor->operation : NULL;
 }
 
-/* The same tensor under another id. */
-static bps_status replace(struct bps_operation *operation, struct bps_reader *answer)
+/* The same tensor in another place. */
+static bps_status reform(struct bps_operation *operation, struct bps_reader *answer)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     HASH_DELETE(by_id, tensor->worker->ids, tensor);
-    tensor->id = tensor->round = 0;
+    tensor->id = 0;
     bps_status status = bps_declare_read(tensor, answer);
     if (status != BPS_OK || !bps_reader_done(answer) || !bps_form_agrees(&tensor->form, &tensor->job)) {
         return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
@@ -113,7 +113,7 @@ bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answe
         return BPS_ERR_PROTOCOL;
     }
     if (kind == 0) {
-        return replace(operation, answer);
+        return reform(operation, answer);
     }
     bps_get_string(answer, text, sizeof text);
     if (!bps_reader_done(answer)) {

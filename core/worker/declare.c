@@ -33,6 +33,7 @@ static void ask(void *arg)
     struct bps_tensor_entry *tensor;
     struct bps_writer w, names;
     uint32_t n = 0, partitions = 0;
+    bps_forget_flush(worker);
     if (worker->failure != BPS_OK || !TAILQ_EMPTY(&worker->asked) || TAILQ_EMPTY(&worker->undeclared)) {
         return;
     }
@@ -42,6 +43,7 @@ static void ask(void *arg)
            partitions < PARTITIONS_LIMIT) {
         TAILQ_REMOVE(&worker->undeclared, tensor, entry);
         TAILQ_INSERT_TAIL(&worker->asked, tensor, entry);
+        tensor->asked = true;
         partitions += put_one(worker, tensor, &names);
         n++;
     }
@@ -96,6 +98,7 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
 {
     struct bps_worker *worker = tensor->worker;
     uint32_t id = bps_get_u32(reply);
+    tensor->round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
     tensor->partitions = bps_get_u32(reply);
     if (status != BPS_OK) {
@@ -142,8 +145,10 @@ bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply
             return status;
         }
         TAILQ_REMOVE(&worker->asked, tensor, entry);
-        tensor->declaring = false;
-        if (tensor->operation.active && !tensor->operation.begun) {
+        tensor->declaring = tensor->asked = false;
+        if (tensor->forgotten) {
+            bps_forget_declared(tensor);
+        } else if (tensor->operation.active && !tensor->operation.begun) {
             bps_tasks_begin(&tensor->operation);
         }
     }
@@ -165,6 +170,7 @@ static void arrive(struct bps_post *post)
     }
 }
 
+/* The lock is held: nobody forgets a tensor between its being found and its being declared. */
 static bps_status declare_one(struct bps_worker *worker, const struct bps_declaration *d, bps_tensor *out,
                               struct bps_report *report)
 {
@@ -179,7 +185,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
         BPS_REPORT(report, "tensor '%.200s': %.800s", d->name, why.text);
         return BPS_ERR_INVALID;
     }
-    struct bps_tensor_entry *tensor = bps_tensor_named(worker, d->name);
+    struct bps_tensor_entry *tensor = bps_tensor_named(worker, d->name, report);
     if (tensor == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -203,7 +209,9 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
 {
     for (size_t i = 0; i < n; i++) {
         bps_tensor slot;
+        pthread_mutex_lock(&worker->table.lock);
         bps_status status = declare_one(worker, &declarations[i], &slot, report);
+        pthread_mutex_unlock(&worker->table.lock);
         if (status != BPS_OK) {
             return status;
         }

@@ -67,25 +67,6 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
     return r->device.type != BPS_DEVICE_HOST ? bps_copy_check(worker, &r->device, report) : BPS_OK;
 }
 
-static bps_status find_tensor(struct bps_worker *worker, const struct bps_push_pull *r, bool barrier,
-                              struct bps_tensor_entry **out, struct bps_report *report)
-{
-    if (r->tensor != 0) {
-        *out = bps_tensor_at(worker, r->tensor);
-        if (*out == NULL || (*out)->unnamed) {
-            BPS_REPORT(report, "%u is not a declared tensor", r->tensor);
-            return BPS_ERR_INVALID;
-        }
-        return BPS_OK;
-    }
-    if (r->name != NULL && (r->name[0] == '\0' || strlen(r->name) > BPS_NAME_LIMIT)) {
-        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
-        return BPS_ERR_INVALID;
-    }
-    *out = r->name != NULL ? bps_tensor_named(worker, r->name) : bps_tensor_unnamed(worker, barrier);
-    return *out == NULL ? BPS_ERR_NOMEM : BPS_OK;
-}
-
 static void arrive(struct bps_post *post)
 {
     struct bps_operation *operation = (struct bps_operation *)post;
@@ -109,20 +90,61 @@ static void arrive(struct bps_post *post)
     }
 }
 
-/* Takes the operation of the tensor; NULL: it is in flight. */
-static struct bps_operation *take_free(struct bps_tensor_entry *tensor, struct bps_report *report)
+bool bps_operation_take(struct bps_operation *operation)
 {
-    struct bps_operation *operation = &tensor->operation;
     uint32_t use = new_use(), before = atomic_load(&operation->state);
     if ((before & BPS_OP_PHASE) != BPS_OP_FREE ||
         !atomic_compare_exchange_strong(&operation->state, &before, use | BPS_OP_RUNNING)) {
-        BPS_REPORT(report,
-                   "tensor '%s' is already in flight on this worker; wait for it, or use another name",
-                   tensor->name);
-        return NULL;
+        return false;
     }
     operation->use = use;
-    return operation;
+    return true;
+}
+
+/* A named tensor, or a declared one. The lock is held. */
+static bps_status find_named(struct bps_worker *worker, const struct bps_push_pull *r,
+                             struct bps_tensor_entry **out, struct bps_report *report)
+{
+    if (r->tensor != 0) {
+        *out = bps_tensor_at(worker, r->tensor);
+        if (*out == NULL || (*out)->unnamed) {
+            BPS_REPORT(report, "%u is not a declared tensor", r->tensor);
+            return BPS_ERR_INVALID;
+        }
+        return BPS_OK;
+    }
+    if (r->name[0] == '\0' || strlen(r->name) > BPS_NAME_LIMIT) {
+        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    *out = bps_tensor_named(worker, r->name, report);
+    return *out == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+/* Finds the request's tensor, and takes its operation before another thread can forget it. */
+static bps_status take_named(struct bps_worker *worker, const struct bps_push_pull *r,
+                             struct bps_tensor_entry **out, struct bps_report *report)
+{
+    pthread_mutex_lock(&worker->table.lock);
+    bps_status status = find_named(worker, r, out, report);
+    if (status == BPS_OK && !bps_operation_take(&(*out)->operation)) {
+        BPS_REPORT(report,
+                   "tensor '%s' is already in flight on this worker; wait for it, or use another name",
+                   (*out)->name);
+        status = BPS_ERR_BUSY;
+    }
+    pthread_mutex_unlock(&worker->table.lock);
+    return status;
+}
+
+static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_pull *r, bool barrier,
+                              struct bps_tensor_entry **out, struct bps_report *report)
+{
+    if (r->tensor != 0 || r->name != NULL) {
+        return take_named(worker, r, out, report);
+    }
+    *out = bps_tensor_unnamed(worker, barrier);
+    return *out != NULL && bps_operation_take(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
 /* Fills in the operation of the request's tensor, ready to be posted. */
@@ -141,16 +163,16 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         status = bps_copy_mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
-        status = find_tensor(worker, request, barrier, &tensor, report);
+        status = take_tensor(worker, request, barrier, &tensor, report);
     }
-    struct bps_operation *operation = status == BPS_OK ? take_free(tensor, report) : NULL;
-    if (operation == NULL) {
+    if (status != BPS_OK) {
         bps_copy_release(worker, &mark);
-        return status != BPS_OK ? status : BPS_ERR_BUSY;
+        return status;
     }
+    struct bps_operation *operation = &tensor->operation;
     if (!tensor->unnamed && bps_tensor_reform(tensor, request) != BPS_OK) {
         bps_copy_release(worker, &mark);
-        atomic_store(&operation->state, operation->use | BPS_OP_FREE);
+        bps_tensor_release(tensor);
         return BPS_ERR_NOMEM;
     }
     operation->mark = mark;
@@ -259,8 +281,7 @@ void bps_operation_end(struct bps_operation *operation)
         bps_status status = operation->status;
         char *text = operation->text;
         operation->text = NULL;
-        uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_FREE);
-        bps_tensor_release(tensor);
+        uint32_t before = bps_tensor_release(tensor);
         if ((before & BPS_OP_WAITED) != 0) {
             futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
         }
@@ -321,7 +342,6 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
     }
     free(operation->text);
     operation->text = NULL;
-    atomic_store(&operation->state, operation->use | BPS_OP_FREE);
     bps_tensor_release(tensor);
     return status;
 }

@@ -239,7 +239,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
     const struct bps_operation *operation = &tensor->operation;
     bool on_device = bps_is_on_device(operation);
     if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
-        tensor->path_on_device == on_device && tensor->path_stays == operation->stays && !tensor->unnamed &&
+        tensor->path_on_device == on_device && tensor->path_stays == operation->stays && !tensor->renamed &&
         tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
@@ -260,6 +260,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
                             ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
                             : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
+        tensor->renamed = false;
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
         tensor->path_on_device = on_device;

@@ -12,7 +12,7 @@
 bps_status bps_table_init(struct bps_tensor_table *table)
 {
     memset(table, 0, sizeof *table);
-    TAILQ_INIT(&table->unnamed);
+    TAILQ_INIT(&table->unused);
     atomic_store(&table->count, 1); /* slot 0 is no tensor */
     return pthread_mutex_init(&table->lock, NULL) == 0 ? BPS_OK : BPS_ERR_NOMEM;
 }
@@ -73,19 +73,50 @@ static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
     return tensor;
 }
 
-struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name)
+/* A tensor of this name that is in no use: one that was put back, or a new one. The lock is held. */
+static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_table *table = &worker->table;
+    struct bps_tensor_entry *tensor = TAILQ_FIRST(&table->unused);
+    if (tensor == NULL) {
+        return add(worker, name);
+    }
+    char *own = strdup(name);
+    if (own == NULL) {
+        return NULL;
+    }
+    TAILQ_REMOVE(&table->unused, tensor, entry);
+    free(tensor->name);
+    tensor->name = own;
+    tensor->id = tensor->round = 0;
+    tensor->renamed = true;
+    return tensor;
+}
+
+void bps_tensor_put(struct bps_tensor_entry *tensor)
+{
+    struct bps_tensor_table *table = &tensor->worker->table;
+    pthread_mutex_lock(&table->lock);
+    TAILQ_INSERT_HEAD(&table->unused, tensor, entry);
+    pthread_mutex_unlock(&table->lock);
+}
+
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
+                                          struct bps_report *report)
 {
     struct bps_tensor_table *table = &worker->table;
     struct bps_tensor_entry *tensor;
-    pthread_mutex_lock(&table->lock);
     HASH_FIND(by_name, table->names, name, strlen(name), tensor);
     if (tensor == NULL) {
-        tensor = add(worker, name);
-        if (tensor != NULL) {
-            HASH_ADD_KEYPTR(by_name, table->names, tensor->name, strlen(tensor->name), tensor);
+        tensor = take(worker, name);
+        if (tensor == NULL) {
+            BPS_REPORT(report, "there is no memory for another tensor, or this process has %u of them",
+                       BPS_CHUNKS_LIMIT * BPS_CHUNK_SLOTS - 1);
+            return NULL;
         }
+        tensor->unnamed = false;
+        HASH_ADD_KEYPTR(by_name, table->names, tensor->name, strlen(tensor->name), tensor);
     }
-    pthread_mutex_unlock(&table->lock);
     return tensor;
 }
 
@@ -94,36 +125,29 @@ struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barr
     struct bps_tensor_table *table = &worker->table;
     char name[32];
     pthread_mutex_lock(&table->lock);
-    struct bps_tensor_entry *tensor = TAILQ_FIRST(&table->unnamed);
-    if (tensor != NULL) {
-        TAILQ_REMOVE(&table->unnamed, tensor, entry);
-    } else {
-        tensor = add(worker, "");
-    }
     uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
     snprintf(name, sizeof name, "%s.%u", barrier ? "barrier" : "unnamed", number);
-    char *own = tensor != NULL ? strdup(name) : NULL;
-    if (own != NULL) {
-        free(tensor->name);
-        tensor->name = own;
+    struct bps_tensor_entry *tensor = take(worker, name);
+    if (tensor != NULL) {
         tensor->unnamed = true;
         tensor->id = (barrier ? BPS_ID_BARRIER : BPS_ID_UNNAMED) | (number & BPS_ID_NUMBER);
         *(barrier ? &table->barrier_count : &table->unnamed_count) = number + 1;
-    } else if (tensor != NULL) {
-        TAILQ_INSERT_HEAD(&table->unnamed, tensor, entry);
     }
     pthread_mutex_unlock(&table->lock);
-    return own != NULL ? tensor : NULL;
+    return tensor;
 }
 
-void bps_tensor_release(struct bps_tensor_entry *tensor)
+uint32_t bps_tensor_release(struct bps_tensor_entry *tensor)
 {
-    struct bps_tensor_table *table = &tensor->worker->table;
-    if (tensor->unnamed) {
-        pthread_mutex_lock(&table->lock);
-        TAILQ_INSERT_HEAD(&table->unnamed, tensor, entry);
-        pthread_mutex_unlock(&table->lock);
+    struct bps_operation *operation = &tensor->operation;
+    bool unnamed = tensor->unnamed; /* another thread may use, or forget, a named one at once */
+    uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_FREE);
+    if (unnamed) {
+        bps_tensor_put(tensor);
+    } else if (atomic_load(&tensor->unwanted)) {
+        bps_forget_unwanted(tensor);
     }
+    return before;
 }
 
 struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot)
@@ -187,9 +211,7 @@ static bps_status set_form(struct bps_tensor_entry *tensor, const struct bps_for
 bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
                           struct bps_report *report)
 {
-    struct bps_tensor_table *table = &tensor->worker->table;
     bps_status status = BPS_OK;
-    pthread_mutex_lock(&table->lock);
     if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {
         status = set_form(tensor, form);
     } else if (!bps_form_agrees(&tensor->form, form)) {
@@ -199,7 +221,6 @@ bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form
         BPS_REPORT(report, "tensor '%s' was declared with %s, not %s", tensor->name, known, given);
         status = BPS_ERR_MISMATCH;
     }
-    pthread_mutex_unlock(&table->lock);
     return status;
 }
 

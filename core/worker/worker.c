@@ -369,6 +369,7 @@ void bps_worker_free(struct bps_worker *worker)
         }
     }
     HASH_CLEAR(by_id, worker->ids);
+    bps_writer_fini(&worker->forgotten);
     bps_table_fini(&worker->table);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);

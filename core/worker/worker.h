@@ -121,9 +121,13 @@ struct bps_tensor_entry {
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
-    uint32_t id;         /* [core] on the wire; 0: not declared at the scheduler yet */
-    bool declaring;      /* [core] the scheduler has been asked, or will be */
-    struct bps_form job; /* [core] as declared in the job; may differ from ours */
+    uint32_t id;           /* [core] on the wire; 0: not declared at the scheduler yet */
+    bool declaring;        /* [core] the scheduler has been asked, or will be */
+    bool asked;            /* [core] it has been */
+    bool forgotten;        /* [core] it goes with the answer */
+    _Atomic bool unwanted; /* [atomic] to be forgotten as soon as nothing of it is in flight */
+    bool renamed;          /* [app], then [core] the path was made for another name */
+    struct bps_form job;   /* [core] as declared in the job; may differ from ours */
     uint32_t round;
     uint32_t partitions; /* of the job's declaration */
     uint16_t *shard;     /* of each partition */
@@ -140,7 +144,7 @@ struct bps_tensor_entry {
     uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
 
     struct bps_operation operation;
-    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] free list of unnamed */
+    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] list of unused */
     UT_hash_handle by_name, by_id;
 };
 
@@ -157,7 +161,7 @@ struct bps_tensor_table {
     struct bps_tensor_entry **chunk[BPS_CHUNKS_LIMIT];
     _Atomic uint32_t count; /* slots published; 0 is not used */
     struct bps_tensor_entry *names;
-    struct bps_tensor_list unnamed;        /* free */
+    struct bps_tensor_list unused;         /* unnamed, and forgotten */
     uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
 };
 
@@ -261,6 +265,7 @@ struct bps_worker {
     struct bps_tensor_entry *ids;             /* by id: named tensors, and unnamed ones in flight */
     uint32_t last_id;                         /* the largest of the named ones so far */
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
+    struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
     struct bps_copier to_host, to_device;
     uint64_t sequence;
@@ -305,17 +310,24 @@ void bps_worker_check_drained(struct bps_worker *worker);
 /* ---- tensor.c ---- */
 bps_status bps_table_init(struct bps_tensor_table *table);
 void bps_table_fini(struct bps_tensor_table *table);
-/* The tensor of this name, made if there is none. NULL: no memory. [app] */
-struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name);
+/*
+ * The tensor of this name, made if there is none. NULL: no memory. The table's lock is held; when it no longer is,
+ * another thread may forget a tensor whose operation was not taken meanwhile. [app]
+ */
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
+                                          struct bps_report *report);
 /* A tensor for one unnamed call or barrier, with its id. [app] */
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
-void bps_tensor_release(struct bps_tensor_entry *tensor);
+/* Nothing of it is in flight any more: gives the operation back. Returns the state word from before. */
+uint32_t bps_tensor_release(struct bps_tensor_entry *tensor);
+/* Adds a tensor to those that a further call or name may take. */
+void bps_tensor_put(struct bps_tensor_entry *tensor);
 /* NULL: there is no such tensor. [app] */
 struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot);
 /* Refuses types that do not exist, sizes that cannot be, and shapes of another size. */
 bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
                             const int64_t *shape, struct bps_report *report);
-/* Fixes the form, or compares it with the one that is known. [app] */
+/* Fixes the form, or compares it with the one that is known. The table's lock is held. [app] */
 bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
                           struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
@@ -326,6 +338,8 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 void bps_tensor_strip(struct bps_tensor_entry *tensor);
 
 /* ---- operation.c ---- */
+/* Takes the operation of a tensor, so that nobody can start it. False: it is in flight. */
+bool bps_operation_take(struct bps_operation *operation);
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
                                uint32_t root, bool barrier, bps_handle *out, struct bps_report *report);
 /*
@@ -360,6 +374,16 @@ void bps_declare_later(struct bps_tensor_entry *tensor);
 bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply);
 /* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
 bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply);
+
+/* ---- forget.c ---- */
+/* Forgets the tensor of this name, if there is one, now or when it is no longer in flight. [app] */
+void bps_worker_forget(struct bps_worker *worker, const char *name);
+/* The same for a tensor that was in flight. [app] */
+void bps_forget_unwanted(struct bps_tensor_entry *tensor);
+/* [core] The answer to its declaration is there. */
+void bps_forget_declared(struct bps_tensor_entry *tensor);
+/* [core] Tells the scheduler. What is declared again later must be forgotten before. */
+void bps_forget_flush(struct bps_worker *worker);
 
 /* ---- change.c ---- */
 /* [core] The operation's tensor has another form than the job knows: fails the round for all. */

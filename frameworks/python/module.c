@@ -247,6 +247,23 @@ static PyObject *call_declare(PyObject *module, PyObject *names)
     return texts == NULL ? NULL : python_blocking_call(run_declare, texts, texts_free);
 }
 
+/* By a finalizer, too: it never blocks. */
+static PyObject *call_forget(PyObject *module, PyObject *names)
+{
+    struct texts *texts = texts_new(NULL, names);
+    struct bps_report report = {.text = ""};
+    bps_status status;
+
+    (void)module;
+    if (texts == NULL)
+        return NULL;
+    status = bps_forget((const char *const *)texts->items, texts->count, &report);
+    texts_free(texts);
+    if (status < 0)
+        return python_raise(status, report.text);
+    Py_RETURN_NONE;
+}
+
 /* ---- the module ---------------------------------------------------------------------------------------- */
 
 static PyMethodDef functions[] = {
@@ -269,6 +286,8 @@ static PyMethodDef functions[] = {
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
     {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},
+    {"forget", call_forget, METH_O,
+     "forget(names)\n\nForgets tensors; those in flight when they are no longer."},
     {"alloc", python_alloc, METH_O,
      "alloc(bytes) -> (address, owner) or None\n\nZeroed memory that all workers of the host can map."},
     {"push_pull", python_push_pull, METH_VARARGS,

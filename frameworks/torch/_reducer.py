@@ -23,7 +23,7 @@ import weakref
 import torch
 
 from byteps._basics import Average, Handle, Max
-from byteps._errors import Error, MismatchError
+from byteps._errors import Error, MismatchError, NotInitializedError
 from byteps._native import bps as _bps
 
 from . import _memory, _shared
@@ -141,7 +141,7 @@ class Reducer:
         self._used = None  # the flags of all workers together
         self._flags_name = f"byteps.Touched.{next(_numbers)}"
         self._hooks = []
-        weakref.finalize(self, _remove_hooks, self._hooks).atexit = False
+        weakref.finalize(self, _release, self._hooks, self._names, self._flags_name).atexit = False
         _alive.add(self)
         self.extend(named)
 
@@ -409,6 +409,9 @@ def _make_hook(reducer):
     return hook
 
 
-def _remove_hooks(hooks):
+def _release(hooks, names, flags_name):
+    """Give back what a reducer that is gone has in the parameters and in the job."""
     for hook in hooks:
         hook.remove()
+    with contextlib.suppress(NotInitializedError):
+        _bps.forget([*names, flags_name])

@@ -604,7 +604,7 @@ START_TEST(test_frames_that_nobody_sends)
     bad[7].offset = 4;
     bad[8].tensor = 0;
     bad[9].tensor = BPS_ID_UNNAMED | 3;
-    bad[10].round = 70000;
+    bad[10].dtype = BPS_DTYPES;
     bad[11].prescale = (double)1e300 * 1e300;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_int_eq(bps_exchange_push(exchange, 1, &bad[i], &cursor), BPS_ERR_PROTOCOL);
@@ -616,7 +616,7 @@ START_TEST(test_frames_that_nobody_sends)
     bps_exchange_abandon(&cursor);
     ck_assert_int_eq(bps_exchange_push(exchange, 1, &good, &cursor), BPS_ERR_PROTOCOL);
     ck_assert_int_eq(bps_exchange_poison(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_exchange_fail(exchange, &bad[10], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_exchange_fail(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
 }
 END_TEST
 

@@ -366,8 +366,8 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.tensor, header.tensor);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_CHANGED) ||
-                     (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
+        bool known =
+            (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;

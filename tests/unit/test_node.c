@@ -219,6 +219,7 @@ START_TEST(test_declared)
     ck_assert_uint_eq(bps_get_u32(&r), 3);
     for (int i = 0; i < 3; i++) {
         ck_assert_uint_eq(bps_get_u32(&r), i == 1 ? 2 : 1);
+        ck_assert_uint_eq(bps_get_u32(&r), 0);
         ck_assert_uint_eq(bps_get_u8(&r), BPS_FLOAT32);
         ck_assert_uint_eq(bps_get_u64(&r), i == 1 ? 0 : 4000);
         ck_assert_uint_eq(bps_get_u8(&r), 255);
@@ -272,6 +273,7 @@ START_TEST(test_declared_at_once)
     ck_assert_uint_eq(bps_get_u32(&r), 5);
     for (uint32_t i = 0; i < 5; i++) {
         ck_assert_uint_eq(bps_get_u32(&r), i + 1);
+        bps_get_u32(&r);
         bps_get_u8(&r);
         ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
         bps_get_u8(&r);
@@ -317,7 +319,7 @@ END_TEST
 static struct {
     uint32_t sent, id, last_rank;
     uint8_t kind;
-    uint32_t fresh;
+    uint32_t round;
     char text[400];
 } got;
 
@@ -330,9 +332,9 @@ static void keep(void *arg, uint32_t rank, const struct bps_writer *changed)
     got.last_rank = rank;
     got.id = bps_get_u32(&r);
     got.kind = bps_get_u8(&r);
-    got.fresh = 0;
     if (got.kind == 0) {
-        got.fresh = bps_get_u32(&r);
+        ck_assert_uint_eq(bps_get_u32(&r), got.id);
+        got.round = bps_get_u32(&r);
     } else {
         bps_get_string(&r, got.text, sizeof got.text);
         ck_assert(bps_reader_done(&r));
@@ -393,8 +395,8 @@ START_TEST(test_change)
     ck_assert_uint_eq(got.sent, 5);
     ck_assert_uint_eq(got.kind, 0);
     ck_assert_uint_eq(got.id, 1);
-    ck_assert_uint_eq(got.fresh, 2);
-    ck_assert_int_eq(say(&declared, 0, 8, true, 1, flat), BPS_ERR_PROTOCOL); /* the old one is gone */
+    ck_assert_uint_eq(got.round, 8);
+    ck_assert_int_eq(say(&declared, 0, 8, true, 1, flat), BPS_OK);
     bps_declared_fini(&declared);
 }
 END_TEST
@@ -425,6 +427,76 @@ START_TEST(test_change_refused)
     ck_assert_uint_eq(got.sent, 8);
     ck_assert_uint_eq(got.last_rank, 2);
     ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_LOST);
+    bps_declared_fini(&declared);
+}
+END_TEST
+
+/* ---- tensors that are forgotten ---- */
+
+static bps_status forget(struct bps_declared *declared, uint32_t rank, uint32_t id, uint32_t round)
+{
+    struct bps_writer w;
+    struct bps_reader r;
+    bps_writer_init(&w);
+    bps_put_u32(&w, 1);
+    bps_put_u32(&w, id);
+    bps_put_u32(&w, round);
+    for (size_t n = 0; n < w.size; n++) { /* cut anywhere: refused */
+        bps_reader_init(&r, w.data, n);
+        ck_assert_int_eq(bps_declared_forget(declared, rank, &r), BPS_ERR_PROTOCOL);
+    }
+    bps_reader_init(&r, w.data, w.size);
+    bps_status status = bps_declared_forget(declared, rank, &r);
+    bps_writer_fini(&w);
+    return status;
+}
+
+/* Declares a name on a worker; returns the tensor's id, and the round in which it begins. */
+static uint32_t declare(struct bps_declared *declared, uint32_t rank, const char *name, uint32_t *round)
+{
+    struct bps_writer w, reply;
+    struct bps_reader r;
+    bps_writer_init(&w);
+    bps_writer_init(&reply);
+    bps_put_u32(&w, 1);
+    ask(&w, name, BPS_FLOAT32, 4000);
+    bps_reader_init(&r, w.data, w.size);
+    ck_assert_int_eq(bps_declared_answer(declared, rank, &r, &reply), BPS_OK);
+    bps_reader_init(&r, reply.data, reply.size);
+    bps_get_u32(&r);
+    uint32_t id = bps_get_u32(&r);
+    *round = bps_get_u32(&r);
+    bps_writer_fini(&w);
+    bps_writer_fini(&reply);
+    return id;
+}
+
+START_TEST(test_forget)
+{
+    struct bps_declared declared;
+    uint32_t round;
+    declare_one(&declared);                                         /* by worker 0, as 1 */
+    ck_assert_int_eq(forget(&declared, 1, 1, 0), BPS_ERR_PROTOCOL); /* it has not declared it */
+    ck_assert_int_eq(forget(&declared, 0, 2, 0), BPS_ERR_PROTOCOL);
+    ck_assert_uint_eq(declare(&declared, 1, "a", &round), 1);
+    ck_assert_int_eq(forget(&declared, 0, 1, 7), BPS_OK);
+    ck_assert_int_eq(forget(&declared, 0, 1, 7), BPS_ERR_PROTOCOL); /* twice */
+    ck_assert_uint_eq(declare(&declared, 0, "b", &round), 2);
+    ck_assert_uint_eq(round, 0);
+    ck_assert_uint_eq(declare(&declared, 0, "a", &round), 1); /* worker 1 has not forgotten it */
+    ck_assert_uint_eq(round, 7);
+    ck_assert_int_eq(forget(&declared, 0, 1, 9), BPS_OK);
+    ck_assert_int_eq(forget(&declared, 1, 1, 8), BPS_OK);
+    ck_assert_uint_eq(declare(&declared, 2, "c", &round), 1); /* the id is used again, with later rounds */
+    ck_assert_uint_eq(round, 9);
+    for (uint32_t i = 0; i < 1000; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "model %u", i);
+        ck_assert_uint_eq(declare(&declared, i % 3, name, &round), 3);
+        ck_assert_uint_eq(round, i);
+        ck_assert_int_eq(forget(&declared, i % 3, 3, round + 1), BPS_OK);
+    }
+    ck_assert_uint_eq(declare(&declared, 0, "a", &round), 3);
     bps_declared_fini(&declared);
 }
 END_TEST
@@ -488,6 +560,7 @@ int main(void)
     tcase_add_test(tests, test_declared_nonsense);
     tcase_add_test(tests, test_change);
     tcase_add_test(tests, test_change_refused);
+    tcase_add_test(tests, test_forget);
     tcase_add_test(tests, test_agreement);
     tcase_add_test(tests, test_heap);
     tcase_set_timeout(tests, 60);

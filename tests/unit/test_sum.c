@@ -663,7 +663,7 @@ START_TEST(test_frames_that_nobody_sends)
     h[6].length = SLICE - 4;
     h[7].length = SLICE + 4;
     h[8].tensor = 0;
-    h[9].round = 1u << 20;
+    h[9].dtype = BPS_DTYPES;
     h[10].flags = BPS_FLAG_EMPTY;
     h[11].prescale = __builtin_nan("");
     h[12].postscale = __builtin_inf();

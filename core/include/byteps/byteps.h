@@ -154,7 +154,7 @@ BPS_API const char *bps_version(void);
 
 /* ---- tensors ------------------------------------------------------------------------------------------ */
 
-/* A declared tensor of this process; 0 is never a tensor. Valid until bps_shutdown(). */
+/* A declared tensor of this process; 0 is never a tensor. Valid until bps_forget() or bps_shutdown(). */
 typedef uint32_t bps_tensor;
 
 /* Dimensions of a shape, at most. */
@@ -177,6 +177,13 @@ struct bps_declaration {
  */
 BPS_API bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
                                struct bps_report *report);
+
+/*
+ * Forgets tensors that this process does not push any more, such as those of a model that is gone: their memory
+ * here, and everywhere when all workers have forgotten them. A tensor in flight is forgotten when its operation
+ * has ended; unknown names are ignored. A name that is pushed again is declared anew.
+ */
+BPS_API bps_status bps_forget(const char *const *names, size_t n, struct bps_report *report);
 
 /*
  * An operation in flight; 0 is never a handle. Those that nobody has waited for when the job ends keep their
