@@ -95,9 +95,10 @@ def _record(reverse, tensors, results=None):
     """
     if not torch.is_grad_enabled():
         return
-    seen = [i for i, tensor in enumerate(tensors) if tensor.requires_grad]
+    in_place = results is None
+    seen = [i for i, t in enumerate(tensors) if t.requires_grad and not (in_place and t.is_leaf)]
     if seen:
-        chosen = None if results is None else [results[i] for i in seen]
+        chosen = None if in_place else [results[i] for i in seen]
         _Operation.apply(reverse, chosen, *(tensors[i] for i in seen))
 
 
@@ -267,8 +268,8 @@ def push_pull_inplace(
 ):
     """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull().
 
-    For autograd it is like PyTorch's operations in place, of which a leaf that requires a gradient is only
-    changed under torch.no_grad().
+    For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
+    parameter: that is changed as under torch.no_grad().
     """
     del version
     op = choose_op(average, op)
@@ -347,8 +348,8 @@ def broadcast(tensor, root_rank, name=None, priority=0):
 def broadcast_(tensor, root_rank, name=None, priority=0):
     """Replace the tensor by that of worker root_rank, in place, and return it. Arguments as for broadcast().
 
-    For autograd it is like PyTorch's operations in place, of which a leaf that requires a gradient is only
-    changed under torch.no_grad().
+    For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
+    parameter: that is changed as under torch.no_grad().
     """
     return broadcast_async_(tensor, root_rank, name, priority).wait()
 

@@ -287,6 +287,9 @@ def check_broadcast():
             same(bps.broadcast_(data(bps.rank(), dtype).t(), root), want.t())
         same(bps.synchronize(bps.broadcast_async(torch.tensor(bps.rank()), root)), torch.tensor(root))
         same(bps.synchronize(bps.broadcast_async_(torch.tensor(bps.rank()), root)), torch.tensor(root))
+        leaf = torch.full((2,), float(bps.rank()), requires_grad=True)
+        bps.broadcast_(leaf, root)
+        assert leaf.tolist() == [root] * 2 and leaf.requires_grad
     checks.raised(ValueError, lambda: bps.broadcast(torch.ones(1), bps.size()), "root_rank")
 
 

@@ -118,19 +118,15 @@ def check_gradients_in_place_of_a_part():
 
 
 def check_leaves_in_place():
-    """PyTorch's own error, before anything is sent; parameters are brought into line all the same."""
+    """A parameter is changed without a word to autograd, as programs expect that broadcast their parameters."""
     x, y = tensors_of(bps.rank())
-    for call in (
-        lambda: x.mul_(2),
-        lambda: bps.push_pull_inplace(x),
-        lambda: bps.byteps_push_pull(x),
-        lambda: bps.broadcast_(x, 0),
-        lambda: bps.broadcast_async_(x[0], 0),
-        lambda: bps.grouped_allreduce_([x, y]),
-    ):
-        checks.raised(RuntimeError, call, "leaf Variable that requires grad")
-    with torch.no_grad():
-        assert bps.broadcast_(x, 0) is x and x.requires_grad and torch.equal(x, tensors_of(0)[0])
+    assert bps.broadcast_(x, 0) is x and x.requires_grad and x.is_leaf and torch.equal(x, tensors_of(0)[0])
+    want = x.detach() * bps.size()
+    bps.push_pull_inplace(x, op=bps.Sum)
+    assert torch.equal(x, want) and x.is_leaf
+    x.sum().backward()
+    assert x.grad.eq(1).all()
+    checks.raised(RuntimeError, lambda: bps.broadcast_async_(x[0], 0), "leaf Variable that requires grad")
     bps.broadcast_parameters({"y": y})
     assert torch.equal(y, tensors_of(0)[1])
 
