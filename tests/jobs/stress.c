@@ -77,7 +77,8 @@ static uint64_t draw_count(uint64_t *state)
 static struct plan draw_plan(uint64_t *state, int thread, uint32_t name)
 {
     struct plan p = {.salt = (uint64_t)draw(state, UINT32_MAX)};
-    uint64_t shape = mix(seed + 1000u * (uint64_t)thread + name); /* a name keeps its shape */
+    uint64_t other = draw(state, 4) == 0 ? 1 + draw(state, 3) : 0; /* else a name keeps its form */
+    uint64_t shape = mix(seed + 1000u * (uint64_t)thread + 100u * other + name);
     if (name < NAMES) {
         snprintf(p.name, sizeof p.name, "thread.%d.tensor.%u", thread, name);
     } else {
@@ -422,14 +423,22 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* Asks for the operations of others, which may end at any time and be others by then. */
+/*
+ * Asks for the operations of others, which may end at any time and be others by then; and forgets the names of
+ * their tensors, at other times than other workers do. Nobody notices.
+ */
 static void *meddle(void *arg)
 {
+    uint64_t state = mix(seed + (uint64_t)rank);
     (void)arg;
     while (!atomic_load(&stop)) {
         bps_status status = bps_poll(atomic_load(&shared));
         CHECK(status >= BPS_OK || status == BPS_ERR_INVALID, "%s", bps_strerror(status));
-        usleep(50);
+        char name[32];
+        const char *names[] = {name};
+        snprintf(name, sizeof name, "thread.%u.tensor.%u", draw(&state, THREADS), draw(&state, NAMES));
+        bps_forget(names, 1, NULL);
+        usleep(draw(&state, 10) == 0 ? 2000 : 50);
     }
     return NULL;
 }
