@@ -56,27 +56,34 @@ static void start_parts(struct bps_run *run)
     }
 }
 
-/* Reads the scheduler's line "host:port". */
+/* What the scheduler says: "host:port", and perhaps later "lost MEMBER". */
+static void take_line(struct bps_run *run, const char *line)
+{
+    if (strncmp(line, "lost ", 5) == 0) {
+        bps_run_lost(run, line + 5);
+    } else if (run->phase == BPS_RUN_STARTING) {
+        run->options->plan.scheduler = line;
+        start_parts(run);
+    }
+}
+
 static void announced(struct bps_run *run)
 {
-    size_t room = sizeof(run->address) - 1 - run->address_used;
-    ssize_t n = read(run->announce, run->address + run->address_used, room);
+    ssize_t n = read(run->announce, run->said + run->said_used, sizeof(run->said) - 1 - run->said_used);
     if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
         return;
     }
-    run->address_used += n > 0 ? (size_t)n : 0;
-    run->address[run->address_used] = '\0';
-    char *end = strchr(run->address, '\n');
-    if (!end && n > 0 && room > (size_t)n) {
+    if (n <= 0) { /* the scheduler has ended; its exit status comes next */
+        close(run->announce);
+        run->announce = -1;
         return;
     }
-    /* Without an address the scheduler has failed; its exit status comes next. */
-    close(run->announce);
-    run->announce = -1;
-    if (end && end != run->address && run->phase == BPS_RUN_STARTING) {
+    run->said_used += (size_t)n;
+    for (char *end; (end = memchr(run->said + run->said_taken, '\n', run->said_used - run->said_taken));) {
+        const char *line = run->said + run->said_taken;
         *end = '\0';
-        run->options->plan.scheduler = run->address;
-        start_parts(run);
+        run->said_taken = (size_t)(end - run->said) + 1;
+        take_line(run, line);
     }
 }
 

@@ -174,10 +174,11 @@ struct bps_run {
     bool impatient;                         /* the user has interrupted when only output was left */
     bool lost_output;                       /* some could not be written */
     int signals;                            /* signalfd */
-    int announce;                           /* where the scheduler tells its address; -1: not expected */
+    int announce;                           /* where the scheduler says something; -1: nothing is expected */
     void (*announced)(struct bps_run *run); /* called when there is something to read */
-    char address[256];
-    size_t address_used;
+    char said[512]; /* by the scheduler: lines, of which `said_taken` bytes have been looked at */
+    size_t said_used, said_taken;
+    const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
     struct bps_run_sink sink[2];
     struct bps_run_child *children;
     size_t nchildren, room;
@@ -223,6 +224,8 @@ const char *bps_run_signal_name(int number, char *text, size_t n);
 /* What makes a job end (run_end.c). */
 void bps_run_fail(struct bps_run *run, int status);
 void bps_run_end(struct bps_run *run);
+/* The scheduler has lost a member, "worker 1 (...)". The text stays. */
+void bps_run_lost(struct bps_run *run, const char *member);
 void bps_run_interrupt(struct bps_run *run, int number);
 void bps_run_reap(struct bps_run *run);
 void bps_run_tick(struct bps_run *run, uint64_t now);

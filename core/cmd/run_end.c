@@ -5,6 +5,9 @@
  * Workers decide: when the last has ended, the servers and the scheduler are told to end. When a part fails,
  * the others get time to report on their own (FAILING), then SIGTERM (ENDING), then SIGKILL (KILLING). The
  * job is over when this process has no child left, adopted ones included.
+ *
+ * Its status is that of the part which failed first. Which one that is the scheduler knows best: if it has
+ * lost a member, the ends of the others are judged after the end of that one.
  */
 #include "cmd/run.h"
 
@@ -12,6 +15,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 
 /* A host ends its own parts first; only then would killing its ssh lose what they still say. */
@@ -43,6 +47,19 @@ const char *bps_run_signal_name(int number, char *text, size_t n)
 static bool is_service(const struct bps_run_child *child)
 {
     return child->role == BPS_RUN_SERVER || child->role == BPS_RUN_SCHEDULER;
+}
+
+static bool is_lost(const struct bps_run_child *child)
+{
+    const char *lost = child->run->lost;
+    size_t n = strlen(child->label);
+    return lost && strncmp(lost, child->label, n) == 0 && lost[n] == ' ';
+}
+
+/* Whether the job has not failed for any part so far, nor is about to end. */
+static bool is_open(const struct bps_run *run)
+{
+    return !run->status && run->phase <= BPS_RUN_FAILING;
 }
 
 /* To the whole process group here; a host passes the number on to its workers. */
@@ -186,9 +203,8 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
         snprintf(where, sizeof(where), ", host %s", run->options->plan.host);
     }
     if (!run->interrupted) {
-        bool first = run->phase <= BPS_RUN_WORKING;
         bps_run_say(run, "%s%s (pid %d%s) %s%s", child->role == BPS_RUN_HOST ? "the connection to " : "",
-                    child->label, (int)pid, where, how, first ? "; ending the job" : "");
+                    child->label, (int)pid, where, how, is_open(run) ? "; ending the job" : "");
     }
     bps_run_fail(run, status);
 }
@@ -229,13 +245,17 @@ static void collect(struct bps_run *run, pid_t pid, int wait)
 }
 
 /*
- * Several parts may have ended, one because of the other. A signal is nearer to the cause than an exit
- * status; an earlier end than a later one; and of those seen at once, a worker's than a service's.
+ * Several parts may have ended, one because of the other. The one that the scheduler has lost is the cause.
+ * Else a signal is nearer to it than an exit status; an earlier end than a later one; and of those seen at
+ * once, a worker's than a service's.
  */
 static int compare_ends(const void *left, const void *right)
 {
     const struct bps_run_child *a = *(struct bps_run_child *const *)left;
     const struct bps_run_child *b = *(struct bps_run_child *const *)right;
+    if (is_lost(a) != is_lost(b)) {
+        return is_lost(a) ? -1 : 1;
+    }
     if (!WIFSIGNALED(a->wait) != !WIFSIGNALED(b->wait)) {
         return WIFSIGNALED(a->wait) ? -1 : 1;
     }
@@ -262,6 +282,19 @@ static void judge_all(struct bps_run *run)
     run->judge_at = 0;
 }
 
+/* Whether the part that the scheduler has lost has ended, or a connection to where it may have been. */
+static bool cause_has_shown(const struct bps_run *run)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        bool ended = child->reaped || child->pid == 0;
+        if (ended && (is_lost(child) || child->role == BPS_RUN_HOST)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* Whether the first failure could be the consequence of another that has not shown yet. */
 static bool is_unclear(const struct bps_run *run)
 {
@@ -271,7 +304,16 @@ static bool is_unclear(const struct bps_run *run)
         failed = failed || (child->reaped && !child->told && child->wait != 0);
         killed = killed || (child->reaped && WIFSIGNALED(child->wait));
     }
-    return run->phase <= BPS_RUN_WORKING && failed && !killed;
+    return is_open(run) && failed && !(run->lost ? cause_has_shown(run) : killed);
+}
+
+void bps_run_lost(struct bps_run *run, const char *member)
+{
+    if (run->phase == BPS_RUN_WORKING) {
+        run->lost = member;
+        run->judge_at = cause_has_shown(run) ? bps_now() : 0;
+        enter(run, BPS_RUN_FAILING, run->options->grace);
+    }
 }
 
 void bps_run_reap(struct bps_run *run)
@@ -285,7 +327,7 @@ void bps_run_reap(struct bps_run *run)
     run->childless = pid < 0 && errno == ECHILD;
     if (!is_unclear(run) || run->childless) {
         judge_all(run);
-    } else if (!run->judge_at) {
+    } else if (!run->lost && !run->judge_at) {
         run->judge_at = bps_now() + SETTLE;
     }
     if (run->phase == BPS_RUN_KILLING) {

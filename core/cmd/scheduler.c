@@ -19,8 +19,8 @@ static const char help_text[] =
     "alive. Listens on cluster.scheduler (port 0: any free port) and ends with the job. `byteps run`\n"
     "starts it by itself.\n"
     "\n"
-    "      --announce FD      write the address \"host:port\" and a newline to descriptor FD once it\n"
-    "                         listens\n" BPS_CMD_CONF_HELP
+    "      --announce FD      write lines to descriptor FD: the address \"host:port\" once it listens, and\n"
+    "                         \"lost MEMBER\" if the job ends for the loss of one\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
@@ -28,6 +28,7 @@ struct process {
     struct bps_loop *loop;
     struct bps_scheduler *scheduler;
     bps_status verdict;
+    int announce; /* descriptor; -1: none */
 };
 
 static void on_finished(void *arg, bps_status status)
@@ -37,14 +38,22 @@ static void on_finished(void *arg, bps_status status)
     bps_loop_stop(process->loop);
 }
 
+static void on_lost(void *arg, const char *member)
+{
+    const struct process *process = arg;
+    if (process->announce >= 0) {
+        dprintf(process->announce, "lost %s\n", member);
+    }
+}
+
 static void on_stop(void *arg, uint32_t events)
 {
     (void)events;
     bps_scheduler_end(((struct process *)arg)->scheduler, NULL);
 }
 
-/* Tells whoever started this where the scheduler listens; "" is standard output, for people. */
-static int announce(const char *fd_text, const char *address)
+/* Tells whoever started this where the scheduler listens: on a descriptor, or to people on standard output. */
+static int announce(struct process *process, const char *fd_text, const char *address)
 {
     if (fd_text == NULL) {
         printf("scheduler listens on %s\n", address);
@@ -56,25 +65,26 @@ static int announce(const char *fd_text, const char *address)
         return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor",
                              fd_text);
     }
-    int sent = dprintf((int)fd, "%s\n", address);
-    close((int)fd);
-    return sent > 0 ? 0 : bps_cmd_failure("scheduler", "--announce %s: %m", fd_text);
+    process->announce = (int)fd;
+    return dprintf(process->announce, "%s\n", address) > 0
+               ? 0
+               : bps_cmd_failure("scheduler", "--announce %s: %m", fd_text);
 }
 
 static int serve(const struct bps_conf *conf, const char *announce_fd)
 {
-    struct process process = {.loop = bps_loop_new()};
+    struct process process = {.loop = bps_loop_new(), .announce = -1};
     struct bps_report report = {""};
     struct bps_watch *watch = NULL;
     char address[128];
     int result, stop = bps_role_stop_fd();
     bps_status status = process.loop == NULL
                             ? BPS_ERR_IO
-                            : bps_scheduler_new(conf, process.loop, on_finished, &process, address,
+                            : bps_scheduler_new(conf, process.loop, on_finished, on_lost, &process, address,
                                                 sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = watch != NULL ? announce(announce_fd, address)
+        result = watch != NULL ? announce(&process, announce_fd, address)
                                : bps_cmd_failure("scheduler", "cannot watch signals");
         if (result == 0) {
             bps_loop_run(process.loop);

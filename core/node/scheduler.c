@@ -45,6 +45,7 @@ struct bps_scheduler {
     uint64_t last_tick;
     bps_status verdict; /* of the job */
     void (*finished)(void *arg, bps_status status);
+    void (*lost)(void *arg, const char *member);
     void *arg;
 };
 
@@ -92,6 +93,15 @@ static void fail_job(struct bps_scheduler *s, bps_status status, const char *tex
     if (s->phase != ENDING) {
         bps_error(LOG, "job '%s' has failed: %s", cluster(s)->job, text);
         end_job(s, status, text);
+    }
+}
+
+/* The job cannot go on without this member. */
+static void lose(struct bps_scheduler *s, const char *member, const char *text)
+{
+    if (s->phase != ENDING) {
+        s->lost(s->arg, member);
+        fail_job(s, BPS_ERR_LOST, text);
     }
 }
 
@@ -354,7 +364,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     if (why[0] != '\0') {
         bps_seat_text(leaver, who, sizeof who);
         snprintf(text, sizeof text, "%s gave up: %s", who, why);
-        fail_job(s, BPS_ERR_LOST, text);
+        lose(s, who, text);
         return BPS_OK;
     }
     if (s->phase != RUNNING || leaver->join.role != BPS_ROLE_WORKER || leaver->left) {
@@ -421,7 +431,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         bool alone = bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0; /* servers between generations */
         BPS_LOG(alone ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
-        fail_job(s, BPS_ERR_LOST, why);
+        lose(s, who, why);
     } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
         on_all_left(s);
     }
@@ -487,7 +497,7 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
         bps_seat_text(seat, who, sizeof who);
         snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
                  (double)cluster(s)->peer_timeout / 1e9);
-        fail_job(s, BPS_ERR_LOST, why);
+        lose(s, who, why);
     }
 }
 
@@ -514,8 +524,9 @@ static void on_tick(void *arg)
 /* ---- life ---- */
 
 bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
-                             void (*finished)(void *arg, bps_status status), void *arg, char *address,
-                             size_t n, struct bps_scheduler **out, struct bps_report *report)
+                             void (*finished)(void *arg, bps_status status),
+                             void (*lost)(void *arg, const char *member), void *arg, char *address, size_t n,
+                             struct bps_scheduler **out, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = bps_conf_cluster(conf);
     struct bps_scheduler *s = calloc(1, sizeof *s);
@@ -525,6 +536,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->conf = conf;
     s->loop = loop;
     s->finished = finished;
+    s->lost = lost;
     s->arg = arg;
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
     bps_lobby_init(&s->lobby, &handler, NULL, s);

@@ -29,12 +29,6 @@ struct orphan {
 
 static PyTypeObject *handle_type;
 static struct orphan *orphans;
-static size_t in_flight;
-
-size_t python_in_flight(void)
-{
-    return in_flight;
-}
 
 static void drop_all(PyObject *keep[PYTHON_KEEP])
 {
@@ -78,7 +72,6 @@ void python_orphans_reap(void)
         struct orphan *orphan = over;
 
         over = orphan->next;
-        in_flight--;
         drop_all(orphan->keep);
         free(orphan);
     }
@@ -124,7 +117,6 @@ PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP])
 {
     struct handle *self = PyObject_GC_New(struct handle, handle_type);
 
-    in_flight++;
     if (self == NULL) {
         orphan_add(id, keep);
         return NULL;
@@ -147,7 +139,6 @@ static void handle_end(struct handle *self, bps_status status, const char *text)
     self->status = status;
     if (status < 0)
         self->text = strdup(text);
-    in_flight--;
     drop_all(self->keep);
 }
 

@@ -182,14 +182,6 @@ static PyObject *call_is_initialized(PyObject *module, PyObject *none)
     return PyBool_FromLong(bps_rank() >= 0);
 }
 
-static PyObject *call_in_flight(PyObject *module, PyObject *none)
-{
-    (void)module;
-    (void)none;
-    python_orphans_reap();
-    return PyLong_FromSize_t(python_in_flight());
-}
-
 static PyObject *call_pushed_bytes(PyObject *module, PyObject *none)
 {
     (void)module;
@@ -270,6 +262,8 @@ static PyMethodDef functions[] = {
     {"init", call_init, METH_VARARGS, "init(conf, settings)\n\nJoins the job; settings are \"key=value\"."},
     {"shutdown", call_shutdown, METH_NOARGS, "shutdown()\n\nLeaves the job."},
     {"suspend", call_suspend, METH_NOARGS, "suspend()\n\nLeaves the job and remembers the tensors."},
+    {"leave_at_exit", python_leave_at_exit, METH_NOARGS,
+     "leave_at_exit()\n\nHas the process leave the job if it ends with status 0."},
     {"rank", call_rank, METH_NOARGS, "rank() -> int"},
     {"size", call_size, METH_NOARGS, "size() -> int"},
     {"local_rank", call_local_rank, METH_NOARGS, "local_rank() -> int"},
@@ -280,7 +274,6 @@ static PyMethodDef functions[] = {
     {"group_size", call_group_size, METH_NOARGS,
      "group_size() -> int\n\nHow many workers of this host sum among themselves."},
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
-    {"in_flight", call_in_flight, METH_NOARGS, "in_flight() -> int\n\nOperations not yet ended."},
     {"pushed_bytes", call_pushed_bytes, METH_NOARGS,
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},

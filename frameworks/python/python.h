@@ -73,9 +73,6 @@ bool python_orphans_have(PyObject *name);
 /* Waits for the dropped handles of a tensor's name. Returns 0, or -1 with an exception (a signal). */
 int python_orphans_wait(PyObject *name);
 
-/* How many operations of this process are in flight. */
-size_t python_in_flight(void);
-
 /* ---- memory.c ------------------------------------------------------------------------------------------ */
 
 /* Watches forks. Returns 0, or -1 with an exception. */
@@ -107,5 +104,10 @@ typedef bps_status (*python_blocking_fn)(void *arg, struct bps_report *report);
  * signal; after a signal the call goes on in the background, and `arg` is released when it ends.
  */
 PyObject *python_blocking_call(python_blocking_fn fn, void *arg, void (*release)(void *arg));
+
+/* ---- exit.c -------------------------------------------------------------------------------------------- */
+
+/* A function of the module. */
+PyObject *python_leave_at_exit(PyObject *module, PyObject *none);
 
 #endif

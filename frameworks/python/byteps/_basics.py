@@ -2,13 +2,11 @@
 """What every framework's part offers alike: the life of a job, questions about it, handles."""
 
 import atexit
-import contextlib
 import ctypes
 import enum
 import numbers
 import operator
 import os
-import sys
 import threading
 
 from ._errors import InvalidError
@@ -122,7 +120,10 @@ def _join(conf, settings):
 
 
 def shutdown():
-    """Finish the operations in flight and leave the job. It is called at the exit of the program by itself.
+    """Finish the operations in flight and leave the job.
+
+    A program that ends with status 0 does so by itself. One that ends with another status, by an exception or
+    by os._exit(), as forked processes of multiprocessing do, is lost to the others, who hear of it at once.
 
     Raises:
         NotInitializedError: there is no job.
@@ -176,20 +177,7 @@ def _whole(name, value):
         raise InvalidError(f"{name} = {value!r} is not a whole number; expected 1 or more") from None
 
 
-def _leave_at_exit():
-    """Leave the job at the end of the program, unless that would wait for what nobody completes any more.
-
-    If the program ends by an exception, Ctrl-C included, with operations in flight, the process just ends:
-    the others then hear at once that it is lost.
-    """
-    failed = getattr(sys, "last_value", None) is not None
-    if not _bps.is_initialized() or (failed and _bps.in_flight()):
-        return
-    with contextlib.suppress(Exception, KeyboardInterrupt):  # the cause was reported where it happened
-        _bps.shutdown()
-
-
-atexit.register(_leave_at_exit)
+atexit.register(_bps.leave_at_exit)
 os.register_at_fork(after_in_child=_suspended.clear)  # a child is no worker, suspended or not
 
 

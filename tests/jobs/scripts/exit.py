@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways in which a worker, RANK, ends: `exit.py HOW RANK`. The other workers tell what they hear of it."""
+"""The ways in which a worker, RANK, ends: `exit.py HOW RANK`. The other worker tells what it hears of it."""
 
+import atexit
 import os
 import signal
 import sys
@@ -23,6 +24,11 @@ def await_file():
         time.sleep(0.01)
 
 
+def write_file():
+    with open(os.environ["FILE"], "w", encoding="ascii"):
+        pass
+
+
 def announce_wait(handle):
     """Tell, from another thread, that the main thread has entered handle.wait()."""
     main = threading.main_thread().ident
@@ -41,8 +47,8 @@ def interrupted(handle):
     try:
         handle.wait()
     except KeyboardInterrupt:
-        with open(os.environ["FILE"], "w", encoding="ascii"):
-            tell("interrupted")
+        write_file()
+        tell("interrupted")
 
 
 def train():
@@ -65,9 +71,27 @@ def interrupt(mine, drop):
     tell("trained")
 
 
-def end_by_interrupt(mine):
-    """SIGINT ends the process, while each worker waits for the other."""
+def succeed(mine):
+    """The program ends before the other worker joins its operation."""
+    if mine:
+        atexit.register(write_file)
+        bps.push_pull_async(np.ones(1 << 20), name="x", op=bps.Sum)
+    else:
+        await_file()
+        assert bps.push_pull(np.ones(1 << 20), name="x", op=bps.Sum)[-1] == 2
+
+
+def fail(mine, how):
+    """The program ends while each worker waits for the other."""
+    if mine and how == "sys.exit, nothing in flight":
+        sys.exit(3)
     handle = bps.push_pull_async(np.ones(1000), name="mine" if mine else "theirs")
+    if mine and how == "sys.exit":
+        sys.exit(3)
+    if mine and how == "os._exit":
+        os._exit(3)
+    if mine and how == "exception":
+        raise ValueError("planted")
     if mine:
         announce_wait(handle)
     try:
@@ -83,5 +107,7 @@ how, rank = sys.argv[1], int(sys.argv[2])
 mine = bps.rank() == rank
 if how in ("wait again", "drop"):
     interrupt(mine, how == "drop")
+elif how == "success":
+    succeed(mine)
 else:
-    end_by_interrupt(mine)
+    fail(mine, how)
