@@ -125,7 +125,8 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
         average: True (the default): the mean; False: the sum. The average of integers is rounded down,
             and right even where their sum would not fit; a sum or product that does not fit wraps.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
-            others.
+            others, of which only the number of elements is compared. Another shape or type than the last
+            time under a name takes a moment longer.
         priority: larger is more urgent.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result; floating point types

@@ -229,7 +229,8 @@ def push_pull(
         average: True (the default): the mean; False: the sum. The average of integers is rounded down,
             and right even where their sum would not fit; a sum or product that does not fit wraps.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
-            others.
+            others, of which only the number of elements is compared. Another shape or type than the last
+            time under a name takes a moment longer.
         version: accepted for compatibility; without effect.
         priority: larger is more urgent.
         compression: Compression.none, .fp16 or .bf16.

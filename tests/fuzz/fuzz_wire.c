@@ -67,7 +67,32 @@ static void try_join(const uint8_t *data, size_t size)
     }
 }
 
-/* Two DECLARE messages to one scheduler; the second sees what the first has left. */
+static void ignore(void *arg, uint32_t rank, const struct bps_writer *changed)
+{
+    (void)arg;
+    (void)rank;
+    (void)changed;
+}
+
+/* One message of a worker to the scheduler: DECLARE, CHANGE or FORGET. */
+static void talk(struct bps_declared *declared, uint32_t kind, uint32_t rank, const uint8_t *data,
+                 size_t size)
+{
+    struct bps_reader request;
+    struct bps_writer reply;
+    bps_reader_init(&request, data, size);
+    bps_writer_init(&reply);
+    if (kind == 0) {
+        bps_declared_answer(declared, rank, &request, &reply);
+    } else if (kind == 1) {
+        bps_declared_change(declared, rank, 1, &request, ignore, NULL);
+    } else {
+        bps_declared_forget(declared, rank, &request);
+    }
+    bps_writer_fini(&reply);
+}
+
+/* A conversation with one scheduler, which sees what earlier messages have left: kind and rank, size, bytes. */
 static void try_declare(const uint8_t *data, size_t size)
 {
     struct bps_declared declared;
@@ -77,14 +102,13 @@ static void try_declare(const uint8_t *data, size_t size)
     if (bps_declared_init(&declared, &book, 1u << 30) != BPS_OK) {
         return;
     }
-    for (int i = 0; i < 2; i++) {
-        struct bps_reader request;
-        struct bps_writer reply;
-        bps_reader_init(&request, data, size);
-        bps_writer_init(&reply);
-        bps_declared_answer(&declared, 2 * (uint32_t)i, &request, &reply);
-        bps_writer_fini(&reply);
+    while (size >= 2) {
+        size_t n = data[1] < size - 2 ? data[1] : size - 2;
+        talk(&declared, data[0] / 3 % 3, data[0] % 3, data + 2, n);
+        data += 2 + n;
+        size -= 2 + n;
     }
+    bps_declared_refuse(&declared, BPS_ERR_LOST, "over", ignore, NULL);
     bps_declared_fini(&declared);
 }
 
