@@ -163,7 +163,7 @@ static bps_status push(char **field, struct bps_report *report)
     request.postscale = atof(field[5]);
     bps_status status = exchange(&request, report);
     if (status == BPS_OK) {
-        say("%s: %g", field[1], element(data, 0, dtype));
+        say("%s: %g", field[1], count > 0 ? element(data, 0, dtype) : 0);
     }
     free(data);
     return status;
