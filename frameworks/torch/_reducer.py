@@ -16,13 +16,12 @@ was changed before is found by its version.
 
 import contextlib
 import hashlib
-import itertools
 import time
 import weakref
 
 import torch
 
-from byteps._basics import Average, Handle, Max
+from byteps._basics import Average, Handle, Max, job_number
 from byteps._errors import Error, MismatchError, NotInitializedError
 from byteps._native import bps as _bps
 
@@ -39,21 +38,52 @@ _TOO_MANY = (
 
 _use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
 
-_numbers = itertools.count()  # of the reducers of this process
-_owners = {}  # name of a tensor -> the parameters that have used it
 _alive = weakref.WeakSet()  # the reducers of this process
+_owners = {}  # name of a tensor -> weak references to what has used it in the job
+_owners_job = 0
 
 
-def unique_name(name, parameter):
-    """Return a name that no other parameter of this process has: two models may use the same names.
+def unique_name(name, owner):
+    """Return a name that nothing else in this job has: two models may use the same names.
 
-    All workers make their models in the same order, so that they come to the same names.
+    Owners of one name are numbered from 0 in each job, by the order in which they ask. That order is the same
+    on all workers, also where some of them have had other owners in a job before.
     """
+    global _owners_job
+    if _owners_job != job_number():
+        _owners_job = job_number()
+        _owners.clear()
     owners = _owners.setdefault(name, [])
-    number = next((i for i, owner in enumerate(owners) if owner() is parameter), len(owners))
+    number = next((i for i, other in enumerate(owners) if other() is owner), len(owners))
     if number == len(owners):
-        owners.append(weakref.ref(parameter))
+        owners.append(weakref.ref(owner))
     return name if number == 0 else f"{name}#{number}"
+
+
+class _Names:
+    """The names of a reducer's tensors in the job in which they were taken last."""
+
+    def __init__(self):
+        self._job = 0
+        self.gradients = []
+        self.flags = None
+
+    def are_current(self):
+        """Return whether they were taken in this job."""
+        return self._job == job_number()
+
+    def take(self, reducer, titled):
+        """Name the flags and the gradients of [(title, parameter)]; what has a name in this job keeps it."""
+        self.gradients = [unique_name(f"byteps.Gradient.{title}", parameter) for title, parameter in titled]
+        self.flags = unique_name("byteps.Touched", reducer)
+        _bps.declare([*self.gradients, self.flags])
+        self._job = job_number()
+
+    def give_back(self):
+        """Forget them; in a later job they may be those of others."""
+        if self.are_current():
+            with contextlib.suppress(NotInitializedError):
+                _bps.forget([*self.gradients, self.flags])
 
 
 class _Flight:
@@ -96,6 +126,9 @@ class _Flight:
 class Reducer:
     """The gradients of a list of parameters.
 
+    Its tensors get their names at once in the job in which it is made, and in a later one when it first
+    communicates: workers that join a later job do not have what is no longer in use.
+
     Attributes:
         paused: while True, hooks do nothing: gradients add up locally.
         dirty: whether a gradient was computed since the last round.
@@ -129,7 +162,7 @@ class Reducer:
         self._backward = None  # id of the backward pass whose end is watched
         self._expected = frozenset()  # indexes without which no round ends in backward()
         self._titles = []  # the names that the caller gave
-        self._names = []
+        self._names = _Names()
         self._index = {}
         self._left = []  # backward passes to go
         self._priority = []
@@ -139,15 +172,13 @@ class Reducer:
         self._flags = None  # handle of the flags in flight
         self._abandoned = []  # handles of a failed round
         self._used = None  # the flags of all workers together
-        self._flags_name = f"byteps.Touched.{next(_numbers)}"
         self._hooks = []
-        weakref.finalize(self, _release, self._hooks, self._names, self._flags_name).atexit = False
+        weakref.finalize(self, _release, self._hooks, self._names).atexit = False
         _alive.add(self)
         self.extend(named)
 
     def extend(self, named):
         """Add parameters; all workers must do that at the same point."""
-        first = len(self.parameters)
         named = list(named)
         self._hooks += [parameter.register_hook(_unshared) for _, parameter in named]
         if self.compression is Compression.none:  # else copies of another type are sent
@@ -156,20 +187,27 @@ class Reducer:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)
             self._titles.append(name)
-            self._names.append(unique_name(f"byteps.Gradient.{name}", parameter))
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
             self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))
         self._finished = []
         self._expected = frozenset(range(len(self.parameters)))
+        self._take_names()
+
+    def _take_names(self):
+        self._names.take(self, zip(self._titles, self.parameters))
         self._digest = self._make_digest()
-        _bps.declare([*self._names[first:], self._flags_name])
+
+    def _keep_names(self):
+        """Take names anew if the job is another one than before."""
+        if not self._names.are_current():
+            self._take_names()
 
     def _make_digest(self):
         # Gradients are sent in the order of their parameter's memory.
         lines = [
             f"{name} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
-            for name, p in zip(self._names, self.parameters)
+            for name, p in zip(self._names.gradients, self.parameters)
         ]
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=_DIGEST).digest()
 
@@ -224,6 +262,7 @@ class Reducer:
         """Send the gradient of a parameter, if this was the last backward pass before a step."""
         if self.paused:
             return
+        self._keep_names()
         index = self._index[parameter]
         if self.on_gradient is not None:
             self.on_gradient(index)
@@ -240,7 +279,7 @@ class Reducer:
 
     def _start(self, index, gradient):
         self._settle_abandoned()
-        name = self._names[index]
+        name = self._names.gradients[index]
         if self._densify and gradient.is_sparse:
             gradient = gradient.to_dense()
         _memory.check(gradient, f"the gradient {name}")
@@ -280,13 +319,14 @@ class Reducer:
             self._launch()
 
     def _launch(self):
+        self._keep_names()
         if any(self._is_counted(index) for index in self._counted):
             raise AssertionError(_TOO_MANY)
         self._settle_abandoned()
         used = [0 if p.grad is None else 1 for p in self.parameters]
         inverse = bytes(255 - byte for byte in self._digest)
         flags = torch.tensor([*self._digest, *inverse, *used], dtype=torch.uint8, device="cpu")
-        native = _bps.push_pull(_memory.memory(flags), None, self._flags_name, Max, _MOST_URGENT, 1.0, 1.0)
+        native = _bps.push_pull(_memory.memory(flags), None, self._names.flags, Max, _MOST_URGENT, 1.0, 1.0)
         self._flags = Handle(native, flags)
         self._used = None
         for index, parameter in enumerate(self.parameters):
@@ -305,9 +345,10 @@ class Reducer:
             flags = bytes(self._flags.wait().tolist())
             digest, inverse = flags[:_DIGEST], flags[_DIGEST : 2 * _DIGEST]
             if any(a + b != 255 for a, b in zip(digest, inverse)):
+                names = self._names.gradients
                 raise MismatchError(
                     "the workers' lists of parameters differ in names, shapes, types, memory format or order; "
-                    f"this worker has {len(self.parameters)}, from {self._names[0]} to {self._names[-1]}"
+                    f"this worker has {len(self.parameters)}, from {names[0]} to {names[-1]}"
                 )
             self._used = flags[2 * _DIGEST :]
             if self._op == Average:
@@ -409,9 +450,8 @@ def _make_hook(reducer):
     return hook
 
 
-def _release(hooks, names, flags_name):
+def _release(hooks, names):
     """Give back what a reducer that is gone has in the parameters and in the job."""
     for hook in hooks:
         hook.remove()
-    with contextlib.suppress(NotInitializedError):
-        _bps.forget([*names, flags_name])
+    names.give_back()

@@ -18,6 +18,12 @@ class State(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("torch_state.py", workers=3, servers=2)
 
+    def test_newcomer_with_only_the_second_model(self):
+        for wrapper in ("optimizer", "parallel"):
+            for first in ("dropped", "kept", "wider"):
+                with self.subTest(wrapper=wrapper, first=first):
+                    self.run_script("torch_newcomer.py", wrapper, first, workers=3, servers=1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -55,6 +55,7 @@ def check_root(root_rank):
 
 _last = {"conf": None, "settings": []}  # of init(), for resume()
 _suspended = {}  # what rank() and its like have answered in the job that suspend() has left
+_job = 0
 
 
 def _settings(values):
@@ -115,7 +116,10 @@ def init(lazy=True, *, conf=None, set=None):
 
 
 def _join(conf, settings):
+    global _job
+    begins = not is_initialized()
     _bps.init(conf, settings)
+    _job += begins
     _suspended.clear()
 
 
@@ -238,6 +242,11 @@ def cross_rank():
 def cross_size():
     """Return the number of hosts that have a worker with this local_rank(): all, if is_homogeneous()."""
     return _answer(_bps.cross_size)
+
+
+def job_number():
+    """Return the number of the job among those of this process, from 1 on; after its end, too."""
+    return _job
 
 
 def is_homogeneous():

@@ -35,7 +35,7 @@ class DistributedDataParallel(torch.nn.Module):
     has finished it; backward() returns when all have been reduced. Parameters that only some workers have
     used get zeros from the others; those that nobody has used keep grad None. All workers must run the same
     number of backward passes. Several instances may live in one process, if all workers make them in the
-    same order.
+    same order, and use them first in that order after resume().
 
     Attributes:
         module: the wrapped module.
