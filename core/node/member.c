@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * member.c - joining and belonging. The scheduler may start later than its members, so that a refused
- * connection is tried again until the rendezvous time is over.
+ * connection is tried again until the rendezvous time is over; not that to a scheduler that is known to be gone.
  */
 #include "node/member.h"
 
@@ -16,6 +16,12 @@
 #define LOG          "member"
 #define REMIND_EVERY (5 * BPS_S)
 #define RETRY_AFTER  (100 * BPS_MS)
+
+/*
+ * The scheduler that has let this process go and ends with its job; "": none. It will not be there for another one,
+ * unless somebody starts it again.
+ */
+static char ending[300];
 
 struct bps_member {
     const struct bps_conf *conf;
@@ -84,6 +90,27 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
     return status;
 }
 
+static void end(struct bps_member *m)
+{
+    if (!m->ended) {
+        m->ended = true;
+        m->events->ended(m->owner);
+    }
+}
+
+static bps_status on_left(struct bps_member *m, struct bps_reader *payload)
+{
+    bool stays = bps_get_u8(payload) != 0;
+    if (!bps_reader_done(payload)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (!stays) {
+        snprintf(ending, sizeof ending, "%s", cluster(m)->scheduler);
+    }
+    end(m);
+    return BPS_OK;
+}
+
 static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
                              struct bps_reader *payload)
 {
@@ -108,11 +135,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         lose(m, bps_wire_status(header->root), text);
         return BPS_OK;
     case BPS_FRAME_LEFT:
+        return on_left(m, payload);
     case BPS_FRAME_END:
-        if (!m->ended) {
-            m->ended = true;
-            m->events->ended(m->owner);
-        }
+        end(m);
         return BPS_OK;
     default:
         return BPS_ERR_PROTOCOL;
@@ -134,6 +159,7 @@ static void welcome(void *owner, struct bps_link *link)
 {
     struct bps_member *m = owner;
     m->welcomed = true;
+    ending[0] = '\0';
     snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
     bps_debug(LOG, "joined the scheduler at %s", link->peer);
 }
@@ -154,6 +180,10 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     } else if (m->welcomed) {
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
         lose(m, BPS_ERR_LOST, why);
+    } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
+        snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY,
+                 ending, text);
+        lose(m, BPS_ERR_REFUSED, why);
     } else {
         snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler,
                  text);

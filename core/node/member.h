@@ -12,6 +12,10 @@
 #include "node/roster.h"
 #include "plugin/instance.h"
 
+/* For workers that come back to a scheduler that does not stay. */
+#define BPS_REMEDY_STAY                                                                                      \
+    "set cluster.stay = true for the scheduler, or start it and the servers again before the workers return"
+
 struct bps_member_events {
     /*
      * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses as an

@@ -17,6 +17,7 @@
 #include "base/log.h"
 #include "node/agreement.h"
 #include "node/declared.h"
+#include "node/member.h"
 #include "node/roster.h"
 #include "plugin/instance.h"
 #include "node/transport.h"
@@ -216,8 +217,8 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
                    cluster(s)->job, join.host, join.pid, join.job);
         status = BPS_ERR_REFUSED;
     } else if (s->phase == ENDING || (early && !cluster(s)->stay)) {
-        BPS_REPORT(report, "job '%s' %s", join.job,
-                   early && s->phase != ENDING ? "is already complete" : "is over");
+        BPS_REPORT(report, "job '%s' is %s%s", join.job, s->phase == ENDING ? "over" : "already complete",
+                   cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
         status = BPS_ERR_REFUSED;
     } else {
         status = bps_agreement_compare(s->agreement, s->host, join.agreement, join.host, report);
@@ -373,12 +374,16 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     leaver->left = true;
     refuse_changes(s);
     bool last = staying(s) == 0;
+    struct bps_writer left;
+    bps_writer_init(&left);
+    bps_put_u8(&left, cluster(s)->stay);
     /* Workers that host shards go last: the others may still need them. */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (seat->left && (seat == leaver || last) && (!seat->serves || last)) {
-            bps_link_send_message(&seat->guest->link, BPS_FRAME_LEFT, NULL);
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_LEFT, &left);
         }
     }
+    bps_writer_fini(&left);
     return BPS_OK;
 }
 

@@ -306,7 +306,7 @@ class ByHand(_Gated):
         self.common = [*_ways(), *settings, f"cluster.job={self.id}"]
         self.common += [f"cluster.workers={workers}", f"cluster.servers={servers}"]
         try:
-            self._start_scheduler()
+            self.address = self.start_scheduler()
             for part in _members(workers, servers):
                 if part not in late:
                     self.start(part)
@@ -314,17 +314,19 @@ class ByHand(_Gated):
             self._end()
             raise
 
-    def _start_scheduler(self):
+    def start_scheduler(self, name="scheduler", address=f"{ADDRESS}:0"):
+        """Starts a scheduler that is called `name` here, and returns its address."""
         reading, writing = os.pipe()
-        self.parts["scheduler"] = _Part(
+        extra = self.extra.get("scheduler", ())
+        self.parts[name] = _Part(
             [harness.program(), "scheduler", "--announce", str(writing)],
-            [*self.common, "cluster.role=scheduler", f"cluster.scheduler={ADDRESS}:0"],
+            [*self.common, *extra, "cluster.role=scheduler", f"cluster.scheduler={address}"],
             self.env,
             pass_fds=[writing],
         )
         os.close(writing)
         with open(reading, encoding="ascii") as announced:
-            self.address = announced.readline().strip()
+            return announced.readline().strip()
 
     def start(self, part, name=None, settings=(), steps=None, scheduler=None, **how):
         """Starts a member; `name` is what it is called here if the part exists already, `how` is for Popen."""

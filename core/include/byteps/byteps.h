@@ -126,6 +126,8 @@ BPS_API bps_status bps_shutdown(struct bps_report *report);
 
 /*
  * Like bps_shutdown(), but remembers the declared tensors, so that the next bps_init() declares them again.
+ * A scheduler without cluster.stay ends with its job: the next bps_init() is then BPS_ERR_REFUSED, unless
+ * another one has been started at its address.
  */
 BPS_API bps_status bps_suspend(struct bps_report *report);
 

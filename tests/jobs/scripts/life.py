@@ -73,7 +73,7 @@ def check_suspend():
     for name in ("a", "b", "c"):
         bps.declare(name)
     rank = bps.rank()
-    for _ in range(3):
+    for _ in range(20):
         bps.suspend()
         assert not bps.is_initialized()
         bps.resume(int(os.environ["DMLC_NUM_WORKER"]), int(os.environ["DMLC_NUM_SERVER"]), rank)

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Workers that have left come back: to a scheduler that stays, to one that does not, and to a new one."""
+
+import unittest
+
+import cluster
+import harness
+
+TWICE = ["init", "push:grad:9:float32:sum:1", "leave"] * 2
+REMEDY = "set cluster.stay = true for the scheduler"
+
+
+class Stays(unittest.TestCase):
+    def test_all_return_at_once(self):
+        for workers in (1, 2, 3):
+            with self.subTest(workers=workers):
+                steps = TWICE * 10 + ["gate:end"]
+                with cluster.ByHand(steps, workers=workers, extra={"scheduler": ["cluster.stay=true"]}) as job:
+                    for rank in range(workers):
+                        job.wait_for("at end", f"worker {rank}")
+
+
+class Ends(unittest.TestCase):
+    """The scheduler ends with its job, so that a worker that returns hears at once what to do."""
+
+    def refused(self, end, text):
+        self.assertEqual(end.status, 3, end)
+        self.assertIn("error: ", end.out)
+        self.assertIn(text, end.out)
+        self.assertIn(REMEDY, end.out)
+
+    def test_all_return_at_once(self):
+        for workers in (1, 2, 3):
+            with self.subTest(workers=workers), cluster.ByHand(TWICE, workers=workers) as job:
+                ends = job.finish()
+                for rank in range(workers):
+                    self.refused(ends[f"worker {rank}"], job.address)
+                self.assertEqual([ends[part].status for part in ("scheduler", "server 0")], [0, 0])
+
+    def test_one_returns_before_the_others_leave(self):
+        with cluster.ByHand(["init", "@1:gate:late", "leave", "init"]) as job:
+            job.wait_for("error: ", "worker 0")
+            job.open("late")
+            self.refused(job.finish()["worker 0"], "is already complete, and its scheduler ends with it")
+
+    def test_scheduler_is_gone(self):
+        with cluster.ByHand(["init", "leave", "gate:gone", "init"]) as job:
+            job.parts["scheduler"].process.wait(harness.DEADLINE)
+            job.open("gone")
+            ends = job.finish()
+            for rank in range(2):
+                self.refused(ends[f"worker {rank}"], f"the scheduler at {job.address} has ended with its last job")
+
+    def test_started_again(self):
+        with cluster.ByHand(["init", "leave", "gate:again", "init", "leave"]) as job:
+            for part in ("scheduler", "server 0"):
+                job.parts[part].process.wait(harness.DEADLINE)
+            job.start_scheduler("scheduler again", job.address)
+            job.start("server 0", "server 0 again")
+            job.open("again")
+            for part, end in job.finish().items():
+                self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
+
+
+if __name__ == "__main__":
+    unittest.main()
