@@ -9,7 +9,7 @@ import torch
 
 import byteps.torch as bps
 
-MODELS, WARM = 320, 80
+MODELS, WARM = 160, 40
 LIMITS = {"worker": 5 << 20, "server": 4 << 20, "scheduler": 2 << 20}
 
 
