@@ -25,6 +25,7 @@
 #define LOG          "scheduler"
 #define REMIND_EVERY (5 * BPS_S)
 #define END_LIMIT    (3 * BPS_S) /* for members to hang up */
+#define NOBODY       UINT32_MAX
 
 enum phase { GATHERING, SERVING, RUNNING, ENDING };
 
@@ -44,6 +45,7 @@ struct bps_scheduler {
     uint64_t since;    /* when gathering, or ending, began */
     uint64_t reminded; /* when the missing were last named */
     uint64_t last_tick;
+    uint32_t leaver;    /* the worker that left this generation first; NOBODY: all are there */
     bps_status verdict; /* of the job */
     void (*finished)(void *arg, bps_status status);
     void (*lost)(void *arg, const char *member);
@@ -189,6 +191,7 @@ static bps_status publish(struct bps_scheduler *s)
             bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
         }
         s->phase = RUNNING;
+        s->leaver = NOBODY;
         bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
                  s->roster.workers, s->roster.servers, book.shards, book.epoch);
         log_shares(&book);
@@ -302,15 +305,16 @@ static void send_changed(void *arg, uint32_t rank, const struct bps_writer *chan
     }
 }
 
-/* Workers of a job of which one has left cannot agree on anything. */
+/*
+ * Workers of a job of which one has left cannot agree on anything. Those who report later hear the same, though
+ * more may have left by then.
+ */
 static void refuse_changes(struct bps_scheduler *s)
 {
-    for (uint32_t rank = 0; rank < s->declared.workers && s->declared.changes > 0; rank++) {
-        if (worker_of(s, rank) == NULL) {
-            char text[80];
-            snprintf(text, sizeof text, "worker %u has left the job", rank);
-            bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_changed, s);
-        }
+    if (s->leaver != NOBODY) {
+        char text[80];
+        snprintf(text, sizeof text, "worker %u has left the job", s->leaver);
+        bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_changed, s);
     }
 }
 
@@ -372,6 +376,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
         return BPS_ERR_PROTOCOL;
     }
     leaver->left = true;
+    s->leaver = s->leaver == NOBODY ? leaver->rank : s->leaver;
     refuse_changes(s);
     bool last = staying(s) == 0;
     struct bps_writer left;

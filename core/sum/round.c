@@ -133,25 +133,46 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     return round;
 }
 
-static struct bps_key *find_key(struct bps_sum *sum, const struct bps_header *header)
+static struct bps_key *known_key(const struct bps_sum *sum, const struct bps_header *header)
 {
     uint64_t id = (uint64_t)header->tensor << 32 | header->partition;
     struct bps_key *key;
     HASH_FIND(hh, sum->keys, &id, sizeof id, key);
+    return key;
+}
+
+static struct bps_key *find_key(struct bps_sum *sum, const struct bps_header *header)
+{
+    struct bps_key *key = known_key(sum, header);
     if (key == NULL) {
         key = bps_pool_get(&sum->pool, sizeof *key);
         if (key == NULL) {
             return NULL;
         }
         memset(key, 0, sizeof *key);
-        key->id = id;
-        HASH_ADD(hh, sum->keys, id, sizeof id, key);
+        key->id = (uint64_t)header->tensor << 32 | header->partition;
+        HASH_ADD(hh, sum->keys, id, sizeof key->id, key);
         if (key->hh.tbl == NULL) {
             bps_pool_put(&sum->pool, key, sizeof *key);
             return NULL;
         }
     }
     return key;
+}
+
+static struct bps_round *open_of(const struct bps_key *key, uint32_t number)
+{
+    struct bps_round *round = key->rounds;
+    while (round != NULL && round->number > number) {
+        round = round->next;
+    }
+    return round != NULL && round->number == number ? round : NULL;
+}
+
+bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_header *header)
+{
+    const struct bps_key *key = known_key(sum, header);
+    return key != NULL && open_of(key, header->round) != NULL;
 }
 
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out)
@@ -161,11 +182,8 @@ bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, 
     if (key == NULL) {
         return BPS_ERR_NOMEM;
     }
-    struct bps_round *round = key->rounds;
-    while (round != NULL && round->number > header->round) {
-        round = round->next;
-    }
-    if (round == NULL || round->number != header->round) {
+    struct bps_round *round = open_of(key, header->round);
+    if (round == NULL) {
         if (header->round < key->done) {
             return BPS_OK;
         }

@@ -195,6 +195,8 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data);
 /* A POISON has arrived: the round fails for everybody with this text, or has failed with an earlier one. */
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                           const char *text);
+/* Whether somebody has come to the round that a header is about, and it is not over. */
+bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_header *header);
 /*
  * A partial sum has failed in the network, as this FAILED header says: everybody in the round is told, now or
  * when it comes to it. BPS_ERR_PROTOCOL: there can be no such round.

@@ -54,6 +54,7 @@ static void clear_error(struct bps_operation *operation)
 static void end_with(struct bps_operation *operation, bps_status status, const char *text)
 {
     clear_error(operation);
+    operation->reported = false;
     bps_operation_error(operation, status, text);
     bps_operation_end(operation);
 }
@@ -69,6 +70,7 @@ void bps_change_report(struct bps_operation *operation)
     }
     clear_error(operation);
     operation->begun = false;
+    operation->reported = true;
     bps_writer_init(&w);
     bps_put_u32(&w, tensor->id);
     bps_put_u32(&w, tensor->round++); /* the shards have seen it */
@@ -85,14 +87,14 @@ static struct bps_operation *find(struct bps_worker *worker, uint32_t id)
 {
     struct bps_tensor_entry *tensor;
     HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
-    bool waits = tensor != NULL && !tensor->unnamed && tensor->operation.active && !tensor->operation.begun;
-    return waits ? &tensor->operation : NULL;
+    return tensor != NULL && tensor->operation.reported ? &tensor->operation : NULL;
 }
 
 /* The same tensor in another place. */
 static bps_status reform(struct bps_operation *operation, struct bps_reader *answer)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    operation->reported = false;
     HASH_DELETE(by_id, tensor->worker->ids, tensor);
     tensor->id = 0;
     bps_status status = bps_declare_read(tensor, answer);
@@ -124,6 +126,7 @@ bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answe
                  text);
     } else {
         end_with(operation, bps_wire_status(kind), text);
+        bps_local_declared(worker->local);
     }
     return BPS_OK;
 }

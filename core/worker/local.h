@@ -58,6 +58,8 @@ void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const
                       const char *text);
 /* The network has failed a round that this worker leads, as the FAILED header says. */
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text);
+/* Whether the group is in this round here. */
+bool bps_local_leads(const struct bps_local *local, const struct bps_header *header);
 /* Takes a task from the queue for its leader. False: it is not in it. */
 bool bps_local_unqueue(struct bps_task *task);
 /* A tensor has its id and placement now: what the shards have to know of it is sent. */

@@ -250,6 +250,11 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
     bps_local_kick(peer);
 }
 
+bool bps_local_leads(const struct bps_local *local, const struct bps_header *header)
+{
+    return bps_local_is_grouped(local) && bps_sum_is_open(local->sum, header);
+}
+
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text)
 {
     return bps_sum_fail(local->sum, header, bps_wire_status(header->root), text);

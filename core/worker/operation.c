@@ -181,7 +181,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->root = root;
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
-    operation->begun = operation->asking = operation->changed = false;
+    operation->begun = operation->asking = operation->changed = operation->reported = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
     operation->stays = on_device && bps_copy_stays(worker, operation);

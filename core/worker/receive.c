@@ -228,7 +228,8 @@ static bps_status on_round_failed(struct bps_worker *worker, const struct bps_he
                                   const char *text)
 {
     const struct bps_tensor_entry *tensor = find_tensor(worker, header);
-    bool led = tensor != NULL && bps_local_takes(tensor); /* the tensor may be another one afterwards */
+    /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
+    bool led = bps_local_leads(worker->local, header) || (tensor != NULL && bps_local_takes(tensor));
     if (bps_devices_asks(worker, header)) {
         return bps_local_fail(worker->local, header, text);
     }

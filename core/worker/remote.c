@@ -64,8 +64,8 @@ bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-        if (tensor == NULL) {
-            return false;
+        if (tensor == NULL || tensor->operation.reported) {
+            return false; /* it is going to have a place, or another one */
         }
         shard = header->partition < tensor->partitions ? tensor->shard[header->partition] : 0;
     }

@@ -112,6 +112,8 @@ class Mismatch(Case):
 class Change(Case):
     """A tensor has another size or type than the last time."""
 
+    blamed = "worker 1"  # of the workers that have left, by one who comes last
+
     def both_kinds(self, check):
         cases = {
             "one partition": lambda: check((), 1),
@@ -153,12 +155,15 @@ class Change(Case):
         self.both_kinds(check)
 
     def test_one_leaves(self):
-        """All who have changed would wait for it."""
-        steps = ["init", push("t"), "@1:leave", f"@0:{push('t', 50)}", f"@2:{push('t', 50)}"]
+        """All who have changed would wait for it; who comes when another has left too hears the same."""
+        steps = ["init", push("t"), "@1:leave", "@2:gate:late", f"@0:{push('t', 50)}", f"@2:{push('t', 50)}"]
         with cluster.ByHand([*steps, "@0:leave", "@2:leave"], workers=3) as job:
+            for gone in ("worker 1", "worker 0"):
+                job.parts[gone].process.wait(cluster.harness.DEADLINE)
+            job.open("late")
             ends = job.finish()
-        for rank in (0, 2):
-            words = "error: tensor 't': worker 1 has left the job"
+        for rank, blamed in ((0, "worker 1"), (2, self.blamed)):
+            words = f"error: tensor 't': {blamed} has left the job"
             self.assertRegex(ends[f"worker {rank}"].out, words, cluster.show(ends))
 
     def test_time_out(self):

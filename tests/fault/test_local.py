@@ -228,6 +228,60 @@ class Mismatch(test_disagreement.Mismatch):
         cluster.side_by_side(self, cases)
 
 
+class Change(test_disagreement.Change):
+    blamed = "worker [01]"  # whoever is led by one that has left needs no other reason
+
+    def test_on_two_hosts(self):
+        """All have changed; then a worker of a host, or the one of the other, has not."""
+        test_hosting.namespaces()
+        forms = ((3000, "float64"), (100, "float64"), (100, "int32"), (9000, "float64"))
+
+        def check(hosts, late):
+            steps = [test_disagreement.push("t", count, dtype) for count, dtype in forms for _ in range(2)]
+            old, new = (test_disagreement.push("t", count, "float64") for count in (9000, 2000))
+            steps += [f"@{r}:?{old if r == late else new}" for r in range(3)] + [new, new]
+            settings = test_disagreement.PARTITIONS
+            with cluster.ByHand(["init", *steps, "leave"], 3, 1, settings, hosts=hosts) as job:
+                ends = job.finish()
+            text = cluster.show(ends)
+            for rank in range(3):
+                own = ends[f"worker {rank}"].out.splitlines()
+                self.assertEqual(own[1:9], ["t: 6"] * 8, text)
+                self.assertRegex(own[9], rf"^error: tensor 't': worker {late} pushed 9000 float64, ", text)
+                self.assertEqual(own[10:], ["t: 6", "t: 6", "left"], text)
+
+        cases = {f"worker {late} on {hosts}": (hosts, late) for hosts in ("aabc", "abbc") for late in range(3)}
+        cluster.side_by_side(self, {name: lambda c=case: check(*c) for name, case in cases.items()})
+
+    def test_forgotten_where_it_is_led(self):
+        """The servers' word about a round comes to a leader that does not know the tensor at that moment."""
+        test_hosting.namespaces()
+
+        def check(leader):
+            others = [rank for rank in range(3) if rank != leader]
+            new = test_disagreement.push("t", 50)
+            steps = ["init", test_disagreement.push("t"), *(f"@{rank}:gate:change" for rank in others)]
+            steps += [*(f"@{rank}:{new}" for rank in others), f"@{leader}:gate:forget", f"@{leader}:forget:t"]
+            steps += [f"@{leader}:gate:again", f"@{leader}:{new}", "leave"]
+            settings = ["cluster.colocated=none"]
+            with cluster.ByHand(steps, 3, 1, settings, hosts="abbc") as job:
+                for rank in range(3):
+                    job.wait_for("at ", f"worker {rank}")
+                job.stop("server 0")
+                job.open("change")
+                time.sleep(0.3)  # the leader passes on that the others have changed
+                job.open("forget")
+                job.wait_for("at again", f"worker {leader}")
+                job.go_on("server 0")
+                time.sleep(0.3)  # the answer arrives
+                job.open("again")
+                ends = job.finish()
+            for rank in range(3):
+                self.assertIn("t: 6\n", ends[f"worker {rank}"].out.replace("t: 6\n", "", 1), cluster.show(ends))
+
+        cluster.side_by_side(self, {f"worker {r}": lambda r=r: check(r) for r in (1, 2)})
+
+
 class Busy(unittest.TestCase):
     """A name that is in flight on this worker already: only that is refused."""
 

@@ -14,6 +14,7 @@
  *   loop:NAME:COUNT:GATE[:alloc]         push_pulls, each sum compared, until worker 0 sees the gate; says
  *                                        "NAME runs" and "NAME is right"; with `alloc` in memory of bps_alloc
  *   start:NAME:COUNT                     begins a push_pull and does not wait for it
+ *   forget:NAME                          bps_forget
  *   cycles:N:COUNT:GATE                  init, push_pull and leave, N times; at the gates GATE.10 and GATE.N
  *                                        it says what it holds: descriptors, threads, mappings, KiB of memory
  */
@@ -306,6 +307,12 @@ static bps_status start(char **field, struct bps_report *report)
     return bps_push_pull_async(&request, &handle, report);
 }
 
+static bps_status forget(char **field, struct bps_report *report)
+{
+    const char *name = field[1];
+    return bps_forget(&name, 1, report);
+}
+
 /* ---- what the process holds ---- */
 
 static unsigned entries(const char *folder)
@@ -427,7 +434,7 @@ static const struct {
 } verbs[] = {
     {"init", init},   {"leave", leave}, {"gate", gate},     {"push", push},
     {"begin", begin}, {"await", await}, {"nan", push_nan},  {"cast", cast},
-    {"loop", loop},   {"start", start}, {"cycles", cycles},
+    {"loop", loop},   {"start", start}, {"cycles", cycles}, {"forget", forget},
 };
 
 static bps_status run(char **field, struct bps_report *report)

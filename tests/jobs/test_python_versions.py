@@ -18,7 +18,7 @@ from byteps._native import bps as native
 bps.init()
 assert (bps.rank(), bps.size()) == (0, 1)
 memory = (ctypes.c_float * 4)(1, 2, 3, 4)
-tensor = (ctypes.addressof(memory), 4, native.dtypes["float32"], memory)
+tensor = (ctypes.addressof(memory), (4,), native.dtypes["float32"], memory)
 handle = bps.Handle(native.push_pull(tensor, None, "x", bps.Sum, 0, 2.0, 1.0), memory)
 assert list(bps.synchronize(handle)) == [2, 4, 6, 8] and bps.poll(handle)
 
@@ -28,15 +28,15 @@ class NoCapsule:
         return 5
 
 
-for wrong in ("text", 7, None, (1, 2), (0, 4, 99, None), NoCapsule()):
+for wrong in ("text", 7, None, (1, 2), (0, (4,), 99, None), NoCapsule()):
     try:
         native.push_pull(wrong, None, None, 0, 0, 1.0, 1.0)
         sys.exit(f"{wrong!r} was accepted")
     except TypeError:
         pass
 try:
-    shifted = (tensor[0] + 4, 2, tensor[2], memory)
-    native.push_pull((*tensor[:1], 2, *tensor[2:]), shifted, None, 0, 0, 1.0, 1.0)
+    shifted = (tensor[0] + 4, (2,), tensor[2], memory)
+    native.push_pull((tensor[0], (2,), *tensor[2:]), shifted, None, 0, 0, 1.0, 1.0)
     sys.exit("an overlap was accepted")
 except ValueError as error:
     assert "memory" in str(error)
