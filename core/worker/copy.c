@@ -91,6 +91,12 @@ void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark)
     }
 }
 
+static bool is_scaled(const struct bps_operation *operation)
+{
+    const struct bps_push_pull *request = &operation->request;
+    return operation->op != BPS_WIRE_BROADCAST && (request->prescale != 1.0 || request->postscale != 1.0);
+}
+
 bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation *operation)
 {
     const struct bps_push_pull *request = &operation->request;
@@ -101,14 +107,15 @@ bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation 
         return false;
     }
     arithmetic(operation, &op, &dtype);
+    if (bps_is_integer(dtype) && is_scaled(operation)) {
+        return false; /* devices do not scale integers */
+    }
     return device->can_reduce(worker->device->self, request->device.index, op, dtype);
 }
 
 bool bps_copy_changes(const struct bps_operation *operation)
 {
-    const struct bps_push_pull *request = &operation->request;
-    bool scaled = request->prescale != 1.0 || request->postscale != 1.0;
-    return request->in != request->out || (scaled && operation->op != BPS_WIRE_BROADCAST);
+    return operation->request.in != operation->request.out || is_scaled(operation);
 }
 
 /* The input is there, and the results of the round before have left the staging memory and its tasks. */

@@ -33,12 +33,6 @@ static uint32_t new_use(void)
     return (uint32_t)(atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % numbers + 1) * BPS_OP_USE;
 }
 
-static bool is_float(uint32_t dtype)
-{
-    return dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16 || dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ||
-           dtype == BPS_FLOAT8_E4M3FN || dtype == BPS_FLOAT8_E5M2;
-}
-
 static bps_status check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
                                 struct bps_report *report)
 {
@@ -55,9 +49,9 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
         return BPS_ERR_INVALID;
     }
     bool scaled = (r->prescale != 1.0 || r->postscale != 1.0) && op != BPS_WIRE_BROADCAST;
-    if (scaled && (!is_float(r->dtype) || !isfinite(r->prescale) || !isfinite(r->postscale))) {
-        BPS_REPORT(report, "the scale factors %g and %g cannot be used: %s %s", r->prescale, r->postscale,
-                   bps_dtype_name(r->dtype), is_float(r->dtype) ? "needs finite ones" : "cannot be scaled");
+    if (scaled && (r->dtype == BPS_BOOL || !isfinite(r->prescale) || !isfinite(r->postscale))) {
+        BPS_REPORT(report, "the scale factors %g and %g cannot be used: %s", r->prescale, r->postscale,
+                   r->dtype == BPS_BOOL ? "bool cannot be scaled" : "they must be finite");
         return BPS_ERR_INVALID;
     }
     if (op == BPS_AVERAGE && r->dtype == BPS_BOOL) {

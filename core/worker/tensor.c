@@ -123,10 +123,12 @@ struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char 
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier)
 {
     struct bps_tensor_table *table = &worker->table;
-    char name[32];
+    char name[64];
     pthread_mutex_lock(&table->lock);
     uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
-    snprintf(name, sizeof name, "%s.%u", barrier ? "barrier" : "unnamed", number);
+    const char *form =
+        barrier ? "barrier.%u (call %u of the barrier)" : "unnamed.%u (call %u without a name)";
+    snprintf(name, sizeof name, form, number, number + 1);
     struct bps_tensor_entry *tensor = take(worker, name);
     if (tensor != NULL) {
         tensor->unnamed = true;

@@ -129,8 +129,8 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
             time under a name takes a moment longer.
         priority: larger is more urgent.
         op: Average, Sum, Min, Max or Product, instead of `average`.
-        prescale_factor, postscale_factor: multiply each contribution and the result; floating point types
-            only.
+        prescale_factor, postscale_factor: multiply each contribution and the result. Scaled integers are
+            computed in float64 and truncated towards zero; bool cannot be scaled.
 
     Raises:
         TypeError, ValueError: the array cannot be sent (element type, byte order, device).

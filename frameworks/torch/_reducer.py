@@ -75,7 +75,7 @@ class _Names:
     def take(self, reducer, titled):
         """Name the flags and the gradients of [(title, parameter)]; what has a name in this job keeps it."""
         self.gradients = [unique_name(f"byteps.Gradient.{title}", parameter) for title, parameter in titled]
-        self.flags = unique_name("byteps.Touched", reducer)
+        self.flags = unique_name("byteps.Touched (which gradients the workers have)", reducer)
         _bps.declare([*self.gradients, self.flags])
         self._job = job_number()
 

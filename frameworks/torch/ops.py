@@ -235,8 +235,8 @@ def push_pull(
         priority: larger is more urgent.
         compression: Compression.none, .fp16 or .bf16.
         op: Average, Sum, Min, Max or Product, instead of `average`.
-        prescale_factor, postscale_factor: multiply each contribution and the result; floating point types
-            only.
+        prescale_factor, postscale_factor: multiply each contribution and the result. Scaled integers are
+            computed in float64 and truncated towards zero; bool cannot be scaled.
 
     Raises:
         TypeError, ValueError: the tensor cannot be sent (type, device, layout).

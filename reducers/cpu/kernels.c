@@ -9,6 +9,7 @@
  */
 #include "kernels.h"
 
+#include "environment.h"
 #include "types.h"
 
 #ifdef __FAST_MATH__
@@ -97,8 +98,8 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         EACH_STEP(at)                                                                                        \
         {                                                                                                    \
             value[at] = type##_load(src + at * STEP_BYTES(type, acc));                                       \
-            value[at] = acc##_apply(value[at], *(const acc##_factor *)factor);                               \
         }                                                                                                    \
+        acc##_apply(value, *(const acc##_factor *)factor);                                                   \
         acc##_tidy(value);                                                                                   \
         EACH_STEP(at)                                                                                        \
         {                                                                                                    \
@@ -124,7 +125,10 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         EACH_STEP(at)                                                                                        \
         {                                                                                                    \
             value[at] = type##_load(src + at * STEP_BYTES(type, acc));                                       \
-            value[at] = acc##_apply(value[at], *(const acc##_factor *)factor);                               \
+        }                                                                                                    \
+        acc##_apply(value, *(const acc##_factor *)factor);                                                   \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
             value[at] = acc##_##op(acc##_load(to + at * VECTOR), value[at]);                                 \
         }                                                                                                    \
         acc##_tidy(value);                                                                                   \
@@ -152,8 +156,9 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
                                                                                                              \
         EACH_STEP(at)                                                                                        \
         {                                                                                                    \
-            value[at] = acc##_apply(acc##_load(from + at * VECTOR), *(const acc##_factor *)factor);          \
+            value[at] = acc##_load(from + at * VECTOR);                                                      \
         }                                                                                                    \
+        acc##_apply(value, *(const acc##_factor *)factor);                                                   \
         acc##_tidy(value);                                                                                   \
         EACH_PAIR(at)                                                                                        \
         {                                                                                                    \
@@ -182,9 +187,8 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
         {                                                                                                    \
             type##_split(&out[at], source(r, i, offset + at * STEP_BYTES(type, acc)));                       \
         }                                                                                                    \
-        EACH_STEP(at)                                                                                        \
-        {                                                                                                    \
-            out[at] = scaled ? acc##_apply(out[at], factor) : out[at];                                       \
+        if (scaled) {                                                                                        \
+            acc##_apply(out, factor);                                                                        \
         }                                                                                                    \
     }
 
@@ -207,9 +211,8 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
                     total[at] = acc##_##op(total[at], value[at]);                                            \
                 }                                                                                            \
             }                                                                                                \
-            EACH_STEP(at)                                                                                    \
-            {                                                                                                \
-                total[at] = weighted ? acc##_apply(total[at], *last) : total[at];                            \
+            if (weighted) {                                                                                  \
+                acc##_apply(total, *last);                                                                   \
             }                                                                                                \
             acc##_tidy(total);                                                                               \
             EACH_PAIR(at)                                                                                    \

@@ -5,7 +5,7 @@
  *
  *   size             of an element in bytes
  *   load, store      between memory of any alignment and a vector
- *   weigh, apply     the factor of first, fold and finish: made once, applied to each vector
+ *   weigh, apply     the factor of first, fold and finish: made once, applied to STEPS vectors
  *   tidy             what comes before every store, for STEPS vectors: there is one bit pattern for NaN
  *   sum, min, max, product
  *   store2, split, join   the same for two vectors, see at the end
@@ -19,6 +19,7 @@
 #include "float8.h"
 #include "half.h"
 #include "nan.h"
+#include "scaled.h"
 #include "vector.h"
 
 enum {
@@ -60,9 +61,12 @@ enum {
         return (type)(scale / (double)divisor);                                                              \
     }                                                                                                        \
                                                                                                              \
-    static inline v_##name name##_apply(v_##name value, name##_factor factor)                                \
+    static inline void name##_apply(v_##name value[STEPS], name##_factor factor)                             \
     {                                                                                                        \
-        return value * factor;                                                                               \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
+            value[at] *= factor;                                                                             \
+        }                                                                                                    \
     }                                                                                                        \
                                                                                                              \
     /* Which NaN an addition of two returns depends on the order of its operands: the compiler's choice. */  \
@@ -106,31 +110,44 @@ FLOAT_TYPE(f64, double, v_i64, 0x7ff8000000000000)
 
 /* ---- integers ------------------------------------------------------------------------------------------ */
 
-/* Integers and bool have neither scales nor divisors, and no NaN. */
-#define UNSCALED(name)                                                                                       \
-    typedef int name##_factor;                                                                               \
+/*
+ * Factors of integers are rare: one element at a time. Sums and products are those of unsigned integers, which
+ * wrap; the rest is done in the type itself.
+ */
+#define INTEGER_TYPE(name, type, unsigned_vector)                                                            \
+    typedef double name##_factor;                                                                            \
                                                                                                              \
     static inline name##_factor name##_weigh(double scale, uint64_t divisor)                                 \
     {                                                                                                        \
-        (void)scale;                                                                                         \
-        (void)divisor;                                                                                       \
-        return 1;                                                                                            \
+        return scale / (double)divisor;                                                                      \
     }                                                                                                        \
                                                                                                              \
-    static inline v_##name name##_apply(v_##name value, name##_factor factor)                                \
+    static __attribute__((noinline)) void name##_scale(v_##name value[STEPS], double factor)                 \
     {                                                                                                        \
-        (void)factor;                                                                                        \
-        return value;                                                                                        \
+        EACH_STEP(at)                                                                                        \
+        {                                                                                                    \
+            for (size_t i = 0; i < sizeof value[at] / sizeof value[at][0]; i++) {                            \
+                value[at][i] = type##_of((double)value[at][i] * factor);                                     \
+            }                                                                                                \
+        }                                                                                                    \
+    }                                                                                                        \
+                                                                                                             \
+    /* What is handed on is a copy, so that the values themselves stay in registers. */                      \
+    static inline void name##_apply(v_##name value[STEPS], name##_factor factor)                             \
+    {                                                                                                        \
+        v_##name scaled[STEPS];                                                                              \
+                                                                                                             \
+        if (__builtin_expect(factor != 1, 0)) {                                                              \
+            memcpy(scaled, value, sizeof scaled);                                                            \
+            name##_scale(scaled, factor);                                                                    \
+            memcpy(value, scaled, sizeof scaled);                                                            \
+        }                                                                                                    \
     }                                                                                                        \
                                                                                                              \
     static inline void name##_tidy(v_##name value[STEPS])                                                    \
     {                                                                                                        \
         (void)value;                                                                                         \
-    }
-
-/* Sums and products are those of unsigned integers, which wrap; the rest is done in the type itself. */
-#define INTEGER_TYPE(name, unsigned_vector)                                                                  \
-    UNSCALED(name)                                                                                           \
+    }                                                                                                        \
                                                                                                              \
     static inline v_##name name##_load(const uint8_t *address)                                               \
     {                                                                                                        \
@@ -165,18 +182,35 @@ FLOAT_TYPE(f64, double, v_i64, 0x7ff8000000000000)
         return SELECT((v_##name)(a > b), a, b);                                                              \
     }
 
-INTEGER_TYPE(u8, v_u8)
-INTEGER_TYPE(i8, v_u8)
-INTEGER_TYPE(i16, v_u16)
-INTEGER_TYPE(i32, v_u32)
-INTEGER_TYPE(i64, v_u64)
+INTEGER_TYPE(u8, uint8_t, v_u8)
+INTEGER_TYPE(i8, int8_t, v_u8)
+INTEGER_TYPE(i16, int16_t, v_u16)
+INTEGER_TYPE(i32, int32_t, v_u32)
+INTEGER_TYPE(i64, int64_t, v_u64)
 
 /* ---- bool ---------------------------------------------------------------------------------------------- */
 
 /* Whatever is not 0 counts as 1, already when it is loaded; so "and" and "or" are those of bits. */
 typedef v_u8 v_b8;
+typedef int b8_factor; /* there are none */
 
-UNSCALED(b8)
+static inline b8_factor b8_weigh(double scale, uint64_t divisor)
+{
+    (void)scale;
+    (void)divisor;
+    return 1;
+}
+
+static inline void b8_apply(v_b8 value[STEPS], b8_factor factor)
+{
+    (void)value;
+    (void)factor;
+}
+
+static inline void b8_tidy(v_b8 value[STEPS])
+{
+    (void)value;
+}
 
 static inline v_b8 b8_load(const uint8_t *address)
 {

@@ -94,15 +94,16 @@ static struct plan draw_plan(uint64_t *state, int thread, uint32_t name)
     p.in_place = draw(state, 2) != 0;
     p.callback = draw(state, 3) == 0;
     p.priority = (int32_t)draw(state, 7) - 3;
-    p.postscale = is_float(p.dtype) && draw(state, 4) == 0 ? 0.5 : 1.0;
+    p.postscale = p.dtype != BPS_BOOL && draw(state, 4) == 0 ? 0.5 : 1.0;
     return p;
 }
 
 /* What worker r multiplies by; min and max of negative factors would only be harder to read. */
 static double prescale_of(const struct plan *p, int r)
 {
-    bool fits = p->dtype != BPS_FLOAT8_E4M3FN || p->op != BPS_PRODUCT;
-    bool scaled = is_float(p->dtype) && fits && p->salt % 4 == 0 && !p->broadcast;
+    bool narrow = p->dtype == BPS_FLOAT8_E4M3FN || !is_float(p->dtype);
+    bool fits = p->dtype != BPS_BOOL && !(narrow && p->op == BPS_PRODUCT);
+    bool scaled = fits && p->salt % 4 == 0 && !p->broadcast;
     return scaled ? (double)(1 << ((uint64_t)r + p->salt / 4) % 3) : 1.0;
 }
 
@@ -239,7 +240,7 @@ static double expected(const struct plan *p, uint64_t i)
     if (p->op == BPS_AVERAGE) {
         result /= size;
     }
-    return is_float(p->dtype) ? result * p->postscale : floor(result);
+    return is_float(p->dtype) ? result * p->postscale : floor(result * p->postscale);
 }
 
 /* ---- one operation ---- */

@@ -117,6 +117,13 @@ class Losses(unittest.TestCase):
         self.assertIn("byteps.mine", text)
         self.assertIn("byteps.theirs", text)
 
+    def test_a_barrier_meets_a_tensor(self):
+        """What has no name of the user's says what it is."""
+        result = self.lines("barrier", options=["--set", "cluster.stall_timeout=2 s", "--set", "worker.hierarchy=off"])
+        text = result.out + result.err
+        self.assertIn("tensor 'barrier.0 (call 1 of the barrier)': worker 1 did not contribute", text)
+        self.assertIn("tensor 'unnamed.0 (call 1 without a name)': worker 0 did not contribute", text)
+
 
 class Processes(unittest.TestCase):
     """Single processes, without byteps run."""

@@ -20,47 +20,47 @@
         memcpy((char *)to + i * sizeof value, &value, sizeof value);                                         \
     }
 
-/* SCALED(x, scale), ADD(a, b) and FINISH(x, scale, divisor) say how the type calculates. */
+/* SCALED, ADD and FINISH say how the type calculates. */
 #define KERNELS(T, name, dtype, SCALED, ADD, FINISH)                                                         \
     LOAD_STORE(T, name)                                                                                      \
     static void first_##name(void *acc, const void *src, size_t count, double scale)                         \
     {                                                                                                        \
         for (size_t i = 0; i < count; i++) {                                                                 \
-            store_##name(acc, i, SCALED(load_##name(src, i), (T)scale));                                     \
+            store_##name(acc, i, SCALED(T, load_##name(src, i), scale));                                     \
         }                                                                                                    \
     }                                                                                                        \
     static void fold_##name(void *acc, const void *src, size_t count, double scale)                          \
     {                                                                                                        \
         for (size_t i = 0; i < count; i++) {                                                                 \
-            store_##name(acc, i, ADD(load_##name(acc, i), SCALED(load_##name(src, i), (T)scale)));           \
+            store_##name(acc, i, ADD(load_##name(acc, i), SCALED(T, load_##name(src, i), scale)));           \
         }                                                                                                    \
     }                                                                                                        \
     static void finish_##name(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)      \
     {                                                                                                        \
         for (size_t i = 0; i < count; i++) {                                                                 \
-            store_##name(dst, i, FINISH(load_##name(acc, i), scale, divisor));                               \
+            store_##name(dst, i, FINISH(T, load_##name(acc, i), scale, divisor));                            \
         }                                                                                                    \
     }                                                                                                        \
     static void reduce_##name(void *dst, const void *const *src, const double *scales, unsigned n,           \
                               size_t count, double scale, uint64_t divisor)                                  \
     {                                                                                                        \
         for (size_t i = 0; i < count; i++) {                                                                 \
-            T acc = SCALED(load_##name(src[0], i), (T)(scales ? scales[0] : 1));                             \
+            T acc = SCALED(T, load_##name(src[0], i), scales ? scales[0] : 1);                               \
             for (unsigned j = 1; j < n; j++) {                                                               \
-                acc = ADD(acc, SCALED(load_##name(src[j], i), (T)(scales ? scales[j] : 1)));                 \
+                acc = ADD(acc, SCALED(T, load_##name(src[j], i), scales ? scales[j] : 1));                   \
             }                                                                                                \
-            store_##name(dst, i, FINISH(acc, scale, divisor));                                               \
+            store_##name(dst, i, FINISH(T, acc, scale, divisor));                                            \
         }                                                                                                    \
     }                                                                                                        \
     static const struct bps_kernels kernels_##name = {dtype, first_##name, fold_##name, finish_##name,       \
                                                       reduce_##name};
 
-#define FLOAT_SCALED(x, scale)          ((x) * (scale))
-#define FLOAT_ADD(a, b)                 ((a) + (b))
-#define FLOAT_FINISH(x, scale, divisor) ((x) * (__typeof__(x))((scale) / (double)(divisor)))
-#define INT_SCALED(x, scale)            ((void)(scale), (x))
-#define INT_ADD(a, b)                   ((__typeof__(a))((uint64_t)(a) + (uint64_t)(b)))
-#define INT_FINISH(x, scale, divisor)   ((void)(scale), (void)(divisor), (x))
+#define FLOAT_SCALED(T, x, scale)          ((x) * (T)(scale))
+#define FLOAT_ADD(a, b)                    ((a) + (b))
+#define FLOAT_FINISH(T, x, scale, divisor) ((x) * (T)((scale) / (double)(divisor)))
+#define INT_SCALED(T, x, scale)            ((scale) == 1 ? (x) : (T)((double)(x) * (scale)))
+#define INT_ADD(a, b)                      ((__typeof__(a))((uint64_t)(a) + (uint64_t)(b)))
+#define INT_FINISH(T, x, scale, divisor)   ((void)(divisor), INT_SCALED(T, x, scale))
 
 KERNELS(float, float32, BPS_FLOAT32, FLOAT_SCALED, FLOAT_ADD, FLOAT_FINISH)
 KERNELS(double, float64, BPS_FLOAT64, FLOAT_SCALED, FLOAT_ADD, FLOAT_FINISH)

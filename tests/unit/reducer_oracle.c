@@ -204,12 +204,23 @@ static double rounded(uint32_t acc, double number)
     return acc == BPS_FLOAT32 ? narrow : exact;
 }
 
+/* Truncated; what does not fit becomes the limit. */
+static int64_t fitted(uint32_t dtype, double number)
+{
+    int bits = 8 * (int)oracle_size(dtype) - (dtype != BPS_UINT8);
+    int64_t greatest = (int64_t)(~UINT64_C(0) >> (64 - bits)), least = dtype == BPS_UINT8 ? 0 : -greatest - 1;
+
+    return number >= ldexp(1, bits) ? greatest : number < (double)least ? least : (int64_t)trunc(number);
+}
+
 static struct value scaled(uint32_t dtype, struct value v, double factor)
 {
     uint32_t acc = oracle_accumulator(dtype);
 
     if (oracle_is_float(dtype)) {
         v.number = rounded(acc, v.number * rounded(acc, factor));
+    } else if (dtype != BPS_BOOL && factor != 1) {
+        v.integer = fitted(dtype, rounded(BPS_FLOAT64, (double)v.integer * factor));
     }
     return v;
 }

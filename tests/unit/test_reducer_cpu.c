@@ -249,7 +249,7 @@ static void all_are_right(const struct example *e)
 {
     static const double some_scales[MAX_N] = {0.5, -3, 1, 1.0 / 3, 0, 1e-30, 1e30, -0.0, 7, 2};
     static const double no_scales[MAX_N] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-    const double *scales = e->scaled && oracle_is_float(e->dtype) ? some_scales : no_scales;
+    const double *scales = e->scaled && e->dtype != BPS_BOOL ? some_scales : no_scales;
     struct bps_kernels k = kernels_of(e->op, e->dtype);
     struct buffer src[MAX_N], dst = buffer_new(e->dtype, e->count, (3 * e->offset + 2) % 64);
     const void *sources[MAX_N];
@@ -275,8 +275,10 @@ static void each_kernel(struct example e)
 {
     for (e.dtype = 0; e.dtype < BPS_DTYPES; e.dtype++) {
         if (!oracle_is_float(e.dtype)) {
-            e.scale = 1;
             e.divisor = 1;
+        }
+        if (e.dtype == BPS_BOOL) {
+            e.scale = 1;
         }
         for (int i = 0; i < REAL_OPS; i++) {
             e.op = real_ops[i];
@@ -495,6 +497,25 @@ START_TEST(test_averages_of_extremes)
 }
 END_TEST
 
+/* Of truncated contributions; with a factor at the end the quotient is truncated, too. */
+START_TEST(test_averages_that_are_scaled)
+{
+    const int8_t a[] = {100, -7, 3, -128}, b[] = {100, 4, -3, -128};
+    const void *sources[] = {a, b};
+    const double scales[] = {0.5, 2};
+    int8_t mean[4];
+
+    OPEN_OR_RETURN(_i);
+    average_of(BPS_INT8).reduce(mean, sources, scales, 2, 4, 1, 2);
+    ck_assert_mem_eq(mean, ((int8_t[]){88, 2, -3, -96}), 4); /* 50 + 127, -3 + 8, 1 - 6, -64 - 128 */
+    average_of(BPS_INT8).reduce(mean, sources, NULL, 2, 4, 1.5, 2);
+    ck_assert_mem_eq(mean, ((int8_t[]){127, -2, 0, -128}), 4); /* 150, -2.25, 0, -192 */
+    average_of(BPS_INT8).reduce(mean, sources, scales, 2, 4, -0.25, 2);
+    ck_assert_mem_eq(mean, ((int8_t[]){-22, 0, 0, 24}), 4); /* -22.125, -0.625, 0.625, 24 */
+    plugin->close(instance);
+}
+END_TEST
+
 /* ---- conversions --------------------------------------------------------------------------------------- */
 
 /* Every pattern to float32 and back; then float32 around the middle of two neighbours, rounded. */
@@ -707,6 +728,7 @@ int main(void)
     tcase_add_loop_test(kernels, test_min_and_max, 1, ISAS);
     tcase_add_loop_test(kernels, test_averages, 1, ISAS);
     tcase_add_loop_test(kernels, test_averages_of_extremes, 1, ISAS);
+    tcase_add_loop_test(kernels, test_averages_that_are_scaled, 1, ISAS);
     tcase_add_loop_test(kernels, test_conversions, 1, ISAS);
     tcase_add_loop_test(kernels, test_largest_of_8_bits, 1, ISAS);
     tcase_add_loop_test(kernels, test_cuts, 1, ISAS);

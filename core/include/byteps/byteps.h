@@ -216,7 +216,11 @@ struct bps_device {
     void *stream;  /* of the device, such as a CUstream; NULL: its default stream */
 };
 
-/* push_pull: result = postscale * (op over all workers of prescale * in). */
+/*
+ * push_pull: result = postscale * (op over all workers of prescale * in). Scaled integers are computed in
+ * float64 and truncated, before the op and after it; what the type does not hold becomes its limit. bool has
+ * no scales.
+ */
 struct bps_push_pull {
     size_t size;       /* sizeof(struct bps_push_pull) */
     bps_tensor tensor; /* from bps_declare(), or 0: use `name` */
@@ -229,8 +233,8 @@ struct bps_push_pull {
     const int64_t *shape; /* as in struct bps_declaration; of named tensors only */
     uint32_t op;
     int32_t priority; /* larger is more urgent; tensors of equal priority go in the order of their start */
-    double prescale;  /* 1 for none; floating point types only. May differ between the workers */
-    double postscale; /* 1 for none; floating point types only. Must be equal on all workers */
+    double prescale;  /* 1 for none. May differ between the workers */
+    double postscale; /* 1 for none. Must be equal on all workers */
     bps_done_fn done; /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
     void *arg;
     struct bps_device device; /* of in and out; all 0: host memory */

@@ -406,11 +406,12 @@ struct bps_transport_ops {
  * of 8 and 16 bits, T for all others. Any alignment of any pointer, any count, 0 included. Elementwise, left
  * to right: results are repeatable bit by bit and do not depend on where a buffer is cut. Thread-safe.
  *
- * Scales multiply in the precision of A, for floating point only: for integers and bool they are 1, and so are
- * divisors.
+ * Scales multiply in the precision of A. Integers are multiplied in float64, truncated, and become the nearest
+ * number that T holds. For integers and bool divisors are 1; for bool scales are, too.
  *
  * The average of integers has `reduce` alone, and NULL for the others: (src[0] + ... + src[n-1]) / divisor,
- * rounded to minus infinity, with a sum that does not wrap. The divisor is at least n.
+ * each scaled as above, with a sum that does not wrap. The quotient is rounded to minus infinity; with a scale
+ * it is scale * sum / divisor in float64, truncated. The divisor is at least n.
  */
 struct bps_kernels {
     uint32_t accumulator; /* dtype A */

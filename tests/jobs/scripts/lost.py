@@ -28,6 +28,10 @@ if bps.rank() == 1:
 else:
     name = "mine"
 try:
+    if how == "barrier" and bps.rank() == 0:
+        bps.barrier()
+    elif how == "barrier":
+        bps.push_pull(np.ones(3))
     bps.push_pull(np.ones(8 << 20 if how == "kill late" else 1000), name=name)
     print("no exception", flush=True)
 except byteps.Error as error:

@@ -104,8 +104,9 @@ def check_a_failure_is_remembered():
     still_works()
 
 
-def check_scale_of_integers():
-    checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3, np.int32), prescale_factor=2.0))
+def check_scales():
+    checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3, np.int32), prescale_factor=float("inf")))
+    checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3, bool), op=bps.Sum, postscale_factor=2.0))
     checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3, bool)))
     bps.barrier()
 

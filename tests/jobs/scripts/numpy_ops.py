@@ -123,6 +123,28 @@ def check_scale_factors():
     np.testing.assert_allclose(result, sum(a * f for a, f in zip(arrays, factors)) * 0.5, rtol=1e-15)
 
 
+def check_scale_factors_of_integers():
+    """Computed in float64 and truncated, each contribution and the result; what does not fit is the limit."""
+    size, values = bps.size(), [-100, -7, -1, 0, 3, 99]
+    for dtype in ("int8", "int16", "int32", "int64"):
+        own = np.array(values, dtype)
+        for factor in (0.5, 0.37, -0.25, 1 / 3):
+            part = np.trunc(own * factor)
+            same(bps.push_pull(own, op=bps.Sum, prescale_factor=factor), (part * size).astype(dtype))
+            same(bps.push_pull(own, op=bps.Min, prescale_factor=factor), part.astype(dtype))
+            result = bps.push_pull(np.array([5, -5], dtype), op=bps.Sum, postscale_factor=factor)
+            same(result, np.trunc(np.array([5, -5]) * size * factor).astype(dtype))
+            result = bps.push_pull(own, postscale_factor=factor)
+            same(result, np.trunc(own.astype(float) * size * factor / size).astype(dtype))
+        limits = np.iinfo(dtype)
+        result = bps.push_pull(np.array([limits.max, limits.min], dtype), op=bps.Max, prescale_factor=3.0)
+        same(result, np.array([limits.max, limits.min], dtype))
+    # One worker may scale what the others do not.
+    factor = 0.5 if bps.rank() == 0 else 1.0
+    result = bps.push_pull(np.array([7, 8], np.uint8), op=bps.Sum, name="weights", prescale_factor=factor)
+    same(result, np.array([3 + 7 * (size - 1), 4 + 8 * (size - 1)], np.uint8))
+
+
 def check_memory_layouts():
     arrays = everyone("float32", (6, 8))
     want = expected(bps.Sum, arrays)

@@ -207,7 +207,7 @@ def check_what_cannot_be_sent():
     checks.raised(ValueError, lambda: bps.push_pull(torch.zeros(2, device="meta")), "meta", ".to_empty()")
     checks.raised(ValueError, lambda: bps.push_pull(torch.eye(2).to_sparse()), "to_dense")
     checks.raised(TypeError, lambda: bps.push_pull([1.0]), "torch.Tensor")
-    checks.raised(byteps.Error, lambda: bps.push_pull(torch.ones(2, dtype=torch.int32), postscale_factor=2.0))
+    checks.raised(byteps.Error, lambda: bps.push_pull(torch.ones(2, dtype=torch.bool), postscale_factor=2.0))
     bps.barrier()
 
 
