@@ -19,7 +19,7 @@ def reduce_before_unscaling():
     @functools.wraps(unscale)
     def reduce_and_unscale(self, optimizer, *args, **keywords):
         if hasattr(optimizer, "_byteps"):
-            optimizer.synchronize()
+            optimizer._reduce()
         return unscale(self, optimizer, *args, **keywords)
 
     scaler._unscale_grads_ = reduce_and_unscale

@@ -150,6 +150,7 @@ class Reducer:
         self.paused = False
         self.dirty = False
         self.reduced = False
+        self.asked = False  # the program has asked for it since the last gradient came
         self.waited = 0.0
         self.passes = passes
         self.on_gradient = None
@@ -253,7 +254,7 @@ class Reducer:
 
     def end_step(self):
         """Note that the reduced gradients have been used."""
-        self.reduced = False
+        self.reduced = self.asked = False
         self._counted.clear()
 
     # ---- a round -------------------------------------------------------------------------------------
@@ -269,6 +270,7 @@ class Reducer:
         if index in self._flying or self._is_counted(index):
             raise AssertionError(_TOO_MANY)
         self.dirty = True
+        self.asked = False
         if self._ends_in_backward:
             self._watch_backward()
         self._left[index] -= 1

@@ -117,6 +117,9 @@ class _CrossBarrier(_Distributed):
         Call it before you look at parameters, and before you read or change gradients, as by
         clip_grad_norm_().
         """
+        self._reduce()
+
+    def _reduce(self):
         self.flush()
         if self._byteps.dirty:
             self._byteps.finish()

@@ -14,6 +14,13 @@ from ._reducer import Reducer
 from .compression import Compression
 
 
+_SYNCHRONIZED = (
+    "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
+    "The gradients are not reduced again here, but Horovod and the original BytePS would do so: in a program "
+    "for them, too, put step() into 'with optimizer.skip_synchronize():'."
+)
+
+
 class _Distributed:
     """What is added to the class of the wrapped optimizer. Its own state is in _byteps and _byteps_skip."""
 
@@ -26,8 +33,13 @@ class _Distributed:
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
+            with optimizer.skip_synchronize():
+                optimizer.step()
         """
+        self._reduce()
+        self._byteps.asked = True
+
+    def _reduce(self):
         if self._byteps.dirty or not self._byteps.reduced:
             self._byteps.finish()
 
@@ -87,7 +99,9 @@ class _Distributed:
 
     def _synchronize_for_step(self):
         if not self._byteps_skip:
-            self.synchronize()
+            self._reduce()
+            if self._byteps.asked:
+                warnings.warn(_SYNCHRONIZED, stacklevel=3)
         self._byteps.end_step()
 
     def zero_grad(self, set_to_none=True):

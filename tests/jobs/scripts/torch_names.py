@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What programs for the original BytePS and for Horovod import and read, used as they use it."""
 
+import contextlib
 import os
 import time
 import warnings
@@ -211,16 +212,21 @@ def check_changed_sparse_gradient():
 
 
 def check_synchronize_before_step():
-    """The gradients are reduced once: with op=Sum, a second time would multiply them."""
+    """The gradients are reduced once: with op=Sum, a second time would multiply them. A warning says so."""
     weight = torch.nn.Parameter(torch.zeros(2))
     optimizer = bps.DistributedOptimizer(torch.optim.SGD([weight], 1.0), [("once", weight)], op=bps.Sum)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        weight.sum().backward()
-        optimizer.synchronize()
-        torch.nn.utils.clip_grad_norm_([weight], 1e9)
-        optimizer.step()
-    assert weight.tolist() == [-bps.size()] * 2
+    for context, warned in ((contextlib.nullcontext, 1), (optimizer.skip_synchronize, 0)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            optimizer.zero_grad()
+            weight.sum().backward()
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_([weight], 1e9)
+            with context():
+                optimizer.step()
+        words = "called without optimizer.skip_synchronize() context after optimizer.synchronize()"
+        assert [words in str(one.message) for one in caught] == [True] * warned, caught
+    assert weight.tolist() == [-2 * bps.size()] * 2
 
 
 def check_speed():

@@ -327,12 +327,19 @@ def check_clipping():
     optimizer.zero_grad()
     model(torch.ones(1, 3)).sum().backward()
     optimizer.synchronize()
-    optimizer.step()  # does not reduce again
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        optimizer.step()  # does not reduce again
+    words = "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize()"
+    assert [str(one.message).startswith(words) for one in caught] == [True], caught
+    assert caught[0].filename == __file__, caught[0]
     torch.testing.assert_close(model.weight.detach(), before - 2 * bps.size())
     optimizer.zero_grad()
     optimizer.synchronize()
     model(torch.ones(1, 3)).sum().backward()
-    optimizer.step()  # reduces what has come since
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        optimizer.step()  # reduces what has come since
     torch.testing.assert_close(model.weight.detach(), before - 3 * bps.size())
     agree(model)
 
