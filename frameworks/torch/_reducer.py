@@ -39,8 +39,32 @@ _TOO_MANY = (
 _use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
 
 _alive = weakref.WeakSet()  # the reducers of this process
-_owners = {}  # name of a tensor -> weak references to what has used it in the job
+_owners = {}  # name of a tensor -> _Owners in the job
 _owners_job = 0
+
+
+class _Owners:
+    """What has one name: numbered from 0. Of what is gone nothing is left, but no number is given again."""
+
+    def __init__(self):
+        self._count = 0
+        self._numbers = {}  # id of what is alive -> (weak reference, number)
+
+    def number(self, owner):
+        """Return the number of an owner, a new one if it has none yet."""
+        key = id(owner)
+        known = self._numbers.get(key)
+        if known is None or known[0]() is not owner:
+            known = self._numbers[key] = (weakref.ref(owner, self._forgetter(key)), self._count)
+            self._count += 1
+        return known[1]
+
+    def _forgetter(self, key):
+        def forget(reference):
+            if key in self._numbers and self._numbers[key][0] is reference:
+                del self._numbers[key]
+
+        return forget
 
 
 def unique_name(name, owner):
@@ -53,10 +77,9 @@ def unique_name(name, owner):
     if _owners_job != job_number():
         _owners_job = job_number()
         _owners.clear()
-    owners = _owners.setdefault(name, [])
-    number = next((i for i, other in enumerate(owners) if other() is owner), len(owners))
-    if number == len(owners):
-        owners.append(weakref.ref(owner))
+    if name not in _owners:
+        _owners[name] = _Owners()
+    number = _owners[name].number(owner)
     return name if number == 0 else f"{name}#{number}"
 
 

@@ -56,8 +56,11 @@ def check_models_that_come_and_go():
         if bps.rank() == 0 or number % 5 == 0:
             gc.collect()  # not on all workers at the same time
         if number == WARM:
+            gc.collect()
             before = {role: (pid, resident(pid)) for role, pid in processes().items()}
+            objects = len(gc.get_objects())
     gc.collect()
+    assert len(gc.get_objects()) - objects < MODELS - WARM, "each model leaves objects behind"
     bps.barrier()
     assert len(before) >= 2, before
     grown = {role: resident(pid) - size for role, (pid, size) in before.items()}
