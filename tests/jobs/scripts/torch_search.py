@@ -11,6 +11,7 @@ import byteps.torch as bps
 
 MODELS, WARM = 160, 40
 LIMITS = {"worker": 5 << 20, "server": 4 << 20, "scheduler": 2 << 20}
+MEASURED = os.environ.get("SANITIZER", "no") in ("no", "")  # sanitizers keep for a while what was freed
 
 
 def train(number):
@@ -64,7 +65,8 @@ def check_models_that_come_and_go():
     bps.barrier()
     assert len(before) >= 2, before
     grown = {role: resident(pid) - size for role, (pid, size) in before.items()}
-    assert all(size < LIMITS[role] for role, size in grown.items()), f"memory has grown by {grown}"
+    within = all(size < LIMITS[role] for role, size in grown.items())
+    assert within or not MEASURED, f"memory has grown by {grown}"
 
 
 if __name__ == "__main__":
