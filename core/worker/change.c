@@ -54,7 +54,6 @@ static void clear_error(struct bps_operation *operation)
 static void end_with(struct bps_operation *operation, bps_status status, const char *text)
 {
     clear_error(operation);
-    operation->reported = false;
     bps_operation_error(operation, status, text);
     bps_operation_end(operation);
 }

@@ -175,7 +175,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->root = root;
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
-    operation->begun = operation->asking = operation->changed = operation->reported = false;
+    operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
     operation->stays = on_device && bps_copy_stays(worker, operation);
@@ -248,6 +248,7 @@ void bps_operation_end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
+    operation->reported = false;
     if (operation->active) {
         operation->active = false;
         TAILQ_REMOVE(&worker->operations, operation, entry);

@@ -99,7 +99,7 @@ struct bps_operation {
     uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
     bool active, begun;        /* [core] on the list of running operations; its tasks exist */
     bool changed;              /* [core] it has another form than the job knows */
-    bool reported;             /* [core] the scheduler is going to say in which form the tensor goes on */
+    bool reported;             /* [core], also between uses: the scheduler is going to say the new form */
     bool asking;               /* [core] whether devices sum it: bps_devices_ask() */
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
