@@ -17,7 +17,7 @@ fail()
 # Prints the files of the source tree with these endings: no builds in it, nothing that a tool has made.
 files()
 {
-    find "$source" \( -name .git -o -name .venv -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
+    find "$source" \( -name .git -o -name '.venv*' -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
         -o -name autom4te.cache -o -name build_info.h -o -name config.h \) -prune -o -type f \( "$@" \) -print
 }
 

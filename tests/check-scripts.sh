@@ -17,7 +17,7 @@ fail()
 # Prints the shell scripts of the source tree: no builds in it, no templates, nothing that a tool has made.
 shell_scripts()
 {
-    find "$source" \( -name .git -o -name .venv -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
+    find "$source" \( -name .git -o -name '.venv*' -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
         -o -name autom4te.cache -o -name .libs -o -name byteps-env -o -name '*.in' \) -prune \
         -o -type f -size -200k -print |
     while read -r file; do

@@ -42,6 +42,7 @@ for dir in $(echo "$BYTEPS_PLUGIN_PATH" | tr : ' '); do
     for plugin in "$dir"/*.so; do
         case $plugin in
         */framework_python.so) expected=PyInit__bps ;;
+        */framework_tensorflow.so) expected=byteps_tensorflow_attach ;;
         *) expected=bps_plugin_module ;;
         esac
         found=$(exported "$plugin")

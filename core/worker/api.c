@@ -349,6 +349,22 @@ bps_status bps_forget(const char *const *names, size_t n, struct bps_report *rep
     return BPS_OK;
 }
 
+/* Of all push_pulls that were started in this process. */
+static atomic_uint_least64_t pushed;
+
+static void count_pushed(const struct bps_push_pull *request, uint32_t op, bps_status status)
+{
+    if (status >= 0 && op < BPS_OPS) {
+        uint64_t bytes = request->count * bps_dtype_size(request->dtype);
+        atomic_fetch_add_explicit(&pushed, bytes, memory_order_relaxed);
+    }
+}
+
+uint64_t bps_pushed_bytes(void)
+{
+    return atomic_load_explicit(&pushed, memory_order_relaxed);
+}
+
 static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
                         bps_handle *out, struct bps_report *report)
 {
@@ -357,6 +373,7 @@ static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32
         return BPS_ERR_STATE;
     }
     bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
+    count_pushed(request, op, status);
     release();
     return status;
 }
@@ -397,6 +414,7 @@ static bps_status run(const struct bps_push_pull *request, uint32_t op, bool bar
     }
     bps_status status =
         bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
+    count_pushed(request, op, status);
     release();
     return status;
 }

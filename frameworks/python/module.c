@@ -186,7 +186,7 @@ static PyObject *call_pushed_bytes(PyObject *module, PyObject *none)
 {
     (void)module;
     (void)none;
-    return PyLong_FromUnsignedLongLong(python_pushed_bytes());
+    return PyLong_FromUnsignedLongLong(bps_pushed_bytes());
 }
 
 static PyObject *call_version(PyObject *module, PyObject *none)

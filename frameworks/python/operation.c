@@ -14,13 +14,6 @@ struct operation {
     PyObject *keep[PYTHON_KEEP];
 };
 
-static uint64_t pushed; /* bytes of all push_pulls; under the interpreter's lock */
-
-uint64_t python_pushed_bytes(void)
-{
-    return pushed;
-}
-
 static void operation_fini(struct operation *operation)
 {
     for (int i = 0; i < PYTHON_KEEP; i++)
@@ -169,8 +162,6 @@ static PyObject *operation_start(struct operation *operation)
     }
     if (status < 0)
         return python_raise(status, report.text);
-    if (!operation->is_broadcast)
-        pushed += operation->request.count * bps_dtype_size(operation->request.dtype);
     if (!operation->waits)
         return python_handle_new(id, operation->keep);
     if (status == BPS_INPROGRESS)

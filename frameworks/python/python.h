@@ -91,9 +91,6 @@ PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);
 PyObject *python_barrier(PyObject *module, PyObject *none);
 
-/* The bytes of all push_pulls that this process has started. */
-uint64_t python_pushed_bytes(void);
-
 /* ---- blocking.c ---------------------------------------------------------------------------------------- */
 
 typedef bps_status (*python_blocking_fn)(void *arg, struct bps_report *report);

@@ -50,6 +50,18 @@ def python():
     return os.environ.get("PYTHON") or sys.executable
 
 
+def tensorflow_python():
+    """The interpreter for scripts that use TensorFlow or Keras, which has a virtual environment of its own."""
+    own = os.path.join(os.environ.get("top_srcdir", "."), ".venv-tensorflow", "bin", "python")
+    path = os.environ.get("TENSORFLOW_PYTHON") or (own if os.access(own, os.X_OK) else python())
+    if subprocess.run([path, "-c", IMPORTABLE.format("tensorflow")], check=False).returncode != 0:
+        raise unittest.SkipTest(f"TensorFlow is not installed for {path}; TENSORFLOW_PYTHON names another Python")
+    return path
+
+
+IMPORTABLE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('{}') is None)"
+
+
 def until(condition, what, timeout=DEADLINE, show=lambda: ""):
     """Returns the first true value of condition(); fails the test when there is none in time, with what show() says."""
     end = time.monotonic() + timeout

@@ -17,9 +17,9 @@ def require(*modules):
             raise unittest.SkipTest(f"{module} is not installed for {harness.python()}")
 
 
-def script(name, *arguments):
-    """The command that runs one of the scripts."""
-    return [harness.python(), os.path.join(SCRIPTS, name), *arguments]
+def script(name, *arguments, python=None):
+    """The command that runs one of the scripts, with another interpreter if that is given."""
+    return [python or harness.python(), os.path.join(SCRIPTS, name), *arguments]
 
 
 # Each worker on the host whose name stands at its place in HOSTS.
@@ -35,15 +35,18 @@ exec unshare --uts sh -c 'hostname "$0" && exec "$@"' "$host" "$@"
 class TestCase(unittest.TestCase):
     """Adds run_script() and run_on_hosts()."""
 
+    python = None
+    """The interpreter for the scripts; None: that of the tests."""
+
     def run_script(self, name, *arguments, **how):
         """Run a script as a job; all its workers must come to their end. The rest is as for harness.run()."""
-        return self.run_command(script(name, *arguments), **how)
+        return self.run_command(script(name, *arguments, python=self.python), **how)
 
     def run_on_hosts(self, hosts, name, *arguments, env=None, **how):
         """The same, with a worker on each of these hosts: "a,a,b" has two on one host, and one on another."""
         if os.geteuid() != 0:
             self.skipTest("needs root for hosts of their own names")
-        command = ["sh", "-c", ON_HOSTS, "sh", *script(name, *arguments)]
+        command = ["sh", "-c", ON_HOSTS, "sh", *script(name, *arguments, python=self.python)]
         return self.run_command(command, workers=len(hosts.split(",")), env={**(env or {}), "HOSTS": hosts}, **how)
 
     def run_command(self, command, workers=2, servers=1, **how):

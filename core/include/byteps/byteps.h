@@ -261,6 +261,11 @@ BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t t
                                  struct bps_report *report);
 
 /*
+ * Bytes of all push_pulls that this process has started, as they lie in memory. It only grows, and outlives jobs.
+ */
+BPS_API uint64_t bps_pushed_bytes(void);
+
+/*
  * Copies the bytes of worker `root` to all workers, exactly: NaN payloads, -0.0, integers, bool. On the root
  * `in` is sent and, if different, copied to `out`; elsewhere only `out` is used. Op and scales are ignored.
  */

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds and loads the extension: framework_python.so among the plugins."""
+"""Finds the files of plugins, and loads the extension: framework_python.so."""
 
 import importlib.util
 import os
@@ -9,7 +9,7 @@ from importlib.machinery import ExtensionFileLoader
 
 from . import _config
 
-_FILE = "framework_python.so"
+_EXTENSION = "framework_python"
 
 
 def _directories():
@@ -19,17 +19,17 @@ def _directories():
     yield _config.PLUGIN_DIRECTORY
 
 
-def _find():
+def find_plugin(name, part):
+    """Return the path of a plugin ("framework_python"); raise ImportError if the part was not installed."""
     tried = []
     for directory in _directories():
-        path = os.path.join(directory, _FILE)
+        path = os.path.join(directory, f"{name}.so")
         if os.path.isfile(path):
             return path
         tried.append(directory)
     raise ImportError(
-        f"{_FILE} not found in {', '.join(tried)}; install BytePS with its Python part, "
-        "or name the directory of its plugins in BYTEPS_PLUGIN_PATH",
-        name="_bps",
+        f"{name}.so not found in {', '.join(tried)}; install BytePS with its {part} part, "
+        "or name the directory of its plugins in BYTEPS_PLUGIN_PATH"
     )
 
 
@@ -45,14 +45,14 @@ def _check_layout():
         version = ".".join(map(str, sys.version_info[:2]))
         raise ImportError(
             f"this is a free-threaded Python ({version}t, {sys.executable}), whose objects have another "
-            f"layout than those that {_FILE} was compiled for; use a Python {version} with the GIL",
+            f"layout than those that {_EXTENSION}.so was compiled for; use a Python {version} with the GIL",
             name="_bps",
         )
 
 
 def _load():
     _check_layout()
-    path = _find()
+    path = find_plugin(_EXTENSION, "Python")
     loader = ExtensionFileLoader("_bps", path)
     spec = importlib.util.spec_from_file_location("_bps", path, loader=loader)
     module = importlib.util.module_from_spec(spec)

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of tensors, in eager mode, in tf.function and in sessions, and their gradients."""
+
+import contextlib
+import re
+import struct
+import warnings
+
+import tensorflow as tf
+
+from byteps._basics import Average, ReduceOp, Sum, choose_op, full_name
+from byteps._native import bps as _bps
+
+from ._library import operations
+from .compression import Compression
+
+# ---- names -----------------------------------------------------------------------------------------------
+
+
+def _graph_name(graph):
+    """Return the name of the function that a graph is of; "" for a graph of sessions.
+
+    Numbers at its end count the functions of a process, which need not be the same on all workers.
+    """
+    return re.sub(r"_\d+$", "", getattr(graph, "name", ""))
+
+
+def _default_name(kind, tensor, scope):
+    """Return a name for a tensor without one: in a graph, whose order is nobody's, it must have one."""
+    if tf.executing_eagerly():
+        return None
+    graph = tf.compat.v1.get_default_graph()
+    function = _graph_name(graph)
+    name = f"{scope}{kind}_" + re.sub(r"[^a-zA-Z0-9_]", "_", f"{function}_{tensor.name}" if function else tensor.name)
+    return _unique(graph, name)
+
+
+def _unique(graph, name):
+    """Return the name, with a number at its end if a tensor of the graph has got it before."""
+    counts = _notes(graph)["counts"]
+    counts[name] = counts.get(name, 0) + 1
+    return name if counts[name] == 1 else f"{name}.{counts[name]}"
+
+
+def _notes(graph):
+    """Return what is noted for a graph: how often a default name was given, and the last operation of a name."""
+    if not hasattr(graph, "_byteps"):
+        graph._byteps = {"counts": {}, "last": {}}
+    return graph._byteps
+
+
+@contextlib.contextmanager
+def _in_turn(name):
+    """Return a context for one operation: in a tf.function, those of one name run in the order of the program.
+
+    It is given a function to be called with the operation's result.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if name is None or not getattr(graph, "building_function", False):
+        yield lambda result: result
+        return
+    last = _notes(graph)["last"]
+
+    def made(result):
+        last[name] = result.op
+        return result
+
+    with tf.control_dependencies([last[name]] if name in last else []):
+        yield made
+
+
+# ---- operations ------------------------------------------------------------------------------------------
+
+
+def _bits(number):
+    """Return a float as the integer of its bits, which an attribute can hold exactly."""
+    return struct.unpack("q", struct.pack("d", number))[0]
+
+
+def _reduce(tensor, name, op, priority, prescale, postscale):
+    with _in_turn(name) as made:
+        return made(
+            operations.byteps_push_pull(
+                tensor=tensor,
+                tensor_name="" if name is None else full_name(name),
+                op=int(op),
+                priority=priority,
+                prescale_bits=_bits(prescale),
+                postscale_bits=_bits(postscale),
+            )
+        )
+
+
+def _dense(tensor, what):
+    """Return a dense tensor of what a user has given."""
+    if isinstance(tensor, tf.IndexedSlices):
+        warnings.warn(
+            f"{what}: the gradient of an embedding (IndexedSlices) is sent as a dense tensor, with its zeros; "
+            "sparse_as_dense=True says that this is meant",
+            stacklevel=4,
+        )
+    elif isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
+        raise TypeError(f"{what}: a {type(tensor).__name__} is not supported; give its dense form")
+    tensor = tf.convert_to_tensor(tensor)
+    if tensor.dtype.name not in _bps.dtypes:
+        raise TypeError(
+            f"{what}: a tensor of type {tensor.dtype.name} is not supported; supported are {', '.join(_bps.dtypes)}"
+        )
+    return tensor
+
+
+def push_pull(
+    tensor,
+    scope="",
+    average=None,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    op=None,
+    enable_async=False,
+    *,
+    name=None,
+    priority=0,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """Return the reduction of a tensor over all workers, as a new tensor.
+
+    Args:
+        tensor: a tensor, a variable or what becomes one, of any shape; shape and type must be the same on all
+            workers. IndexedSlices are sent as a dense tensor.
+        scope: put in front of the name, if that is not given.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down; their
+            sums and products wrap.
+        device_dense: the device to compute on, as for tf.device(); the result is there, too.
+        device_sparse: accepted for compatibility; without effect.
+        compression: Compression.none, .fp16 or .bf16.
+        op: Average, Sum, Min, Max or Product, instead of `average`.
+        enable_async: must be False; there is no asynchronous training.
+        name: of the tensor, the same on all workers. None: in a graph it follows from the graph's names; in
+            eager mode the n-th unnamed call meets the n-th of the others.
+        priority: larger is more urgent.
+        prescale_factor, postscale_factor: multiply each contribution and the result.
+
+    Raises:
+        TypeError, ValueError: the arguments are wrong, or the tensor has a type that cannot be sent.
+        tf.errors.InvalidArgumentError: the name is in flight already.
+        tf.errors.FailedPreconditionError: there is no job, or the workers disagree about shape, type or
+            operation. All of them get it.
+        tf.errors.UnavailableError, tf.errors.DeadlineExceededError: a member of the job was lost, or does not
+            answer.
+    """
+    del device_sparse
+    if enable_async:
+        raise NotImplementedError("enable_async=True: there is no asynchronous training; leave it out")
+    op = choose_op(average, op)
+    with tf.device(device_dense) if device_dense else contextlib.nullcontext():
+        tensor = _dense(tensor, "push_pull")
+        if name is None:
+            name = _default_name("BytePSPushPull", tensor, scope)
+        small, context = compression.compress(tensor)
+        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor)
+        return compression.decompress(result, context)
+
+
+def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, priority=0):
+    """Return the tensor of worker root_rank, bit by bit the same, on every worker.
+
+    Args:
+        tensor: of the same shape and type on all workers; its values count on the root only.
+        root_rank: the worker that sends.
+        scope, name, priority: as for push_pull().
+        is_variable: accepted for compatibility; without effect.
+
+    Raises:
+        As push_pull(); the root must be the same on all workers.
+    """
+    del is_variable
+    tensor = _dense(tensor, "broadcast")
+    if name is None:
+        name = _default_name("BytePSBroadcast", tensor, scope)
+    with _in_turn(name) as made:
+        return made(
+            operations.byteps_broadcast(
+                tensor=tensor,
+                tensor_name="" if name is None else full_name(name),
+                root_rank=root_rank,
+                priority=priority,
+            )
+        )
+
+
+# ---- gradients -------------------------------------------------------------------------------------------
+
+
+def _gradient_name(op, gradient, kind):
+    """Return the name, without the job's prefix, for the gradient of an operation."""
+    name = op.get_attr("tensor_name").decode()
+    if name:
+        name = name[len(full_name("")) :] + ".gradient"
+        return name if tf.executing_eagerly() else _unique(tf.compat.v1.get_default_graph(), name)
+    return _default_name(kind, gradient, "")
+
+
+@tf.RegisterGradient("BytepsPushPull")
+def _push_pull_gradient(op, gradient):
+    """The gradient of a sum is the sum of the gradients."""
+    reduction = ReduceOp(op.get_attr("op"))
+    if reduction not in (Average, Sum):
+        raise NotImplementedError(f"push_pull with op={reduction.name} has no gradient; use Average or Sum")
+    gradient = tf.convert_to_tensor(gradient)
+    name = _gradient_name(op, gradient, "BytePSPushPull")
+    prescale, postscale = (_number(op.get_attr(f"{which}_bits")) for which in ("prescale", "postscale"))
+    reduced = _reduce(gradient, name, reduction, op.get_attr("priority"), 1.0, postscale)
+    return reduced if prescale == 1 else reduced * tf.cast(prescale, reduced.dtype)
+
+
+def _number(bits):
+    return struct.unpack("d", struct.pack("q", bits))[0]
+
+
+@tf.RegisterGradient("BytepsBroadcast")
+def _broadcast_gradient(op, gradient):
+    """The gradient of the root's tensor is the sum of the gradients; that of the others is zero."""
+    gradient = tf.convert_to_tensor(gradient)
+    name = _gradient_name(op, gradient, "BytePSBroadcast")
+    total = _reduce(gradient, name, Sum, op.get_attr("priority"), 1.0, 1.0)
+    return tf.where(tf.equal(rank_op(), op.get_attr("root_rank")), total, tf.zeros_like(total))
+
+
+for _question in ("BytepsRank", "BytepsSize", "BytepsLocalRank", "BytepsLocalSize"):
+    tf.no_gradient(_question)
+
+
+# ---- questions in a graph --------------------------------------------------------------------------------
+
+
+def rank_op(name=None):
+    """Return this worker's number as an int32 tensor, asked when the graph runs."""
+    return operations.byteps_rank(name=name)
+
+
+def size_op(name=None):
+    """Return the number of workers as an int32 tensor, asked when the graph runs."""
+    return operations.byteps_size(name=name)
+
+
+def local_rank_op(name=None):
+    """Return this worker's number among those on the same host as an int32 tensor."""
+    return operations.byteps_local_rank(name=name)
+
+
+def local_size_op(name=None):
+    """Return the number of workers on this host as an int32 tensor."""
+    return operations.byteps_local_size(name=name)

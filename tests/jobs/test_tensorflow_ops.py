@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast as TensorFlow operations."""
+
+import os
+import unittest
+
+import harness
+import scripted
+
+PYTHON = harness.tensorflow_python()
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+
+class Operations(scripted.TestCase):
+    python = PYTHON
+
+    def test_alone(self):
+        self.run_script("tensorflow_ops.py", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.run_script("tensorflow_ops.py", workers=2, servers=1)
+
+    def test_three_workers_and_two_servers(self):
+        self.run_script("tensorflow_ops.py", workers=3, servers=2)
+
+    def test_without_hierarchy(self):
+        self.run_script("tensorflow_ops.py", options=["--set", "worker.hierarchy=off"])
+
+
+if __name__ == "__main__":
+    unittest.main()
