@@ -5,6 +5,14 @@
     import byteps.tensorflow as bps
 
     bps.init()
+    bps.broadcast_variables(model.variables, root_rank=0)
+    with tf.GradientTape() as tape:
+        loss = ...
+    tape = bps.DistributedGradientTape(tape)
+    gradients = tape.gradient(loss, model.trainable_variables)
+
+or, with model.fit(), byteps.tensorflow.keras. Horovod's names work as well. Eager mode, tf.function and the sessions of
+version 1 are alike. All workers call the same functions for the same tensors.
 
 Every failure of an operation is a TensorFlow error, on every worker that took part, whose text has the cause.
 """
@@ -31,38 +39,115 @@ from byteps._basics import (
     size,
     suspend,
 )
+from byteps._horovod import (
+    Adasum,
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    missing,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
+)
 from byteps.common import get_pushpull_speed
 
 from .compression import Compression
-from .ops import broadcast, local_rank_op, local_size_op, push_pull, rank_op, size_op
+from .functions import (
+    BroadcastGlobalVariablesHook,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_object_fn,
+    broadcast_variables,
+)
+from .gradients import DistributedGradientTape, DistributedOptimizer
+from .ops import (
+    allreduce,
+    broadcast,
+    grouped_allreduce,
+    local_rank_op,
+    local_size_op,
+    push_pull,
+    rank_op,
+    size_op,
+)
+
+# What Horovod has and BytePS has not.
+allgather = missing("allgather")
+allgather_object = missing("allgather_object")
+alltoall = missing("alltoall")
+grouped_allgather = missing("grouped_allgather")
+grouped_reducescatter = missing("grouped_reducescatter")
+join = missing("join")
+reducescatter = missing("reducescatter")
+ProcessSet = missing("ProcessSet")
+add_process_set = missing("add_process_set")
+remove_process_set = missing("remove_process_set")
+start_timeline = missing("start_timeline")
+stop_timeline = missing("stop_timeline")
 
 __all__ = [
+    "Adasum",
     "Average",
+    "BroadcastGlobalVariablesHook",
     "Compression",
+    "DistributedGradientTape",
+    "DistributedOptimizer",
     "Max",
     "Min",
+    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
+    "add_process_set",
+    "allgather",
+    "allgather_object",
+    "allreduce",
+    "alltoall",
     "barrier",
     "broadcast",
+    "broadcast_global_variables",
+    "broadcast_object",
+    "broadcast_object_fn",
+    "broadcast_variables",
+    "ccl_built",
     "cross_rank",
     "cross_size",
+    "cuda_built",
+    "ddl_built",
     "declare",
     "get_pushpull_speed",
+    "gloo_built",
+    "gloo_enabled",
+    "grouped_allgather",
+    "grouped_allreduce",
+    "grouped_reducescatter",
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "local_rank",
     "local_rank_op",
     "local_size",
     "local_size_op",
+    "mpi_built",
+    "mpi_enabled",
+    "mpi_threads_supported",
+    "nccl_built",
     "push_pull",
     "rank",
     "rank_op",
+    "reducescatter",
+    "remove_process_set",
     "resume",
+    "rocm_built",
     "shutdown",
     "size",
     "size_op",
+    "start_timeline",
+    "stop_timeline",
     "suspend",
 ]

@@ -2,6 +2,7 @@
 """Loads the operations: framework_tensorflow.so among the plugins, by tf.load_op_library()."""
 
 import ctypes
+import os
 import re
 
 import tensorflow as tf
@@ -13,12 +14,13 @@ _OLDEST, _TESTED = (2, 13), (2, 21)
 _RANGE = f"BytePS works with TensorFlow {_OLDEST[0]}.{_OLDEST[1]} and later, and was tested up to " + ".".join(
     map(str, _TESTED)
 )
+_PLACE = os.path.dirname(tf.__file__)
 
 
 def _check_version():
     version = tuple(map(int, re.findall(r"\d+", tf.__version__)[:2]))
     if version < _OLDEST:
-        raise ImportError(f"this is TensorFlow {tf.__version__} ({tf.__path__[0]}); {_RANGE}")
+        raise ImportError(f"this is TensorFlow {tf.__version__} ({_PLACE}); {_RANGE}")
 
 
 def _load():
@@ -30,7 +32,7 @@ def _load():
     attach.restype = ctypes.c_char_p
     refusal = attach(tf.__version__.encode()).decode()
     if refusal:
-        raise ImportError(f"this TensorFlow ({tf.__version__}, {tf.__path__[0]}) cannot be used: {refusal}; {_RANGE}")
+        raise ImportError(f"this TensorFlow ({tf.__version__}, {_PLACE}) cannot be used: {refusal}; {_RANGE}")
     return library
 
 

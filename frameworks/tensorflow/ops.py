@@ -9,6 +9,7 @@ import warnings
 import tensorflow as tf
 
 from byteps._basics import Average, ReduceOp, Sum, choose_op, full_name
+from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
 
 from ._library import operations
@@ -32,14 +33,19 @@ def _default_name(kind, tensor, scope):
     graph = tf.compat.v1.get_default_graph()
     function = _graph_name(graph)
     name = f"{scope}{kind}_" + re.sub(r"[^a-zA-Z0-9_]", "_", f"{function}_{tensor.name}" if function else tensor.name)
-    return _unique(graph, name)
+    return unique(graph, name)
 
 
-def _unique(graph, name):
+def unique(graph, name):
     """Return the name, with a number at its end if a tensor of the graph has got it before."""
     counts = _notes(graph)["counts"]
     counts[name] = counts.get(name, 0) + 1
     return name if counts[name] == 1 else f"{name}.{counts[name]}"
+
+
+def title(variable):
+    """Return the name of a variable; Keras 3 has one with the layers in it."""
+    return getattr(variable, "path", None) or variable.name.partition(":")[0]
 
 
 def _notes(graph):
@@ -101,12 +107,15 @@ def _dense(tensor, what):
         )
     elif isinstance(tensor, (tf.SparseTensor, tf.RaggedTensor)):
         raise TypeError(f"{what}: a {type(tensor).__name__} is not supported; give its dense form")
-    tensor = tf.convert_to_tensor(tensor)
+    return tf.convert_to_tensor(tensor)
+
+
+def _require_numbers(tensor):
     if tensor.dtype.name not in _bps.dtypes:
         raise TypeError(
-            f"{what}: a tensor of type {tensor.dtype.name} is not supported; supported are {', '.join(_bps.dtypes)}"
+            f"push_pull: a tensor of type {tensor.dtype.name} is not supported; supported are "
+            f"{', '.join(_bps.dtypes)}"
         )
-    return tensor
 
 
 def push_pull(
@@ -156,6 +165,7 @@ def push_pull(
     op = choose_op(average, op)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         tensor = _dense(tensor, "push_pull")
+        _require_numbers(tensor)
         if name is None:
             name = _default_name("BytePSPushPull", tensor, scope)
         small, context = compression.compress(tensor)
@@ -167,7 +177,8 @@ def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, prior
     """Return the tensor of worker root_rank, bit by bit the same, on every worker.
 
     Args:
-        tensor: of the same shape and type on all workers; its values count on the root only.
+        tensor: of the same shape and type on all workers; any type of fixed size. Its values count on the root
+            only.
         root_rank: the worker that sends.
         scope, name, priority: as for push_pull().
         is_variable: accepted for compatibility; without effect.
@@ -179,6 +190,14 @@ def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, prior
     tensor = _dense(tensor, "broadcast")
     if name is None:
         name = _default_name("BytePSBroadcast", tensor, scope)
+    if tensor.dtype.name in _bps.dtypes:
+        return _send(tensor, root_rank, name, priority)
+    if tensor.dtype.size == 0 or tensor.dtype in (tf.string, tf.resource, tf.variant):
+        raise TypeError(f"broadcast: a tensor of type {tensor.dtype.name} is not supported; it is no array of numbers")
+    return tf.bitcast(_send(tf.bitcast(tensor, tf.uint8), root_rank, name, priority), tensor.dtype)
+
+
+def _send(tensor, root_rank, name, priority):
     with _in_turn(name) as made:
         return made(
             operations.byteps_broadcast(
@@ -190,6 +209,48 @@ def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, prior
         )
 
 
+# ---- Horovod's names -------------------------------------------------------------------------------------
+
+
+def allreduce(
+    tensor,
+    average=None,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    name=None,
+    process_set=None,
+    ignore_name_scope=False,
+):
+    """Horovod's name of push_pull()."""
+    del ignore_name_scope
+    refuse_process_set(process_set)
+    return push_pull(
+        tensor,
+        "",
+        average,
+        device_dense,
+        device_sparse,
+        compression,
+        op,
+        name=name,
+        prescale_factor=prescale_factor,
+        postscale_factor=postscale_factor,
+    )
+
+
+def grouped_allreduce(tensors, *args, name=None, **keywords):
+    """Return the push_pull of each tensor of a list; in a graph all are in flight at once.
+
+    The other arguments are those of allreduce().
+    """
+    names = [None if name is None else f"{name}.{i}" for i in range(len(tensors))]
+    return [allreduce(tensor, *args, name=one, **keywords) for tensor, one in zip(tensors, names)]
+
+
 # ---- gradients -------------------------------------------------------------------------------------------
 
 
@@ -198,7 +259,7 @@ def _gradient_name(op, gradient, kind):
     name = op.get_attr("tensor_name").decode()
     if name:
         name = name[len(full_name("")) :] + ".gradient"
-        return name if tf.executing_eagerly() else _unique(tf.compat.v1.get_default_graph(), name)
+        return name if tf.executing_eagerly() else unique(tf.compat.v1.get_default_graph(), name)
     return _default_name(kind, gradient, "")
 
 

@@ -39,12 +39,7 @@ from byteps._basics import (
     suspend,
     synchronize,
 )
-
-from ._amp import reduce_before_unscaling
-from ._shared import empty
-from .compression import Compression
-from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
-from .horovod import (
+from byteps._horovod import (
     Adasum,
     ccl_built,
     cuda_built,
@@ -57,6 +52,11 @@ from .horovod import (
     nccl_built,
     rocm_built,
 )
+
+from ._amp import reduce_before_unscaling
+from ._shared import empty
+from .compression import Compression
+from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .ops import (
     allreduce,
     allreduce_,

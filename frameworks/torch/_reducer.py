@@ -431,10 +431,8 @@ class Reducer:
     def _settle_abandoned(self):
         """Wait for what forget() has given up: until it has ended, its names are in flight."""
         while self._abandoned:
-            try:
+            with contextlib.suppress(Error):  # that round has failed, as its caller knows
                 self._abandoned[-1].wait()
-            except Error:
-                pass  # that round has failed, as its caller knows
             self._abandoned.pop()
 
 

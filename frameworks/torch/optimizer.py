@@ -2,17 +2,16 @@
 """DistributedOptimizer: an optimizer that reduces the gradients over all workers before each step."""
 
 import contextlib
-import math
 import warnings
 from types import MappingProxyType
 
 import torch
 
 from byteps._basics import Average, choose_op
+from byteps._horovod import predivide_scales
 
 from ._reducer import Reducer
 from .compression import Compression
-
 
 _SYNCHRONIZED = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
@@ -181,15 +180,6 @@ def _check_groups(groups, num_groups):
         raise ValueError("a parameter can only appear once in groups")
 
 
-def _predivide_scales(factor, op):
-    """Return the factors before and after an average: together 1."""
-    if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
-        raise ValueError(f"gradient_predivide_factor={factor!r} must be a positive, finite number")
-    if factor != 1 and op != Average:
-        raise ValueError(f"gradient_predivide_factor={factor!r} splits an average, so it needs op=Average")
-    return 1.0 / factor, float(factor)
-
-
 def DistributedOptimizer(
     optimizer,
     named_parameters=None,
@@ -236,7 +226,7 @@ def DistributedOptimizer(
     named = name_parameters(optimizer, named_parameters)
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
-    scales = _predivide_scales(gradient_predivide_factor, op)
+    scales = predivide_scales(gradient_predivide_factor, op)
     reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
     return wrap(optimizer, _Distributed, reducer)
 

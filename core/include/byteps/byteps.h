@@ -261,7 +261,7 @@ BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t t
                                  struct bps_report *report);
 
 /*
- * Bytes of all push_pulls that this process has started, as they lie in memory. It only grows, and outlives jobs.
+ * Bytes of all push_pulls that this process has started, as they lie in memory. It outlives jobs.
  */
 BPS_API uint64_t bps_pushed_bytes(void);
 

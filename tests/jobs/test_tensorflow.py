@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""push_pull and broadcast as TensorFlow operations."""
+"""TensorFlow: push_pull and broadcast as operations; training with them against training without."""
 
 import os
 import unittest
@@ -25,6 +25,19 @@ class Operations(scripted.TestCase):
 
     def test_without_hierarchy(self):
         self.run_script("tensorflow_ops.py", options=["--set", "worker.hierarchy=off"])
+
+
+class Training(scripted.TestCase):
+    python = PYTHON
+
+    def test_alone(self):
+        self.run_script("tensorflow_train.py", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.run_script("tensorflow_train.py", workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.run_script("tensorflow_train.py", workers=3, servers=1)
 
 
 if __name__ == "__main__":

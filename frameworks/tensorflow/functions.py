@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring all workers to the same state: variables, in every way that TensorFlow runs, and any object."""
+
+import pickle
+
+import tensorflow as tf
+
+from byteps._basics import check_root, rank
+from byteps._horovod import refuse_process_set
+
+from .ops import broadcast, title
+
+v1 = tf.compat.v1
+
+
+def _resource(variable):
+    """Return the tf.Variable of a variable of Keras 3; others are one."""
+    inner = getattr(variable, "value", None)
+    return inner if isinstance(inner, tf.Variable) and not isinstance(variable, tf.Variable) else variable
+
+
+def _assign_all(variables, root_rank, scope):
+    """Assign to each variable; in a graph all are in flight at once. Return what to wait for there."""
+    results = []
+    for i, variable in enumerate(variables):
+        target = _resource(variable)
+        value = broadcast(target, root_rank, name=f"{scope}Parameter.{i}.{title(variable)}")
+        results.append(target.assign(value))
+    return results
+
+
+def broadcast_variables(variables, root_rank, scope="", process_set=None, inplace=False):
+    """Replace variables by those of worker root_rank, bit by bit the same.
+
+    Args:
+        variables: a list of variables of TensorFlow or Keras, the same on all workers in number, order, names,
+            shapes and types.
+        root_rank: the worker that sends.
+        scope: put in front of the tensors' names.
+        process_set: must be None: all workers.
+        inplace: accepted for compatibility; without effect.
+
+    Returns:
+        In eager mode None, when it is done; in a graph the operation that does it.
+    """
+    del inplace
+    refuse_process_set(process_set)
+    variables = list(variables)
+    if tf.executing_eagerly():
+        tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)()
+        return None
+    return tf.group(*_assign_all(variables, root_rank, scope))
+
+
+def broadcast_global_variables(root_rank):
+    """Return the operation that replaces all global variables of a graph by those of worker root_rank.
+
+    Raises:
+        RuntimeError: in eager mode, which has no global variables.
+    """
+    if tf.executing_eagerly():
+        raise RuntimeError(
+            "bps.broadcast_global_variables() does not support eager execution. Please use "
+            "`bps.broadcast_variables(<model/optimizer variables>)` instead."
+        )
+    return broadcast_variables(v1.global_variables(), root_rank)
+
+
+class BroadcastGlobalVariablesHook(v1.train.SessionRunHook):
+    """A hook for sessions that replaces all global variables by those of worker root_rank when one begins.
+
+    So all workers start alike when the variables are random, or were restored from a checkpoint on one.
+    """
+
+    def __init__(self, root_rank, device=""):
+        """Make the hook; device: where to compute, as for tf.device()."""
+        super().__init__()
+        self.root_rank, self.device, self.operation = root_rank, device, None
+
+    def begin(self):
+        """Add the operation to the graph, unless it is there."""
+        if self.operation is None or self.operation.graph is not v1.get_default_graph():
+            with tf.device(self.device):
+                self.operation = broadcast_global_variables(self.root_rank)
+
+    def after_create_session(self, session, coord):
+        """Run it."""
+        del coord
+        session.run(self.operation)
+
+
+def broadcast_object(obj, root_rank=0, session=None, name=None, process_set=None):
+    """Return the object of worker root_rank on every worker; on the root the object itself.
+
+    Args:
+        obj: anything that can be pickled; it counts on the root only.
+        root_rank: the worker that sends. The others execute what unpickling its bytes means.
+        session: to run in, in a graph; None: a session of its own.
+        name: needed only if several threads broadcast at once.
+        process_set: must be None: all workers.
+    """
+    refuse_process_set(process_set)
+    root = check_root(root_rank)
+    name = "object" if name is None else name
+    data = pickle.dumps(obj) if rank() == root else b""
+    size = _run(lambda: broadcast([len(data)], root, name=f"Size.{name}"), session)
+    data = data or bytes(int(size[0]))
+    content = _run(lambda: broadcast(tf.io.decode_raw(data, tf.uint8), root, name=f"Object.{name}"), session)
+    return obj if rank() == root else pickle.loads(bytes(memoryview(content)))
+
+
+def _run(build, session):
+    """Return the array of what build() returns, in eager mode or in a session."""
+    if tf.executing_eagerly():
+        return build().numpy()
+    if session is not None:
+        return session.run(build())
+    with tf.Graph().as_default():
+        result = build()
+        with v1.Session() as own:
+            return own.run(result)
+
+
+def broadcast_object_fn(root_rank=0, session=None, name=None, process_set=None):
+    """Return a function of one object that is broadcast_object() with the other arguments."""
+    return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)

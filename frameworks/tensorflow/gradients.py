@@ -1,0 +1,304 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients that are reduced over all workers: of a tape, and of an optimizer of TensorFlow 1."""
+
+import functools
+import typing
+import warnings
+
+import tensorflow as tf
+
+from byteps._basics import Average, ReduceOp, choose_op
+from byteps._horovod import predivide_scales, refuse_process_set
+
+from .compression import Compression
+from .ops import push_pull, title, unique
+
+_OLD = tf.compat.v1.train.Optimizer
+
+
+class Reduction(typing.NamedTuple):
+    """How gradients are reduced; made by reduction()."""
+
+    compression: type
+    sparse_as_dense: bool
+    op: ReduceOp
+    scales: typing.Tuple[float, float]
+    device: str
+
+    def __call__(self, gradients, variables):
+        """Return the gradients, reduced; None stays None. All are in flight at once.
+
+        Args:
+            gradients: a list of tensors, IndexedSlices and None.
+            variables: of the same length; the names of tensors follow from theirs.
+        """
+        chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        names = tuple(f"Gradient.{i}.{title(variables[i])}" for i in chosen)
+        present = [self._plain(gradients[i]) for i in chosen]
+        reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
+        reduced = dict(zip(chosen, reduce(present)))
+        return [reduced.get(i) for i in range(len(gradients))]
+
+    def _plain(self, gradient):
+        if isinstance(gradient, tf.IndexedSlices):
+            if not self.sparse_as_dense:
+                _tell_of_slices()
+            return tf.convert_to_tensor(gradient)
+        return gradient
+
+
+@functools.lru_cache(maxsize=1)
+def _tell_of_slices():
+    """Warn once that sparse gradients are sent as dense ones."""
+    warnings.warn(
+        "the gradient of an embedding (IndexedSlices) is sent as a dense tensor, with its zeros; "
+        "sparse_as_dense=True says that this is meant",
+        stacklevel=2,
+    )
+
+
+def _reduce(how, names, gradients):
+    """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    before, after = how.scales
+    return [
+        push_pull(
+            gradient,
+            device_dense=how.device,
+            compression=how.compression,
+            op=how.op,
+            name=name if graph is None else unique(graph, name),
+            priority=-i,
+            prescale_factor=before,
+            postscale_factor=after,
+        )
+        for i, (name, gradient) in enumerate(zip(names, gradients))
+    ]
+
+
+@functools.lru_cache(maxsize=64)
+def _reducer(how, names):
+    """Return _reduce() as a graph, for eager mode, where one operation would wait for the other."""
+    return tf.function(functools.partial(_reduce, how, names), reduce_retracing=True)
+
+
+def reduction(
+    compression=Compression.none,
+    sparse_as_dense=False,
+    op=Average,
+    predivide_factor=1.0,
+    device="",
+    process_set=None,
+):
+    """Return the Reduction for the arguments that optimizers and tapes have in common."""
+    refuse_process_set(process_set)
+    op = choose_op(None, op)
+    return Reduction(compression, sparse_as_dense, op, predivide_scales(predivide_factor, op), device)
+
+
+# ---- a tape ----------------------------------------------------------------------------------------------
+
+
+class _DistributedGradientTape:
+    """What is added to the class of the wrapped tape."""
+
+    def gradient(self, target, sources, *args, **keywords):
+        """Return the gradients as the tape does, reduced over all workers."""
+        gradients = super().gradient(target, sources, *args, **keywords)
+        flat = tf.nest.flatten(sources)
+        reduced = self._byteps(tf.nest.flatten(gradients), flat)
+        return tf.nest.pack_sequence_as(sources, reduced)
+
+
+def DistributedGradientTape(
+    gradtape,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    process_set=None,
+    scale_local_gradients=True,
+):
+    """Return a tape whose gradient() reduces over all workers what the given tape has recorded.
+
+    ::
+
+        with tf.GradientTape() as tape:
+            loss = ...
+        tape = bps.DistributedGradientTape(tape)
+        gradients = tape.gradient(loss, model.trainable_variables)
+
+    All workers must ask for the gradients of the same variables, and the same ones must be None.
+
+    Args:
+        gradtape: a tf.GradientTape.
+        device_dense: the device to compute on, as for tf.device().
+        device_sparse: accepted for compatibility; without effect.
+        compression: Compression.none, .fp16 or .bf16.
+        sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
+            warning.
+        op: Average, Sum, Min, Max or Product.
+        gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums that
+            are too large for a small type; for Average only.
+        num_groups, groups, scale_local_gradients: accepted for compatibility; without effect, as each gradient
+            is sent when it is there, and none is local.
+        process_set: must be None: all workers.
+    """
+    del device_sparse, num_groups, groups, scale_local_gradients
+    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
+    base = type(gradtape)
+    wrapped = object.__new__(type(base.__name__, (_DistributedGradientTape, base), {"__module__": base.__module__}))
+    wrapped.__dict__.update(gradtape.__dict__)
+    wrapped._byteps = how
+    return wrapped
+
+
+# ---- an optimizer of TensorFlow 1 ------------------------------------------------------------------------
+
+
+class _Passes:
+    """Adds up gradients over several passes, in variables of this worker."""
+
+    def __init__(self, count, average):
+        self.count, self.average = count, average
+        self.done = None  # a variable: passes since the last step
+        self.sums = {}
+
+    def add(self, gradients, variables, reduce):
+        """Return the reduced sums in the last pass of a step, else zeros."""
+        if self.done is None:
+            self.done = tf.compat.v1.Variable(0, trainable=False, name="byteps_passes", use_resource=True)
+        present = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        sums = [self._sum_of(variables[i], gradients[i]) for i in present]
+        added = [total.assign_add(tf.convert_to_tensor(gradients[i])) for total, i in zip(sums, present)]
+        with tf.control_dependencies([tf.identity(value) for value in added]):
+            done = self.done.assign_add(1, read_value=True)
+
+        def last():
+            divisor = self.count if self.average else 1
+            results = reduce([total.read_value() / divisor for total in sums], [variables[i] for i in present])
+            with tf.control_dependencies(results):
+                reset = [total.assign(tf.zeros_like(total)) for total in sums]
+            with tf.control_dependencies([tf.identity(value) for value in reset]):
+                return [tf.identity(result) for result in results]
+
+        def not_yet():
+            return [tf.zeros_like(total) for total in sums]
+
+        with tf.control_dependencies([tf.identity(done)]):
+            results = tf.cond(tf.equal(done % self.count, 0), last, not_yet)
+        results = dict(zip(present, results if isinstance(results, (list, tuple)) else [results]))
+        return [results.get(i) for i in range(len(gradients))]
+
+    def _sum_of(self, variable, gradient):
+        key = title(variable)
+        if key not in self.sums:
+            self.sums[key] = tf.compat.v1.Variable(
+                tf.zeros(variable.shape, gradient.dtype), trainable=False, use_resource=True, name="byteps_sum"
+            )
+        return self.sums[key]
+
+    def when_last(self, apply, gradients):
+        """Return an operation that runs apply() in the last pass of a step."""
+
+        def applied():
+            operation = apply()
+            with tf.control_dependencies([] if operation is None else [operation]):
+                return tf.constant(True)
+
+        with tf.control_dependencies([tf.identity(gradient) for gradient in gradients if gradient is not None]):
+            last = tf.equal(self.done.read_value() % self.count, 0)
+            return tf.group(tf.cond(last, applied, lambda: tf.constant(False)))
+
+
+class _DistributedOptimizer(_OLD):
+    """An optimizer of TensorFlow 1 that reduces gradients before it applies them."""
+
+    def __init__(self, optimizer, name, use_locking, how, passes):
+        super().__init__(name=name or f"Distributed{type(optimizer).__name__}", use_locking=use_locking)
+        self._optimizer, self._how, self._passes = optimizer, how, passes
+
+    def compute_gradients(self, *args, **keywords):
+        """Return (gradient, variable) pairs, the gradients reduced over all workers."""
+        pairs = self._optimizer.compute_gradients(*args, **keywords)
+        gradients, variables = [gradient for gradient, _ in pairs], [variable for _, variable in pairs]
+        if self._passes is None:
+            reduced = self._how(gradients, variables)
+        else:
+            reduced = self._passes.add(gradients, variables, self._how)
+        return list(zip(reduced, variables))
+
+    def apply_gradients(self, grads_and_vars, *args, **keywords):
+        """Apply them as the wrapped optimizer does."""
+        pairs = list(grads_and_vars)
+
+        def apply():
+            return self._optimizer.apply_gradients(pairs, *args, **keywords)
+
+        if self._passes is None:
+            return apply()
+        return self._passes.when_last(apply, [gradient for gradient, _ in pairs])
+
+    def get_slot(self, *args, **keywords):
+        """Return a slot of the wrapped optimizer."""
+        return self._optimizer.get_slot(*args, **keywords)
+
+    def get_slot_names(self, *args, **keywords):
+        """Return the names of the wrapped optimizer's slots."""
+        return self._optimizer.get_slot_names(*args, **keywords)
+
+    def variables(self, *args, **keywords):
+        """Return the variables of the wrapped optimizer."""
+        return self._optimizer.variables(*args, **keywords)
+
+
+def DistributedOptimizer(
+    optimizer,
+    name=None,
+    use_locking=False,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    backward_passes_per_step=1,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    average_aggregated_gradients=False,
+    num_groups=0,
+    groups=None,
+    process_set=None,
+    scale_local_gradients=True,
+):
+    """Return an optimizer that reduces the gradients over all workers before it applies them.
+
+    Args:
+        optimizer: a tf.compat.v1.train.Optimizer, or an optimizer of Keras, for which this is
+            byteps.tensorflow.keras.DistributedOptimizer.
+        name: of the new optimizer. None: "Distributed" and the class of the given one.
+        use_locking: as for a tf.compat.v1.train.Optimizer.
+        backward_passes_per_step: how many passes add up to one step.
+        average_aggregated_gradients: whether the sum over the passes is divided by their number.
+        device_dense, device_sparse, compression, sparse_as_dense, op, gradient_predivide_factor, num_groups,
+            groups, process_set, scale_local_gradients: as for DistributedGradientTape().
+
+    Raises:
+        ValueError: it is no optimizer, or an argument makes no sense.
+    """
+    del device_sparse, num_groups, groups, scale_local_gradients
+    if not isinstance(backward_passes_per_step, int) or backward_passes_per_step < 1:
+        raise ValueError(
+            f"backward_passes_per_step={backward_passes_per_step!r} must be an integer of at least 1"
+        )
+    how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
+    if isinstance(optimizer, _OLD):
+        passes = backward_passes_per_step
+        passes = None if passes == 1 else _Passes(passes, average_aggregated_gradients)
+        return _DistributedOptimizer(optimizer, name, use_locking, how, passes)
+    raise ValueError(
+        "optimizer: expected a tf.compat.v1.train.Optimizer or an optimizer of Keras, got "
+        f"{type(optimizer).__module__}.{type(optimizer).__name__}"
+    )
