@@ -2,6 +2,7 @@
 """Gradients that are reduced over all workers: of a tape, and of an optimizer of TensorFlow 1."""
 
 import functools
+import sys
 import typing
 import warnings
 
@@ -33,11 +34,15 @@ class Reduction(typing.NamedTuple):
             variables: of the same length; the names of tensors follow from theirs.
         """
         chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        names = tuple(f"Gradient.{i}.{title(variables[i])}" for i in chosen)
-        present = [self._plain(gradients[i]) for i in chosen]
-        reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
-        reduced = dict(zip(chosen, reduce(present)))
+        names = [f"Gradient.{i}.{title(variables[i])}" for i in chosen]
+        reduced = dict(zip(chosen, self.named([gradients[i] for i in chosen], names)))
         return [reduced.get(i) for i in range(len(gradients))]
+
+    def named(self, gradients, names):
+        """Return the gradients, none of them None, reduced under the names of tensors."""
+        names = tuple(names)
+        reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
+        return reduce([self._plain(gradient) for gradient in gradients])
 
     def _plain(self, gradient):
         if isinstance(gradient, tf.IndexedSlices):
@@ -298,6 +303,24 @@ def DistributedOptimizer(
         passes = backward_passes_per_step
         passes = None if passes == 1 else _Passes(passes, average_aggregated_gradients)
         return _DistributedOptimizer(optimizer, name, use_locking, how, passes)
+    if "keras" in sys.modules:
+        from keras.optimizers import Optimizer
+
+        import byteps.keras as keras_part
+
+        if isinstance(optimizer, Optimizer):
+            return keras_part.DistributedOptimizer(
+                optimizer,
+                name,
+                device_dense,
+                "",
+                compression,
+                sparse_as_dense,
+                gradient_predivide_factor,
+                op,
+                backward_passes_per_step,
+                average_aggregated_gradients,
+            )
     raise ValueError(
         "optimizer: expected a tf.compat.v1.train.Optimizer or an optimizer of Keras, got "
         f"{type(optimizer).__module__}.{type(optimizer).__name__}"

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How the tensors of Keras's backend are reduced: one function and one set of compressors for each of the three.
+
+reduce(how, names, gradients) returns the reduced gradients. They may be symbols of a function that is being compiled;
+all are in flight at once. What it needs of the arguments of an optimizer is in `how`, see optimizer.Reduction.
+"""
+
+import re
+
+import keras
+
+_OLDEST = (3, 0)
+_NAMES = ("tensorflow", "torch", "jax")
+
+
+def _check():
+    version = tuple(map(int, re.findall(r"\d+", keras.__version__)[:2]))
+    if version < _OLDEST:
+        raise ImportError(
+            f"this is Keras {keras.__version__}; byteps.keras works with Keras 3.0 and later. With an older one, "
+            "use byteps.tensorflow.DistributedGradientTape in a loop of your own"
+        )
+    name = keras.backend.backend()
+    if name not in _NAMES:
+        raise ImportError(
+            f"Keras runs on {name}; byteps.keras works with {', '.join(_NAMES)}. KERAS_BACKEND chooses"
+        )
+    return name
+
+
+name = _check()
+if name == "tensorflow":
+    from ._tensorflow import Compression, reduce
+elif name == "torch":
+    from ._torch import Compression, reduce
+else:
+    from ._jax import Compression, reduce
+
+__all__ = ["Compression", "name", "reduce"]

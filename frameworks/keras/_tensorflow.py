@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of Keras on TensorFlow: by the operations of byteps.tensorflow, eagerly and in graphs."""
+
+import tensorflow as tf
+
+from byteps.tensorflow.compression import Compression
+from byteps.tensorflow.gradients import Reduction
+
+__all__ = ["Compression", "reduce"]
+
+
+def reduce(how, names, gradients):
+    """Return the reduced gradients."""
+    if tf.distribute.has_strategy() and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        raise ValueError(
+            "DistributedOptimizer reduces the gradients of one replica, and this strategy has "
+            f"{tf.distribute.get_strategy().num_replicas_in_sync}; give the strategy of "
+            "byteps.tensorflow.distribute.MirroredStrategy() and a plain optimizer"
+        )
+    reduction = Reduction(how.compression, how.sparse_as_dense, how.op, how.scales, how.device)
+    return reduction.named(gradients, names)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of Keras on PyTorch: by the operations of byteps.torch, outside of what torch.compile compiles."""
+
+import torch
+
+from byteps.torch.compression import Compression
+from byteps.torch.ops import push_pull_async, wait_all
+
+__all__ = ["Compression", "reduce"]
+
+
+@torch.compiler.disable
+def reduce(how, names, gradients):
+    """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
+    before, after = how.scales
+    small = [how.compression.compress(_dense(gradient).detach()) for gradient in gradients]
+    handles = [
+        push_pull_async(
+            tensor, name=name, priority=-i, op=how.op, prescale_factor=before, postscale_factor=after
+        )
+        for i, (name, (tensor, _)) in enumerate(zip(names, small))
+    ]
+    return [how.compression.decompress(result, kept) for result, (_, kept) in zip(wait_all(handles), small)]
+
+
+def _dense(gradient):
+    return gradient.to_dense() if gradient.is_sparse else gradient

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Values, variables and saved models, alike on all backends: they go through NumPy."""
+
+import keras
+import numpy as np
+
+from byteps import numpy as arrays
+from byteps._basics import check_root
+from byteps._horovod import refuse_process_set
+
+from . import _backend
+from .optimizer import Compression, DistributedOptimizer
+
+
+def push_pull(value, name=None, average=True, *, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Return the reduction of a value over all workers, as a NumPy array or number.
+
+    Args:
+        value: a tensor of the backend, an array, a number or a list of numbers; not a symbol of a function that
+            is being compiled.
+        name: of the tensor; None: the n-th unnamed one meets the n-th of the others.
+        average: True: the mean; False: the sum.
+        op: Average, Sum, Min, Max or Product, instead of `average`.
+        prescale_factor, postscale_factor: multiply each contribution and the result.
+    """
+    array = np.asarray(keras.ops.convert_to_numpy(value))
+    average = None if op is not None else average
+    result = arrays.push_pull(array, average, name, 0, op, prescale_factor, postscale_factor)
+    return result[()]
+
+
+def allreduce(
+    value,
+    name=None,
+    average=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    op=None,
+    compression=None,
+    process_set=None,
+):
+    """Horovod's name of push_pull(); values are sent as they are, whatever the compression."""
+    del compression
+    refuse_process_set(process_set)
+    average = True if average is None else average
+    return push_pull(
+        value, name, average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
+    )
+
+
+def broadcast(value, root_rank, name=None):
+    """Return the value of worker root_rank, bit by bit the same, as a NumPy array or number."""
+    array = np.asarray(keras.ops.convert_to_numpy(value))
+    return arrays.broadcast(array, root_rank, name)[()]
+
+
+def broadcast_variables(variables, root_rank):
+    """Replace variables by those of worker root_rank, bit by bit the same; all are in flight at once.
+
+    Args:
+        variables: a list of variables of Keras (``model.variables``, ``optimizer.variables``), the same on all
+            workers in number, order, shapes and types.
+        root_rank: the worker that sends.
+    """
+    root = check_root(root_rank)
+    variables = list(variables)
+    values = [np.ascontiguousarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
+    handles = [
+        arrays.broadcast_async(value.reshape(-1).view(np.uint8), root, f"Parameter.{i}.{variable.path}")
+        for i, (variable, value) in enumerate(zip(variables, values))
+    ]
+    for variable, value, handle in zip(variables, values, handles):
+        variable.assign(handle.wait().view(value.dtype).reshape(variable.shape))
+
+
+def broadcast_global_variables(root_rank):
+    """Raise RuntimeError: Keras 3 knows no global variables. The text says what to use instead."""
+    raise RuntimeError(
+        "Keras 3 has no global variables; use bps.callbacks.BroadcastGlobalVariablesCallback"
+        f"({root_rank}), or bps.broadcast_variables(model.variables, {root_rank})"
+    )
+
+
+def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, **options):
+    """Load a model that was saved by model.save(), with its optimizer made distributed.
+
+    Args:
+        filepath: of the file, as for keras.saving.load_model().
+        custom_optimizers: classes of optimizers that are not part of Keras.
+        custom_objects: a dict of further names of the file, as for keras.saving.load_model().
+        compression: as for DistributedOptimizer().
+        options: further arguments of keras.saving.load_model().
+    """
+    known = {kind.__name__: kind for kind in custom_optimizers or ()}
+    known.update(custom_objects or {})
+    model = keras.saving.load_model(filepath, custom_objects=known, **options)
+    if getattr(model, "optimizer", None) is not None:
+        model.optimizer = DistributedOptimizer(model.optimizer, compression=compression)
+        if _backend.name == "tensorflow":
+            model.jit_compile = False  # XLA does not know push_pull
+    return model

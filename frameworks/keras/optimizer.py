@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: an optimizer of Keras 3 that reduces the gradients over all workers before each step."""
+
+import contextlib
+import functools
+import typing
+
+import keras
+
+from byteps._basics import Average, ReduceOp, choose_op
+from byteps._horovod import predivide_scales, refuse_process_set
+
+from . import _backend
+from ._backend import Compression
+
+
+class Reduction(typing.NamedTuple):
+    """How gradients are reduced."""
+
+    compression: type
+    sparse_as_dense: bool
+    op: ReduceOp
+    scales: typing.Tuple[float, float]
+    device: str
+
+    def __call__(self, gradients, variables):
+        """Return the gradients, reduced; None stays None. The names of tensors follow from the variables'."""
+        chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
+        names = tuple(f"Gradient.{i}.{variables[i].path}" for i in chosen)
+        reduced = dict(zip(chosen, _backend.reduce(self, names, [gradients[i] for i in chosen])))
+        return [reduced.get(i) for i in range(len(gradients))]
+
+
+class _Reducer:
+    """What a distributed optimizer knows beside its own state, where Keras does not look for variables."""
+
+    def __init__(self, how):
+        self.reduce = how
+        self.reduced_before = False  # the gradients of the step that is being made
+        self.variables = None  # those of the step that is being made
+
+
+class _Distributed:
+    """What is added to the class of the wrapped optimizer. Its own state is in _byteps, a _Reducer."""
+
+    def apply(self, grads, trainable_variables=None):
+        """Reduce the gradients over all workers, and apply them as the wrapped optimizer does.
+
+        Of gradients that add up over several calls, only the sum is reduced.
+        """
+        if not self._byteps.reduced_before and not self.gradient_accumulation_steps:
+            known = self._trainable_variables if trainable_variables is None else trainable_variables
+            grads = self._byteps.reduce(list(grads), list(known))
+        return super().apply(grads, trainable_variables)
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        self._byteps.variables = list(trainable_variables)
+        return super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _clip_gradients(self, grads):
+        """Keras calls this when the sum over several calls is there."""
+        if not self._byteps.reduced_before and self.gradient_accumulation_steps:
+            grads = self._byteps.reduce(list(grads), self._byteps.variables)
+        return super()._clip_gradients(grads)
+
+
+@contextlib.contextmanager
+def _reduced_before(optimizer):
+    """Return a context in which the optimizer is given gradients that have been reduced."""
+    optimizer._byteps.reduced_before = True
+    try:
+        yield
+    finally:
+        optimizer._byteps.reduced_before = False
+
+
+def is_distributed(optimizer):
+    """Return whether an optimizer, or the one within a LossScaleOptimizer, is from DistributedOptimizer()."""
+    return isinstance(getattr(optimizer, "inner_optimizer", optimizer), _Distributed)
+
+
+def _reduce_before_unscaling(method, at):
+    """Return a method of LossScaleOptimizer that reduces the gradients first.
+
+    It leaves out a step if a gradient is not finite. That must be so on all workers or on none.
+
+    Args:
+        method: the method.
+        at: the place of the gradients among its arguments.
+    """
+
+    @functools.wraps(method)
+    def reduced(self, *args, **keywords):
+        inner = self.inner_optimizer
+        if not isinstance(inner, _Distributed):
+            return method(self, *args, **keywords)
+        arguments = list(args)
+        gradients = arguments[at] if len(arguments) > at else keywords["grads"]
+        known = arguments[1] if at == 0 and len(arguments) > 1 else keywords.get("trainable_variables")
+        known = self._trainable_variables if at == 1 or known is None else known
+        gradients = inner._byteps.reduce(list(gradients), list(known))
+        if len(arguments) > at:
+            arguments[at] = gradients
+        else:
+            keywords["grads"] = gradients
+        with _reduced_before(inner):
+            return method(self, *arguments, **keywords)
+
+    return reduced
+
+
+def _without_xla(compile_model):
+    """Return Model.compile() that does not let XLA compile our operations, which it does not know."""
+
+    @functools.wraps(compile_model)
+    def compiled(self, *args, **keywords):
+        compile_model(self, *args, **keywords)
+        if is_distributed(self.optimizer) and self.jit_compile:
+            if keywords.get("jit_compile") is True:
+                raise ValueError(
+                    "jit_compile=True: XLA cannot compile push_pull on TensorFlow; leave it out, or set it to False"
+                )
+            self.jit_compile = False
+
+    return compiled
+
+
+def _change_keras():
+    """Make known to Keras what a distributed optimizer needs of the classes around it."""
+    scaled = keras.optimizers.LossScaleOptimizer
+    scaled.apply = _reduce_before_unscaling(scaled.apply, at=0)
+    scaled.stateless_apply = _reduce_before_unscaling(scaled.stateless_apply, at=1)
+    if _backend.name == "tensorflow":
+        # In the class that has it: models whose class seems to have a compile() of its own load without one.
+        owner = next(kind for kind in keras.Model.__mro__ if "compile" in vars(kind))
+        owner.compile = _without_xla(owner.compile)
+
+
+_change_keras()
+
+
+def _accumulate(optimizer, passes, average):
+    """Let the optimizer add up gradients over passes; return the factor that makes a sum of their mean."""
+    if not isinstance(passes, int) or passes < 1:
+        raise ValueError(f"backward_passes_per_step={passes!r} must be an integer of at least 1")
+    if passes == 1:
+        return 1.0
+    if optimizer.gradient_accumulation_steps:
+        raise ValueError(
+            f"backward_passes_per_step={passes}, and the optimizer has gradient_accumulation_steps="
+            f"{optimizer.gradient_accumulation_steps}; give one of them"
+        )
+    if optimizer.built:
+        raise ValueError("backward_passes_per_step: the optimizer is in use already; give it a new one")
+    optimizer.gradient_accumulation_steps = passes
+    return 1.0 if average else float(passes)
+
+
+def DistributedOptimizer(
+    optimizer,
+    name=None,
+    device_dense="",
+    device_sparse="",
+    compression=Compression.none,
+    sparse_as_dense=False,
+    gradient_predivide_factor=1.0,
+    op=Average,
+    backward_passes_per_step=1,
+    average_aggregated_gradients=False,
+    num_groups=0,
+    groups=None,
+    process_set=None,
+    scale_local_gradients=True,
+):
+    """Return an optimizer that reduces the gradients over all workers before each step.
+
+    It is an instance of a subclass of the optimizer's class, with the same name, that shares the state of the
+    optimizer given; use only the new one from then on. A model that was saved with it loads without BytePS.
+    Clipping, weight decay and moving averages come after reducing. With mixed precision, a gradient that is
+    not finite on one worker makes all leave out the step.
+
+    Args:
+        optimizer: any optimizer of Keras 3, or a LossScaleOptimizer.
+        name: of the new optimizer; None: that of the given one.
+        device_dense: with TensorFlow, the device to compute on.
+        device_sparse: accepted for compatibility; without effect.
+        compression: Compression.none, .fp16 or .bf16.
+        sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
+            warning.
+        gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums that
+            are too large for a small type; for Average only.
+        op: Average, Sum, Min, Max or Product.
+        backward_passes_per_step: how many batches add up to one step, of which only the sum is sent; as
+            gradient_accumulation_steps of the optimizer, but without a division by their number.
+        average_aggregated_gradients: whether the sum over the batches is divided by their number.
+        num_groups, groups, scale_local_gradients: accepted for compatibility; without effect.
+        process_set: must be None: all workers.
+
+    Raises:
+        TypeError: it is no optimizer of Keras 3.
+        ValueError: an argument makes no sense, or the optimizer is distributed already.
+    """
+    del device_sparse, num_groups, groups, scale_local_gradients
+    refuse_process_set(process_set)
+    if not isinstance(optimizer, keras.optimizers.Optimizer):
+        raise TypeError(
+            f"expected an optimizer of Keras {keras.__version__}, got "
+            f"{type(optimizer).__module__}.{type(optimizer).__name__}"
+        )
+    if is_distributed(optimizer):
+        raise ValueError("the optimizer is distributed already")
+    op = choose_op(None, op)
+    before, after = predivide_scales(gradient_predivide_factor, op)
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        inner, outer = optimizer.inner_optimizer, optimizer
+    else:
+        inner, outer = optimizer, None
+    after *= _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
+    wrapped = _wrap(inner, Reduction(compression, sparse_as_dense, op, (before, after), device_dense))
+    if name is not None:
+        wrapped.name = name
+    if outer is None:
+        return wrapped
+    outer.inner_optimizer = wrapped
+    return outer
+
+
+def _wrap(optimizer, how):
+    """Return an optimizer of a class made of _Distributed and the other's class. It shares its state."""
+    base = type(optimizer)
+    wrapped = object.__new__(type(base.__name__, (_Distributed, base), {"__module__": base.__module__}))
+    object.__setattr__(wrapped, "__dict__", optimizer.__dict__)
+    wrapped._byteps = _Reducer(how)
+    return wrapped
