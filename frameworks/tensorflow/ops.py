@@ -156,7 +156,7 @@ def push_pull(
         tf.errors.InvalidArgumentError: the name is in flight already.
         tf.errors.FailedPreconditionError: there is no job, or the workers disagree about shape, type or
             operation. All of them get it.
-        tf.errors.UnavailableError, tf.errors.DeadlineExceededError: a member of the job was lost, or does not
+        tf.errors.InternalError, tf.errors.DeadlineExceededError: a member of the job was lost, or does not
             answer.
     """
     del device_sparse

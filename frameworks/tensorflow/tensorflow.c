@@ -64,7 +64,10 @@ static uint32_t dtype_of(int type)
     return BPS_DTYPES;
 }
 
-/* Where TensorFlow has an error of that meaning, else the one for what goes wrong inside. */
+/*
+ * Where TensorFlow has an error of that meaning, else the one for what goes wrong inside. The loss of a member is
+ * one of these: on TF_UNAVAILABLE and TF_ABORTED a MonitoredSession begins anew, without end.
+ */
 static int code_of(bps_status status)
 {
     switch (status) {
@@ -80,12 +83,6 @@ static int code_of(bps_status status)
         return TF_RESOURCE_EXHAUSTED;
     case BPS_ERR_TIMEOUT:
         return TF_DEADLINE_EXCEEDED;
-    case BPS_ERR_LOST:
-    case BPS_ERR_IO:
-        return TF_UNAVAILABLE;
-    case BPS_ERR_FAILED:
-    case BPS_ERR_REFUSED:
-        return TF_ABORTED;
     case BPS_ERR_UNSUPPORTED:
         return TF_UNIMPLEMENTED;
     default:
