@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fashion-MNIST for the examples: the images, a small network, and which sample belongs to which worker.
+"""Fashion-MNIST for the examples, as NumPy arrays: the images, and which sample belongs to which worker.
 
 Everything here depends only on its arguments, never on the number of workers, so that a job of any size trains
 on the same samples in the same order.
@@ -10,12 +10,10 @@ import pathlib
 import struct
 
 import numpy
-import torch
-from torch import nn
 
 FOLDER = pathlib.Path("/usr/share/datasets/fashion-mnist")  # of the Debian package dataset-fashion-mnist
 CLASSES = 10
-MEAN, DEVIATION = 0.2860, 0.3530  # of all training pixels, scaled to 0..1
+MEAN, DEVIATION = 0.2860, 0.3530  # of all pixels to train on, divided by 255
 
 
 def read_idx(path):
@@ -41,32 +39,13 @@ def load(part, folder=FOLDER):
     labels = read_idx(pathlib.Path(folder) / f"{part}-labels-idx1-ubyte.gz")
     if images.shape[1:] != (28, 28) or labels.shape != images.shape[:1]:
         raise ValueError(f"{folder}: images of shape {images.shape} with labels of shape {labels.shape}")
-    return torch.from_numpy(images.copy()), torch.from_numpy(labels.astype(numpy.int64))
-
-
-def pixels(images):
-    """Returns what the network takes for n images: float32 of shape (n, 1, 28, 28), zero mean, unit deviation."""
-    return (images.unsqueeze(1).float() / 255 - MEAN) / DEVIATION
-
-
-def network():
-    """Two convolutions and two full layers, 215,370 weights.
-
-    No dropout and no batch statistics: what a sample contributes must not depend on its neighbours, or the
-    same batch would train differently when it is split over more workers.
-    """
-    return nn.Sequential(
-        nn.Conv2d(1, 16, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, CLASSES),
-    )
+    return images.copy(), labels.astype(numpy.int64)
 
 
 def batches(count, batch_size, epoch, seed):
     """Returns the sample numbers of each whole batch of an epoch, shuffled by seed and epoch."""
-    generator = torch.Generator().manual_seed((1_000_003 * seed + epoch) % 2**63)
-    order = torch.randperm(count, generator=generator)
-    return order[: count - count % batch_size].split(batch_size)
+    order = numpy.random.default_rng((1_000_003 * seed + epoch) % 2**63).permutation(count)
+    return order[: count - count % batch_size].reshape(-1, batch_size)
 
 
 def share(batch, rank, size):

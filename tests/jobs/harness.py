@@ -54,12 +54,15 @@ def tensorflow_python():
     """The interpreter for scripts that use TensorFlow or Keras, which has a virtual environment of its own."""
     own = os.path.join(os.environ.get("top_srcdir", "."), ".venv-tensorflow", "bin", "python")
     path = os.environ.get("TENSORFLOW_PYTHON") or (own if os.access(own, os.X_OK) else python())
-    if subprocess.run([path, "-c", IMPORTABLE.format("tensorflow")], check=False).returncode != 0:
+    if not has_module(path, "tensorflow"):
         raise unittest.SkipTest(f"TensorFlow is not installed for {path}; TENSORFLOW_PYTHON names another Python")
     return path
 
 
-IMPORTABLE = "import importlib.util, sys; sys.exit(importlib.util.find_spec('{}') is None)"
+def has_module(python, name):
+    """Whether an interpreter finds a module, which is not imported."""
+    script = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    return subprocess.run([python, "-c", script, name], check=False).returncode == 0
 
 
 def until(condition, what, timeout=DEADLINE, show=lambda: ""):

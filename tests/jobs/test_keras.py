@@ -2,7 +2,6 @@
 """Keras 3 on each of its backends: training against training without BytePS, callbacks, saved models."""
 
 import os
-import subprocess
 import unittest
 
 import harness
@@ -17,7 +16,7 @@ class Training(scripted.TestCase):
 
     def train(self, backend, **how):
         needed = "keras" if backend == "tensorflow" else backend
-        if subprocess.run([PYTHON, "-c", harness.IMPORTABLE.format(needed)], check=False).returncode != 0:
+        if not harness.has_module(PYTHON, needed):
             self.skipTest(f"{needed} is not installed for {PYTHON}")
         self.run_script("keras_train.py", env={"KERAS_BACKEND": backend}, **how)
 
