@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cmd/plugin_serves.h"
 #include "cmd/cmd.h"
 #include "conf/option.h"
 #include "plugin/registry.h"
@@ -17,7 +18,9 @@ static const char help_text[] =
     "       byteps plugin info NAME [--kind KIND] [--json]\n"
     "\n"
     "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the plugin directory, and\n"
-    "why one of them would be refused. It runs none of their code. info opens one and shows its options.\n"
+    "why one of them would be refused; of a framework binding, which frameworks it serves, and which\n"
+    "versions of them the python3 of the PATH has. It runs none of their code. info opens one plugin and\n"
+    "shows its options.\n"
     "\n"
     "      --kind KIND        transport, reducer, compressor, stage or framework; needed where several have "
     "this "
@@ -106,7 +109,7 @@ static int print_json(json_t *json)
 
 /* ---- list --------------------------------------------------------------------------------------------- */
 
-static json_t *row_json(const struct bps_plugin_row *row)
+static json_t *row_json(const struct bps_plugin_row *row, const struct bps_serves *serves)
 {
     json_t *json = json_object();
 
@@ -115,15 +118,18 @@ static json_t *row_json(const struct bps_plugin_row *row)
     json_object_set_new(json, "version", row->version[0] ? json_text(row->version) : json_null());
     json_object_set_new(json, "file", json_text(row->path));
     json_object_set_new(json, "refusal", row->refusal[0] ? json_text(row->refusal) : json_null());
+    if (row->kind == BPS_KIND_FRAMEWORK) {
+        json_object_set_new(json, "serves", bps_serves_json(serves, row));
+    }
     return json;
 }
 
-static int list_json(const struct rows *rows)
+static int list_json(const struct rows *rows, const struct bps_serves *serves)
 {
     json_t *json = json_array();
 
     for (size_t i = 0; i < rows->count; i++) {
-        json_array_append_new(json, row_json(&rows->items[i]));
+        json_array_append_new(json, row_json(&rows->items[i], serves));
     }
     return print_json(json);
 }
@@ -134,7 +140,7 @@ static int wider(int width, const char *text)
     return n > width ? n : width;
 }
 
-static int list_text(const struct rows *rows)
+static int list_text(const struct rows *rows, const struct bps_serves *serves)
 {
     int kind = 4, name = 4, version = 7;
 
@@ -156,6 +162,7 @@ static int list_text(const struct rows *rows)
             print_clean(row->refusal);
         }
         putchar('\n');
+        bps_serves_print(serves, row);
     }
     return bps_cmd_finish("plugin", 0);
 }
@@ -164,12 +171,14 @@ static int list(bool json)
 {
     struct rows rows;
     struct bps_report report;
+    struct bps_serves serves;
     int result;
 
     if (get_rows(&rows, &report) != BPS_OK) {
         return bps_cmd_failure("plugin", "%s", report.text);
     }
-    result = json ? list_json(&rows) : list_text(&rows);
+    bps_serves_ask(&serves, rows.items, rows.count);
+    result = json ? list_json(&rows, &serves) : list_text(&rows, &serves);
     free(rows.items);
     return result;
 }
@@ -248,12 +257,16 @@ static int info_text(const struct bps_loaded *loaded)
 /* A binding is opened by its framework, not by us: all we know is its note. */
 static int info_framework(const struct bps_plugin_row *row, bool json)
 {
+    struct bps_serves serves;
+
+    bps_serves_ask(&serves, row, 1);
     if (json) {
-        return print_json(row_json(row));
+        return print_json(row_json(row, &serves));
     }
     printf("framework %s: a binding that its framework opens\n\n  file     ", row->name);
     print_clean(row->path);
     printf("\n  version  %s\n", row->version);
+    bps_serves_print(&serves, row);
     return bps_cmd_finish("plugin", 0);
 }
 

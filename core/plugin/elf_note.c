@@ -238,6 +238,57 @@ static bps_status add_note(const struct reader *reader, const void *desc, size_t
     return BPS_OK;
 }
 
+static bps_status add_framework(const struct reader *reader, const void *desc, size_t descsz,
+                                struct bps_elf *out)
+{
+    struct bps_framework_note_body body;
+
+    if (descsz < sizeof body) {
+        return bps_refuse(
+            reader->report,
+            "its BytePS note on a framework has %zu bytes, expected %zu; rebuild the plugin against "
+            "this BytePS",
+            descsz, sizeof body);
+    }
+    if (out->frameworks == BPS_ELF_NOTES_MAX) {
+        return bps_refuse(reader->report,
+                          "it has more than %u BytePS notes on frameworks; state each framework once",
+                          BPS_ELF_NOTES_MAX);
+    }
+    memcpy(&body, desc, sizeof body);
+    if (!clean_text(body.module, sizeof body.module) || !clean_text(body.oldest, sizeof body.oldest)) {
+        return bps_refuse(reader->report,
+                          "module or version in its note on a framework is not a printable text of 1 to %zu "
+                          "characters; state it with BPS_FRAMEWORK_NOTE",
+                          sizeof body.module - 1);
+    }
+    out->framework[out->frameworks++] = body;
+    return BPS_OK;
+}
+
+static int compare_frameworks(const void *a, const void *b)
+{
+    const struct bps_framework_note_body *x = a, *y = b;
+
+    return strcmp(x->module, y->module);
+}
+
+static bps_status add_any(const struct reader *reader, const ElfW(Nhdr) * head, const char *name,
+                          const char *desc, struct bps_elf *out)
+{
+    if (head->n_namesz != sizeof "BytePS" || memcmp(name, "BytePS", sizeof "BytePS") != 0) {
+        return BPS_OK;
+    }
+    switch (head->n_type) {
+    case BPS_NOTE_TYPE:
+        return add_note(reader, desc, head->n_descsz, out);
+    case BPS_NOTE_FRAMEWORK:
+        return add_framework(reader, desc, head->n_descsz, out);
+    default:
+        return BPS_OK;
+    }
+}
+
 /* Notes of other owners (build id, ABI tag) share the segment. A note that does not fit ends it. */
 static bps_status scan_notes(const struct reader *reader, const char *data, size_t bytes, uint64_t align,
                              struct bps_elf *out)
@@ -253,12 +304,9 @@ static bps_status scan_notes(const struct reader *reader, const char *data, size
         if (name > bytes - at || head.n_descsz > bytes - at - name) {
             return BPS_OK;
         }
-        if (head.n_namesz == sizeof "BytePS" && memcmp(data + at, "BytePS", sizeof "BytePS") == 0 &&
-            head.n_type == BPS_NOTE_TYPE) {
-            bps_status status = add_note(reader, data + at + name, head.n_descsz, out);
-            if (status != BPS_OK) {
-                return status;
-            }
+        bps_status status = add_any(reader, &head, data + at, data + at + name, out);
+        if (status != BPS_OK) {
+            return status;
         }
         at += name;
         at += desc < bytes - at ? desc : bytes - at;
@@ -373,6 +421,8 @@ bps_status bps_elf_read(int fd, struct bps_elf *out, struct bps_report *report)
         return bps_refuse(report, "not a BytePS plugin: it has no BytePS note; a plugin states "
                                   "BPS_PLUGIN_NOTE(kind, name, version)");
     }
+    /* Compilers put notes in an order of their own. */
+    qsort(elf.framework, elf.frameworks, sizeof elf.framework[0], compare_frameworks);
     *out = elf;
     return BPS_OK;
 }

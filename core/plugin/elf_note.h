@@ -15,7 +15,9 @@
 struct bps_elf {
     uint32_t notes;
     struct bps_note_body note[BPS_ELF_NOTES_MAX]; /* strings terminated and printable */
-    bool links_core;                              /* libbyteps is among the needed libraries */
+    uint32_t frameworks;
+    struct bps_framework_note_body framework[BPS_ELF_NOTES_MAX]; /* that a binding serves, by name */
+    bool links_core;                                             /* libbyteps is among the needed libraries */
     char needed[512]; /* the needed libraries: "libm.so.6, libc.so.6"; cut if too long */
 };
 

@@ -101,6 +101,8 @@ static void inspect(const struct list *list, struct bps_plugin_row *row, size_t 
         snprintf(row->refusal, sizeof row->refusal, "%.*s", (int)sizeof row->refusal - 1, why.text);
     } else {
         snprintf(row->version, sizeof row->version, "%s", note.version);
+        row->frameworks = elf.frameworks;
+        memcpy(row->framework, elf.framework, sizeof row->framework);
         if (first) {
             snprintf(row->refusal, sizeof row->refusal, "hidden by %.*s", (int)sizeof row->refusal - 16,
                      first->path);

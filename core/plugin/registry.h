@@ -12,6 +12,7 @@
 #include <byteps/plugin.h>
 
 #include "conf/conf.h"
+#include "plugin/elf_note.h"
 
 /* A plugin that was opened and passed all checks. Lives as long as the process. */
 struct bps_loaded {
@@ -35,6 +36,8 @@ struct bps_plugin_row {
     char version[32];
     char path[4096];
     char refusal[512]; /* why it could not be used; "" if it looks right */
+    uint32_t frameworks;
+    struct bps_framework_note_body framework[BPS_ELF_NOTES_MAX]; /* that a binding serves */
 };
 /* Calls fn for every *.so of the plugin directories that is named like a plugin, and for builtins; sorted. */
 bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,

@@ -5,7 +5,7 @@ import keras
 import numpy as np
 
 from byteps import numpy as arrays
-from byteps._basics import check_root
+from byteps._basics import check_root, require_equal
 from byteps._horovod import refuse_process_set
 
 from . import _backend
@@ -61,13 +61,18 @@ def broadcast_variables(variables, root_rank):
         variables: a list of variables of Keras (``model.variables``, ``optimizer.variables``), the same on all
             workers in number, order, shapes and types.
         root_rank: the worker that sends.
+
+    Raises:
+        MismatchError: the workers' variables differ. All of them get it.
     """
     root = check_root(root_rank)
     variables = list(variables)
+    forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in variables)
+    require_equal(f"root {root}: {forms}", "the variables to broadcast")
     values = [np.ascontiguousarray(keras.ops.convert_to_numpy(variable)) for variable in variables]
     handles = [
-        arrays.broadcast_async(value.reshape(-1).view(np.uint8), root, f"Parameter.{i}.{variable.path}")
-        for i, (variable, value) in enumerate(zip(variables, values))
+        arrays.broadcast_async(value.reshape(-1).view(np.uint8), root, f"Parameter.{i}")
+        for i, value in enumerate(values)
     ]
     for variable, value, handle in zip(variables, values, handles):
         variable.assign(handle.wait().view(value.dtype).reshape(variable.shape))

@@ -9,6 +9,7 @@ import keras
 
 from byteps._basics import Average, ReduceOp, choose_op
 from byteps._horovod import predivide_scales, refuse_process_set
+from byteps._names import unique_name
 
 from . import _backend
 from ._backend import Compression
@@ -24,9 +25,13 @@ class Reduction(typing.NamedTuple):
     device: str
 
     def __call__(self, gradients, variables):
-        """Return the gradients, reduced; None stays None. The names of tensors follow from the variables'."""
+        """Return the gradients, reduced; None stays None.
+
+        A tensor is named by the place of its variable, whose own name may differ between the workers, as where
+        one of them has loaded the model.
+        """
         chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        names = tuple(f"Gradient.{i}.{variables[i].path}" for i in chosen)
+        names = tuple(unique_name(f"Gradient.{i}", variables[i]) for i in chosen)
         reduced = dict(zip(chosen, _backend.reduce(self, names, [gradients[i] for i in chosen])))
         return [reduced.get(i) for i in range(len(gradients))]
 

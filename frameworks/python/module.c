@@ -9,6 +9,9 @@
 #include <byteps/plugin.h>
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "python", PLUGIN_VERSION);
+BPS_FRAMEWORK_NOTE("numpy", "0");
+BPS_FRAMEWORK_NOTE("torch", "2.1");
+BPS_FRAMEWORK_NOTE("keras", "3.0");
 
 /* ---- lists of strings ---------------------------------------------------------------------------------- */
 

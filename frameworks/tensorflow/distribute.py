@@ -30,15 +30,8 @@ class CrossDeviceOps(cross_device_ops.ReductionToOneDevice):
         """Reduce several values; gradients come this way, and all are in flight at once."""
         local = super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
         flat = [_first(value) for value in local]
-        reduced = self._between(flat, [_Numbered(i) for i in range(len(flat))])
+        reduced = self._between(flat, [self] * len(flat))
         return [_everywhere(value, result) for value, result in zip(local, reduced)]
-
-
-class _Numbered:
-    """Stands for a variable whose name is not known."""
-
-    def __init__(self, number):
-        self.name = f"replica.{number}"
 
 
 def _first(value):

@@ -5,10 +5,10 @@ import pickle
 
 import tensorflow as tf
 
-from byteps._basics import check_root, rank
+from byteps._basics import check_root, rank, require_equal
 from byteps._horovod import refuse_process_set
 
-from .ops import broadcast, title
+from .ops import broadcast
 
 v1 = tf.compat.v1
 
@@ -24,7 +24,7 @@ def _assign_all(variables, root_rank, scope):
     results = []
     for i, variable in enumerate(variables):
         target = _resource(variable)
-        value = broadcast(target, root_rank, name=f"{scope}Parameter.{i}.{title(variable)}")
+        value = broadcast(target, root_rank, name=f"{scope}Parameter.{i}")
         results.append(target.assign(value))
     return results
 
@@ -33,8 +33,8 @@ def broadcast_variables(variables, root_rank, scope="", process_set=None, inplac
     """Replace variables by those of worker root_rank, bit by bit the same.
 
     Args:
-        variables: a list of variables of TensorFlow or Keras, the same on all workers in number, order, names,
-            shapes and types.
+        variables: a list of variables of TensorFlow or Keras, the same on all workers in number, order, shapes
+            and types; names may differ.
         root_rank: the worker that sends.
         scope: put in front of the tensors' names.
         process_set: must be None: all workers.
@@ -42,11 +42,16 @@ def broadcast_variables(variables, root_rank, scope="", process_set=None, inplac
 
     Returns:
         In eager mode None, when it is done; in a graph the operation that does it.
+
+    Raises:
+        MismatchError: in eager mode, if the workers' variables differ. All of them get it.
     """
     del inplace
     refuse_process_set(process_set)
     variables = list(variables)
     if tf.executing_eagerly():
+        forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in map(_resource, variables))
+        require_equal(f"root {root_rank}: {forms}", "the variables to broadcast")
         tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)()
         return None
     return tf.group(*_assign_all(variables, root_rank, scope))

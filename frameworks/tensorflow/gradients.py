@@ -10,9 +10,10 @@ import tensorflow as tf
 
 from byteps._basics import Average, ReduceOp, choose_op
 from byteps._horovod import predivide_scales, refuse_process_set
+from byteps._names import unique_name
 
 from .compression import Compression
-from .ops import push_pull, title, unique
+from .ops import push_pull, unique
 
 _OLD = tf.compat.v1.train.Optimizer
 
@@ -31,10 +32,11 @@ class Reduction(typing.NamedTuple):
 
         Args:
             gradients: a list of tensors, IndexedSlices and None.
-            variables: of the same length; the names of tensors follow from theirs.
+            variables: of the same length. A tensor is named by the place of its variable, whose own name may
+                differ between the workers, as where one of them has loaded the model.
         """
         chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        names = [f"Gradient.{i}.{title(variables[i])}" for i in chosen]
+        names = [unique_name(f"Gradient.{i}", variables[i]) for i in chosen]
         reduced = dict(zip(chosen, self.named([gradients[i] for i in chosen], names)))
         return [reduced.get(i) for i in range(len(gradients))]
 
@@ -200,12 +202,12 @@ class _Passes:
         return [results.get(i) for i in range(len(gradients))]
 
     def _sum_of(self, variable, gradient):
-        key = title(variable)
-        if key not in self.sums:
-            self.sums[key] = tf.compat.v1.Variable(
+        if id(variable) not in self.sums:
+            total = tf.compat.v1.Variable(
                 tf.zeros(variable.shape, gradient.dtype), trainable=False, use_resource=True, name="byteps_sum"
             )
-        return self.sums[key]
+            self.sums[id(variable)] = variable, total  # with the variable itself, so that no other gets its id
+        return self.sums[id(variable)][1]
 
     def when_last(self, apply, gradients):
         """Return an operation that runs apply() in the last pass of a step."""

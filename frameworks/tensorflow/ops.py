@@ -43,11 +43,6 @@ def unique(graph, name):
     return name if counts[name] == 1 else f"{name}.{counts[name]}"
 
 
-def title(variable):
-    """Return the name of a variable; Keras 3 has one with the layers in it."""
-    return getattr(variable, "path", None) or variable.name.partition(":")[0]
-
-
 def _notes(graph):
     """Return what is noted for a graph: how often a default name was given, and the last operation of a name."""
     if not hasattr(graph, "_byteps"):

@@ -23,6 +23,8 @@
 #include "c_api.h"
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "tensorflow", PLUGIN_VERSION);
+BPS_FRAMEWORK_NOTE("tensorflow",
+                   "2.13"); /* the first with TF_NewAsyncKernelBuilder(); _library.py says so, too */
 
 #define LIBRARY "libtensorflow_framework.so"
 

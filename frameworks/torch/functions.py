@@ -1,27 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring all workers to the same state: parameters, the state of an optimizer, any object."""
 
-import hashlib
 import pickle
 
 import torch
 
-from byteps._basics import Max, check_root, rank
-from byteps._errors import MismatchError
+from byteps._basics import check_root, rank, require_equal
 
 from . import _memory
-from .ops import broadcast_, broadcast_async_, push_pull_inplace, wait_all
-
-
-def _require_equal(text, what):
-    """Raise on all workers if they do not all have the same text."""
-    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
-    both = torch.tensor([*digest, *(255 - byte for byte in digest)], dtype=torch.uint8, device="cpu")
-    result = push_pull_inplace(both, op=Max).tolist()
-    if any(a + b != 255 for a, b in zip(result[:16], result[16:])):
-        raise MismatchError(
-            f"{what} differ between the workers in names, shapes or types; here: {text[:500]}"
-        )
+from .ops import broadcast_, broadcast_async_, wait_all
 
 
 def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
@@ -59,7 +46,7 @@ def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
                 "expected a tensor"
             )
     lines = [f"{name} {tuple(t.shape)} {t.dtype}" for name, t in pairs] + [name for name, *_ in others]
-    _require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast")
+    require_equal(f"root {root}: " + ", ".join(lines), "the parameters to broadcast")
     _broadcast_all(((prefix + name, tensor) for name, tensor in pairs), root)
     if others:
         values = broadcast_object([value for _, value, _, _ in others], root)
@@ -222,7 +209,7 @@ def broadcast_optimizer_state(optimizer, root_rank=0, prefix="Parameter."):
         optimizer.flush()
     root = check_root(root_rank)
     shapes = [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
-    _require_equal(f"root {root}: {shapes}", "the optimizer's groups of parameters")
+    require_equal(f"root {root}: {shapes}", "the optimizer's groups of parameters")
     tensors = []
 
     def keep(tensor):

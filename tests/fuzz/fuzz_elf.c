@@ -23,6 +23,11 @@ static void check_notes(const struct bps_elf *elf)
 {
     check(elf->notes >= 1 && elf->notes <= BPS_ELF_NOTES_MAX);
     check(memchr(elf->needed, '\0', sizeof elf->needed) != NULL);
+    check(elf->frameworks <= BPS_ELF_NOTES_MAX);
+    for (uint32_t i = 0; i < elf->frameworks; i++) {
+        check(memchr(elf->framework[i].module, '\0', sizeof elf->framework[i].module) != NULL);
+        check(memchr(elf->framework[i].oldest, '\0', sizeof elf->framework[i].oldest) != NULL);
+    }
     for (uint32_t i = 0; i < elf->notes; i++) {
         check(memchr(elf->note[i].name, '\0', sizeof elf->note[i].name) != NULL);
         check(memchr(elf->note[i].version, '\0', sizeof elf->note[i].version) != NULL);

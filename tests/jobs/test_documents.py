@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What README.md, docs/tutorial.md and docs/running.md tell the reader to type works: every block of
-code in them runs. documents.py says how they are read. The hosts node1 and node2 are those of a test bed.
+"""What README.md and the documents for users tell the reader to type works: every block of code in them runs.
+documents.py says how they are read. The hosts node1 and node2 are those of a test bed.
 """
 
 import contextlib
@@ -24,6 +24,7 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/running.md")
+TENSORFLOW = "docs/tensorflow.md"  # for another Python
 
 # Like ssh: a shell in the home directory, with hardly any environment, on a host of the bed. The sandbox of a host has
 # no way to another one but the namespaces of a process there.
@@ -45,10 +46,10 @@ def read(name):
 class Reader:
     """Does what the sections of a document tell, in a folder of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, python=None):
         self.folder, self.bin = folder, os.path.join(folder, "bin")
         os.mkdir(self.bin)
-        self.write("bin/python3", f'#!/bin/sh\nexec {shlex.quote(harness.python())} "$@"\n')
+        self.write("bin/python3", f'#!/bin/sh\nexec {shlex.quote(python or harness.python())} "$@"\n')
         # The machine may have other work: threads of PyTorch that wait for each other by spinning would hold it up.
         path = f"{self.bin}:{os.environ['PATH']}"
         self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="")
@@ -113,10 +114,15 @@ class Document:
 
     @classmethod
     def setUpClass(cls):
-        scripted.require("torch")
         folder = tempfile.TemporaryDirectory(prefix="byteps-documents-")
         cls.addClassCleanup(folder.cleanup)
-        cls.reader = Reader(folder.name)
+        cls.reader = Reader(folder.name, cls.python())
+
+    @staticmethod
+    def python():
+        """The reader's python3; skips the tests where there is none with what the document needs."""
+        scripted.require("torch")
+        return harness.python()
 
     def follow(self, section):
         if "gpu" in section.needs and os.environ.get("TEST_GPU") != "1":
@@ -127,9 +133,8 @@ class Document:
             self.skipTest(str(reason))
 
 
-def tests_of(name):
-    """Returns a class with the tests of a document."""
-    methods = {}
+def tests_of(name, **methods):
+    """Returns a class with the tests of a document, and further methods."""
     for number, section in enumerate(documents.read(read(name), name), 1):
         slug = re.sub(r"\W+", "_", section.title.lower())
         methods[f"test_{number:02}_{slug}"] = lambda self, section=section: self.follow(section)
@@ -137,6 +142,18 @@ def tests_of(name):
 
 
 Readme, Tutorial, Running = (tests_of(name) for name in DOCUMENTS)
+Tensorflow = tests_of(TENSORFLOW, python=staticmethod(harness.tensorflow_python))
+
+# Prints the names of which neither module has one.
+LOOK_UP = """
+import sys
+import byteps.keras, byteps.tensorflow
+def has(thing, path):
+    for part in path.split("."):
+        thing = getattr(thing, part, None)
+    return thing is not None
+print(*[path for path in sys.argv[1:] if not has(byteps.keras, path) and not has(byteps.tensorflow, path)])
+"""
 
 
 class Words(unittest.TestCase):
@@ -152,6 +169,11 @@ class Words(unittest.TestCase):
                     thing = byteps.torch
                     for part in path[1:].split("."):
                         thing = getattr(thing, part)
+
+    def test_names_for_tensorflow_exist(self):
+        paths = sorted(set(re.findall(r"\b(?:bps|hvd)\.((?:\w+\.)*\w+)", read(TENSORFLOW))))
+        done = harness.execute([harness.tensorflow_python(), "-c", LOOK_UP, *paths])
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done.stderr)
 
     def test_first_page(self):
         """README.md is short, and its first page has a whole training in PyTorch."""

@@ -146,7 +146,7 @@ START_TEST(passes_over_foreign_notes)
     ck_assert_uint_eq(elf.notes, 1);
     ck_assert_str_eq(elf.note[0].name, "cpu");
 
-    image.note[1].type = 2;
+    image.note[1].type = 3;
     ck_refused(&image, "not a BytePS plugin: it has no BytePS note; a plugin states "
                        "BPS_PLUGIN_NOTE(kind, name, version)");
 }
@@ -205,6 +205,85 @@ START_TEST(too_many_notes)
     file.image.notes.p_filesz += sizeof file.notes[0];
     ck_assert_int_eq(read_bytes(&file, sizeof file, &elf, &report), BPS_ERR_PLUGIN);
     ck_assert_str_eq(report.text, "it has more than 16 BytePS notes; state each plugin of the module once");
+}
+END_TEST
+
+/* A binding: a plugin's note, then those on frameworks. */
+struct binding {
+    struct image image;
+    struct bps_note note;
+    struct bps_framework_note frameworks[BPS_ELF_NOTES_MAX + 1];
+};
+
+static struct binding binding_of(size_t frameworks)
+{
+    static const struct bps_framework_note note = {
+        7, sizeof note.body, BPS_NOTE_FRAMEWORK, "BytePS", {"tensorflow", "2.13"}};
+    struct binding binding;
+
+    memset(&binding, 0, sizeof binding);
+    binding.image = right_image();
+    binding.note = note_of(BPS_KIND_FRAMEWORK, "tensorflow");
+    for (size_t i = 0; i < BPS_ELF_NOTES_MAX + 1; i++) {
+        binding.frameworks[i] = note;
+    }
+    binding.image.notes = segment(PT_NOTE, offsetof(struct binding, note),
+                                  sizeof binding.note + frameworks * sizeof binding.frameworks[0]);
+    return binding;
+}
+
+START_TEST(frameworks_that_a_binding_serves)
+{
+    struct binding binding = binding_of(2);
+    struct bps_elf elf;
+    struct bps_report report;
+
+    strcpy(binding.frameworks[1].body.module, "keras");
+    strcpy(binding.frameworks[1].body.oldest, "0");
+    ck_assert_int_eq(read_bytes(&binding, sizeof binding, &elf, &report), BPS_OK);
+    ck_assert_uint_eq(elf.notes, 1);
+    ck_assert_uint_eq(elf.frameworks, 2);
+    ck_assert_str_eq(elf.framework[0].module, "keras");
+    ck_assert_str_eq(elf.framework[1].module, "tensorflow");
+    ck_assert_str_eq(elf.framework[1].oldest, "2.13");
+    binding = binding_of(BPS_ELF_NOTES_MAX);
+    ck_assert_int_eq(read_bytes(&binding, sizeof binding, &elf, &report), BPS_OK);
+    ck_assert_uint_eq(elf.frameworks, BPS_ELF_NOTES_MAX);
+}
+END_TEST
+
+static void check_refused_binding(const struct binding *binding, const char *want)
+{
+    struct bps_elf elf;
+    struct bps_report report;
+
+    ck_assert_int_eq(read_bytes(binding, sizeof *binding, &elf, &report), BPS_ERR_PLUGIN);
+    ck_assert_str_eq(report.text, want);
+}
+
+START_TEST(damaged_notes_on_frameworks)
+{
+    static const char texts[] =
+        "module or version in its note on a framework is not a printable text of 1 to 31 "
+        "characters; state it with BPS_FRAMEWORK_NOTE";
+    struct binding binding = binding_of(1);
+
+    memset(binding.frameworks[0].body.module, 'a', sizeof binding.frameworks[0].body.module);
+    check_refused_binding(&binding, texts);
+    binding = binding_of(1);
+    binding.frameworks[0].body.oldest[0] = '\0';
+    check_refused_binding(&binding, texts);
+    binding = binding_of(1);
+    binding.frameworks[0].body.module[2] = '\x1b';
+    check_refused_binding(&binding, texts);
+    binding = binding_of(1);
+    binding.frameworks[0].descsz = 60;
+    check_refused_binding(&binding,
+                          "its BytePS note on a framework has 60 bytes, expected 64; rebuild the plugin "
+                          "against this BytePS");
+    binding = binding_of(BPS_ELF_NOTES_MAX + 1);
+    check_refused_binding(&binding,
+                          "it has more than 16 BytePS notes on frameworks; state each framework once");
 }
 END_TEST
 
@@ -313,6 +392,8 @@ int main(void)
     tcase_add_test(tcase, hostile_note_sizes);
     tcase_add_test(tcase, texts_without_an_end);
     tcase_add_test(tcase, too_many_notes);
+    tcase_add_test(tcase, frameworks_that_a_binding_serves);
+    tcase_add_test(tcase, damaged_notes_on_frameworks);
     tcase_add_test(tcase, hostile_segments);
     tcase_add_test(tcase, damaged_dynamic_table);
     tcase_add_test(tcase, truncated_at_every_byte);

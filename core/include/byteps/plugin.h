@@ -109,8 +109,13 @@ struct bps_module {
 #endif
 BPS_API const struct bps_module *BPS_PLUGIN_ENTRY(void);
 
-/* ELF note "BytePS", type BPS_NOTE_TYPE: one per plugin of the module. Fixed width, native byte order. */
-#define BPS_NOTE_TYPE 1u
+/*
+ * ELF notes "BytePS": one of type BPS_NOTE_TYPE per plugin of the module. Fixed width, native byte order. A framework
+ * binding has one of type BPS_NOTE_FRAMEWORK for each framework that it serves: the module by which Python imports it,
+ * and the oldest version that works, "0" for any, so that both are known without running any code.
+ */
+#define BPS_NOTE_TYPE      1u
+#define BPS_NOTE_FRAMEWORK 2u
 struct bps_note {
     uint32_t namesz, descsz, type;
     char owner[8]; /* "BytePS" */
@@ -120,6 +125,23 @@ struct bps_note {
         char version[32];
     } body;
 };
+struct bps_framework_note {
+    uint32_t namesz, descsz, type;
+    char owner[8]; /* "BytePS" */
+    struct bps_framework_note_body {
+        char module[32]; /* "tensorflow" */
+        char oldest[32]; /* "2.13" */
+    } body;
+};
+
+/* Put it once at file scope of a binding for each framework: BPS_FRAMEWORK_NOTE("tensorflow", "2.13"); */
+#define BPS_FRAMEWORK_NOTE(module_, oldest_)           BPS_FRAMEWORK_NOTE_AT(module_, oldest_, __LINE__)
+#define BPS_FRAMEWORK_NOTE_AT(module_, oldest_, line_) BPS_FRAMEWORK_NOTE_IN(module_, oldest_, line_)
+#define BPS_FRAMEWORK_NOTE_IN(module_, oldest_, line_)                                                       \
+    __attribute__((                                                                                          \
+        used, aligned(4),                                                                                    \
+        section(".note.byteps"))) static const struct bps_framework_note bps_framework_note_##line_ = {      \
+        7, sizeof(struct bps_framework_note_body), BPS_NOTE_FRAMEWORK, "BytePS", {module_, oldest_}}
 
 #ifdef BPS_BUILTIN_MODULE
 #define BPS_PLUGIN_NOTE(kind_, name_, version_) struct bps_note

@@ -4,12 +4,13 @@
 import atexit
 import ctypes
 import enum
+import hashlib
 import numbers
 import operator
 import os
 import threading
 
-from ._errors import InvalidError
+from ._errors import InvalidError, MismatchError
 from ._native import bps as _bps
 
 
@@ -265,6 +266,16 @@ def full_name(name):
 def declare(name):
     """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later."""
     _bps.declare([full_name(name)])
+
+
+def require_equal(text, what):
+    """Raise MismatchError on all workers if they do not all have the same text about something."""
+    digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
+    both = (ctypes.c_uint8 * 32)(*digest, *(255 - byte for byte in digest))
+    tensor = (ctypes.addressof(both), (32,), _bps.dtypes["uint8"], both)
+    run_push_pull(tensor, None, None, Max, 0, 1.0, 1.0)
+    if any(a + b != 255 for a, b in zip(both[:16], both[16:])):
+        raise MismatchError(f"{what} differ between the workers in names, shapes or types; here: {text[:500]}")
 
 
 def run_push_pull(*arguments):

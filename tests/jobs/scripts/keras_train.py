@@ -11,6 +11,7 @@ import checks
 import keras
 import numpy as np
 
+import byteps
 import byteps.keras as bps
 from byteps._native import bps as native
 
@@ -129,6 +130,34 @@ def check_control():
     assert difference > 10 * TOLERANCE, difference
 
 
+def check_names_that_differ():
+    """Layers are named otherwise where a model was loaded, or where others were made before."""
+    model = keras.Sequential(new_model().layers, name=f"model_of_{bps.rank()}")
+    model.build((None, 6))
+    model.compile(bps.DistributedOptimizer(sgd()), "mse")
+    fit(model)
+    same(model, reference())
+
+
+def check_two_models():
+    models = [new_model(), new_model()]
+    for model in models:
+        model.compile(bps.DistributedOptimizer(sgd()), "mse")
+        bps.broadcast_variables(model.variables, 0)
+    for step in range(STEPS):
+        for model in models:
+            model.train_on_batch(*map(share, data(step)))
+    for model in models:
+        same(model, reference())
+
+
+def check_models_that_differ():
+    if bps.size() == 1:
+        return
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9 + bps.rank())])
+    checks.raised(byteps.MismatchError, lambda: bps.broadcast_variables(model.variables, 0), "differ")
+
+
 def check_train_on_batch():
     model = new_model()
     model.compile(bps.DistributedOptimizer(sgd()), "mse")
@@ -162,9 +191,10 @@ def check_clipping():
 
 
 def pushed_by(function):
+    """The bytes that a training pushes, without the 32 by which its broadcast compares the models."""
     before = native.pushed_bytes()
     function()
-    return native.pushed_bytes() - before
+    return native.pushed_bytes() - before - 32
 
 
 def check_accumulation():

@@ -8,6 +8,7 @@ import checks
 import numpy as np
 import tensorflow as tf
 
+import byteps
 import byteps.tensorflow as bps
 from byteps.tensorflow.distribute import MirroredStrategy
 
@@ -42,7 +43,7 @@ class Model(tf.Module):
 
     def __init__(self, weights):
         super().__init__(name="net")
-        self.all = [tf.Variable(value, dtype=tf.float64, name=f"weight_{i}") for i, value in enumerate(weights)]
+        self.all = [tf.Variable(value, dtype=tf.float64, name=f"of_{bps.rank()}") for value in weights]
 
     def loss(self, inputs, labels):
         a, b, c, d = self.all
@@ -138,6 +139,13 @@ def check_compressed():
             assert np.max(np.abs(mine - wanted)) < 0.05
             checked = bps.broadcast(mine, 0)
             assert np.array_equal(checked, mine)
+
+
+def check_variables_that_differ():
+    if bps.size() == 1:
+        return
+    variables = [tf.Variable(tf.zeros(3 + bps.rank()))]
+    checks.raised(byteps.MismatchError, lambda: bps.broadcast_variables(variables, 0), "differ")
 
 
 def check_session():
