@@ -349,27 +349,9 @@ bps_status bps_forget(const char *const *names, size_t n, struct bps_report *rep
     return BPS_OK;
 }
 
-/* Of all push_pulls that were started in this process. */
-static atomic_uint_least64_t pushed;
-
-/* Before the start: who sees the result sees that it was counted. */
-static uint64_t count_pushed(const struct bps_push_pull *request, uint32_t op)
-{
-    uint64_t bytes = op < BPS_OPS ? request->count * bps_dtype_size(request->dtype) : 0;
-    atomic_fetch_add_explicit(&pushed, bytes, memory_order_relaxed);
-    return bytes;
-}
-
-static void uncount_pushed(uint64_t bytes, bps_status status)
-{
-    if (status < 0) {
-        atomic_fetch_sub_explicit(&pushed, bytes, memory_order_relaxed);
-    }
-}
-
 uint64_t bps_pushed_bytes(void)
 {
-    return atomic_load_explicit(&pushed, memory_order_relaxed);
+    return bps_operation_pushed();
 }
 
 static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
@@ -379,9 +361,7 @@ static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    uint64_t bytes = count_pushed(request, op);
     bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
-    uncount_pushed(bytes, status);
     release();
     return status;
 }
@@ -420,10 +400,8 @@ static bps_status run(const struct bps_push_pull *request, uint32_t op, bool bar
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    uint64_t bytes = count_pushed(request, op);
     bps_status status =
         bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
-    uncount_pushed(bytes, status);
     release();
     return status;
 }

@@ -141,6 +141,13 @@ static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_p
     return *out != NULL && bps_operation_take(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
+static atomic_uint_least64_t pushed; /* bytes of all push_pulls that were started in this process */
+
+uint64_t bps_operation_pushed(void)
+{
+    return atomic_load_explicit(&pushed, memory_order_relaxed);
+}
+
 /* Fills in the operation of the request's tensor, ready to be posted. */
 static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
                           uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
@@ -185,6 +192,9 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->direct = on_device && !operation->stays && bps_direct_reaches(worker, operation);
     if (bps_copy_is_staged(operation)) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+    }
+    if (op < BPS_OPS) {
+        atomic_fetch_add_explicit(&pushed, operation->bytes, memory_order_relaxed);
     }
     operation->request.shape = NULL; /* the caller's; the tensor's form has a copy */
     *out = operation;

@@ -351,6 +351,8 @@ bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pu
                              uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
                              struct bps_report *report);
 bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
+/* Bytes of all push_pulls that were started in this process: who sees a result sees it counted. [any thread] */
+uint64_t bps_operation_pushed(void);
 bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
                               struct bps_report *report);
 /*
