@@ -85,6 +85,7 @@ def _reduce(tensor, name, op, priority, prescale, postscale):
                 tensor=tensor,
                 tensor_name="" if name is None else full_name(name),
                 op=int(op),
+                waits=int(tf.executing_eagerly()),
                 priority=priority,
                 prescale_bits=_bits(prescale),
                 postscale_bits=_bits(postscale),

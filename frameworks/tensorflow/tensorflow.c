@@ -5,7 +5,8 @@
  * tf.load_op_library() loads this file, which registers the operations in its constructor: TensorFlow looks for
  * new ones while it loads a library, so nothing else may load it before. The kernels are asynchronous. They hand
  * the tensor's memory to the core and return; the core's thread runs TensorFlow's callback. So any number of
- * operations of a graph are in flight at once, and none holds one of TensorFlow's threads.
+ * operations of a graph are in flight at once, and none holds one of TensorFlow's threads. Only in eager mode, where
+ * the thread sleeps until the operation has ended anyway, a push_pull does the core's work in it.
  *
  * On GPUs the same kernels are registered with their tensors in host memory: TensorFlow copies.
  */
@@ -149,6 +150,8 @@ static void callback_run(struct callback *callback)
 struct kernel {
     char *name; /* of the tensor; NULL: unnamed */
     bool is_broadcast;
+    bool
+        waits; /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
     uint32_t op, root;
     int32_t priority;
     double prescale, postscale;
@@ -215,6 +218,7 @@ static void read_attributes(struct kernel *kernel, TF_OpKernelConstruction *cons
         kernel->root = (uint32_t)int_attribute(construction, "root_rank", status);
     } else {
         kernel->op = (uint32_t)int_attribute(construction, "op", status);
+        kernel->waits = int_attribute(construction, "waits", status) != 0;
         kernel->prescale = double_attribute(construction, "prescale_bits", status);
         kernel->postscale = double_attribute(construction, "postscale_bits", status);
     }
@@ -319,8 +323,10 @@ static void take_tensors(struct call *call, struct bps_push_pull *request, int64
         tf.TF_GetInput(call->context, 0, &call->in, status);
 }
 
+/* Once the operation has begun it may be over, and with it the step, the graph and the kernel. */
 static void start(const struct kernel *kernel, struct call *call)
 {
+    bool waits = kernel->waits;
     TF_Status *status = tf.TF_NewStatus();
     struct bps_report report = {.text = ""};
     int64_t shape[BPS_DIMENSIONS];
@@ -331,7 +337,7 @@ static void start(const struct kernel *kernel, struct call *call)
         .priority = kernel->priority,
         .prescale = kernel->prescale,
         .postscale = kernel->postscale,
-        .done = finish,
+        .done = waits ? NULL : finish,
         .arg = call,
     };
     bps_handle handle;
@@ -343,8 +349,9 @@ static void start(const struct kernel *kernel, struct call *call)
         finish(call, BPS_OK, NULL);
     } else {
         result = kernel->is_broadcast ? bps_broadcast_async(&request, kernel->root, &handle, &report)
+                 : waits              ? bps_push_pull(&request, BPS_FOREVER, NULL, &report)
                                       : bps_push_pull_async(&request, &handle, &report);
-        if (result < 0)
+        if (result < 0 || waits)
             finish(call, result, report.text);
     }
     tf.TF_DeleteStatus(status);
@@ -468,6 +475,7 @@ static void define_ops(TF_Status *status)
     TF_OpDefinitionBuilder *builder = new_tensor_op("BytepsPushPull");
 
     tf.TF_OpDefinitionBuilderAddAttr(builder, "op: int");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "waits: int = 0");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "prescale_bits: int");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "postscale_bits: int");
     tf.TF_RegisterOpDefinition(builder, status);
