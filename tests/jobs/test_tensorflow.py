@@ -40,5 +40,15 @@ class Training(scripted.TestCase):
         self.run_script("tensorflow_train.py", workers=3, servers=1)
 
 
+class Programs(scripted.TestCase):
+    python = PYTHON
+
+    def test_two_workers(self):
+        self.run_script("tensorflow_programs.py", workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.run_script("tensorflow_programs.py", workers=3, servers=1)
+
+
 if __name__ == "__main__":
     unittest.main()
