@@ -8,12 +8,48 @@ import warnings
 
 import tensorflow as tf
 
-from byteps._basics import Average, ReduceOp, Sum, choose_op, full_name
+from byteps._basics import (
+    Average,
+    ReduceOp,
+    Sum,
+    choose_op,
+    full_name,
+    init,
+    local_rank,
+    local_size,
+    rank,
+    resume,
+    shutdown,
+    size,
+    suspend,
+)
 from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
+from byteps.common import get_pushpull_speed
 
 from ._library import operations
 from .compression import Compression
+
+__all__ = [
+    "allreduce",
+    "broadcast",
+    "get_pushpull_speed",
+    "grouped_allreduce",
+    "init",
+    "local_rank",
+    "local_rank_op",
+    "local_size",
+    "local_size_op",
+    "push_pull",
+    "rank",
+    "rank_op",
+    "resume",
+    "shutdown",
+    "size",
+    "size_op",
+    "suspend",
+    "unique",
+]
 
 # ---- names -----------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 """TensorFlow: push_pull and broadcast as operations; training with them against training without."""
 
 import os
+import subprocess
 import unittest
 
 import harness
@@ -48,6 +49,49 @@ class Programs(scripted.TestCase):
 
     def test_three_workers(self):
         self.run_script("tensorflow_programs.py", workers=3, servers=1)
+
+
+class Refusals(unittest.TestCase):
+    """A TensorFlow that cannot be used is an ImportError of one sentence, with the versions that can."""
+
+    def refused(self, before, *parts):
+        script = f"{before}\nimport byteps.tensorflow"
+        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        last = done.stderr.splitlines()[-1]
+        for part in ("ImportError: ", "BytePS works with TensorFlow 2.13 and later", *parts):
+            self.assertIn(part, last, done.stderr)
+
+    def test_too_old(self):
+        self.refused("import tensorflow as tf; tf.__version__ = '2.12.1'", "this is TensorFlow 2.12.1 (")
+        self.refused("import tensorflow as tf; tf.__version__ = '1.15.0-rc1'", "this is TensorFlow 1.15.0-rc1 (")
+
+    def test_loaded_before(self):
+        """TensorFlow does not see operations of a library that something else has loaded."""
+        load = (
+            "import ctypes, byteps._native as native\n"
+            "ctypes.CDLL(native.find_plugin('framework_tensorflow', 'TensorFlow'))"
+        )
+        self.refused(load, "without TensorFlow")
+
+    def test_without_what_it_needs(self):
+        """A library of TensorFlow that has no such function: as of one that is too old, or too new."""
+        fake = (
+            "import ctypes, os, subprocess, sys, tempfile\n"
+            "folder = tempfile.mkdtemp()\n"
+            "path = os.path.join(folder, 'libtensorflow_framework.so.2')\n"
+            "subprocess.run(['cc', '-shared', '-fPIC', '-o', path, '-x', 'c', '/dev/null', '-Wl,--no-as-needed',\n"
+            "                '-l:libstdc++.so.6'], check=True)\n"
+            "fake = ctypes.CDLL(path)\n"
+        )
+        self.refused(fake, "has no function TF_NewStatus")
+
+
+class NoKeras(unittest.TestCase):
+    def test_old_keras(self):
+        script = "import keras; keras.__version__ = '2.15.0'; import byteps.keras"
+        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        self.assertIn("this is Keras 2.15.0; byteps.keras works with Keras 3.0 and later", done.stderr)
 
 
 if __name__ == "__main__":
