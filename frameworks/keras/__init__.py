@@ -69,6 +69,9 @@ from .optimizer import DistributedOptimizer
 allgather = missing("allgather")
 alltoall = missing("alltoall")
 reducescatter = missing("reducescatter")
+PartialDistributedOptimizer = missing("PartialDistributedOptimizer")
+ProcessSet = missing("ProcessSet")
+join = missing("join")
 
 __all__ = [
     "Adasum",
@@ -77,6 +80,8 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedOptimizer",
+    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
@@ -100,6 +105,7 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
+    "join",
     "load_model",
     "local_rank",
     "local_size",

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from byteps._basics import wait_all
 from byteps.numpy.ops import push_pull_async
 
 
@@ -66,12 +67,4 @@ def _exchange(how, names, arrays):
         )
         for i, (name, array) in enumerate(zip(names, arrays))
     ]
-    failure, results = None, []
-    for handle in handles:
-        try:
-            results.append(handle.wait())
-        except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return results
+    return wait_all(handles)

@@ -3,8 +3,9 @@
 
 import torch
 
+from byteps._basics import wait_all
 from byteps.torch.compression import Compression
-from byteps.torch.ops import push_pull_async, wait_all
+from byteps.torch.ops import push_pull_async
 
 __all__ = ["Compression", "reduce"]
 

@@ -83,6 +83,9 @@ grouped_allgather = missing("grouped_allgather")
 grouped_reducescatter = missing("grouped_reducescatter")
 join = missing("join")
 reducescatter = missing("reducescatter")
+PartialDistributedGradientTape = missing("PartialDistributedGradientTape")
+PartialDistributedOptimizer = missing("PartialDistributedOptimizer")
+SyncBatchNormalization = missing("SyncBatchNormalization")
 ProcessSet = missing("ProcessSet")
 add_process_set = missing("add_process_set")
 remove_process_set = missing("remove_process_set")
@@ -98,10 +101,13 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
+    "PartialDistributedGradientTape",
+    "PartialDistributedOptimizer",
     "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
+    "SyncBatchNormalization",
     "add_process_set",
     "allgather",
     "allgather_object",

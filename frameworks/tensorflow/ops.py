@@ -2,6 +2,7 @@
 """push_pull and broadcast of tensors, in eager mode, in tf.function and in sessions, and their gradients."""
 
 import contextlib
+import operator
 import re
 import struct
 import warnings
@@ -23,6 +24,7 @@ from byteps._basics import (
     size,
     suspend,
 )
+from byteps._errors import InvalidError
 from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
 from byteps.common import get_pushpull_speed
@@ -106,6 +108,17 @@ def _in_turn(name):
         yield made
 
 
+def _attribute(name):
+    """Return the attribute for the name of a tensor."""
+    if name is None:
+        return ""
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a tensor must be a str, not {type(name).__name__}")
+    if "\0" in name:
+        raise ValueError(f"the name of a tensor cannot contain a NUL character: {name!r}")
+    return full_name(name)
+
+
 # ---- operations ------------------------------------------------------------------------------------------
 
 
@@ -119,7 +132,7 @@ def _reduce(tensor, name, op, priority, prescale, postscale):
         return made(
             operations.byteps_push_pull(
                 tensor=tensor,
-                tensor_name="" if name is None else full_name(name),
+                tensor_name=_attribute(name),
                 op=int(op),
                 waits=int(tf.executing_eagerly()),
                 priority=priority,
@@ -219,23 +232,26 @@ def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, prior
         As push_pull(); the root must be the same on all workers.
     """
     del is_variable
+    root = operator.index(root_rank)
+    if root < 0:
+        raise InvalidError(f"root_rank={root_rank} is not the rank of a worker; expected 0 or more")
     tensor = _dense(tensor, "broadcast")
     if name is None:
         name = _default_name("BytePSBroadcast", tensor, scope)
     if tensor.dtype.name in _bps.dtypes:
-        return _send(tensor, root_rank, name, priority)
+        return _send(tensor, root, name, priority)
     if tensor.dtype.size == 0 or tensor.dtype in (tf.string, tf.resource, tf.variant):
         raise TypeError(f"broadcast: a tensor of type {tensor.dtype.name} is not supported; it is no array of numbers")
-    return tf.bitcast(_send(tf.bitcast(tensor, tf.uint8), root_rank, name, priority), tensor.dtype)
+    return tf.bitcast(_send(tf.bitcast(tensor, tf.uint8), root, name, priority), tensor.dtype)
 
 
-def _send(tensor, root_rank, name, priority):
+def _send(tensor, root, name, priority):
     with _in_turn(name) as made:
         return made(
             operations.byteps_broadcast(
                 tensor=tensor,
-                tensor_name="" if name is None else full_name(name),
-                root_rank=root_rank,
+                tensor_name=_attribute(name),
+                root_rank=root,
                 priority=priority,
             )
         )

@@ -25,6 +25,7 @@ from byteps._basics import (
     size,
     suspend,
     synchronize,
+    wait_all,
 )
 from byteps._native import bps as _bps
 
@@ -412,19 +413,6 @@ class GroupHandle:
     def wait(self):
         """Sleep until all operations have ended and return their results; raise the first failure."""
         return wait_all(self._handles)
-
-
-def wait_all(handles):
-    """Wait for all handles, also after a failure, and return their results; then raise the first failure."""
-    results, failure = [], None
-    for handle in handles:
-        try:
-            results.append(handle.wait())
-        except Exception as error:
-            failure = failure or error
-    if failure is not None:
-        raise failure
-    return results
 
 
 def _names(name, count):

@@ -348,6 +348,19 @@ def synchronize(handle):
     return handle.wait()
 
 
+def wait_all(handles):
+    """Wait for all handles, also after a failure, and return their results; then raise the first failure."""
+    results, failure = [], None
+    for handle in handles:
+        try:
+            results.append(handle.wait())
+        except Exception as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+    return results
+
+
 def barrier():
     """Return when all workers have called it. Barriers meet in the order in which they are called."""
     Handle(_bps.barrier(), None).wait()

@@ -32,7 +32,7 @@ def missing(name):
     """Return a function of this name that says that BytePS has no such function."""
 
     def refuse(*_, **__):
-        raise NotImplementedError(f"{name}() is not there: BytePS has push_pull (allreduce) and broadcast")
+        raise NotImplementedError(f"{name} is not there: BytePS has push_pull (allreduce) and broadcast")
 
     refuse.__name__ = refuse.__qualname__ = name
     refuse.__doc__ = "Raise NotImplementedError: BytePS has no such function."

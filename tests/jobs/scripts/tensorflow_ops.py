@@ -294,6 +294,17 @@ def check_what_cannot_be_sent():
     checks.raised(TypeError, lambda: bps.push_pull(tf.sparse.eye(3)), "Sparse")
 
 
+def check_names_and_roots():
+    ones = tf.ones(3)
+    checks.raised(ValueError, lambda: bps.broadcast(ones, -1), "root_rank=-1")
+    checks.raised(TypeError, lambda: bps.broadcast(ones, 0.5))
+    checks.raised(TypeError, lambda: bps.push_pull(ones, name=5), "must be a str")
+    checks.raised(ValueError, lambda: bps.push_pull(ones, name="a\0b"), "NUL")
+    checks.raised(tf.errors.InvalidArgumentError, lambda: bps.push_pull(ones, name="x" * 1020), "1023 bytes")
+    checks.raised(tf.errors.InvalidArgumentError, lambda: bps.push_pull(tf.zeros([1] * 65)), "64 dimensions")
+    equal(bps.push_pull(ones, name="ü", op=bps.Sum), bps.size() * ones)
+
+
 def check_xla():
     compiled = tf.function(lambda: bps.push_pull(tf.ones(3), name="xla"), jit_compile=True)
     checks.raised(tf.errors.OpError, compiled, "BytepsPushPull")
