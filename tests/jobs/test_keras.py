@@ -2,6 +2,8 @@
 """Keras 3 on each of its backends: training against training without BytePS, callbacks, saved models."""
 
 import os
+import pathlib
+import re
 import unittest
 
 import harness
@@ -9,6 +11,8 @@ import scripted
 
 PYTHON = harness.tensorflow_python()
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_keras.py"
+IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
 class Training(scripted.TestCase):
@@ -34,6 +38,33 @@ class Training(scripted.TestCase):
 
     def test_three_workers(self):
         self.train("jax", workers=3, servers=1)
+
+
+@unittest.skipUnless(IMAGES.is_dir(), "the Debian package dataset-fashion-mnist is not installed")
+class Example(unittest.TestCase):
+    """examples/train_keras.py; what it trains with is tested above."""
+
+    def train(self, backend):
+        if not harness.has_module(PYTHON, backend):
+            self.skipTest(f"{backend} is not installed for {PYTHON}")
+        command = [PYTHON, str(EXAMPLE), "--epochs", "1", "--limit", "3200", "--lr", "0.1"]
+        env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
+        result = harness.run(command, workers=2, servers=1, env=env)
+        self.assertEqual(result.status, 0, result)
+        text = "\n".join(result.lines("worker 0"))
+        self.assertIn("workers         2, all with the same weights at the end", text)
+        accuracy = float(re.search(r"test accuracy   ([\d.]+) %", text).group(1))
+        self.assertGreater(accuracy, 50, result)
+        self.assertEqual(result.lines("worker 1"), [])
+
+    def test_tensorflow(self):
+        self.train("tensorflow")
+
+    def test_torch(self):
+        self.train("torch")
+
+    def test_jax(self):
+        self.train("jax")
 
 
 if __name__ == "__main__":
