@@ -43,6 +43,7 @@ for dir in $(echo "$BYTEPS_PLUGIN_PATH" | tr : ' '); do
         case $plugin in
         */framework_python.so) expected=PyInit__bps ;;
         */framework_tensorflow.so) expected=byteps_tensorflow_attach ;;
+        */framework_jax.so) expected=$(printf 'byteps_finish\nbyteps_jax_attach\nbyteps_start') ;;
         *) expected=bps_plugin_module ;;
         esac
         found=$(exported "$plugin")

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Smaller element types on the wire: arrays are sent as float16 or bfloat16 and converted back."""
+
+import jax.numpy as jnp
+
+
+class NoneCompressor:
+    """Sends arrays as they are."""
+
+    dtype = None
+
+    @classmethod
+    def compress(cls, array):
+        """Return the array to send."""
+        is_larger = cls.dtype is not None and jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize > 2
+        return array.astype(cls.dtype) if is_larger else array
+
+
+class FP16Compressor(NoneCompressor):
+    """Sends floating point arrays as float16: 10 bits of fraction, values up to 65504."""
+
+    dtype = jnp.float16
+
+
+class BF16Compressor(NoneCompressor):
+    """Sends floating point arrays as bfloat16: 7 bits of fraction, the range of float32."""
+
+    dtype = jnp.bfloat16
+
+
+class Compression:
+    """What the argument `compression` may be."""
+
+    none = NoneCompressor
+    fp16 = FP16Compressor
+    bf16 = BF16Compressor

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring all workers to the same state: trees of parameters, and any object."""
+
+import pickle
+
+import jax
+import numpy as np
+
+from byteps import numpy as arrays
+from byteps._basics import check_root, rank, require_equal
+
+from .ops import broadcast
+
+
+def _form(path, leaf):
+    return f"{jax.tree_util.keystr(path)} {jax.numpy.shape(leaf)} {jax.numpy.result_type(leaf)}"
+
+
+def broadcast_parameters(tree, root_rank=0):
+    """Return a tree with the arrays of worker root_rank, bit by bit the same, on every worker.
+
+    Args:
+        tree: of arrays and numbers, such as parameters, the state of an optimizer, or both. Numbers of Python stay
+            numbers of Python. Not inside of a compiled function; there, use broadcast().
+        root_rank: the worker that sends.
+
+    Raises:
+        MismatchError: the workers' trees differ. All of them get it.
+    """
+    root = check_root(root_rank)
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    require_equal(
+        f"root {root}: " + ", ".join(_form(path, leaf) for path, leaf in leaves), "the parameters to broadcast"
+    )
+    return jax.tree_util.tree_map(_like, tree, broadcast(tree, root, name="Parameter"))
+
+
+def _like(before, after):
+    return type(before)(after) if isinstance(before, (bool, int, float, complex)) else after
+
+
+def broadcast_object(obj, root_rank=0, name=None):
+    """Return the object of worker root_rank on every worker; on the root the object itself.
+
+    Args:
+        obj: anything that can be pickled; it counts on the root only.
+        root_rank: the worker that sends. The others execute what unpickling its bytes means.
+        name: needed only if several threads broadcast at once.
+    """
+    root = check_root(root_rank)
+    name = "object" if name is None else name
+    data = np.frombuffer(pickle.dumps(obj) if rank() == root else b"", np.uint8)
+    size = int(arrays.broadcast(np.array([data.size]), root, f"Size.{name}")[0])
+    data = data if rank() == root else np.empty(size, np.uint8)
+    content = arrays.broadcast(data, root, f"Object.{name}")
+    return obj if rank() == root else pickle.loads(content.tobytes())

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX: push_pull and broadcast in compiled functions and outside of them."""
+
+import subprocess
+import unittest
+
+import harness
+import scripted
+
+PYTHON = harness.tensorflow_python()  # JAX is in the same environment
+
+
+class Operations(scripted.TestCase):
+    python = PYTHON
+
+    def test_alone(self):
+        self.run_script("jax_ops.py", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.run_script("jax_ops.py", workers=2, servers=1)
+
+    def test_three_workers_and_two_servers(self):
+        self.run_script("jax_ops.py", workers=3, servers=2)
+
+    def test_without_hierarchy(self):
+        self.run_script("jax_ops.py", options=["--set", "worker.hierarchy=off"])
+
+
+class Refusals(unittest.TestCase):
+    def test_too_old(self):
+        script = "import jax; jax.__version__ = '0.5.3'; import byteps.jax"
+        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("ImportError: this is JAX 0.5.3 (", done.stderr)
+        self.assertIn("BytePS works with JAX 0.6 and later", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
