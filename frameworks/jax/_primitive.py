@@ -88,8 +88,12 @@ def _abstract(*operands, request):
 
 @primitive.def_impl
 def _eager(*operands, request):
-    results = _host.exchange(request, operands)
-    return jax.device_put(results, [operand.sharding for operand in operands])
+    return [_placed(result, operand) for result, operand in zip(_host.exchange(request, operands), operands)]
+
+
+def _placed(result, operand):
+    """Return an array for the devices of the operand; it is bound to them only if the operand is."""
+    return jax.device_put(result, operand.sharding if operand.committed else None)
 
 
 # ---- in compiled functions -------------------------------------------------------------------------------

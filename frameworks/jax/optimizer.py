@@ -1,11 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer in the shape of Optax whose gradients are reduced over all workers."""
 
+import operator
+import typing
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
 from byteps._basics import choose_op
 from byteps._names import unique_name
 
 from .compression import Compression
 from .ops import push_pull
+
+
+class Accumulation(typing.NamedTuple):
+    """The state of an optimizer with backward_passes_per_step > 1."""
+
+    passes: jax.Array  # since the last step
+    sums: typing.Any  # of their gradients
+    inner: typing.Any  # the state of the original optimizer
 
 
 def distributed(
@@ -16,19 +31,26 @@ def distributed(
     axis_name=None,
     prescale_factor=1.0,
     postscale_factor=1.0,
+    backward_passes_per_step=1,
 ):
     """Return an optimizer that reduces the gradients over all workers before it uses them.
 
     Args:
         optimizer: of Optax, or any named tuple with functions ``init(params)`` and ``update(gradients, state,
-            params, ...)``. To clip the mean gradient, clip inside: ``distributed(optax.chain(clip, adam))``. To
-            accumulate, do that outside: ``optax.MultiSteps(distributed(adam), 4)``.
+            params, ...)``. What is to see the reduced gradient, such as clipping, belongs inside:
+            ``distributed(optax.chain(clip, adam))``.
         average, op, compression, axis_name, prescale_factor, postscale_factor: as for push_pull().
+        backward_passes_per_step: so many gradients are averaged on this worker, and only that is sent; meanwhile
+            the updates are zero. ``optax.MultiSteps`` outside has the same result, but sends each time.
 
     Returns:
-        An optimizer of the same type; its state is that of the original, so that saved states stay valid.
+        An optimizer of the same type. Its state is that of the original, so that saved ones stay valid; with
+        backward_passes_per_step > 1 it is an Accumulation.
     """
     op = choose_op(average, op)
+    passes = operator.index(backward_passes_per_step)
+    if passes < 1:
+        raise ValueError(f"backward_passes_per_step={passes} must be 1 or more")
 
     def update(gradients, *arguments, **extra):
         gradients = push_pull(
@@ -42,4 +64,38 @@ def distributed(
         )
         return optimizer.update(gradients, *arguments, **extra)
 
-    return optimizer._replace(update=update)
+    reducing = optimizer._replace(update=update)
+    return reducing if passes == 1 else _accumulating(reducing, passes)
+
+
+def _accumulating(optimizer, passes):
+    """Return an optimizer that makes a step of the mean of so many gradients."""
+
+    def init(params):
+        return _empty(params, optimizer.init(params))
+
+    def update(gradients, state, *arguments, **extra):
+        sums = jax.tree_util.tree_map(jnp.add, state.sums, gradients)
+
+        def step():
+            mean = jax.tree_util.tree_map(lambda total: total / passes, sums)
+            updates, inner = optimizer.update(mean, state.inner, *arguments, **extra)
+            return updates, _empty(sums, inner)
+
+        def wait():
+            return _zeros(jax.eval_shape(step)[0]), Accumulation(state.passes + 1, sums, state.inner)
+
+        is_last = state.passes == passes - 1
+        if isinstance(is_last, jax.core.Tracer):
+            return lax.cond(is_last, step, wait)
+        return step() if is_last else wait()
+
+    return optimizer._replace(init=init, update=update)
+
+
+def _empty(like, inner):
+    return Accumulation(jnp.zeros((), jnp.int32), _zeros(like), inner)
+
+
+def _zeros(tree):
+    return jax.tree_util.tree_map(lambda leaf: jnp.zeros(jnp.shape(leaf), leaf.dtype), tree)

@@ -50,12 +50,13 @@ def python():
     return os.environ.get("PYTHON") or sys.executable
 
 
-def tensorflow_python():
-    """The interpreter for scripts that use TensorFlow or Keras, which has a virtual environment of its own."""
-    own = os.path.join(os.environ.get("top_srcdir", "."), ".venv-tensorflow", "bin", "python")
-    path = os.environ.get("TENSORFLOW_PYTHON") or (own if os.access(own, os.X_OK) else python())
-    if not has_module(path, "tensorflow"):
-        raise unittest.SkipTest(f"TensorFlow is not installed for {path}; TENSORFLOW_PYTHON names another Python")
+def framework_python(name):
+    """The interpreter for scripts that use a framework, which has a virtual environment of its own."""
+    own = os.path.join(os.environ.get("top_srcdir", "."), f".venv-{name}", "bin", "python")
+    variable = f"{name.upper()}_PYTHON"
+    path = os.environ.get(variable) or (own if os.access(own, os.X_OK) else python())
+    if not has_module(path, name):
+        raise unittest.SkipTest(f"{name} is not installed for {path}; {variable} names another Python")
     return path
 
 

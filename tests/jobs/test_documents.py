@@ -4,6 +4,7 @@ documents.py says how they are read. The hosts node1 and node2 are those of a te
 """
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -24,7 +25,8 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/running.md")
-TENSORFLOW = "docs/tensorflow.md"  # for another Python
+# Those for another Python, and the modules with the names that they use.
+OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax"}
 
 # Like ssh: a shell in the home directory, with hardly any environment, on a host of the bed. The sandbox of a host has
 # no way to another one but the namespaces of a process there.
@@ -142,17 +144,20 @@ def tests_of(name, **methods):
 
 
 Readme, Tutorial, Running = (tests_of(name) for name in DOCUMENTS)
-Tensorflow = tests_of(TENSORFLOW, python=staticmethod(harness.tensorflow_python))
+Tensorflow, Jax = (
+    tests_of(f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)))
+    for name in OTHERS
+)
 
-# Prints the names of which neither module has one.
+# Prints the names that none of the modules has.
 LOOK_UP = """
 import sys
-import byteps.keras, byteps.tensorflow
+import {modules}
 def has(thing, path):
     for part in path.split("."):
         thing = getattr(thing, part, None)
     return thing is not None
-print(*[path for path in sys.argv[1:] if not has(byteps.keras, path) and not has(byteps.tensorflow, path)])
+print(*[path for path in sys.argv[1:] if not any(has(module, path) for module in ({modules},))])
 """
 
 
@@ -170,10 +175,12 @@ class Words(unittest.TestCase):
                     for part in path[1:].split("."):
                         thing = getattr(thing, part)
 
-    def test_names_for_tensorflow_exist(self):
-        paths = sorted(set(re.findall(r"\b(?:bps|hvd)\.((?:\w+\.)*\w+)", read(TENSORFLOW))))
-        done = harness.execute([harness.tensorflow_python(), "-c", LOOK_UP, *paths])
-        self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done.stderr)
+    def test_names_for_other_frameworks_exist(self):
+        for name, modules in OTHERS.items():
+            paths = sorted(set(re.findall(r"\b(?:bps|hvd)\.((?:\w+\.)*\w+)", read(f"docs/{name}.md"))))
+            script = LOOK_UP.format(modules=modules)
+            done = harness.execute([harness.framework_python(name), "-c", script, *paths])
+            self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done.stderr)
 
     def test_first_page(self):
         """README.md is short, and its first page has a whole training in PyTorch."""

@@ -7,7 +7,7 @@ import unittest
 import harness
 import scripted
 
-PYTHON = harness.tensorflow_python()  # JAX is in the same environment
+PYTHON = harness.framework_python("jax")
 
 
 class Operations(scripted.TestCase):
@@ -24,6 +24,19 @@ class Operations(scripted.TestCase):
 
     def test_without_hierarchy(self):
         self.run_script("jax_ops.py", options=["--set", "worker.hierarchy=off"])
+
+
+class Training(scripted.TestCase):
+    python = PYTHON
+
+    def test_alone(self):
+        self.run_script("jax_train.py", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.run_script("jax_train.py", workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.run_script("jax_train.py", workers=3, servers=1)
 
 
 class Refusals(unittest.TestCase):

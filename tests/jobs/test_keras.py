@@ -9,7 +9,7 @@ import unittest
 import harness
 import scripted
 
-PYTHON = harness.tensorflow_python()
+PYTHON = harness.framework_python("tensorflow")
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_keras.py"
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")

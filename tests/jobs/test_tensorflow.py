@@ -8,7 +8,7 @@ import unittest
 import harness
 import scripted
 
-PYTHON = harness.tensorflow_python()
+PYTHON = harness.framework_python("tensorflow")
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 

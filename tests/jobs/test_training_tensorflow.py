@@ -6,7 +6,7 @@ import unittest
 import curves
 import harness
 
-PYTHON = harness.tensorflow_python()
+PYTHON = harness.framework_python("tensorflow")
 
 
 class Training(curves.Curves):
