@@ -9,7 +9,7 @@ import jax
 
 from byteps._native import find_plugin
 
-_OLDEST, _TESTED = (0, 6), (0, 10)
+_OLDEST, _TESTED = (0, 7), (0, 10)
 _RANGE = (
     f"BytePS works with JAX {_OLDEST[0]}.{_OLDEST[1]} and later, and was tested up to {_TESTED[0]}.{_TESTED[1]}"
 )

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax._src import effects
 from jax.experimental import io_callback
-from jax.extend.core import Effect, Primitive
+from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from byteps._basics import Average, Sum, full_name, rank
@@ -63,7 +63,7 @@ primitive.multiple_results = True
 bind = primitive.bind
 
 
-class _Meets(Effect):
+class _Meets(effects.Effect):
     """What an operation does besides its result: it meets those of the other workers, so it is never left out."""
 
 

@@ -26,7 +26,7 @@
 #include "pool.h"
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "jax", PLUGIN_VERSION);
-BPS_FRAMEWORK_NOTE("jax", "0.6"); /* the first with DeviceOrdinal_Get(); _library.py says so, too */
+BPS_FRAMEWORK_NOTE("jax", "0.7"); /* older ones were seen to fail; _library.py says so, too */
 
 /* ---- types and errors ---------------------------------------------------------------------------------- */
 

@@ -41,11 +41,11 @@ class Training(scripted.TestCase):
 
 class Refusals(unittest.TestCase):
     def test_too_old(self):
-        script = "import jax; jax.__version__ = '0.5.3'; import byteps.jax"
+        script = "import jax; jax.__version__ = '0.6.2'; import byteps.jax"
         done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
-        self.assertIn("ImportError: this is JAX 0.5.3 (", done.stderr)
-        self.assertIn("BytePS works with JAX 0.6 and later", done.stderr)
+        self.assertIn("ImportError: this is JAX 0.6.2 (", done.stderr)
+        self.assertIn("BytePS works with JAX 0.7 and later", done.stderr)
 
 
 if __name__ == "__main__":
