@@ -10,6 +10,7 @@
  * finishes, too, and reuses the memory of their operands while the core still works on them. A finish that never
  * came is made up for by the next start of that name.
  */
+#include <dlfcn.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -224,6 +225,12 @@ static void complete(struct work *work)
     drop(xla, failed.error != NULL ? xla->Future_SetError(&failed) : xla->Future_SetAvailable(&done));
 }
 
+/*
+ * A thread of Python that still waits in XLA when the interpreter has ended must not wake: JAX would call into Python
+ * there, which ends the thread in a way that C++ answers by aborting the process. So it sleeps until the process ends.
+ */
+static int (*python_is_initialized)(void);
+
 /* The core's callback. */
 static void end(void *arg, bps_status status, const char *text)
 {
@@ -236,7 +243,7 @@ static void end(void *arg, bps_status status, const char *text)
     if (is_awaited)
         forget(call);
     pthread_mutex_unlock(&calls.lock);
-    if (is_awaited) {
+    if (is_awaited && python_is_initialized()) {
         call->work.run = complete;
         pool_run(&call->work);
     }
@@ -462,7 +469,11 @@ const char *byteps_jax_attach(const char *version)
         .framework = framework,
     };
     struct bps_report report = {.text = ""};
+    void *symbol = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
 
+    if (symbol == NULL)
+        return "it was not loaded by Python";
+    memcpy(&python_is_initialized, &symbol, sizeof(symbol));
     snprintf(framework, sizeof(framework), "JAX %s", version);
     if (bps_binding_register(&binding, &report) < 0)
         snprintf(refusal, sizeof(refusal), "%s", report.text);

@@ -15,7 +15,8 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
 
     It does so before the first batch, or after it if the model makes its variables only then. So they start
     alike when the weights are random, or were loaded from a checkpoint on one worker. What comes after it in the
-    list of callbacks sees it done.
+    list of callbacks sees it done. At the end of an epoch it raises the error of an operation that has failed: on
+    JAX, fit() would go on with what has no value.
     """
 
     def __init__(self, root_rank=0, device="", local_variables=None):
@@ -36,6 +37,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
         """Broadcast, if that is still to be done."""
         if not self.done:
             self._broadcast()
+
+    def on_epoch_end(self, epoch, logs=None):
+        """Wait for what the last step has changed."""
+        if self.model.optimizer is not None:
+            keras.ops.convert_to_numpy(self.model.optimizer.iterations)
 
     def _broadcast(self):
         model = self.model
