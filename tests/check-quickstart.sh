@@ -44,7 +44,7 @@ refused "-n takes a number from 1 to 999, not '1000'" train -n 1000
 refused "--servers takes a number from 0 to 999, not '-1'" train --servers -1
 refused "--epochs takes a number from 1 to 999, not ''" train --epochs=
 refused "--epochs needs a value" train --epochs
-refused "--framework takes one of pytorch tensorflow jax, not 'caffe'" train --framework caffe
+refused "--framework takes one of pytorch tensorflow jax mxnet, not 'caffe'" train --framework caffe
 refused "cannot read the file '/nowhere/byteps.conf'" train --conf /nowhere/byteps.conf
 refused "cannot read the file '/'" train --conf /
 refused "check has no option '--workers'" check --workers 2

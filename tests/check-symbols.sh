@@ -44,6 +44,7 @@ for dir in $(echo "$BYTEPS_PLUGIN_PATH" | tr : ' '); do
         */framework_python.so) expected=PyInit__bps ;;
         */framework_tensorflow.so) expected=byteps_tensorflow_attach ;;
         */framework_jax.so) expected=$(printf 'byteps_finish\nbyteps_jax_attach\nbyteps_start') ;;
+        */framework_mxnet.so) expected=$(printf 'byteps_mxnet_attach\nbyteps_mxnet_pending\nbyteps_mxnet_push') ;;
         *) expected=bps_plugin_module ;;
         esac
         found=$(exported "$plugin")

@@ -43,9 +43,10 @@ from byteps._basics import (
     suspend,
 )
 from byteps.common import get_pushpull_speed
+from byteps.numpy import broadcast_object
 
 from .compression import Compression
-from .functions import broadcast_object, broadcast_parameters
+from .functions import broadcast_parameters
 from .ops import broadcast, push_pull
 from .optimizer import distributed
 

@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bring all workers to the same state: trees of parameters, and any object."""
-
-import pickle
+"""Bring all workers to the same parameters."""
 
 import jax
-import numpy as np
 
-from byteps import numpy as arrays
-from byteps._basics import check_root, rank, require_equal
+from byteps._basics import check_root, require_equal
 
 from .ops import broadcast
 
@@ -37,20 +33,3 @@ def broadcast_parameters(tree, root_rank=0):
 
 def _like(before, after):
     return type(before)(after) if isinstance(before, (bool, int, float, complex)) else after
-
-
-def broadcast_object(obj, root_rank=0, name=None):
-    """Return the object of worker root_rank on every worker; on the root the object itself.
-
-    Args:
-        obj: anything that can be pickled; it counts on the root only.
-        root_rank: the worker that sends. The others execute what unpickling its bytes means.
-        name: needed only if several threads broadcast at once.
-    """
-    root = check_root(root_rank)
-    name = "object" if name is None else name
-    data = np.frombuffer(pickle.dumps(obj) if rank() == root else b"", np.uint8)
-    size = int(arrays.broadcast(np.array([data.size]), root, f"Size.{name}")[0])
-    data = data if rank() == root else np.empty(size, np.uint8)
-    content = arrays.broadcast(data, root, f"Object.{name}")
-    return obj if rank() == root else pickle.loads(content.tobytes())

@@ -36,6 +36,7 @@ from byteps._basics import (
     synchronize,
 )
 
+from .functions import broadcast_object
 from .ops import (
     broadcast,
     broadcast_async,
@@ -59,6 +60,7 @@ __all__ = [
     "broadcast",
     "broadcast_async",
     "broadcast_inplace",
+    "broadcast_object",
     "declare",
     "empty",
     "init",

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bring all workers to the same parameters."""
+
+import types
+
+from mxnet import gluon
+
+from byteps._basics import check_root, require_equal
+from byteps._names import unique_name
+
+from .ops import broadcast_inplace
+
+
+def _arrays(params):
+    """Return the arrays of parameters by name, and the parameters whose arrays are not there yet."""
+    arrays, deferred = {}, []
+    for name in sorted(params):
+        value = params[name]
+        if not isinstance(value, gluon.Parameter):
+            arrays[name] = value
+        elif value._deferred_init:
+            deferred.append(value)
+        else:
+            for i, array in enumerate(value.list_data()):
+                arrays[f"{name}.{i}"] = array
+    return arrays, deferred
+
+
+def broadcast_parameters(params, root_rank=0, prefix=""):
+    """Replace parameters by those of worker root_rank, bit by bit the same.
+
+    Args:
+        params: a dict of arrays, as ``module.get_params()`` returns two, or what ``net.collect_params()`` returns.
+            A parameter whose shape is not known yet is broadcast when it is made.
+        root_rank: the worker that sends.
+        prefix: of the tensors' names.
+
+    Raises:
+        MismatchError: the workers' parameters differ. All of them get it.
+        mxnet.base.MXNetError: a member of the job was lost.
+    """
+    root = check_root(root_rank)
+    if not hasattr(params, "keys"):
+        raise ValueError(f"invalid params of type {type(params).__name__}; expected a dict, or net.collect_params()")
+    arrays, deferred = _arrays(params)
+    forms = ", ".join(f"{name} {array.shape} {array.dtype}" for name, array in arrays.items())
+    require_equal(f"root {root}: {forms}", "the parameters to broadcast")
+    for i, array in enumerate(arrays.values()):
+        broadcast_inplace(array, root, f"{prefix}parameter_{i}")
+    for parameter in deferred:
+        _broadcast_when_made(parameter, root)
+    for array in arrays.values():
+        array.wait_to_read()
+
+
+def _broadcast_when_made(parameter, root):
+    make = parameter._init_impl
+
+    def make_and_broadcast(self, *args, **keywords):
+        make(*args, **keywords)
+        for i, array in enumerate(self.list_data()):
+            broadcast_inplace(array, root, f"{unique_name(f'deferred_{self.name}', self)}.{i}").wait_to_read()
+
+    parameter._init_impl = types.MethodType(make_and_broadcast, parameter)

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A KVStore for gluon.Trainer: its sums over all workers are push_pulls."""
+
+from mxnet.kvstore import KVStoreBase
+
+from byteps._basics import Sum, rank, size
+from byteps._names import unique_name
+
+from .compression import from_parameters
+from .ops import broadcast_inplace, push_pull_inplace
+
+
+class BytePS(KVStoreBase):
+    """A store that stores nothing: what all workers push is summed, and all get the sum.
+
+    ``gluon.Trainer(..., kvstore="dist_byteps")`` uses it; as with MXNet's own stores for several workers,
+    ``trainer.step()`` takes the batch size of all of them.
+    """
+
+    def __init__(self, root_rank=0, op=Sum):
+        """Make a store.
+
+        Args:
+            root_rank: the worker whose parameters all begin with.
+            op: how values are reduced.
+        """
+        self._root, self._op = root_rank, op
+        self._compression = from_parameters(None)
+
+    def _name(self, kind, key):
+        return f"{unique_name('KVStore', self)}.{kind}.{key}"
+
+    def broadcast(self, key, value, out, priority=0):
+        """Copy the value of worker root_rank into out, an array or a list of them.
+
+        It has ended when this returns, as everything depends on it.
+        """
+        targets = out if isinstance(out, (list, tuple)) else [out]
+        if targets[0] is not value:
+            value.copyto(targets[0])
+        broadcast_inplace(targets[0], self._root, self._name("parameter", key), priority).wait_to_read()
+        _spread(targets)
+
+    def pushpull(self, key, value, out=None, priority=0):
+        """Reduce value, an array or one for each device, over devices and workers, into out or in place."""
+        values = value if isinstance(value, (list, tuple)) else [value]
+        targets = values if out is None else out if isinstance(out, (list, tuple)) else [out]
+        total = values[0] if len(values) == 1 and out is None else _sum(values, targets[0])
+        small, context = self._compression.compress(total)
+        push_pull_inplace(small, None, self._name("gradient", key), priority, self._op)
+        result = self._compression.decompress(small, context)
+        for target in targets:
+            if target is not result:
+                result.copyto(target)
+
+    def set_gradient_compression(self, compression_params):
+        """Send gradients in the way that compression_params of DistributedTrainer say."""
+        self._compression = from_parameters(compression_params)
+
+    @staticmethod
+    def is_capable(capability):
+        """Return False: the optimizer runs on the workers."""
+        del capability
+        return False
+
+    @property
+    def type(self):
+        """Return "byteps"."""
+        return "byteps"
+
+    @property
+    def rank(self):
+        """Return this worker's number."""
+        return rank()
+
+    @property
+    def num_workers(self):
+        """Return the number of workers."""
+        return size()
+
+
+def _sum(values, target):
+    """Return the sum of arrays of several devices, on the device of the first."""
+    total = values[0].copyto(target.context)
+    for value in values[1:]:
+        total += value.as_in_context(total.context)
+    return total
+
+
+def _spread(targets):
+    for target in targets[1:]:
+        targets[0].copyto(target)
+
+
+# A trainer with one device ignores stores whose names do not contain "dist".
+KVStoreBase.kv_registry["dist_byteps"] = BytePS

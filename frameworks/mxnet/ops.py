@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""push_pull and broadcast of arrays, as operations of MXNet's engine."""
+
+import mxnet as mx
+
+from byteps._basics import Average, Sum, check_root, choose_op, declare, full_name
+from byteps._horovod import refuse_process_set
+
+from . import _library
+from .compression import from_parameters
+
+__all__ = [
+    "allreduce",
+    "allreduce_",
+    "broadcast",
+    "broadcast_",
+    "broadcast_inplace",
+    "byteps_declare_tensor",
+    "byteps_push_pull",
+    "grouped_allreduce",
+    "grouped_allreduce_",
+    "push_pull",
+    "push_pull_inplace",
+]
+
+_push, pending = _library.load()
+_names = {}  # of tensors: as they are in the job
+_HAS_GPU = mx.context.num_gpus() > 0
+
+
+def _name_in_job(name):
+    known = _names.get(name)
+    if known is None:
+        if not isinstance(name, str) or "\0" in name:
+            raise TypeError(f"the name of a tensor must be a str without NUL, not {name!r}")
+        known = _names[name] = full_name(name).encode()
+    return known
+
+
+def _enqueue(tensor, name, root, op, priority, prescale, postscale):
+    """Give an operation to the engine, which runs it in place when what comes before has ended.
+
+    Without a name it has ended when this returns: those of all workers meet by the order of their calls, and the
+    engine has an order of its own.
+    """
+    if not isinstance(tensor, mx.nd.NDArray):
+        raise TypeError(f"expected an mxnet.nd.NDArray or an mxnet.np.ndarray, not {type(tensor).__name__}")
+    host = tensor if not _HAS_GPU else tensor.as_in_context(mx.cpu())
+    problem = _push(host.handle, _name_in_job(name or "unnamed"), root, op, priority, prescale, postscale)
+    if problem is not None:
+        raise TypeError(f"{name or 'unnamed'}: {problem.decode()}")
+    if host is not tensor:
+        host.copyto(tensor)
+    if name is None:
+        tensor.wait_to_read()
+    return tensor
+
+
+# ---- the operations --------------------------------------------------------------------------------------
+
+
+def push_pull_inplace(
+    tensor, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
+    return _enqueue(tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor)
+
+
+def push_pull(tensor, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0):
+    """Return the reduction of an array over all workers, as a new array.
+
+    With a name it returns at once, as all operations of MXNet do; any number of them is in flight at once.
+
+    Args:
+        tensor: an mxnet.nd.NDArray or an mxnet.np.ndarray, dense; shape and type must be the same on all workers.
+        average: True (the default): the mean; False: the sum. The average of integers is rounded down; their
+            sums and products wrap.
+        name: of the tensor, the same on all workers; arrays in flight at once need different ones. None: the n-th
+            call meets the n-th of the others, and the result is there when it returns.
+        priority: larger is more urgent.
+        op: Average, Sum, Min, Max or Product, instead of `average`.
+        prescale_factor, postscale_factor: multiply each contribution and the result.
+
+    Raises:
+        TypeError, ValueError: the arguments are wrong, or the array cannot be sent.
+        mxnet.base.MXNetError: where the result is used: there is no job, the name is in flight already, the
+            workers disagree about shape, type or operation, or a member of the job was lost. All workers that
+            took part get it.
+    """
+    return push_pull_inplace(tensor.copy(), average, name, priority, op, prescale_factor, postscale_factor)
+
+
+def broadcast_inplace(tensor, root_rank=0, name=None, priority=0):
+    """Replace an array by that of worker root_rank, bit by bit the same, and return it.
+
+    Args:
+        tensor: of the same shape and type on all workers; its values count on the root only.
+        root_rank: the worker that sends.
+        name, priority: as for push_pull().
+    """
+    return _enqueue(tensor, name, check_root(root_rank), 0, priority, 1.0, 1.0)
+
+
+def broadcast(tensor, root_rank=0, name=None, priority=0):
+    """Return the array of worker root_rank, as a new array. Arguments as for broadcast_inplace()."""
+    return broadcast_inplace(tensor.copy(), root_rank, name, priority)
+
+
+# ---- the original's names --------------------------------------------------------------------------------
+
+
+def byteps_push_pull(tensor, version=0, priority=0, name=None, is_average=True):
+    """Reduce an array over all workers in place; `version` is without effect."""
+    del version
+    push_pull_inplace(tensor, is_average, name, priority)
+
+
+def byteps_declare_tensor(name, **kwargs):
+    """Announce a tensor before its first push_pull; not needed.
+
+    Args:
+        name: of the tensor.
+        kwargs: how it is to be compressed, with the original's prefix: ``byteps_compressor_type`` and so on. There
+            is nothing to choose yet.
+    """
+    from_parameters({key.replace("byteps_", "").replace("_type", ""): value for key, value in kwargs.items()})
+    declare(name)
+
+
+# ---- Horovod's names -------------------------------------------------------------------------------------
+
+
+def allreduce_(
+    tensor, average=True, name=None, priority=0, prescale_factor=1.0, postscale_factor=1.0, process_set=None
+):
+    """Horovod's name of push_pull_inplace()."""
+    refuse_process_set(process_set)
+    op = Average if average else Sum
+    return push_pull_inplace(tensor, None, name, priority, op, prescale_factor, postscale_factor)
+
+
+def allreduce(tensor, *args, **keywords):
+    """Horovod's name of push_pull()."""
+    return allreduce_(tensor.copy(), *args, **keywords)
+
+
+def grouped_allreduce_(tensors, average=True, name=None, *args, **keywords):
+    """Reduce each array of a list in place; all are in flight at once. The other arguments as for allreduce_()."""
+    name = "grouped" if name is None else name
+    return [allreduce_(tensor, average, f"{name}.{i}", *args, **keywords) for i, tensor in enumerate(tensors)]
+
+
+def grouped_allreduce(tensors, *args, **keywords):
+    """Return the reduction of each array of a list. The arguments as for grouped_allreduce_()."""
+    return grouped_allreduce_([tensor.copy() for tensor in tensors], *args, **keywords)
+
+
+def broadcast_(tensor, root_rank, name=None, priority=0, process_set=None):
+    """Horovod's name of broadcast_inplace()."""
+    refuse_process_set(process_set)
+    return broadcast_inplace(tensor, root_rank, name, priority)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer of MXNet whose gradients are averaged over all workers, for the Module interface."""
+
+import mxnet as mx
+
+from byteps._basics import Average
+from byteps._horovod import predivide_scales
+from byteps._names import unique_name
+
+from .ops import push_pull_inplace
+
+
+class DistributedOptimizer(mx.optimizer.Optimizer):
+    """Averages each gradient before the optimizer inside uses it; for ``Module.fit(kvstore=None)``.
+
+    Attributes:
+        inner: the optimizer.
+    """
+
+    def __init__(self, optimizer, sym=None, gradient_predivide_factor=1.0):
+        """Wrap an optimizer.
+
+        Args:
+            optimizer: an optimizer of MXNet.
+            sym: accepted for compatibility; without effect.
+            gradient_predivide_factor: divides before the sum; the rest of the average comes after it.
+        """
+        del sym
+        self.inner = optimizer
+        self._scales = predivide_scales(gradient_predivide_factor, Average)
+
+    def __getattr__(self, name):
+        """Return what the optimizer inside has."""
+        if name == "inner":  # while an object is made by unpickling
+            raise AttributeError(name)
+        return getattr(self.inner, name)
+
+    def create_state(self, index, weight):
+        """Return the state of the optimizer inside."""
+        return self.inner.create_state(index, weight)
+
+    def create_state_multi_precision(self, index, weight):
+        """Return the state of the optimizer inside."""
+        return self.inner.create_state_multi_precision(index, weight)
+
+    def _average(self, index, gradient):
+        """Average gradients, given one by one or in lists; the first parameters are the most urgent."""
+        if isinstance(index, (tuple, list)):
+            for one, its in zip(index, gradient):
+                self._average(one, its)
+            return
+        before, after = self._scales
+        name = f"{unique_name('gradient', self)}_{index}"
+        push_pull_inplace(gradient, None, name, -_number(index), Average, before, after)
+
+    def update(self, index, weight, grad, state):
+        """Average the gradient and update the weight."""
+        self._average(index, grad)
+        self.inner.update(index, weight, grad, state)
+
+    def update_multi_precision(self, index, weight, grad, state):
+        """Average the gradient and update the weight."""
+        self._average(index, grad)
+        self.inner.update_multi_precision(index, weight, grad, state)
+
+    def set_learning_rate(self, lr):
+        """Set that of the optimizer inside."""
+        self.inner.set_learning_rate(lr)
+
+    def set_lr_mult(self, args_lr_mult):
+        """Set those of the optimizer inside."""
+        self.inner.set_lr_mult(args_lr_mult)
+
+    def set_wd_mult(self, args_wd_mult):
+        """Set those of the optimizer inside."""
+        self.inner.set_wd_mult(args_wd_mult)
+
+
+def _number(index):
+    return index if isinstance(index, int) else 0
