@@ -26,7 +26,7 @@ harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/running.md")
 # Those for another Python, and the modules with the names that they use.
-OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax"}
+OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
 
 # Like ssh: a shell in the home directory, with hardly any environment, on a host of the bed. The sandbox of a host has
 # no way to another one but the namespaces of a process there.
@@ -144,7 +144,7 @@ def tests_of(name, **methods):
 
 
 Readme, Tutorial, Running = (tests_of(name) for name in DOCUMENTS)
-Tensorflow, Jax = (
+Tensorflow, Jax, Mxnet = (
     tests_of(f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)))
     for name in OTHERS
 )
