@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of arrays."""
 
+import sys
+
 import numpy as np
 
 from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer
 from byteps._native import bps as _bps
 
 # Frameworks whose arrays never change, though the memory that they show seems writable.
-_IMMUTABLE = ("jax", "jaxlib", "tensorflow")
+_IMMUTABLE = ("jax", "jaxlib", "pyarrow", "tensorflow")
+
+_HOST = (1, 3, 11)  # types of devices in DLPack: memory of the host, also where CUDA or ROCm has pinned it
 
 # What NumPy gives away by DLPack, in this machine's byte order. Before NumPy 2, that was all but bool. The types of
 # the package ml_dtypes are no part of it.
@@ -54,17 +58,52 @@ def _memory(array):
     return array.ctypes.data, array.shape, _bps.dtypes[dtype.name], array
 
 
-def _into_new(array):
-    """Return source and target for the extension, and the new array that receives the result.
+def _framework(array):
+    """Return the name of the framework that an array is of."""
+    return type(array).__module__.partition(".")[0]
 
-    If the array has to be copied, the result comes into the copy: the target is None.
+
+def _namespace(array):
+    """Return what has the functions for arrays of this kind, from_dlpack() and empty_like(); None: not known."""
+    if hasattr(array, "__array_namespace__"):
+        return array.__array_namespace__()
+    module = sys.modules.get(_framework(array))
+    return module if hasattr(module, "from_dlpack") else None
+
+
+def _from_dlpack(array):
+    """Return the ndarray that shares the memory of another framework's array."""
+    try:
+        return np.from_dlpack(array)
+    except (BufferError, RuntimeError) as error:
+        raise TypeError(
+            f"NumPy cannot take this {type(array).__module__}.{type(array).__qualname__}: {error}"
+        ) from error
+
+
+def _into_new(array):
+    """Return source and target for the extension, the new array that receives the result, and what finishes that.
+
+    If the array has to be copied, the result comes into the copy: the target is None. finish(result) makes an array
+    of the same framework of it, if that takes arrays; None: there is nothing to be done.
     """
     if isinstance(array, np.ndarray):
-        source = array
-    elif hasattr(array, "__dlpack__"):
-        source = np.from_dlpack(array)
-    else:
-        source = np.asarray(array)
+        return (*_into_ndarray(array), None)
+    if not hasattr(array, "__dlpack__"):
+        return (*_into_ndarray(np.asarray(array)), None)
+    namespace = _namespace(array)
+    if array.__dlpack_device__()[0] in _HOST:
+        return (*_into_ndarray(_from_dlpack(array)), None if namespace is None else namespace.from_dlpack)
+    if namespace is None:
+        raise TypeError(
+            f"a {type(array).__qualname__} on a device: how to make a new one is not known, as it has no "
+            "__array_namespace__(); use push_pull_inplace() with a copy"
+        )
+    result = namespace.empty_like(array)
+    return array, result, result, None
+
+
+def _into_ndarray(source):
     _check(source)
     if source.flags.c_contiguous and source.flags.writeable:
         result = np.empty(source.shape, source.dtype)
@@ -75,7 +114,7 @@ def _into_new(array):
 
 def _in_place(array):
     """Return what the extension takes, and a function that brings the result into the array, or None."""
-    if type(array).__module__.partition(".")[0] in _IMMUTABLE:
+    if _framework(array) in _IMMUTABLE:
         raise TypeError(f"a {type(array).__name__} cannot change; use the function that returns a new array")
     if not isinstance(array, np.ndarray):
         return array, None
@@ -98,9 +137,9 @@ def push_pull_async(
 ):
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
-    source, target, result = _into_new(array)
+    source, target, result, finish = _into_new(array)
     native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
-    return Handle(native, result)
+    return Handle(native, result, finish)
 
 
 def push_pull_async_inplace(
@@ -121,7 +160,8 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
 
     Args:
         array: an ndarray of any shape, anything with ``__dlpack__``, or a number. Shape and type must be
-            the same on all workers.
+            the same on all workers. The result is an array of the same framework, on the same device, if the
+            framework makes arrays of those of others; else an ndarray.
         average: True (the default): the mean; False: the sum. The average of integers is rounded down,
             and right even where their sum would not fit; a sum or product that does not fit wraps.
         name: of the tensor, the same on all workers. None: the n-th unnamed call meets the n-th of the
@@ -139,9 +179,9 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
         LostError, TimeoutError: a member of the job was lost, or does not answer.
     """
     op = choose_op(average, op)
-    source, target, result = _into_new(array)
+    source, target, result, finish = _into_new(array)
     run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
-    return result
+    return result if finish is None else finish(result)
 
 
 def push_pull_inplace(
@@ -157,8 +197,8 @@ def push_pull_inplace(
 def broadcast_async(array, root_rank=0, name=None, priority=0):
     """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
-    source, target, result = _into_new(array)
-    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result)
+    source, target, result, finish = _into_new(array)
+    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result, finish)
 
 
 def broadcast(array, root_rank=0, name=None, priority=0):

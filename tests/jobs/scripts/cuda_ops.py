@@ -50,6 +50,24 @@ def check_sizes():
         target.free()
 
 
+def check_arrays_that_other_packages_make():
+    """push_pull() of an array with a namespace, such as one of CuPy, is a new one on the same device."""
+    array = gpu.StandardArray(gpu.Stream(device()), data(bps.rank(), 1000))
+    for result in (
+        bps.push_pull(array, op=bps.Sum),
+        bps.push_pull_async(array, op=bps.Sum).wait(),
+        bps.broadcast(bps.push_pull(array, op=bps.Sum)),
+    ):
+        assert isinstance(result, gpu.StandardArray) and result is not array
+        np.testing.assert_array_equal(result.read(), total(1000))
+    np.testing.assert_array_equal(array.read(), data(bps.rank(), 1000))
+    assert bps.push_pull_inplace(array, op=bps.Sum) is array
+    np.testing.assert_array_equal(array.read(), total(1000))
+    alone = gpu.StandardArray(array.stream, data(bps.rank(), 1000))
+    alone.__class__ = type("Alone", (gpu.StandardArray,), {"__array_namespace__": property()})
+    checks.raised(TypeError, lambda: bps.push_pull(alone), "Alone on a device", "push_pull_inplace")
+
+
 def check_types_and_operations():
     stream = gpu.Stream(device())
     for dtype in ("float16", "float64", "int8", "int32", "int64"):

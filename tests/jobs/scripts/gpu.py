@@ -112,3 +112,58 @@ class Array:
         code = _bps.dtypes[str(self._values.dtype)]
         where = (self.stream.device.index, self.stream.handle.value)
         return (self._address.value, self._values.shape, code, self, *where)
+
+
+class _Tensor(ctypes.Structure):
+    """DLManagedTensor of DLPack, without its deleter."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("byte_offset", ctypes.c_uint64),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+    )
+
+
+class StandardArray(Array):
+    """An array on a device as other packages see it: by DLPack, with a namespace of functions. float32 only."""
+
+    def read(self):
+        """Return the values; operations have worked on the default stream, of which this one knows nothing."""
+        _call("cuStreamSynchronize", ctypes.c_void_p(1))
+        return super().read()
+
+    def __dlpack_device__(self):
+        return 2, self.stream.device.index
+
+    def __dlpack__(self, **_):
+        self._shape = (ctypes.c_int64 * self._values.ndim)(*self._values.shape)
+        self._tensor = _Tensor(
+            data=self._address.value,
+            device_type=2,
+            device_id=self.stream.device.index,
+            ndim=self._values.ndim,
+            code=2,
+            bits=32,
+            lanes=1,
+            shape=ctypes.addressof(self._shape),
+        )
+        self.stream.synchronize()
+        make = ctypes.pythonapi.PyCapsule_New
+        make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+        return make(ctypes.addressof(self._tensor), b"dltensor", None)
+
+    def __array_namespace__(self, **_):
+        return StandardArray
+
+    @staticmethod
+    def empty_like(array):
+        return StandardArray(array.stream, np.zeros_like(array._values))
