@@ -31,6 +31,7 @@
 #define POLLS_ALONE     (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
 #define SHORT_SLEEP     4             /* times `spin`: after a longer sleep it does not pay to spin */
 #define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
+#define SHORT_PATIENCE  BPS_MS        /* the same with work for that driver */
 
 /* Who drives the loop; a futex. */
 enum driver {
@@ -76,6 +77,7 @@ struct bps_loop {
     atomic_bool sleeping, stop;
     _Atomic uint32_t driver; /* enum driver */
     _Atomic uint32_t drives; /* how often another thread has driven */
+    atomic_bool awaited;     /* one of them may have left work for the next one */
 };
 
 /* ---- all loops of the process, for fork ---- */
@@ -383,7 +385,9 @@ static void stand_back(struct bps_loop *loop)
     uint32_t drives = atomic_load(&loop->drives);
     for (uint32_t driver = atomic_load(&loop->driver); driver != DRIVER_OWN && driver != DRIVER_WANTED;
          driver = atomic_load(&loop->driver)) {
-        futex_wait(&loop->driver, driver, PATIENCE); /* nobody tells that a driver has gone */
+        bool awaited = atomic_load_explicit(&loop->awaited, memory_order_relaxed);
+        futex_wait(&loop->driver, driver,
+                   awaited ? SHORT_PATIENCE : PATIENCE); /* nobody tells that it has gone */
         uint32_t now = atomic_load(&loop->drives);
         if (driver == DRIVER_NONE && drives == now) {
             change_driver(loop, DRIVER_NONE, DRIVER_OWN);
@@ -570,6 +574,35 @@ static bool is_over(const struct bps_loop *loop, const struct bps_loop_wish *wis
     return wish->done(wish->arg) && (loop->deferred.count == 0 || wish->busy(wish->arg));
 }
 
+/* The end of driving on another thread. Whoever posted meanwhile has seen a driver; the post is ours to care for. */
+static void leave_driving(struct bps_loop *loop, bool busy)
+{
+    if (busy || atomic_load(&loop->stop)) {
+        atomic_store(&loop->driver, DRIVER_OWN);
+        tell_driver(loop);
+        return;
+    }
+    atomic_store(&loop->driver, DRIVER_NONE);
+    if (atomic_load(&loop->posts) != NULL || atomic_load(&loop->stop)) {
+        call_own_thread(loop);
+    }
+}
+
+void bps_loop_post_here(struct bps_loop *loop, struct bps_post *post, bool (*busy)(void *arg), void *arg)
+{
+    bps_loop_post_quietly(loop, post);
+    if (!change_driver(loop, DRIVER_NONE, DRIVER_LENT)) {
+        wake(loop);
+        return;
+    }
+    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    atomic_store_explicit(&loop->awaited, true, memory_order_relaxed);
+    loop->now = bps_now();
+    run_posts(loop);
+    run_deferred(loop);
+    leave_driving(loop, loop->deferred.count > 0 || busy(arg));
+}
+
 bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uint64_t deadline)
 {
     if (!become_driver(loop)) {
@@ -581,15 +614,6 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
            (deadline == UINT64_MAX || bps_now() < deadline)) {
         turn(loop, deadline);
     }
-    if (wish->busy(wish->arg) || atomic_load(&loop->stop)) {
-        atomic_store(&loop->driver, DRIVER_OWN);
-        tell_driver(loop);
-        return true;
-    }
-    atomic_store(&loop->driver, DRIVER_NONE);
-    /* Whoever posted meanwhile has seen a driver; the post is ours to care for. */
-    if (atomic_load(&loop->posts) != NULL || atomic_load(&loop->stop)) {
-        call_own_thread(loop);
-    }
+    leave_driving(loop, wish->busy(wish->arg));
     return true;
 }

@@ -4,7 +4,8 @@
  *
  * One thread at a time drives a loop: its own one, in bps_loop_run(), or one that waits for something the loop
  * does and drives it meanwhile, in bps_loop_drive(). All functions belong to that thread, except bps_loop_post(),
- * bps_loop_post_quietly(), bps_loop_drive() and bps_loop_stop(). A loop without events sleeps in epoll_wait.
+ * bps_loop_post_quietly(), bps_loop_post_here(), bps_loop_drive() and bps_loop_stop(). A loop without events sleeps
+ * in epoll_wait.
  */
 #ifndef BPS_BASE_LOOP_H
 #define BPS_BASE_LOOP_H
@@ -62,6 +63,11 @@ struct bps_post {
 void bps_loop_post(struct bps_loop *loop, struct bps_post *post);
 /* The same from a thread that calls bps_loop_drive() next: wakes nobody. */
 void bps_loop_post_quietly(struct bps_loop *loop, struct bps_post *post);
+/*
+ * The same, but if nobody drives the loop the calling thread makes the call, and what that defers, itself. Then the
+ * loop's own thread goes on at once if busy(arg), else only when nobody has driven it for a moment.
+ */
+void bps_loop_post_here(struct bps_loop *loop, struct bps_post *post, bool (*busy)(void *arg), void *arg);
 
 /*
  * Drives the loop on the calling thread until done(arg) is true or the deadline has passed (bps_now();

@@ -229,6 +229,13 @@ enum bps_worker_phase {
     BPS_WORKER_ENDED,
 };
 
+/* Whether the application waits for what it starts at once; see operation.c. */
+struct bps_promptness {
+    _Atomic uint64_t started; /* when the last operation was that may be waited for */
+    _Atomic uint32_t waits;   /* how many in a row were waited for at once */
+    atomic_bool expected;     /* the last one was left to a wait that has not come yet */
+};
+
 struct bps_worker {
     const struct bps_conf *conf; /* [const] */
     uint64_t partition, slice;   /* [const] bytes */
@@ -238,11 +245,12 @@ struct bps_worker {
     struct bps_pinning pinning;
     struct bps_pin pin;
     struct bps_tensor_table table;
-    struct bps_instance *device; /* [const] the reducer that brings devices, or NULL */
-    struct bps_staging staging;  /* [app] */
-    struct bps_direct direct;    /* [app] */
-    _Atomic bool closing;        /* no new operations */
-    _Atomic uint32_t in_flight;  /* operations that have not ended */
+    struct bps_instance *device;  /* [const] the reducer that brings devices, or NULL */
+    struct bps_staging staging;   /* [app] */
+    struct bps_direct direct;     /* [app] */
+    _Atomic bool closing;         /* no new operations */
+    _Atomic uint32_t in_flight;   /* operations that have not ended */
+    struct bps_promptness prompt; /* [app] */
 
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;

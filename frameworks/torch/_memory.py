@@ -5,6 +5,7 @@ import torch
 
 from byteps._native import bps as _bps
 
+_Tensor, _strided = torch.Tensor, torch.strided
 _HAS_EXCHANGE = hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
 _CODES = {getattr(torch, name): code for name, code in _bps.dtypes.items() if hasattr(torch, name)}
 
@@ -32,6 +33,14 @@ def _is_ordinary(kind):
 
 def check(tensor, what="the tensor"):
     """Raise unless the extension can take this kind of tensor."""
+    if type(tensor) is _Tensor and tensor.is_cpu and tensor.dtype in _CODES and tensor.layout is _strided:
+        if tensor.is_nested:
+            raise TypeError(f"{what} is nested: {_INSTEAD['NestedTensor']}")
+        return  # most are like that, and this is quick
+    _check_all(tensor, what)
+
+
+def _check_all(tensor, what):
     if not isinstance(tensor, torch.Tensor):
         raise TypeError(f"{what} must be a torch.Tensor, not {type(tensor).__name__}")
     kind = type(tensor)

@@ -526,6 +526,59 @@ START_TEST(drivers_come_and_go)
 }
 END_TEST
 
+static pthread_t called_on;
+
+static void on_post_here(struct bps_post *post)
+{
+    (void)post;
+    called_on = pthread_self();
+    bps_loop_timer(loop, BPS_MS, 0, stop, NULL); /* which nobody else looks after */
+}
+
+static bool is_busy_here(void *arg)
+{
+    return *(bool *)arg;
+}
+
+/* Makes the call itself if nobody drives; what is left the loop's own thread does, at once or after a moment. */
+START_TEST(a_post_is_called_here)
+{
+    const struct bps_loop_wish wish = {.done = drive_done, .busy = drive_busy};
+    struct bps_post first = {.fn = on_last_post}, post = {.fn = on_post_here};
+    bool busy = _i != 0;
+    pthread_t own;
+    drive_is_over = false;
+    ck_assert_int_eq(pthread_create(&own, NULL, run_loop, NULL), 0);
+    bps_loop_post_quietly(loop, &first);
+    ck_assert(bps_loop_drive(loop, &wish, UINT64_MAX)); /* from now on nobody drives, for a moment */
+    bps_loop_post_here(loop, &post, is_busy_here, &busy);
+    ck_assert_int_eq(pthread_join(own, NULL), 0);
+    ck_assert(pthread_equal(called_on, pthread_self()) || pthread_equal(called_on, own));
+}
+END_TEST
+
+/* Against drivers and posts of other threads: each is called, and no thread is left asleep. */
+START_TEST(posts_here_come_and_go)
+{
+    const struct bps_loop_wish wish = {.done = drive_done, .busy = drive_busy};
+    struct bps_post post = {.fn = on_last_post};
+    atomic_bool over = false;
+    pthread_t own, poster;
+    ck_assert_int_eq(pthread_create(&own, NULL, run_loop, NULL), 0);
+    ck_assert_int_eq(pthread_create(&poster, NULL, post_often, &over), 0);
+    for (int i = 0; i < DRIVES; i++) {
+        bool busy = i % 3 == 0;
+        drive_is_over = false;
+        bps_loop_post_here(loop, &post, is_busy_here, &busy);
+        ck_assert(bps_loop_drive(loop, &wish, UINT64_MAX) && drive_is_over);
+    }
+    atomic_store(&over, true);
+    ck_assert_int_eq(pthread_join(poster, NULL), 0);
+    bps_loop_stop(loop);
+    ck_assert_int_eq(pthread_join(own, NULL), 0);
+}
+END_TEST
+
 /* ---- fork ---- */
 
 START_TEST(a_forked_child_holds_no_descriptor_of_a_loop)
@@ -595,6 +648,8 @@ int main(void)
     tcase_add_test(all, a_driver_leaves_nothing_undone);
     tcase_add_test(all, a_loop_about_to_sleep_stands_back_for_a_driver);
     tcase_add_test(all, drivers_come_and_go);
+    tcase_add_loop_test(all, a_post_is_called_here, 0, 2);
+    tcase_add_test(all, posts_here_come_and_go);
     tcase_add_test(all, a_forked_child_holds_no_descriptor_of_a_loop);
     tcase_add_test(all, loops_come_and_go_without_a_trace);
     suite_add_tcase(suite, all);

@@ -37,6 +37,8 @@ def choose_op(average, op):
         return Sum if average is not None and not average else Average
     if average is not None:
         raise ValueError("give either average= or op=, not both")
+    if type(op) is ReduceOp:
+        return op
     try:
         return ReduceOp(op)
     except ValueError:

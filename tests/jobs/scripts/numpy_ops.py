@@ -5,6 +5,7 @@ import functools
 
 import importlib
 import importlib.util
+import time
 
 import checks
 import numpy as np
@@ -260,6 +261,22 @@ def check_what_cannot_be_sent():
         checks.raised(TypeError, lambda call=call: call(masked[::-1]), "masked", "filled(")
         checks.raised(TypeError, lambda call=call: call(fields), "fields", "'a', 'b'")
     checks.raised(ValueError, lambda: bps.push_pull_inplace(Foreign(np.zeros((4, 4))[:, ::2])), "contiguous")
+
+
+def check_started_and_not_waited_for():
+    """However promptly an application has waited for small arrays, one that it leaves alone goes on."""
+    mine = np.full(1000, bps.rank(), np.float32)
+    for turn in range(3):
+        for i in range(40):
+            handle = bps.push_pull_async(mine + i, name="prompt", op=bps.Sum)
+            same(handle.wait(), expected(bps.Sum, [np.full(1000, r + i, np.float32) for r in range(bps.size())]))
+        alone = bps.push_pull_async(mine, name="alone", op=bps.Sum)
+        while not alone.poll():
+            time.sleep(0.001)
+        dropped = [bps.push_pull_async(mine, name=f"dropped.{turn}", op=bps.Sum) for _ in range(1)]
+        del dropped
+        bps.push_pull(mine, name="next")
+    bps.barrier()
 
 
 def check_many_in_flight():
