@@ -126,5 +126,60 @@ def tensorflow():
     )
 
 
+def jax():
+    import jax
+    import jax.numpy as jnp
+
+    import byteps.jax as bps
+
+    bps.init()
+    value = jnp.ones(ELEMENTS)
+
+    def program(operation, count):
+        """A compiled program with so many operations."""
+        compiled = jax.jit(lambda x: sum(operation([x + i for i in range(count)])))
+        compiled(value).block_until_ready()
+        return lambda: compiled(value).block_until_ready()
+
+    def each(operation, count=200):
+        return (microseconds(program(operation, count), 1) - microseconds(program(operation, 1), 1)) / (count - 1)
+
+    def negative(values):
+        return [jax.lax.optimization_barrier(-x) for x in values]
+
+    what = "lax.neg(a)"
+    yield row("JAX, in a program, side by side", what, each(negative), each(lambda xs: bps.push_pull(xs, name="x")))
+    yield row(
+        "JAX, outside of programs",
+        "jnp.negative(a)",
+        repeated(lambda: jnp.negative(value).block_until_ready()),
+        repeated(lambda: bps.push_pull(value)),
+    )
+
+
+def mxnet():
+    import mxnet as mx
+
+    import byteps.mxnet as bps
+
+    bps.init()
+    arrays = [mx.nd.ones((ELEMENTS,)) for _ in range(100)]
+
+    def all_of(operation):
+        def run():
+            for i, array in enumerate(arrays):
+                operation(array, i)
+            mx.nd.waitall()
+
+        return microseconds(run, len(arrays))
+
+    names = [f"x.{i}" for i in range(len(arrays))]
+    reference = all_of(lambda array, i: mx.nd.negative(array, out=array))
+    push_pull = all_of(lambda array, i: bps.push_pull_inplace(array, name=names[i]))
+    yield row("MXNet, push_pull_inplace(), side by side", "nd.negative(a, out=a)", reference, push_pull)
+
+
+FRAMEWORKS = {"numpy": numpy, "torch": torch, "tensorflow": tensorflow, "jax": jax, "mxnet": mxnet}
+
 if __name__ == "__main__":
-    print(json.dumps(list({"numpy": numpy, "torch": torch, "tensorflow": tensorflow}[sys.argv[1]]())))
+    print(json.dumps(list(FRAMEWORKS[sys.argv[1]]())))
