@@ -31,13 +31,16 @@ def _is_ordinary(kind):
     )
 
 
+def is_usual(tensor):
+    """Return whether check() has nothing to say, for what is usual and quickly seen."""
+    usual = type(tensor) is _Tensor and tensor.is_cpu and tensor.dtype in _CODES and tensor.layout is _strided
+    return usual and not tensor.is_nested
+
+
 def check(tensor, what="the tensor"):
     """Raise unless the extension can take this kind of tensor."""
-    if type(tensor) is _Tensor and tensor.is_cpu and tensor.dtype in _CODES and tensor.layout is _strided:
-        if tensor.is_nested:
-            raise TypeError(f"{what} is nested: {_INSTEAD['NestedTensor']}")
-        return  # most are like that, and this is quick
-    _check_all(tensor, what)
+    if not is_usual(tensor):
+        _check_all(tensor, what)
 
 
 def _check_all(tensor, what):

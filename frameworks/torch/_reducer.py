@@ -71,22 +71,27 @@ class _Names:
 class _Flight:
     """One gradient on its way."""
 
-    __slots__ = ("address", "context", "gradient", "handle", "place", "sent", "stream", "version", "wire")
+    __slots__ = ("address", "context", "gradient", "native", "place", "sent", "stream", "version", "wire")
 
-    def __init__(self, gradient, parameter, compression, start):
+    def __init__(self, gradient, parameter, compression):
         self.gradient = gradient
         self.place = parameter.grad  # the gradient, its sparse form, or None if it stands for one not there
         self.version, self.address = self._current_version(), gradient.data_ptr()
-        self.wire = gradient.detach()
+        wire = gradient.detach() if gradient.requires_grad else gradient
         if not (gradient.is_contiguous() and parameter.is_contiguous()):
             # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
             order = _memory.memory_order(parameter)
-            self.wire = self.wire if order is None else self.wire.permute(order)
-        self.sent, self.context = compression.compress(self.wire)
+            wire = wire if order is None else wire.permute(order)
+        self.wire = wire
+        self.sent, self.context = compression.compress(wire)
         if not _memory.is_plain(self.sent):
             self.sent = _memory.plain_copy(self.sent)
         self.stream = _memory.stream_of(self.sent)
-        self.handle = Handle(start(_memory.memory(self.sent)), self.sent)
+        self.native = None  # until it is started
+
+    @property
+    def handle(self):
+        return Handle(self.native, self.sent)
 
     def _current_version(self):
         return (self.gradient if self.place is None else self.place)._version
@@ -98,8 +103,9 @@ class _Flight:
 
     def land(self, decompress):
         """Wait for the result and return the gradient that holds it."""
-        self.handle.wait()
-        _memory.follow(self.stream)
+        self.native.wait()
+        if self.stream is not None:
+            _memory.follow(self.stream)
         if self.sent is not self.wire:
             self.wire.copy_(decompress(self.sent, self.context))
         return self.gradient
@@ -172,7 +178,8 @@ class Reducer:
             self._titles.append(name)
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(_make_hook(self)))
+            hook = _make_hook(self, self._index[parameter])
+            self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
         self._finished = []
         self._expected = frozenset(range(len(self.parameters)))
         self._take_names()
@@ -241,12 +248,11 @@ class Reducer:
 
     # ---- a round -------------------------------------------------------------------------------------
 
-    def gradient_ready(self, parameter):
+    def gradient_ready(self, index, parameter):
         """Send the gradient of a parameter, if this was the last backward pass before a step."""
         if self.paused:
             return
         self._keep_names()
-        index = self._index[parameter]
         if self.on_gradient is not None:
             self.on_gradient(index)
         if index in self._flying or self._is_counted(index):
@@ -266,13 +272,13 @@ class Reducer:
         name = self._names.gradients[index]
         if self._densify and gradient.is_sparse:
             gradient = gradient.to_dense()
-        _memory.check(gradient, f"the gradient {name}")
-        self._flying[index] = _Flight(
-            gradient,
-            self.parameters[index],
-            self.compression,
-            lambda memory: _bps.push_pull(memory, None, name, self._op, self._priority[index], *self._scales),
+        if not _memory.is_usual(gradient):
+            _memory.check(gradient, f"the gradient {name}")
+        flight = _Flight(gradient, self.parameters[index], self.compression)
+        flight.native = _bps.push_pull(
+            _memory.memory(flight.sent), None, name, self._op, self._priority[index], *self._scales
         )
+        self._flying[index] = flight
 
     def _is_counted(self, index):
         """Return whether a gradient is a result. An average may be averaged again; sums would count twice."""
@@ -354,7 +360,8 @@ class Reducer:
         self.waited += time.perf_counter() - start
         del self._flying[index]
         if used:
-            parameter.grad = gradient
+            if parameter.grad is not gradient:
+                parameter.grad = gradient
             if self._op != Average:
                 self._counted[index] = weakref.ref(gradient)
 
@@ -420,14 +427,14 @@ def _unshared(gradient):
     return gradient.clone() if shared else None
 
 
-def _make_hook(reducer):
-    """Return a hook that does not keep the reducer alive."""
+def _make_hook(reducer, index):
+    """Return a hook, of the parameter with this index, that does not keep the reducer alive."""
     reference = weakref.ref(reducer)
 
     def hook(parameter):
         alive = reference()
         if alive is not None:
-            alive.gradient_ready(parameter)
+            alive.gradient_ready(index, parameter)
 
     return hook
 

@@ -68,7 +68,7 @@ def gradients(torch, bps, count=100):
     """What each gradient adds to backward() and step()."""
 
     def loop(wrap):
-        parameters = [torch.nn.Parameter(torch.ones(ELEMENTS)) for _ in range(count)]
+        parameters, ones = [torch.nn.Parameter(torch.ones(ELEMENTS)) for _ in range(count)], torch.ones(ELEMENTS)
         optimizer = torch.optim.SGD(parameters, 0.0)
         if wrap:
             names = [(f"p{i}", parameter) for i, parameter in enumerate(parameters)]
@@ -76,7 +76,7 @@ def gradients(torch, bps, count=100):
 
         def run():
             optimizer.zero_grad()
-            sum(parameter.sum() for parameter in parameters).backward()
+            sum(torch.dot(parameter, ones) for parameter in parameters).backward()
             optimizer.step()
 
         return microseconds(run, count)
