@@ -588,6 +588,15 @@ static void leave_driving(struct bps_loop *loop, bool busy)
     }
 }
 
+/* What was posted, before the events: for a driver that comes for its own post, which may need no event. */
+static void begin_driving(struct bps_loop *loop)
+{
+    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    loop->now = bps_now();
+    run_posts(loop);
+    run_deferred(loop);
+}
+
 void bps_loop_post_here(struct bps_loop *loop, struct bps_post *post, bool (*busy)(void *arg), void *arg)
 {
     bps_loop_post_quietly(loop, post);
@@ -595,11 +604,8 @@ void bps_loop_post_here(struct bps_loop *loop, struct bps_post *post, bool (*bus
         wake(loop);
         return;
     }
-    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
     atomic_store_explicit(&loop->awaited, true, memory_order_relaxed);
-    loop->now = bps_now();
-    run_posts(loop);
-    run_deferred(loop);
+    begin_driving(loop);
     leave_driving(loop, loop->deferred.count > 0 || busy(arg));
 }
 
@@ -609,7 +615,7 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
         wake(loop); /* for what was posted quietly */
         return false;
     }
-    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    begin_driving(loop);
     while (!is_over(loop, wish) && !atomic_load(&loop->stop) &&
            (deadline == UINT64_MAX || bps_now() < deadline)) {
         turn(loop, deadline);

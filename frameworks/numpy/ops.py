@@ -5,12 +5,13 @@ import sys
 
 import numpy as np
 
-from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer
+from byteps._basics import Handle, check_root, choose_op, full_name, shared_buffer
 from byteps._native import bps as _bps
 
 # Frameworks whose arrays never change, though the memory that they show seems writable.
 _IMMUTABLE = ("jax", "jaxlib", "pyarrow", "tensorflow")
 
+_ndarray = np.ndarray
 _HOST = (1, 3, 11)  # types of devices in DLPack: memory of the host, also where CUDA or ROCm has pinned it
 
 # What NumPy gives away by DLPack, in this machine's byte order. Before NumPy 2, that was all but bool. The types of
@@ -114,6 +115,8 @@ def _into_ndarray(source):
 
 def _in_place(array):
     """Return what the extension takes, and a function that brings the result into the array, or None."""
+    if type(array) is _ndarray and array.dtype in _PLAIN and array.flags.carray:  # most are like that
+        return array, None
     if _framework(array) in _IMMUTABLE:
         raise TypeError(f"a {type(array).__name__} cannot change; use the function that returns a new array")
     if not isinstance(array, np.ndarray):
@@ -180,7 +183,7 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
     """
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
-    run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    _bps.push_pull_wait(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
     return result if finish is None else finish(result)
 
 
@@ -190,7 +193,7 @@ def push_pull_inplace(
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     op = choose_op(average, op)
     memory, finish = _in_place(array)
-    run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    _bps.push_pull_wait(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
     return array if finish is None else finish(array)
 
 

@@ -164,28 +164,43 @@ static const struct dlpack_exchange *exchange_of(PyTypeObject *type)
 
 /* ---- the capsule --------------------------------------------------------------------------------------- */
 
+/* What every call of __dlpack__() needs, made once and kept. */
+static struct {
+    PyObject *name, *none, *keywords;
+} call;
+
+static int prepare_call(void)
+{
+    if (call.keywords != NULL)
+        return 0;
+    call.name = PyUnicode_InternFromString("__dlpack__");
+    call.none = PyTuple_New(0);
+    call.keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 1);
+    return call.name == NULL || call.none == NULL || call.keywords == NULL ? -1 : 0;
+}
+
 /* tensor.__dlpack__(max_version=(1, 1)), and without the argument if it is not known. */
 static PyObject *make_capsule(PyObject *tensor, const char *role)
 {
-    PyObject *method = PyObject_GetAttrString(tensor, "__dlpack__");
-    PyObject *none = PyTuple_New(0);
-    PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", 1, 1);
-    PyObject *capsule = NULL;
+    PyObject *method, *capsule;
 
-    if (method == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
-        PyErr_Clear();
-        PyErr_Format(PyExc_TypeError, "%s must be an array or tensor with __dlpack__, not %S", role,
-                     (PyObject *)Py_TYPE(tensor));
+    if (prepare_call() != 0)
+        return NULL;
+    method = PyObject_GetAttr(tensor, call.name);
+    if (method == NULL) {
+        if (PyErr_ExceptionMatches(PyExc_AttributeError)) {
+            PyErr_Clear();
+            PyErr_Format(PyExc_TypeError, "%s must be an array or tensor with __dlpack__, not %S", role,
+                         (PyObject *)Py_TYPE(tensor));
+        }
+        return NULL;
     }
-    if (method != NULL && none != NULL && keywords != NULL)
-        capsule = PyObject_Call(method, none, keywords);
-    if (capsule == NULL && method != NULL && none != NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+    capsule = PyObject_Call(method, call.none, call.keywords);
+    if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
-        capsule = PyObject_Call(method, none, NULL);
+        capsule = PyObject_Call(method, call.none, NULL);
     }
-    Py_XDECREF(keywords);
-    Py_XDECREF(none);
-    Py_XDECREF(method);
+    Py_DECREF(method);
     return capsule;
 }
 
