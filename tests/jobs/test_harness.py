@@ -24,7 +24,7 @@ class Hanging(unittest.TestCase):
             self.assertIn(words, text)
         for words in ("round number 0, slices 1, complete 0", *roles):
             self.assertIn(words, text)
-        self.assertRegex(text, r"(?m)^#\d+ .* in bps_loop_run ")
+        self.assertRegex(text, r"(?m)^#\d+ .*\bbps_loop_run ")
 
     def test_job_of_byteps_run(self):
         options = ["--set", "worker.hierarchy=off", "--set", "server.local=false"]

@@ -66,6 +66,7 @@ def check_arrays_that_other_packages_make():
     alone = gpu.StandardArray(array.stream, data(bps.rank(), 1000))
     alone.__class__ = type("Alone", (gpu.StandardArray,), {"__array_namespace__": property()})
     checks.raised(TypeError, lambda: bps.push_pull(alone), "Alone on a device", "push_pull_inplace")
+    alone.free()
 
 
 def check_types_and_operations():
