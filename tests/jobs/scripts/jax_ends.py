@@ -43,6 +43,7 @@ def train(way, end):
 
 def scanned(end):
     """All steps are one program."""
+    reduce(1)  # so that all have joined
     if end is not None:
         end()
 
