@@ -67,6 +67,9 @@ __all__ = [
     "wait_all",
 ]
 
+# In a function that torch.compile() compiles; False where PyTorch does not say so.
+_is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", lambda: False)
+
 # ---- gradients -------------------------------------------------------------------------------------------
 
 
@@ -103,7 +106,8 @@ def _record(reverse, tensors, results=None):
         _Operation.apply(reverse, chosen, *(tensors[i] for i in seen))
 
 
-def _gradient_name(name):
+def gradient_name(name):
+    """Return the name for the gradient of a tensor."""
     return None if name is None else f"{name}.gradient"
 
 
@@ -111,7 +115,7 @@ def _reverse_push_pull(name, priority, compression, op, prescale, postscale, gra
     """The gradient of a sum is the sum of the gradients."""
     if op not in (Average, Sum):
         raise NotImplementedError(f"push_pull with op={op.name} has no gradient; use Average or Sum")
-    reduced = _push_pull_all(gradients, _gradient_name(name), priority, compression, op, 1.0, postscale)
+    reduced = _push_pull_all(gradients, gradient_name(name), priority, compression, op, 1.0, postscale)
     return [gradient if prescale == 1 else gradient * prescale for gradient in reduced]
 
 
@@ -121,7 +125,7 @@ def _reverse_broadcast(root, name, priority, gradients):
     The zeros stem from the sum, so that a second backward pass has the same operations on all workers.
     """
     (gradient,) = gradients
-    total = push_pull(gradient, False, _gradient_name(name), priority=priority)
+    total = push_pull(gradient, False, gradient_name(name), priority=priority)
     return [total if rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
 
 
@@ -247,6 +251,10 @@ def push_pull(
     """
     del version
     op = choose_op(average, op)
+    if _is_compiling():
+        small, context = compression.compress(tensor)
+        result = _compiled.push_pull(small, name, op, priority, prescale_factor, postscale_factor)
+        return compression.decompress(result, context)
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)
@@ -275,6 +283,8 @@ def push_pull_inplace(
     """
     del version
     op = choose_op(average, op)
+    if _is_compiling():
+        return tensor.copy_(_compiled.push_pull(tensor, name, op, priority, prescale_factor, postscale_factor))
     memory, finish = _in_place(
         tensor,
         functools.partial(
@@ -342,6 +352,8 @@ def broadcast(tensor, root_rank, name=None, priority=0):
         root_rank: the worker that sends.
         name, priority: as for push_pull().
     """
+    if _is_compiling():
+        return _compiled.broadcast(tensor, root_rank, name, priority)
     result = broadcast_async(tensor, root_rank, name, priority).wait()
     _record(functools.partial(_reverse_broadcast, root_rank, name, priority), [tensor], [result])
     return result
@@ -353,6 +365,8 @@ def broadcast_(tensor, root_rank, name=None, priority=0):
     For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
     parameter: that is changed as under torch.no_grad().
     """
+    if _is_compiling():
+        return tensor.copy_(_compiled.broadcast(tensor, root_rank, name, priority))
     return broadcast_async_(tensor, root_rank, name, priority).wait()
 
 
@@ -485,3 +499,6 @@ def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
     """Reduce each tensor of a list in place and return them; all are in flight at once."""
     return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor).wait()
+
+
+from . import _compiled  # noqa: E402  (its operators are the functions above)
