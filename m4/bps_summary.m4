@@ -13,7 +13,7 @@ $bps_row"
 
 # BPS_SUMMARY
 # -----------
-# Composes the table in bps_table, and writes it as a C string into core/cmd/build_info.h.
+# Composes the table in bps_table, and writes it as a C string into tools/build_info.h.
 AC_DEFUN([BPS_SUMMARY], [
 AC_SUBST([BPS_BUILTIN_MODULES])
 AC_SUBST([BPS_BUILD_PLUGIN_PATH], [$bps_plugin_path])
@@ -32,14 +32,14 @@ bps_table="$PACKAGE $VERSION configured:
   compiler     $($CC --version | sed 1q), $CFLAGS
   checks       warnings are errors: $enable_werror, sanitizer: $enable_sanitizer, debug: $enable_debug, coverage: $enable_coverage, fuzzer: $enable_fuzzer
   tests        $bps_check$bps_test_python$bps_plugin_rows"
-AC_CONFIG_COMMANDS([core/cmd/build_info.h], [
-  AS_MKDIR_P([core/cmd])
+AC_CONFIG_COMMANDS([tools/build_info.h], [
+  AS_MKDIR_P([tools])
   {
     AS_ECHO(["/* Made by configure: what was configured, for byteps info --build. */"])
     AS_ECHO(["#define BPS_BUILD_TABLE \\"])
     AS_ECHO(["$bps_table"]) | sed 's/[[\\"]]/\\&/g; s/.*/    "&\\n" \\/; $s/ \\$//'
-  } >core/cmd/build_info.tmp
-  AS_IF([cmp -s core/cmd/build_info.tmp core/cmd/build_info.h],
-    [rm core/cmd/build_info.tmp], [mv core/cmd/build_info.tmp core/cmd/build_info.h])
+  } >tools/build_info.tmp
+  AS_IF([cmp -s tools/build_info.tmp tools/build_info.h],
+    [rm tools/build_info.tmp], [mv tools/build_info.tmp tools/build_info.h])
 ], [bps_table='$(AS_ECHO(["$bps_table"]) | sed "s/'/'\\\\''/g")'])
 ])

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "graph/use.h"
+#include "plugin/use.h"
 
 #define LOG "transport"
 

@@ -17,8 +17,8 @@
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
-#include "graph/use.h"
 #include "node/listener.h"
+#include "plugin/use.h"
 #include "sum/sum.h"
 
 #define LOG         "shard"

@@ -5,7 +5,7 @@
  */
 #include "worker/copy.h"
 
-#include "graph/use.h"
+#include "plugin/use.h"
 #include "worker/devices.h"
 #include "worker/memory.h"
 

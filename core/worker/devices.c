@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "graph/use.h"
 #include "node/declared.h"
+#include "plugin/use.h"
 #include "worker/copy.h"
 
 #define LOG      "local"

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "graph/use.h"
+#include "plugin/use.h"
 #include "worker/copy.h"
 #include "worker/local.h"
 #include "worker/memory.h"

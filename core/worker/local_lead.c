@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "graph/use.h"
+#include "plugin/use.h"
 #include "worker/local.h"
 
 /* Tags of cookies; links use the lowest bit, tasks none. */

@@ -9,8 +9,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "graph/use.h"
 #include "node/transport.h"
+#include "plugin/use.h"
 #include "worker/copy.h"
 #include "worker/local.h"
 #include "worker/memory.h"

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* info.c - `byteps info`: what this installation is, and what of this machine matters to it. */
+#include "tools/info.h"
+
+#include <getopt.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#include <byteps/plugin.h>
+
+#include "tools/build_info.h"
+#include "tools/plan.h"
+#include "node/transport.h"
+#include "plugin/registry.h"
+
+#define NAME "info"
+
+static int help(void)
+{
+    fputs("Usage: byteps info [--build] [--json] [--model MODEL] [OPTIONS]\n"
+          "\n"
+          "Tells about this installation and this machine; where the machine has several NUMA nodes or the\n"
+          "configuration chooses cores, also what runs where; and with a model, what each server of the\n"
+          "configured job would get of it.\n"
+          "\n"
+          "      --build            show what configure found, and why a plugin was not built\n"
+          "      --json             for programs\n" BPS_PLAN_HELP BPS_CMD_CONF_HELP
+          "  -h, --help             show this text\n",
+          stdout);
+    return bps_cmd_finish(NAME, 0);
+}
+
+/* The value of the first line "name : value" of a file, "" if there is none. */
+static void line_value(const char *path, const char *name, char *out, size_t n)
+{
+    char *line = NULL;
+    size_t size = 0;
+    FILE *file = fopen(path, "re");
+    *out = '\0';
+    while (file && !*out && getline(&line, &size, file) > 0) {
+        char *colon = strchr(line, ':');
+        if (colon && strncmp(line, name, strlen(name)) == 0) {
+            colon += strspn(colon, ": \t");
+            colon[strcspn(colon, "\n")] = '\0';
+            snprintf(out, n, "%s", colon);
+        }
+    }
+    free(line);
+    if (file) {
+        fclose(file);
+    }
+}
+
+static void first_line(const char *path, char *out, size_t n)
+{
+    FILE *file = fopen(path, "re");
+    *out = '\0';
+    if (file) {
+        if (fgets(out, (int)n, file)) {
+            out[strcspn(out, "\n")] = '\0';
+        }
+        fclose(file);
+    }
+}
+
+/* The instruction sets that the reducers know, as far as this CPU has them. */
+static void vector_sets(char *out, size_t n)
+{
+    static const char *const known[] = {"avx2",        "fma",      "f16c",     "avx512f",
+                                        "avx512bw",    "avx512dq", "avx512vl", "avx512_bf16",
+                                        "avx512_fp16", "asimd",    "sve"};
+    char line[8192], flags[sizeof(line) + 2], word[64];
+    size_t used = 0;
+    line_value("/proc/cpuinfo", "flags", line, sizeof(line));
+    if (!*line) {
+        line_value("/proc/cpuinfo", "Features", line, sizeof(line));
+    }
+    snprintf(flags, sizeof(flags), " %s ", line);
+    *out = '\0';
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && used < n; i++) {
+        snprintf(word, sizeof(word), " %s ", known[i]);
+        if (strstr(flags, word)) {
+            used += (size_t)snprintf(out + used, n - used, "%s%s", used ? " " : "", known[i]);
+        }
+    }
+}
+
+/* The cores that this process may use, which in a container may be fewer than there are. */
+static int usable_cores(void)
+{
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+static void add(json_t *object, const char *key, const char *text)
+{
+    json_object_set_new(object, key, json_string(*text ? text : "unknown"));
+}
+
+/* By what workers reach servers. */
+static void transports(json_t *info, const struct bps_conf *conf)
+{
+    char text[512];
+    struct bps_instance *net;
+    struct bps_report report = {""};
+    struct bps_loop *loop = bps_loop_new();
+    if (!loop) {
+        return;
+    }
+    if (bps_transport_open(conf, loop, &net, &report) == BPS_OK) {
+        bps_transport_text(net, text, sizeof(text));
+        bps_instance_close(net);
+    } else {
+        snprintf(text, sizeof(text), "none: %.400s", report.text);
+    }
+    add(info, "servers", text);
+    if (bps_conf_server(conf)->local) {
+        bps_transport_text_local(conf, loop, text, sizeof(text));
+    } else {
+        snprintf(text, sizeof(text), "as all others: server.local = false");
+    }
+    add(info, "servers of this host", text);
+    bps_loop_free(loop);
+}
+
+static json_t *collect(const struct bps_conf *conf)
+{
+    char text[1024];
+    struct utsname system;
+    json_t *info = json_object();
+    add(info, "version", bps_version());
+    snprintf(text, sizeof(text), "%u.%u", BPS_ABI_MAJOR, BPS_ABI_MINOR);
+    add(info, "plugin abi", text);
+    add(info, "plugins", bps_plugin_dir());
+    add(info, "configuration", bps_conf_dir());
+    add(info, "python package", PKGPYTHONDIR);
+    bps_model_list(text, sizeof(text));
+    add(info, "models", text);
+    line_value("/proc/cpuinfo", "model name", text, sizeof(text));
+    add(info, "cpu", text);
+    vector_sets(text, sizeof(text));
+    add(info, "vector instructions", text);
+    json_object_set_new(info, "cores", json_integer(usable_cores()));
+    bps_info_cores(info, conf);
+    transports(info, conf);
+    if (uname(&system) == 0) {
+        snprintf(text, sizeof(text), "%s %s %s", system.sysname, system.release, system.machine);
+        add(info, "system", text);
+    }
+    first_line("/proc/sys/net/ipv4/tcp_congestion_control", text, sizeof(text));
+    add(info, "tcp congestion control", text);
+    return info;
+}
+
+static void print(json_t *info)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(info, key, value)
+    {
+        if (json_is_integer(value)) {
+            printf("%-24s%lld\n", key, (long long)json_integer_value(value));
+        } else {
+            printf("%-24s%s\n", key, json_string_value(value));
+        }
+    }
+}
+
+/* Programs like their keys without blanks. */
+static void print_json(json_t *info, bool build, json_t *placement)
+{
+    const char *key;
+    json_t *value, *out = json_object();
+    json_object_foreach(info, key, value)
+    {
+        char name[64];
+        snprintf(name, sizeof(name), "%s", key);
+        for (char *c = name; *c; c++) {
+            *c = *c == ' ' ? '_' : *c;
+        }
+        json_object_set(out, name, value);
+    }
+    if (build) {
+        add(out, "build", BPS_BUILD_TABLE);
+    }
+    if (placement) {
+        json_object_set_new(out, "placement", placement);
+    }
+    json_dumpf(out, stdout, JSON_INDENT(2));
+    putchar('\n');
+    json_decref(out);
+}
+
+static int show(const struct bps_conf *conf, const struct bps_plan_request *request, bool build, bool json)
+{
+    struct bps_model model = {0};
+    struct bps_plan plan = {0};
+    bool planned = request->model;
+    int result = planned ? bps_plan_load(NAME, request, conf, &model, &plan) : 0;
+    if (result) {
+        return result;
+    }
+    json_t *info = collect(conf);
+    if (json) {
+        print_json(info, build, planned ? bps_plan_json(&plan, &model) : NULL);
+    } else {
+        print(info);
+    }
+    if (planned && !json) {
+        putchar('\n');
+        bps_plan_print(&plan, &model);
+    }
+    json_decref(info);
+    bps_plan_fini(&plan);
+    bps_model_fini(&model);
+    return 0;
+}
+
+int bps_cmd_info(int argc, char **argv)
+{
+    static const struct option options[] = {BPS_CMD_CONF_OPTIONS,
+                                            BPS_PLAN_OPTIONS,
+                                            {"build", no_argument, NULL, 'b'},
+                                            {"json", no_argument, NULL, 'j'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {NULL, 0, NULL, 0}};
+    struct bps_cmd_conf request = {0};
+    struct bps_plan_request plan = {0};
+    bool build = false, json = false;
+    int code;
+    opterr = 0;
+    optind = 1;
+    while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        if (bps_cmd_conf_take(&request, code, optarg) || bps_plan_take(&plan, code, optarg)) {
+            continue;
+        }
+        build = build || code == 'b';
+        json = json || code == 'j';
+        if (code == 'h') {
+            return help();
+        }
+        if (code != 'b' && code != 'j') {
+            return bps_cmd_bad_option(NAME, code, argv);
+        }
+    }
+    if (optind < argc) {
+        return bps_cmd_usage(NAME, "unexpected argument '%s'", argv[optind]);
+    }
+    if (!plan.model && plan.bandwidth) {
+        return bps_cmd_usage(NAME, "--bandwidth needs --model");
+    }
+    if (build && !json) {
+        fputs(BPS_BUILD_TABLE, stdout);
+        return bps_cmd_finish(NAME, 0);
+    }
+    struct bps_conf *conf = bps_cmd_conf_load(NAME, &request, "scheduler");
+    bps_cmd_conf_fini(&request);
+    if (!conf) {
+        return BPS_EXIT_FAILURE;
+    }
+    int result = show(conf, &plan, build, json);
+    bps_conf_free(conf);
+    return bps_cmd_finish(NAME, result);
+}

@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plan_make.c - what each server gets of a model, by the code that places tensors in a job, and how long that
+ * takes.
+ *
+ * All times are those of the busiest link, each way: latencies and the work of the processors come on top.
+ */
+#include <stdlib.h>
+
+#include "tools/cmd.h"
+#include "tools/plan.h"
+#include "node/declared.h"
+#include "node/placement.h"
+#include "node/share.h"
+#include "server/server.h"
+#include "wire/frame.h"
+
+#define STEPS_LIMIT (1ull << 31) /* partitions times servers: what a placement looks at */
+
+struct making {
+    const struct bps_model *model;
+    struct bps_plan *plan;
+    struct bps_share *host; /* those with workers first */
+    struct bps_book book;
+};
+
+/* ---- the shape of the job ---- */
+
+static void make_hosts(struct making *m, const struct bps_conf *conf)
+{
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    struct bps_plan *plan = m->plan;
+    uint32_t colocated =
+        bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
+    for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
+        bool near = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
+                    (colocated == BPS_COLOCATED_FIRST && i == 0);
+        m->host[i] = (struct bps_share){
+            .senders = i < plan->hosts, .serves = i >= plan->hosts || near, .bandwidth = 1};
+        plan->servers += m->host[i].serves;
+    }
+    bps_share_set(m->host, plan->hosts + plan->others);
+}
+
+static void make_servers(struct making *m)
+{
+    struct bps_plan *plan = m->plan;
+    uint32_t s = 0;
+    plan->server = bps_cmd_alloc(plan->servers, sizeof *plan->server);
+    plan->shard = bps_cmd_alloc((size_t)plan->servers * plan->shards, sizeof *plan->shard);
+    m->book.shards = plan->servers * plan->shards;
+    m->book.shard = bps_cmd_alloc(m->book.shards, sizeof *m->book.shard);
+    for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
+        if (!m->host[i].serves) {
+            continue;
+        }
+        plan->server[s].colocated = m->host[i].senders > 0;
+        plan->server[s].rank = i < plan->hosts ? i : i - plan->hosts;
+        plan->server[s].ideal = m->host[i].share;
+        for (uint32_t j = 0; j < plan->shards; j++) {
+            struct bps_book_shard *shard = &m->book.shard[s * plan->shards + j];
+            shard->member = s;
+            shard->weight = bps_share_weight(m->host[i].share, plan->shards);
+        }
+        s++;
+    }
+}
+
+static bps_status check_size(const struct making *m, struct bps_report *report)
+{
+    const struct bps_plan *plan = m->plan;
+    uint64_t partitions = 0;
+    if ((uint64_t)plan->servers * plan->shards > BPS_SHARDS_LIMIT) {
+        BPS_REPORT(report,
+                   "%u servers with %u shards each are too many; expected at most %u shards together, lower "
+                   "server.shards",
+                   plan->servers, plan->shards, BPS_SHARDS_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    for (uint32_t i = 0; i < m->model->tensors; i++) {
+        const struct bps_model_tensor *t = &m->model->tensor[i];
+        uint32_t n = bps_partitions(t->count * bps_dtype_size(t->dtype), plan->partition);
+        if (n > BPS_PARTITIONS_LIMIT) {
+            BPS_REPORT(
+                report,
+                "tensor '%.200s' would have %u partitions; expected at most %u, raise worker.partition",
+                t->name, n, BPS_PARTITIONS_LIMIT);
+            return BPS_ERR_INVALID;
+        }
+        partitions += n;
+    }
+    if (partitions * plan->servers > STEPS_LIMIT) {
+        BPS_REPORT(report, "%lu partitions on %u servers are too many to place; raise worker.partition",
+                   partitions, plan->servers);
+        return BPS_ERR_INVALID;
+    }
+    m->plan->partitions = (uint32_t)partitions;
+    return BPS_OK;
+}
+
+/* ---- the bytes ---- */
+
+static void place_tensor(struct making *m, struct bps_placement *placement, const struct bps_model_tensor *t)
+{
+    struct bps_plan *plan = m->plan;
+    uint64_t bytes = t->count * bps_dtype_size(t->dtype);
+    uint32_t n = bps_partitions(bytes, plan->partition);
+    uint16_t *shard = bps_cmd_alloc(n, sizeof *shard);
+    bps_placement_add(placement, bytes, plan->partition, shard);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t part = bps_partition_bytes(bytes, plan->partition, i);
+        struct bps_plan_server *server = &plan->server[shard[i] / plan->shards];
+        server->bytes += part;
+        server->partitions++;
+        plan->shard[shard[i]] += part;
+    }
+    free(shard);
+}
+
+/* A backward pass comes to the last tensor first. */
+static bps_status place_all(struct making *m)
+{
+    struct bps_placement placement;
+    bps_status status = bps_placement_init_shards(&placement, &m->book);
+    for (uint32_t i = m->model->tensors; i > 0 && status == BPS_OK; i--) {
+        place_tensor(m, &placement, &m->model->tensor[i - 1]);
+    }
+    if (status == BPS_OK) {
+        bps_placement_fini(&placement);
+    }
+    return status;
+}
+
+/* ---- the times ---- */
+
+static void set_times(struct making *m)
+{
+    struct bps_plan *plan = m->plan;
+    double once = (double)plan->bytes * 8 / plan->bandwidth; /* all bytes over one link */
+    double n = plan->hosts, k = plan->others;
+    uint32_t all = plan->hosts + plan->others, s = 0;
+    plan->servers_only = k == 0 ? -1 : n > k ? n / k * once : once;
+    plan->ring = 2 * (n - 1) / n * once;
+    plan->ideal = bps_share_time(m->host, all) * once;
+    for (uint32_t i = 0; i < all; i++) {
+        if (m->host[i].serves) {
+            struct bps_plan_server *server = &plan->server[s++];
+            server->share = plan->bytes == 0 ? server->ideal : (double)server->bytes / (double)plan->bytes;
+            m->host[i].share = server->share;
+            server->busy = bps_share_busy(m->host, all, i) * once;
+        }
+    }
+    plan->placed = bps_share_time(m->host, all) * once;
+}
+
+bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, double bandwidth,
+                         struct bps_plan *out, struct bps_report *report)
+{
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    *out = (struct bps_plan){
+        .hosts = (uint32_t)cluster->workers,
+        .others = (uint32_t)cluster->servers,
+        .bandwidth = bandwidth,
+        .partition = bps_conf_worker(conf)->partition,
+        .bytes = model->bytes,
+    };
+    struct making m = {.model = model, .plan = out};
+    struct bps_pinning pinning;
+    bps_status status = bps_pinning_init(&pinning, conf, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    out->shards = bps_server_count_shards(conf, &pinning, "");
+    bps_pinning_fini(&pinning);
+    m.host = bps_cmd_alloc(out->hosts + out->others, sizeof *m.host);
+    make_hosts(&m, conf);
+    status = check_size(&m, report);
+    if (status == BPS_OK) {
+        make_servers(&m);
+        status = place_all(&m);
+    }
+    if (status == BPS_OK) {
+        set_times(&m);
+    } else {
+        bps_plan_fini(out);
+    }
+    free(m.host);
+    free(m.book.shard);
+    return status;
+}
+
+void bps_plan_fini(struct bps_plan *plan)
+{
+    free(plan->server);
+    free(plan->shard);
+    *plan = (struct bps_plan){0};
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* role.c - beginning and ending of processes with one role. */
+#include "tools/role.h"
+
+#include <signal.h>
+#include <sys/signalfd.h>
+
+#include "base/log.h"
+
+void bps_role_begin(const struct bps_conf *conf, const char *identity)
+{
+    bps_log_read_environment();
+    bps_log_set_level(bps_conf_log(conf)->level + 1);
+    bps_log_hide_time(bps_conf_log(conf)->hide_time);
+    bps_log_set_identity(identity);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+int bps_role_stop_fd(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTERM);
+    sigaddset(&stop, SIGINT);
+    sigaddset(&stop, SIGHUP);
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+    return signalfd(-1, &stop, SFD_NONBLOCK | SFD_CLOEXEC);
+}

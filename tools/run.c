@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.c - `byteps run`: starts a whole job.
+ *
+ * First the scheduler, which tells its address through a pipe; then servers and workers, or on each host a
+ * manager of its own. A job of one worker without servers is just that worker.
+ */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void start_servers(struct bps_run *run)
+{
+    const struct bps_run_plan *plan = &run->options->plan;
+    for (int server = 0; server < plan->servers; server++) {
+        char *argv[] = {"byteps", "server", NULL}, label[32];
+        snprintf(label, sizeof(label), "server %d", server);
+        if (bps_run_server_here(plan, server) &&
+            !bps_run_spawn(run, BPS_RUN_SERVER, server, label, argv, -1)) {
+            return;
+        }
+    }
+}
+
+static void start_workers(struct bps_run *run)
+{
+    const struct bps_run_plan *plan = &run->options->plan;
+    for (int rank = plan->first; rank < plan->first + plan->count; rank++) {
+        char label[32];
+        snprintf(label, sizeof(label), "worker %d", rank);
+        if (!bps_run_spawn(run, BPS_RUN_WORKER, rank, label, run->options->command, -1)) {
+            return;
+        }
+    }
+}
+
+static void start_parts(struct bps_run *run)
+{
+    run->phase = BPS_RUN_WORKING;
+    run->deadline = 0;
+    for (size_t i = 0; i < run->options->nhosts; i++) {
+        if (!bps_run_start_host(run, i)) {
+            return;
+        }
+    }
+    if (run->options->nhosts == 0) {
+        start_servers(run);
+    }
+    if (run->options->nhosts == 0 && run->phase == BPS_RUN_WORKING) {
+        start_workers(run);
+    }
+}
+
+/* What the scheduler says: "host:port", and perhaps later "lost MEMBER". */
+static void take_line(struct bps_run *run, const char *line)
+{
+    if (strncmp(line, "lost ", 5) == 0) {
+        bps_run_lost(run, line + 5);
+    } else if (run->phase == BPS_RUN_STARTING) {
+        run->options->plan.scheduler = line;
+        start_parts(run);
+    }
+}
+
+static void announced(struct bps_run *run)
+{
+    ssize_t n = read(run->announce, run->said + run->said_used, sizeof(run->said) - 1 - run->said_used);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN)) {
+        return;
+    }
+    if (n <= 0) { /* the scheduler has ended; its exit status comes next */
+        close(run->announce);
+        run->announce = -1;
+        return;
+    }
+    run->said_used += (size_t)n;
+    for (char *end; (end = memchr(run->said + run->said_taken, '\n', run->said_used - run->said_taken));) {
+        const char *line = run->said + run->said_taken;
+        *end = '\0';
+        run->said_taken = (size_t)(end - run->said) + 1;
+        take_line(run, line);
+    }
+}
+
+static void start_scheduler(struct bps_run *run)
+{
+    int pipe[2];
+    char number[16];
+    if (pipe2(pipe, O_CLOEXEC) != 0) {
+        bps_run_say(run, "cannot start the scheduler: %s", strerror(errno));
+        bps_run_fail(run, BPS_EXIT_FAILURE);
+        return;
+    }
+    snprintf(number, sizeof(number), "%d", pipe[1]);
+    char *argv[] = {"byteps", "scheduler", "--announce", number, NULL};
+    run->announce = pipe[0];
+    run->announced = announced;
+    run->deadline = bps_now() + BPS_RUN_ANNOUNCE;
+    bps_run_spawn(run, BPS_RUN_SCHEDULER, 0, "scheduler", argv, pipe[1]);
+    close(pipe[1]);
+}
+
+static int manage(void *arg)
+{
+    struct bps_run_options *options = arg;
+    struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
+    size_t room =
+        1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
+    if (!bps_run_init(&run, room)) {
+        return BPS_EXIT_FAILURE;
+    }
+    bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
+    if (options->part) {
+        start_parts(&run);
+    } else if (alone) {
+        options->plan.scheduler = "";
+        start_parts(&run);
+    } else {
+        start_scheduler(&run);
+    }
+    int status = bps_run_loop(&run);
+    bps_run_fini(&run);
+    return status;
+}
+
+int bps_cmd_run(int argc, char **argv)
+{
+    struct bps_run_options options;
+    int status = bps_run_options_parse(argc, argv, &options);
+    if (status < 0) {
+        status = bps_run_guarded(BPS_RUN_NAME, manage, &options);
+    }
+    bps_run_options_fini(&options);
+    return status;
+}

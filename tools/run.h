@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run.h - the processes of a job and their end: what `byteps run` and `byteps launch` share.
+ *
+ * Two processes look after a job. The guard is the one the user has started: it passes signals on and returns
+ * the exit status. Its child, the manager, starts the parts of the job, prints what they print and ends them.
+ * If either is killed, the other still ends everything. All of this runs on one thread.
+ *
+ * On another machine ssh starts a manager of its own for the parts there (run_part.c); here that is a child.
+ */
+#ifndef BPS_CMD_RUN_H
+#define BPS_CMD_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "base/clock.h"
+#include "tools/cmd.h"
+
+/* The default of --grace. */
+#define BPS_RUN_GRACE (10 * BPS_S)
+/* How long a process may take to end after SIGTERM. */
+#define BPS_RUN_TERM (5 * BPS_S)
+/* How long the scheduler may take to tell its address. */
+#define BPS_RUN_ANNOUNCE (30 * BPS_S)
+
+#define BPS_RUN_STATUS_TIMEOUT  124
+#define BPS_RUN_STATUS_NOT_EXEC 126
+#define BPS_RUN_STATUS_NO_FILE  127
+#define BPS_RUN_STATUS_SIGNAL   128 /* plus the number of the signal */
+
+/* ---- what to start ------------------------------------------------------------------------------------- */
+
+struct bps_run_host {
+    char *name;
+    int slots; /* workers there */
+};
+
+/*
+ * The share of the job that one machine runs: workers first .. first + count - 1, and every server s with
+ * s % machines == machine.
+ */
+struct bps_run_plan {
+    int workers, servers; /* of the whole job */
+    int first, count;
+    int machine, machines;
+    const char *scheduler; /* "host:port"; "" for a job of one process */
+    const char *job;
+    const char *host; /* this machine's name in --hosts; NULL where `byteps run` was called */
+};
+
+struct bps_run_options {
+    struct bps_run_plan plan;
+    struct bps_run_host *hosts;
+    size_t nhosts;
+    struct bps_cmd_conf conf;
+    const char **env; /* names of further variables for the other hosts */
+    size_t nenv;
+    const char *address; /* of the scheduler */
+    const char *ssh;
+    uint64_t timeout; /* ns; 0: none */
+    uint64_t grace;   /* ns; how long the others may report when a part has died or the user interrupts */
+    bool prefix;
+    bool color[2];  /* of stdout, stderr */
+    bool part;      /* started by another `byteps run` through ssh */
+    char **command; /* NULL-terminated */
+    void **kept;    /* memory that all of the above points to */
+    size_t nkept;
+};
+
+/* Parses the command line and the configuration. Returns -1 to go on, or an exit status after a message. */
+int bps_run_options_parse(int argc, char **argv, struct bps_run_options *out);
+void bps_run_options_fini(struct bps_run_options *options);
+/* Frees `memory` with the options; returns it. */
+void *bps_run_keep(struct bps_run_options *options, void *memory);
+/* "byteps run": whose messages these are. */
+#define BPS_RUN_NAME "run"
+
+/* ---- output (run_output.c) ----------------------------------------------------------------------------- */
+
+/* Bytes on their way to a descriptor that may be slow. */
+struct bps_run_sink {
+    int fd;       /* -1: nothing is written any more */
+    bool owned;   /* the descriptor is closed with it */
+    bool regular; /* a file: never slow */
+    bool terminal;
+    int error; /* errno of the write that failed */
+    char *data;
+    size_t at, used, size;
+};
+
+/* A line that begins with BPS_RUN_RECORD goes to the stream's record function instead, if it has one. */
+#define BPS_RUN_RECORD '\x1e'
+typedef void (*bps_run_record_fn)(void *arg, const char *text);
+
+/* What one process writes to stdout or stderr, on its way to a sink line by line. */
+struct bps_run_stream {
+    int fd;       /* -1: ended */
+    size_t place; /* in the loop's array for poll; 0: none */
+    struct bps_run_sink *sink;
+    char *prefix; /* before each line; "" for none */
+    bps_run_record_fn record;
+    void *record_arg;
+    char *data;
+    size_t used, scanned, size;
+};
+
+void bps_run_sink_init(struct bps_run_sink *sink, int fd);
+void bps_run_sink_fini(struct bps_run_sink *sink);
+void bps_run_sink_put(struct bps_run_sink *sink, const void *data, size_t n);
+/* Writes what goes out without waiting. */
+void bps_run_sink_flush(struct bps_run_sink *sink);
+static inline size_t bps_run_sink_pending(const struct bps_run_sink *sink)
+{
+    return sink->used - sink->at;
+}
+/* Whether a stream may add to it; if not, its process has to wait. */
+bool bps_run_sink_room(const struct bps_run_sink *sink);
+
+/* Reads once, at most 64 KiB. False: nothing was there, or the stream has ended. */
+bool bps_run_stream_read(struct bps_run_stream *stream);
+/* Reads what is there, within reason, though the sink may have no room. */
+void bps_run_stream_drain(struct bps_run_stream *stream);
+/* Prints the last line even if it is not complete, and closes. */
+void bps_run_stream_end(struct bps_run_stream *stream);
+/* "[worker 0] ", in colour if wanted; freed by the caller. */
+char *bps_run_prefix(const char *label, int rank, bool color);
+
+/* ---- the job ------------------------------------------------------------------------------------------- */
+
+enum bps_run_role { BPS_RUN_SCHEDULER, BPS_RUN_SERVER, BPS_RUN_WORKER, BPS_RUN_HOST };
+
+struct bps_run_child {
+    struct bps_run *run;
+    enum bps_run_role role;
+    int rank; /* of a worker or server; index of a host */
+    char label[80];
+    pid_t pid;     /* 0: ended */
+    int wait;      /* its status from waitpid, once `reaped` */
+    bool reaped;   /* ended, not yet judged */
+    uint64_t look; /* at which this was seen */
+    bool done;     /* a worker that has ended well; a host whose workers have */
+    bool told;     /* its failure is known already, before it is reaped */
+    struct bps_run_stream stream[2];
+    struct bps_run_sink control; /* to the standard input of a host's ssh */
+};
+
+enum bps_run_phase {
+    BPS_RUN_STARTING, /* the scheduler has not told its address */
+    BPS_RUN_WORKING,
+    BPS_RUN_FAILING, /* a part has died or the user has interrupted; the others may report */
+    BPS_RUN_ENDING,  /* SIGTERM was sent */
+    BPS_RUN_KILLING  /* SIGKILL was sent */
+};
+
+struct bps_run {
+    const char *name; /* subcommand, for messages */
+    struct bps_run_options *options;
+    /* Called in a new process before it becomes the child. */
+    void (*environment)(const struct bps_run *run, const struct bps_run_child *child);
+    bool inherit; /* children write straight to our stdout and stderr */
+    enum bps_run_phase phase;
+    uint64_t deadline;                      /* of the phase; 0: none */
+    uint64_t judge_at;                      /* when to judge what has ended; 0: nothing is waiting */
+    uint64_t looks;                         /* for ended children, so far */
+    uint64_t job_deadline;                  /* of --timeout; 0: none */
+    int status;                             /* of the first part that failed */
+    bool interrupted;                       /* by a signal: what the parts exit with is of no interest */
+    bool part_done;                         /* as a part: has told that no worker is left here */
+    bool part_lost;                         /* as a part: the connection has ended */
+    bool services_ended;                    /* the servers and the scheduler are to end */
+    bool childless;                         /* not even an adopted process is left */
+    bool impatient;                         /* the user has interrupted when only output was left */
+    bool lost_output;                       /* some could not be written */
+    int signals;                            /* signalfd */
+    int announce;                           /* where the scheduler says something; -1: nothing is expected */
+    void (*announced)(struct bps_run *run); /* called when there is something to read */
+    char said[512]; /* by the scheduler: lines, of which `said_taken` bytes have been looked at */
+    size_t said_used, said_taken;
+    const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
+    struct bps_run_sink sink[2];
+    struct bps_run_child *children;
+    size_t nchildren, room;
+};
+
+/* Runs `body` as the manager of a job under a guard. Returns in both, with the exit status (run_guard.c). */
+int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg);
+/* Sends a signal to every child of this process that is not in children[n]; returns how many there were. */
+size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, int number);
+
+/* Prepares a job of at most `room` children; bps_run_fini frees what came of it (run_loop.c). */
+bool bps_run_init(struct bps_run *run, size_t room);
+void bps_run_fini(struct bps_run *run);
+/* Prints, collects and waits until nothing is left of the job; returns its exit status. */
+int bps_run_loop(struct bps_run *run);
+
+/*
+ * Starts a child; for scheduler and servers argv are those of this very program. `pass` is a descriptor that
+ * it inherits, -1 for none. On failure says so, begins the end of the job and returns NULL (run_spawn.c).
+ */
+struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
+                                    char **argv, int pass);
+/* The environment of the parts of `byteps run`. */
+void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child);
+/* Makes the installed package importable in whatever Python runs; the caller's own directories come first. */
+void bps_run_environment_python(void);
+/*
+ * In the new process of a worker, with its environment: binds it to the cores of the section `affinity`. What
+ * is wrong with those is printed and ends the process (run_bind.c).
+ */
+void bps_run_bind(const struct bps_run *run);
+/* Whether a server runs on this machine. */
+static inline bool bps_run_server_here(const struct bps_run_plan *plan, int server)
+{
+    return server % plan->machines == plan->machine;
+}
+
+/* Prints "byteps NAME: text" between the lines of the job. */
+void bps_run_say(struct bps_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* "SIGKILL" */
+const char *bps_run_signal_name(int number, char *text, size_t n);
+
+/* What makes a job end (run_end.c). */
+void bps_run_fail(struct bps_run *run, int status);
+void bps_run_end(struct bps_run *run);
+/* The scheduler has lost a member, "worker 1 (...)". The text stays. */
+void bps_run_lost(struct bps_run *run, const char *member);
+void bps_run_interrupt(struct bps_run *run, int number);
+void bps_run_reap(struct bps_run *run);
+void bps_run_tick(struct bps_run *run, uint64_t now);
+/* Tells the servers and the scheduler, here and elsewhere, that no worker is left. */
+void bps_run_end_services(struct bps_run *run);
+
+/* Other machines (run_part.c, run_address.c). */
+struct bps_run_child *bps_run_start_host(struct bps_run *run, size_t index);
+/* For `byteps run --part`: reads what bps_run_start_host has sent. Returns -1, or an exit status. */
+int bps_run_part_read(struct bps_run_options *out);
+void bps_run_part_control(struct bps_run *run);
+void bps_run_part_record(void *child, const char *text);
+/* As a part, tells the one who has started it; else does nothing. */
+void bps_run_part_tell(struct bps_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Chooses an address of this machine that all hosts can reach, with port 0; freed by the caller. */
+char *bps_run_choose_address(const struct bps_run_options *options);
+
+#endif

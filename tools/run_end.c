@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_end.c - how a job ends.
+ *
+ * Workers decide: when the last has ended, the servers and the scheduler are told to end. When a part fails,
+ * the others get time to report on their own (FAILING), then SIGTERM (ENDING), then SIGKILL (KILLING). The
+ * job is over when this process has no child left, adopted ones included.
+ *
+ * Its status is that of the part which failed first. Which one that is the scheduler knows best: if it has
+ * lost a member, the ends of the others are judged after the end of that one.
+ */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* A host ends its own parts first; only then would killing its ssh lose what they still say. */
+#define HOST_EXTRA (3 * BPS_S)
+/* A part that has died shows a little later than what others did because of it. */
+#define SETTLE (200 * BPS_MS)
+
+const char *bps_run_signal_name(int number, char *text, size_t n)
+{
+    static const struct {
+        int number;
+        const char *name;
+    } names[] = {
+        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
+        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"},
+        {SIGSEGV, "SIGSEGV"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
+        {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGSYS, "SIGSYS"},   {SIGTRAP, "SIGTRAP"},
+        {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},
+    };
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        if (names[i].number == number) {
+            return names[i].name;
+        }
+    }
+    snprintf(text, n, "signal %d", number);
+    return text;
+}
+
+static bool is_service(const struct bps_run_child *child)
+{
+    return child->role == BPS_RUN_SERVER || child->role == BPS_RUN_SCHEDULER;
+}
+
+static bool is_lost(const struct bps_run_child *child)
+{
+    const char *lost = child->run->lost;
+    size_t n = strlen(child->label);
+    return lost && strncmp(lost, child->label, n) == 0 && lost[n] == ' ';
+}
+
+/* Whether the job has not failed for any part so far, nor is about to end. */
+static bool is_open(const struct bps_run *run)
+{
+    return !run->status && run->phase <= BPS_RUN_FAILING;
+}
+
+/* To the whole process group here; a host passes the number on to its workers. */
+static void pass(struct bps_run_child *child, int number)
+{
+    if (child->role == BPS_RUN_HOST && number != SIGKILL) {
+        unsigned char byte = (unsigned char)number;
+        bps_run_sink_put(&child->control, &byte, 1);
+        bps_run_sink_flush(&child->control);
+    } else if (child->pid > 0 && !child->reaped) {
+        kill(-child->pid, number);
+        if (number == SIGTERM) {
+            kill(-child->pid, SIGCONT); /* a stopped process could not end */
+        }
+    }
+}
+
+static void pass_workers(struct bps_run *run, int number)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        if (!is_service(&run->children[i])) {
+            pass(&run->children[i], number);
+        }
+    }
+}
+
+static bool workers_left(const struct bps_run *run)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        if (!is_service(child) && child->pid > 0 && !child->done) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void enter(struct bps_run *run, enum bps_run_phase phase, uint64_t wait)
+{
+    run->phase = phase;
+    run->deadline = bps_now() + wait + (run->options->nhosts ? HOST_EXTRA : 0);
+}
+
+void bps_run_fail(struct bps_run *run, int status)
+{
+    if (!run->status) {
+        run->status = status;
+        bps_run_part_tell(run, "failed %d", status);
+    }
+    if (run->phase == BPS_RUN_STARTING) {
+        bps_run_end(run);
+    } else if (run->phase == BPS_RUN_WORKING) {
+        enter(run, BPS_RUN_FAILING, run->options->grace);
+    }
+}
+
+void bps_run_end(struct bps_run *run)
+{
+    if (run->phase < BPS_RUN_ENDING) {
+        enter(run, BPS_RUN_ENDING, BPS_RUN_TERM);
+        pass_workers(run, SIGTERM);
+    }
+}
+
+/* The scheduler hears of it first, so that it takes the leaving of the servers for what it is. */
+void bps_run_end_services(struct bps_run *run)
+{
+    static const enum bps_run_role order[] = {BPS_RUN_SCHEDULER, BPS_RUN_HOST, BPS_RUN_SERVER};
+    if (run->services_ended) {
+        return;
+    }
+    run->services_ended = true;
+    if (run->phase < BPS_RUN_ENDING) {
+        enter(run, BPS_RUN_ENDING, BPS_RUN_TERM);
+    }
+    for (size_t turn = 0; turn < 3; turn++) {
+        for (size_t i = 0; i < run->nchildren; i++) {
+            if (run->children[i].role == order[turn]) {
+                pass(&run->children[i], order[turn] == BPS_RUN_HOST ? 0 : SIGTERM);
+            }
+        }
+    }
+}
+
+static void kill_all(struct bps_run *run)
+{
+    if (run->phase < BPS_RUN_KILLING) {
+        enter(run, BPS_RUN_KILLING, BPS_RUN_TERM);
+    }
+    for (size_t i = 0; i < run->nchildren; i++) {
+        pass(&run->children[i], SIGKILL);
+    }
+    bps_run_signal_adopted(run->children, run->nchildren, SIGKILL);
+}
+
+void bps_run_interrupt(struct bps_run *run, int number)
+{
+    char text[32];
+    if (number == SIGUSR1 || number == SIGUSR2) {
+        pass_workers(run, number);
+        return;
+    }
+    bool again = run->interrupted && number == SIGINT;
+    if (!run->interrupted && !run->options->part) {
+        bps_run_say(run, "%s: ending the job", bps_run_signal_name(number, text, sizeof(text)));
+    }
+    run->interrupted = true;
+    bps_run_fail(run, BPS_RUN_STATUS_SIGNAL + number);
+    if (again || number == SIGQUIT) {
+        kill_all(run);
+    } else if (number == SIGINT) {
+        pass_workers(run, SIGINT);
+    } else if (run->phase < BPS_RUN_ENDING) {
+        pass_workers(run, number);
+        enter(run, BPS_RUN_ENDING, BPS_RUN_TERM);
+    }
+}
+
+/* ---- ended children ------------------------------------------------------------------------------------ */
+
+static int exit_status(int wait)
+{
+    return WIFSIGNALED(wait) ? BPS_RUN_STATUS_SIGNAL + WTERMSIG(wait) : WEXITSTATUS(wait);
+}
+
+/* Says how a part failed, and that the job ends for it if it is the first. */
+static void report(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
+{
+    char how[64], name[32], where[80] = "";
+    int status = exit_status(child->wait);
+    if (WIFSIGNALED(child->wait)) {
+        snprintf(how, sizeof(how), "was killed by %s",
+                 bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
+    } else if (status == 0) {
+        snprintf(how, sizeof(how), "ended before the workers");
+        status = BPS_EXIT_FAILURE;
+    } else {
+        snprintf(how, sizeof(how), "exited with status %d", status);
+    }
+    if (run->options->plan.host) {
+        snprintf(where, sizeof(where), ", host %s", run->options->plan.host);
+    }
+    if (!run->interrupted) {
+        bps_run_say(run, "%s%s (pid %d%s) %s%s", child->role == BPS_RUN_HOST ? "the connection to " : "",
+                    child->label, (int)pid, where, how, is_open(run) ? "; ending the job" : "");
+    }
+    bps_run_fail(run, status);
+}
+
+static void judge(struct bps_run *run, struct bps_run_child *child)
+{
+    pid_t pid = child->pid;
+    child->reaped = false;
+    child->pid = 0;
+    bps_run_sink_fini(&child->control);
+    bool good = WIFEXITED(child->wait) && WEXITSTATUS(child->wait) == 0;
+    bool by_us =
+        WIFSIGNALED(child->wait) &&
+        (run->phase == BPS_RUN_KILLING || (run->phase == BPS_RUN_ENDING && WTERMSIG(child->wait) == SIGTERM));
+    /* A server still on its way in is refused when the job is over, of which a part may hear later. */
+    bool over = run->services_ended || run->part_done;
+    bool refused = child->role == BPS_RUN_SERVER && over && exit_status(child->wait) == BPS_EXIT_FAILURE;
+    bool early = is_service(child) && !over && run->phase < BPS_RUN_ENDING;
+    if (early || !(good || by_us || refused || child->told)) {
+        report(run, child, pid);
+    }
+    child->done = good;
+}
+
+/* Ends reading before the end of a part is reported, so that its last words stand before that. */
+static void collect(struct bps_run *run, pid_t pid, int wait)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        struct bps_run_child *child = &run->children[i];
+        if (child->pid == pid) {
+            child->wait = wait;
+            child->reaped = true;
+            child->look = run->looks;
+            bps_run_stream_drain(&child->stream[0]);
+            bps_run_stream_drain(&child->stream[1]);
+        }
+    }
+}
+
+/*
+ * Several parts may have ended, one because of the other. The one that the scheduler has lost is the cause.
+ * Else a signal is nearer to it than an exit status; an earlier end than a later one; and of those seen at
+ * once, a worker's than a service's.
+ */
+static int compare_ends(const void *left, const void *right)
+{
+    const struct bps_run_child *a = *(struct bps_run_child *const *)left;
+    const struct bps_run_child *b = *(struct bps_run_child *const *)right;
+    if (is_lost(a) != is_lost(b)) {
+        return is_lost(a) ? -1 : 1;
+    }
+    if (!WIFSIGNALED(a->wait) != !WIFSIGNALED(b->wait)) {
+        return WIFSIGNALED(a->wait) ? -1 : 1;
+    }
+    if (a->look != b->look) {
+        return a->look < b->look ? -1 : 1;
+    }
+    return is_service(a) != is_service(b) ? is_service(a) - is_service(b) : (a > b) - (a < b);
+}
+
+static void judge_all(struct bps_run *run)
+{
+    struct bps_run_child **ended = bps_cmd_alloc(run->nchildren, sizeof(struct bps_run_child *));
+    size_t n = 0;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        if (run->children[i].reaped) {
+            ended[n++] = &run->children[i];
+        }
+    }
+    qsort(ended, n, sizeof(struct bps_run_child *), compare_ends);
+    for (size_t i = 0; i < n; i++) {
+        judge(run, ended[i]);
+    }
+    free(ended);
+    run->judge_at = 0;
+}
+
+/* Whether the part that the scheduler has lost has ended, or a connection to where it may have been. */
+static bool cause_has_shown(const struct bps_run *run)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        bool ended = child->reaped || child->pid == 0;
+        if (ended && (is_lost(child) || child->role == BPS_RUN_HOST)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the first failure could be the consequence of another that has not shown yet. */
+static bool is_unclear(const struct bps_run *run)
+{
+    bool failed = false, killed = false;
+    for (size_t i = 0; i < run->nchildren; i++) {
+        const struct bps_run_child *child = &run->children[i];
+        failed = failed || (child->reaped && !child->told && child->wait != 0);
+        killed = killed || (child->reaped && WIFSIGNALED(child->wait));
+    }
+    return is_open(run) && failed && !(run->lost ? cause_has_shown(run) : killed);
+}
+
+void bps_run_lost(struct bps_run *run, const char *member)
+{
+    if (run->phase == BPS_RUN_WORKING) {
+        run->lost = member;
+        run->judge_at = cause_has_shown(run) ? bps_now() : 0;
+        enter(run, BPS_RUN_FAILING, run->options->grace);
+    }
+}
+
+void bps_run_reap(struct bps_run *run)
+{
+    int wait;
+    pid_t pid;
+    run->looks++;
+    while ((pid = waitpid(-1, &wait, WNOHANG)) > 0) {
+        collect(run, pid, wait);
+    }
+    run->childless = pid < 0 && errno == ECHILD;
+    if (!is_unclear(run) || run->childless) {
+        judge_all(run);
+    } else if (!run->lost && !run->judge_at) {
+        run->judge_at = bps_now() + SETTLE;
+    }
+    if (run->phase == BPS_RUN_KILLING) {
+        kill_all(run); /* whom the dead have left to us */
+    }
+}
+
+/* ---- time ---------------------------------------------------------------------------------------------- */
+
+static bool children_left(const struct bps_run *run)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        if (run->children[i].pid > 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static void time_is_over(struct bps_run *run)
+{
+    char text[64] = "";
+    run->job_deadline = 0;
+    if (run->phase < BPS_RUN_FAILING) {
+        snprintf(text, sizeof(text), "%g s", (double)run->options->timeout / (double)BPS_S);
+        bps_run_say(run, "the job did not end within %s (--timeout); ending it", text);
+        bps_run_fail(run, BPS_RUN_STATUS_TIMEOUT);
+        run->interrupted = true;
+        bps_run_end(run);
+    }
+}
+
+static void phase_is_over(struct bps_run *run)
+{
+    switch (run->phase) {
+    case BPS_RUN_STARTING:
+        bps_run_say(run, "the scheduler did not tell its address within %d s; ending the job",
+                    (int)(BPS_RUN_ANNOUNCE / BPS_S));
+        bps_run_fail(run, BPS_EXIT_FAILURE);
+        break;
+    case BPS_RUN_FAILING:
+        bps_run_end(run);
+        break;
+    case BPS_RUN_ENDING:
+        kill_all(run);
+        break;
+    case BPS_RUN_KILLING:
+        bps_run_say(run, "some process of the job cannot be killed; leaving it");
+        run->childless = true;
+        run->deadline = 0;
+        break;
+    default:
+        break;
+    }
+}
+
+void bps_run_tick(struct bps_run *run, uint64_t now)
+{
+    if (run->judge_at && now >= run->judge_at) {
+        judge_all(run);
+    }
+    if (run->job_deadline && now >= run->job_deadline) {
+        time_is_over(run);
+    }
+    if (run->deadline && now >= run->deadline && !run->childless) {
+        phase_is_over(run);
+    }
+    if (run->phase > BPS_RUN_STARTING && !workers_left(run)) {
+        if (!run->options->part || run->phase > BPS_RUN_WORKING) {
+            bps_run_end_services(run);
+        } else if (!run->part_done) {
+            run->part_done = true;
+            bps_run_part_tell(run, "done");
+        }
+    }
+    if (run->phase == BPS_RUN_ENDING && !children_left(run) && !run->childless) {
+        bps_run_signal_adopted(NULL, 0, SIGTERM); /* what the parts have left in the background */
+    }
+}

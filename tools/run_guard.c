@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * run_guard.c - two processes of which each ends the job when the other is killed.
+ *
+ * The kernel kills the children of a dead manager (PR_SET_PDEATHSIG), but not their children. Those the guard
+ * adopts (PR_SET_CHILD_SUBREAPER) and kills. A dead guard shows itself to the manager by SIGQUIT, which
+ * means: kill all.
+ */
+#include "tools/run.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* The parent of a process from /proc, 0 if it is gone. */
+static pid_t parent_of(const char *pid)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof(path), "/proc/%.20s/stat", pid);
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        return 0;
+    }
+    size_t n = fread(text, 1, sizeof(text) - 1, file);
+    fclose(file);
+    text[n] = '\0';
+    /* "pid (name) state parent ...", where the name may hold anything */
+    const char *end = strrchr(text, ')');
+    int parent = 0;
+    return end && sscanf(end, ") %*c %d", &parent) == 1 ? parent : 0;
+}
+
+static bool is_known(const struct bps_run_child *children, size_t n, pid_t pid)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (children[i].pid == pid) {
+            return true;
+        }
+    }
+    return false;
+}
+
+size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, int number)
+{
+    size_t count = 0;
+    DIR *dir = opendir("/proc");
+    if (!dir) {
+        return 0;
+    }
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;) {
+        if (!isdigit((unsigned char)entry->d_name[0]) || parent_of(entry->d_name) != getpid()) {
+            continue;
+        }
+        pid_t pid = (pid_t)atol(entry->d_name);
+        count += !is_known(children, n, pid) && kill(pid, number) == 0;
+    }
+    closedir(dir);
+    return count;
+}
+
+/* Kills what a dead manager has left, generation after generation. */
+static void kill_adopted(void)
+{
+    while (bps_run_signal_adopted(NULL, 0, SIGKILL) > 0) {
+        while (waitpid(-1, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+    while (waitpid(-1, NULL, WNOHANG) > 0) {
+    }
+}
+
+/* What may be sent to us: INT and QUIT even to a job in the background, HUP unless under nohup. */
+static void guarded_signals(sigset_t *set)
+{
+    struct sigaction hup;
+    sigemptyset(set);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGQUIT);
+    sigaddset(set, SIGUSR1);
+    sigaddset(set, SIGUSR2);
+    sigaddset(set, SIGCHLD);
+    if (sigaction(SIGHUP, NULL, &hup) != 0 || hup.sa_handler != SIG_IGN) {
+        sigaddset(set, SIGHUP);
+    }
+}
+
+static int manage(pid_t guard, int (*body)(void *arg), void *arg)
+{
+    prctl(PR_SET_PDEATHSIG, SIGQUIT);
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    setpgid(0, 0);
+    if (getppid() != guard) {
+        return BPS_EXIT_FAILURE;
+    }
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN); /* or printing on the terminal could stop us */
+    return body(arg);
+}
+
+/* Passes signals on until the manager ends; returns its status from waitpid. */
+static int guard(pid_t manager, const sigset_t *set)
+{
+    for (;;) {
+        int number = sigwaitinfo(set, NULL);
+        if (number > 0 && number != SIGCHLD) {
+            kill(manager, number);
+            continue;
+        }
+        int status;
+        pid_t pid;
+        while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+            if (pid == manager) {
+                return status;
+            }
+        }
+    }
+}
+
+int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg)
+{
+    sigset_t set;
+    guarded_signals(&set);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how children end */
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    fflush(NULL);
+    pid_t self = getpid(), manager = fork();
+    if (manager < 0) {
+        return bps_cmd_failure(name, "cannot start a process: %s", strerror(errno));
+    }
+    if (manager == 0) {
+        return manage(self, body, arg);
+    }
+    setpgid(manager, manager);
+    int status = guard(manager, &set);
+    kill_adopted();
+    if (WIFEXITED(status)) {
+        return WEXITSTATUS(status);
+    }
+    char text[32];
+    bps_cmd_failure(name, "the manager of the job (pid %d) was killed by %s; ended what was left",
+                    (int)manager, bps_run_signal_name(WTERMSIG(status), text, sizeof(text)));
+    return BPS_RUN_STATUS_SIGNAL + WTERMSIG(status);
+}

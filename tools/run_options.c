@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_options.c - the command line of `byteps run`, and what the configuration adds to it. */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "conf/option.h"
+#include "conf/schema.h"
+
+#define SLOTS_LIMIT 65536 /* on one host; the configuration knows how many workers there may be in all */
+#define GRACE_LIMIT (3600 * BPS_S)
+
+enum {
+    OPT_HOSTS = 'H',
+    OPT_TIMEOUT = 't',
+    OPT_ADDRESS = 'a',
+    OPT_ENV = 'e',
+    OPT_GRACE = 256,
+    OPT_SSH,
+    OPT_NO_PREFIX,
+    OPT_PART
+};
+
+static const struct option long_options[] = {
+    {"workers", required_argument, NULL, 'n'},
+    {"servers", required_argument, NULL, 's'},
+    {"hosts", required_argument, NULL, OPT_HOSTS},
+    {"address", required_argument, NULL, OPT_ADDRESS},
+    {"ssh", required_argument, NULL, OPT_SSH},
+    {"env", required_argument, NULL, OPT_ENV},
+    {"timeout", required_argument, NULL, OPT_TIMEOUT},
+    {"grace", required_argument, NULL, OPT_GRACE},
+    {"no-prefix", no_argument, NULL, OPT_NO_PREFIX},
+    {"part", no_argument, NULL, OPT_PART},
+    {"help", no_argument, NULL, 'h'},
+    BPS_CMD_CONF_OPTIONS,
+    {NULL, 0, NULL, 0},
+};
+
+static int help(void)
+{
+    fputs("Usage: byteps run [OPTIONS] [--] COMMAND [ARGUMENT]...\n"
+          "\n"
+          "Starts a whole job: a scheduler, servers, and workers that run COMMAND. Ends all of it when a\n"
+          "part dies, and returns the exit status of the part that failed first.\n"
+          "\n"
+          "  -n, --workers N        number of workers (default: cluster.workers, or 1)\n"
+          "  -s, --servers K        number of server processes; workers may host servers, too, see\n"
+          "                         cluster.colocated (default: cluster.servers, or 0)\n"
+          "  -H, --hosts A:2,B:2    start so many workers on each host through ssh, and the servers in turn\n"
+          "  -t, --timeout TIME     end the job after TIME, such as 90, 30min or 2h, with status 124\n"
+          "      --grace TIME       how long the others may report when a part has died (default: 10 s)\n"
+          "  -e, --env NAME[=VALUE] pass a variable on to the other hosts, or set it everywhere\n"
+          "  -a, --address ADDRESS  where the scheduler listens, HOST or HOST:PORT\n"
+          "      --ssh COMMAND      use COMMAND instead of 'ssh -o BatchMode=yes -o ServerAliveInterval=10'\n"
+          "      --no-prefix        do not put [worker 0] and the like before each line\n" BPS_CMD_CONF_HELP
+          "  -h, --help             show this text\n"
+          "\n"
+          "  byteps run -n 2 -s 1 -- python3 train.py --epochs 2\n",
+          stdout);
+    return bps_cmd_finish(BPS_RUN_NAME, 0);
+}
+
+static bool parse_slots(const char *text, int *out)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 1 || value > SLOTS_LIMIT) {
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+void *bps_run_keep(struct bps_run_options *o, void *memory)
+{
+    void **kept = bps_cmd_alloc(o->nkept + 1, sizeof(*kept));
+    for (size_t i = 0; i < o->nkept; i++) {
+        kept[i] = o->kept[i];
+    }
+    kept[o->nkept++] = memory;
+    free(o->kept);
+    o->kept = kept;
+    return memory;
+}
+
+void bps_run_options_fini(struct bps_run_options *o)
+{
+    for (size_t i = 0; i < o->nkept; i++) {
+        free(o->kept[i]);
+    }
+    free(o->kept);
+    bps_cmd_conf_fini(&o->conf);
+}
+
+/* ---- hosts --------------------------------------------------------------------------------------------- */
+
+/* "name", "name:2" or "[::1]:2", split in place. */
+static bool split_host(char *word, char **name, char **slots)
+{
+    *name = *word == '[' ? word + 1 : word;
+    char *end = strchr(word, *word == '[' ? ']' : ':');
+    if (*word == '[') {
+        if (!end || (end[1] && end[1] != ':')) {
+            return false;
+        }
+        *end++ = '\0';
+    }
+    *slots = end && *end ? end + 1 : NULL;
+    if (end) {
+        *end = '\0';
+    }
+    return true;
+}
+
+static bool parse_host(struct bps_run_options *o, const char *text, size_t n, struct bps_run_host *out)
+{
+    char *word = bps_run_keep(o, bps_cmd_print("%.*s", (int)n, text)), *slots;
+    out->slots = 1;
+    /* A name that begins with '-' would be an option of ssh. */
+    return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' &&
+           !strpbrk(out->name, " \t\n[]") && (!slots || parse_slots(slots, &out->slots));
+}
+
+static int parse_hosts(const char *text, struct bps_run_options *o)
+{
+    size_t count = 1;
+    for (const char *c = text; *c; c++) {
+        count += *c == ',';
+    }
+    o->hosts = bps_run_keep(o, bps_cmd_alloc(count, sizeof(*o->hosts)));
+    for (o->nhosts = 0; o->nhosts < count; o->nhosts++) {
+        size_t n = strcspn(text, ",");
+        if (!parse_host(o, text, n, &o->hosts[o->nhosts])) {
+            return bps_cmd_usage(BPS_RUN_NAME, "--hosts: '%.*s' is not a host; expected NAME or NAME:WORKERS",
+                                 (int)n, text);
+        }
+        text += n + (text[n] == ',');
+    }
+    return -1;
+}
+
+/* ---- options ------------------------------------------------------------------------------------------- */
+
+/* The children find the file from wherever they run. */
+static int use_conf(struct bps_run_options *o, const char *file)
+{
+    o->conf.file = bps_run_keep(o, realpath(file, NULL));
+    if (!o->conf.file) {
+        return bps_cmd_failure(BPS_RUN_NAME, "--conf %s: %s", file, strerror(errno));
+    }
+    return -1;
+}
+
+static int use_set(struct bps_run_options *o, const char *text)
+{
+    if (strchr(text, '\n') || !strchr(text, '=')) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--set '%s': expected KEY=VALUE in one line", text);
+    }
+    bps_cmd_conf_set(&o->conf, text);
+    return -1;
+}
+
+static int use_env(struct bps_run_options *o, char *text)
+{
+    char *equals = strchr(text, '=');
+    char *name = bps_run_keep(o, bps_cmd_print("%.*s", (int)strcspn(text, "="), text));
+    if (!*name || (equals && setenv(name, equals + 1, 1) != 0)) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--env '%s': expected NAME or NAME=VALUE", text);
+    }
+    const char **env = bps_run_keep(o, bps_cmd_alloc(o->nenv + 1, sizeof(*env)));
+    for (size_t i = 0; i < o->nenv; i++) {
+        env[i] = o->env[i];
+    }
+    env[o->nenv++] = name;
+    o->env = env;
+    return -1;
+}
+
+static int use_time(const char *option, const char *text, uint64_t most, uint64_t *out)
+{
+    if (bps_parse_time(text, out) != BPS_OK || *out == 0 || *out > most) {
+        return bps_cmd_usage(BPS_RUN_NAME,
+                             "%s: '%s' is not a time above 0%s; expected such as 90, 30min or 2h", option,
+                             text, most == GRACE_LIMIT ? " and up to 1h" : "");
+    }
+    return -1;
+}
+
+/* What the configuration says of the number of members of a kind: "workers" or "servers". */
+static const struct bps_option *row_of(const char *key)
+{
+    const struct bps_section *section = bps_sections;
+    while (strcmp(section->name, "cluster") != 0) {
+        section++;
+    }
+    return bps_option_find(section->table, key);
+}
+
+static bps_status count_of(const char *key, const char *text, int *out, struct bps_report *report)
+{
+    const struct bps_option *row = row_of(key);
+    struct bps_conf_cluster cluster;
+    int64_t value;
+    bps_status status = bps_option_parse(row, text, &cluster, report);
+    if (status == BPS_OK) {
+        memcpy(&value, (const char *)&cluster + row->offset, sizeof value);
+        *out = (int)value;
+    }
+    return status;
+}
+
+static int use_count(const char *key, const char *text, int *out)
+{
+    struct bps_report why;
+    if (count_of(key, text, out, &why) != BPS_OK) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--%s: '%s': %s", key, text, why.text);
+    }
+    return -1;
+}
+
+static int use_option(struct bps_run_options *o, int code, char *value, char **argv)
+{
+    switch (code) {
+    case 'n':
+        return use_count("workers", value, &o->plan.workers);
+    case 's':
+        return use_count("servers", value, &o->plan.servers);
+    case OPT_HOSTS:
+        return o->hosts ? bps_cmd_usage(BPS_RUN_NAME, "--hosts is given twice") : parse_hosts(value, o);
+    case OPT_TIMEOUT:
+        return use_time("--timeout", value, UINT64_MAX / 2, &o->timeout);
+    case OPT_GRACE:
+        return use_time("--grace", value, GRACE_LIMIT, &o->grace);
+    case OPT_ENV:
+        return use_env(o, value);
+    case OPT_ADDRESS:
+        o->address = value;
+        return -1;
+    case OPT_SSH:
+        o->ssh = value;
+        return -1;
+    case OPT_NO_PREFIX:
+        o->prefix = false;
+        return -1;
+    case OPT_PART:
+        o->part = true;
+        return -1;
+    case BPS_CMD_OPT_CONF:
+        return use_conf(o, value);
+    case BPS_CMD_OPT_SET:
+        return use_set(o, value);
+    case 'h':
+        return help();
+    default:
+        return bps_cmd_bad_option(BPS_RUN_NAME, code, argv);
+    }
+}
+
+/* ---- configuration ------------------------------------------------------------------------------------- */
+
+static char *random_job(void)
+{
+    unsigned char bytes[8];
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes)) {
+        uint64_t now = bps_now() ^ ((uint64_t)getpid() << 40);
+        memcpy(bytes, &now, sizeof(bytes));
+    }
+    char *text = bps_cmd_alloc(2 * sizeof(bytes) + 1, 1);
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return text;
+}
+
+/* Whether someone has set the key, be it in a file, a variable or by --set. */
+static bool is_configured(const struct bps_conf *conf, const char *key)
+{
+    const struct bps_conf_node *node = bps_conf_find(conf, key);
+    return node && strcmp(node->origin, "default") != 0;
+}
+
+static char *scheduler_address(const struct bps_run_options *o, const struct bps_conf *conf)
+{
+    if (o->address) {
+        const char *colon = strrchr(o->address, ':'), *bracket = strrchr(o->address, ']');
+        if (colon && !bracket && strchr(o->address, ':') != colon) {
+            return bps_cmd_print("[%s]:0", o->address);
+        }
+        bool port = colon && (!bracket || colon > bracket);
+        return bps_cmd_print(port ? "%s" : "%s:0", o->address);
+    }
+    if (is_configured(conf, "cluster.scheduler") && *bps_conf_cluster(conf)->scheduler) {
+        return bps_cmd_print("%s", bps_conf_cluster(conf)->scheduler);
+    }
+    return o->nhosts ? bps_run_choose_address(o) : bps_cmd_print("127.0.0.1:0");
+}
+
+/* Checks the configuration before anything starts, and takes from it what the command line leaves open. */
+static int use_configuration(struct bps_run_options *o)
+{
+    struct bps_cmd_conf all = {.file = o->conf.file};
+    for (size_t i = 0; i < o->conf.nset; i++) {
+        bps_cmd_conf_set(&all, o->conf.set[i]);
+    }
+    char *workers = o->plan.workers < 0 ? NULL : bps_cmd_print("cluster.workers=%d", o->plan.workers);
+    char *servers = o->plan.servers < 0 ? NULL : bps_cmd_print("cluster.servers=%d", o->plan.servers);
+    if (workers) {
+        bps_cmd_conf_set(&all, workers);
+    }
+    if (servers) {
+        bps_cmd_conf_set(&all, servers);
+    }
+    bps_cmd_conf_set(&all, "cluster.rank=-1");
+    struct bps_conf *conf = bps_cmd_conf_load(BPS_RUN_NAME, &all, "scheduler");
+    bps_cmd_conf_fini(&all);
+    free(workers);
+    free(servers);
+    if (!conf) {
+        return BPS_EXIT_FAILURE;
+    }
+    o->plan.workers = (int)bps_conf_cluster(conf)->workers;
+    o->plan.servers = (int)bps_conf_cluster(conf)->servers;
+    o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
+    bool named = is_configured(conf, "cluster.job");
+    o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", bps_conf_cluster(conf)->job) : random_job());
+    bps_conf_free(conf);
+    return -1;
+}
+
+static int count_slots(struct bps_run_options *o)
+{
+    int slots = 0;
+    for (size_t i = 0; i < o->nhosts && slots <= SLOTS_LIMIT; i++) {
+        slots += o->hosts[i].slots;
+    }
+    if (o->nhosts && o->plan.workers >= 0 && slots != o->plan.workers) {
+        return bps_cmd_usage(BPS_RUN_NAME,
+                             "--workers %d, but --hosts names places for %d; leave --workers out",
+                             o->plan.workers, slots);
+    }
+    char text[16];
+    struct bps_report why;
+    snprintf(text, sizeof text, "%d", slots);
+    if (o->nhosts && count_of("workers", text, &o->plan.workers, &why) != BPS_OK) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--hosts names places for %s: %s", text, why.text);
+    }
+    return -1;
+}
+
+static bool wants_color(int fd)
+{
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+    return isatty(fd) && !(no && *no) && !(term && strcmp(term, "dumb") == 0);
+}
+
+int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
+{
+    *o = (struct bps_run_options){
+        .plan = {.workers = -1, .servers = -1, .machines = 1},
+        .ssh = "ssh -o BatchMode=yes -o ServerAliveInterval=10",
+        .grace = BPS_RUN_GRACE,
+        .prefix = true,
+        .color = {wants_color(STDOUT_FILENO), wants_color(STDERR_FILENO)},
+    };
+    int code, status;
+    opterr = 0;
+    optind = 1;
+    /* '+': the options of COMMAND are its own. */
+    while ((code = getopt_long(argc, argv, "+:n:s:H:t:e:a:h", long_options, NULL)) != -1) {
+        status = use_option(o, code, optarg, argv);
+        if (status >= 0) {
+            return status;
+        }
+    }
+    if (o->part) {
+        return bps_run_part_read(o);
+    }
+    o->command = argv + optind;
+    if (!*o->command) {
+        return bps_cmd_usage(BPS_RUN_NAME,
+                             "no command to run; expected such as: byteps run -n 2 -- python3 train.py");
+    }
+    status = count_slots(o);
+    if (status < 0) {
+        status = use_configuration(o);
+    }
+    o->plan.count = o->plan.workers;
+    return status;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run_spawn.c - starts one process of a job: its group, descriptors and environment. */
+#include "tools/run.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- environment of the parts of `byteps run` ---------------------------------------------------------- */
+
+static void set_text(const char *name, const char *value)
+{
+    if (setenv(name, value, 1) != 0) {
+        fprintf(stderr, "byteps: cannot set %s: %s\n", name, strerror(errno));
+        _exit(BPS_EXIT_FAILURE);
+    }
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof(text), "%d", value);
+    set_text(name, text);
+}
+
+/* What scripts written for the original read. A machine is its "worker", a process there a "local rank". */
+static void set_old_variables(const struct bps_run_plan *plan, const struct bps_run_child *child)
+{
+    static const char *const roles[] = {"scheduler", "server", "worker"};
+    set_text("DMLC_ROLE", roles[child->role]);
+    set_number("DMLC_NUM_WORKER", plan->machines);
+    set_number("DMLC_NUM_SERVER", plan->servers);
+    const char *colon = strrchr(plan->scheduler, ':');
+    if (colon) {
+        bool brackets = *plan->scheduler == '[';
+        int length = (int)(colon - plan->scheduler) - 2 * brackets;
+        char *host = bps_cmd_print("%.*s", length, plan->scheduler + brackets);
+        set_text("DMLC_PS_ROOT_URI", host);
+        set_text("DMLC_PS_ROOT_PORT", colon + 1);
+        free(host);
+    } else {
+        unsetenv("DMLC_PS_ROOT_URI");
+        unsetenv("DMLC_PS_ROOT_PORT");
+    }
+    if (child->role == BPS_RUN_WORKER) {
+        set_number("DMLC_WORKER_ID", plan->machine);
+        set_number("BYTEPS_LOCAL_RANK", child->rank - plan->first);
+        set_number("BYTEPS_LOCAL_SIZE", plan->count);
+    }
+    unsetenv("BYTEPS_GLOBAL_RANK");
+}
+
+/* The user's own lines come first: what is later is stronger, and the shape of the job is ours. */
+static void set_configuration(const struct bps_run *run, const struct bps_run_child *child)
+{
+    const struct bps_run_options *o = run->options;
+    const struct bps_run_plan *plan = &o->plan;
+    const char *own = getenv("BYTEPS_SET");
+    char *text;
+    size_t size;
+    FILE *file = open_memstream(&text, &size);
+    if (!file) {
+        _exit(BPS_EXIT_FAILURE);
+    }
+    fprintf(file, "%s", own && *own ? own : "");
+    for (size_t i = 0; i < o->conf.nset; i++) {
+        fprintf(file, "\n%s", o->conf.set[i]);
+    }
+    static const char *const roles[] = {"scheduler", "server", "worker"};
+    fprintf(file, "\ncluster.role=%s\ncluster.job=%s", roles[child->role], plan->job);
+    fprintf(file, "\ncluster.scheduler=\"%s\"",
+            plan->scheduler); /* quoted, or "[::1]:9000" would be a list */
+    fprintf(file, "\ncluster.workers=%d\ncluster.servers=%d", plan->workers, plan->servers);
+    fprintf(file, "\ncluster.rank=%d", child->role == BPS_RUN_SCHEDULER ? -1 : child->rank);
+    if (child->role == BPS_RUN_WORKER) {
+        fprintf(file, "\ncluster.local_rank=%d\ncluster.local_size=%d\n", child->rank - plan->first,
+                plan->count);
+    } else {
+        fprintf(file, "\ncluster.local_rank=-1\ncluster.local_size=-1\ncluster.stay=true\n");
+    }
+    if (fclose(file) != 0) {
+        _exit(BPS_EXIT_FAILURE);
+    }
+    set_text("BYTEPS_SET", text + (*text == '\n'));
+    free(text);
+}
+
+void bps_run_environment_python(void)
+{
+    struct stat about;
+    if (stat(PKGPYTHONDIR, &about) == 0 && S_ISDIR(about.st_mode)) {
+        const char *own = getenv("PYTHONPATH");
+        char *path =
+            own && *own ? bps_cmd_print("%s:%s", own, PKGPYTHONDIR) : bps_cmd_print("%s", PKGPYTHONDIR);
+        set_text("PYTHONPATH", path);
+        free(path);
+    }
+    set_text("PYTHONUNBUFFERED", "1");
+}
+
+void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child)
+{
+    if (child->role == BPS_RUN_HOST) {
+        return;
+    }
+    set_configuration(run, child);
+    set_old_variables(&run->options->plan, child);
+    if (run->options->conf.file) {
+        set_text("BYTEPS_CONF", run->options->conf.file);
+    }
+    bps_run_environment_python();
+}
+
+/* ---- the process --------------------------------------------------------------------------------------- */
+
+struct pipes {
+    int in[2], out[2], err[2], failed[2]; /* [0] is read, [1] is written; failed tells the errno of exec */
+};
+
+static void close_pair(int pair[2])
+{
+    for (int i = 0; i < 2; i++) {
+        if (pair[i] >= 0) {
+            close(pair[i]);
+        }
+    }
+}
+
+static void pipes_close(struct pipes *p)
+{
+    close_pair(p->in);
+    close_pair(p->out);
+    close_pair(p->err);
+    close_pair(p->failed);
+}
+
+static bool pipes_open(struct pipes *p, bool inherit, bool control)
+{
+    *p = (struct pipes){{-1, -1}, {-1, -1}, {-1, -1}, {-1, -1}};
+    bool ok = pipe2(p->failed, O_CLOEXEC) == 0;
+    if (ok && control) {
+        ok = pipe2(p->in, O_CLOEXEC) == 0;
+    } else if (ok) {
+        p->in[0] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+        ok = p->in[0] >= 0;
+    }
+    if (ok && !inherit) {
+        ok = pipe2(p->out, O_CLOEXEC) == 0 && pipe2(p->err, O_CLOEXEC) == 0 &&
+             fcntl(p->out[0], F_SETFL, O_NONBLOCK) == 0 && fcntl(p->err[0], F_SETFL, O_NONBLOCK) == 0;
+    }
+    if (!ok) {
+        int error = errno;
+        pipes_close(p);
+        errno = error;
+    }
+    return ok;
+}
+
+static void reset_signals(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD, SIGPIPE, SIGTTOU};
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+        signal(numbers[i], SIG_DFL);
+    }
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static _Noreturn void become(struct bps_run *run, const struct bps_run_child *child, char **argv, int pass,
+                             const struct pipes *p, pid_t manager)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != manager) {
+        _exit(BPS_EXIT_FAILURE);
+    }
+    reset_signals();
+    bool ok = dup2(p->in[0], STDIN_FILENO) >= 0;
+    if (!run->inherit) {
+        ok = ok && dup2(p->out[1], STDOUT_FILENO) >= 0 && dup2(p->err[1], STDERR_FILENO) >= 0;
+    }
+    if (pass >= 0) {
+        ok = ok && fcntl(pass, F_SETFD, 0) == 0;
+    }
+    if (ok) {
+        run->environment(run, child);
+        if (child->role == BPS_RUN_WORKER) {
+            bps_run_bind(run);
+        }
+        bool own = child->role == BPS_RUN_SCHEDULER || child->role == BPS_RUN_SERVER;
+        own ? execv("/proc/self/exe", argv)
+            : execvp(argv[0], argv); /* even if our file was replaced meanwhile */
+    }
+    int error = errno;
+    ssize_t written = write(p->failed[1], &error, sizeof(error));
+    (void)written; /* if even that fails, the exit status tells */
+    _exit(BPS_RUN_STATUS_NO_FILE);
+}
+
+/* Waits until the process has become the child. Returns the errno if it could not. */
+static int exec_error(struct pipes *p)
+{
+    int error = 0;
+    close(p->failed[1]);
+    p->failed[1] = -1;
+    ssize_t n;
+    while ((n = read(p->failed[0], &error, sizeof(error))) < 0 && errno == EINTR) {
+    }
+    return n == (ssize_t)sizeof(error) ? error : 0;
+}
+
+static void refuse(struct bps_run *run, const struct bps_run_child *child, const char *file, int error)
+{
+    size_t n = strlen(file);
+    bool script = error == EACCES && n > 3 && strcmp(file + n - 3, ".py") == 0;
+    bps_run_say(run, "%s: cannot execute '%s': %s%s%s", child->label, file, strerror(error),
+                script ? "; did you mean: python3 " : "", script ? file : "");
+    bps_run_fail(run, error == ENOENT || error == ENOTDIR ? BPS_RUN_STATUS_NO_FILE : BPS_RUN_STATUS_NOT_EXEC);
+    bps_run_end(run);
+}
+
+static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct pipes *p)
+{
+    if (p->in[1] >= 0) {
+        bps_run_sink_init(&child->control, p->in[1]);
+        child->control.owned = true;
+        p->in[1] = -1;
+    }
+    if (run->inherit) {
+        return;
+    }
+    const struct bps_run_options *o = run->options;
+    int *ends[2] = {&p->out[0], &p->err[0]};
+    for (int i = 0; i < 2; i++) {
+        bool prefix = o->prefix && child->role != BPS_RUN_HOST;
+        child->stream[i] = (struct bps_run_stream){
+            .fd = *ends[i],
+            .sink = &run->sink[i],
+            .prefix =
+                prefix ? bps_run_prefix(child->label, child->rank, o->color[i]) : bps_cmd_print("%s", ""),
+        };
+        *ends[i] = -1;
+    }
+    if (child->role == BPS_RUN_HOST) {
+        child->stream[1].record = bps_run_part_record;
+        child->stream[1].record_arg = child;
+    }
+}
+
+struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role, int rank, const char *label,
+                                    char **argv, int pass)
+{
+    struct bps_run_child *child = &run->children[run->nchildren];
+    *child = (struct bps_run_child){.run = run, .role = role, .rank = rank, .control.fd = -1};
+    child->stream[0].fd = child->stream[1].fd = -1;
+    snprintf(child->label, sizeof(child->label), "%s", label);
+    struct pipes p;
+    if (!pipes_open(&p, run->inherit, role == BPS_RUN_HOST)) {
+        goto fail;
+    }
+    pid_t manager = getpid(), pid = fork();
+    if (pid == 0) {
+        become(run, child, argv, pass, &p, manager);
+    }
+    if (pid < 0) {
+        int error = errno;
+        pipes_close(&p);
+        errno = error;
+        goto fail;
+    }
+    setpgid(pid, pid);
+    run->nchildren++;
+    child->pid = pid;
+    take_pipes(run, child, &p);
+    int error = exec_error(&p);
+    pipes_close(&p);
+    if (error) {
+        child->told = true;
+        refuse(run, child, argv[0], error);
+        return NULL;
+    }
+    return child;
+fail:
+    bps_run_say(run, "cannot start %s: %s", child->label, strerror(errno));
+    bps_run_fail(run, BPS_EXIT_FAILURE);
+    bps_run_end(run);
+    return NULL;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.c - `byteps server`: the summation service as a process. */
+#include "server/server.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "tools/cmd.h"
+#include "tools/role.h"
+
+/* clang-format off */
+static const char help_text[] =
+    "Usage: byteps server [OPTIONS]\n"
+    "\n"
+    "Joins the job of cluster.scheduler as a summation server and ends with it.\n"
+    "\n" BPS_CMD_CONF_HELP
+    "      --help             print this\n";
+/* clang-format on */
+
+static int serve(const struct bps_conf *conf)
+{
+    struct bps_report report = {""};
+    int stop = bps_role_stop_fd();
+    bps_status status = bps_server_run(conf, stop, &report);
+    close(stop);
+    if (status != BPS_OK && report.text[0] != '\0') {
+        return bps_cmd_failure("server", "%s", report.text);
+    }
+    return status == BPS_OK ? 0 : BPS_EXIT_FAILURE;
+}
+
+int bps_cmd_server(int argc, char **argv)
+{
+    static const struct option options[] = {
+        BPS_CMD_CONF_OPTIONS,
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct bps_cmd_conf request = {0};
+    int code;
+    opterr = 0;
+    while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
+        if (bps_cmd_conf_take(&request, code, optarg)) {
+            continue;
+        }
+        if (code != 'h') {
+            return bps_cmd_bad_option("server", code, argv);
+        }
+        fputs(help_text, stdout);
+        return bps_cmd_finish("server", 0);
+    }
+    if (optind < argc) {
+        return bps_cmd_usage("server", "'%s' is not expected", argv[optind]);
+    }
+    struct bps_conf *conf = bps_cmd_conf_load("server", &request, "server");
+    bps_cmd_conf_fini(&request);
+    if (conf == NULL) {
+        return BPS_EXIT_FAILURE;
+    }
+    bps_role_begin(conf, "server");
+    int result = serve(conf);
+    bps_conf_free(conf);
+    return result;
+}
