@@ -12,7 +12,7 @@ import unittest
 import cluster
 import harness
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 
 from testbed import Testbed, Unavailable, kernel  # noqa: E402  (it lies in the folder that was just added)
 

@@ -27,7 +27,7 @@ import test_leaks
 import test_stops
 import wire
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 
 from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 

@@ -18,7 +18,7 @@ import documents
 import harness
 import scripted
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 
 from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 

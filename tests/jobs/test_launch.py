@@ -160,7 +160,7 @@ class Services(unittest.TestCase):
             )
 
     def test_script(self):
-        script = os.path.join(os.environ.get("top_srcdir", "."), "core", "cmd", "bpslaunch")
+        script = os.path.join(os.environ.get("top_srcdir", "."), "tools", "bpslaunch")
         if not os.path.exists(script):
             self.skipTest(f"{script} is not there")
         path = os.path.dirname(PROGRAM) + os.pathsep + os.environ["PATH"]

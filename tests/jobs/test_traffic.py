@@ -9,7 +9,7 @@ import unittest
 
 import harness
 
-sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 
 from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 

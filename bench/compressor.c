@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compressor.c - `byteps bench compressor`: how fast compressors code on one thread, how much they
+ * save, and what that costs in precision.
+ *
+ * A rate counts the bytes of elements, whatever they become. Beside it stands the rate of memcpy() of as many
+ * in the same rounds.
+ */
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/loop.h"
+#include "bench/bench.h"
+#include "tools/plan.h"
+#include "conf/tree.h"
+#include "plugin/instance.h"
+
+#define NAME        BPS_BENCH_NAME
+#define ROUND_BYTES (64u << 20) /* small buffers are gone through again and again */
+
+enum step { COPY, ENCODE, DECODE, DECODE_ADD, STEPS };
+
+static const char *const step_names[STEPS] = {"copy", "encode", "decode", "decode_add"};
+
+/* The buffers of one size. */
+struct bench {
+    const struct bps_compressor_ops *ops;
+    void *self;
+    size_t bytes, count, coded_bytes;
+    float *src, *dst;
+    char *coded;
+};
+
+struct row {
+    double rate[STEPS];  /* medians */
+    double ratio[STEPS]; /* median of the rate over that of the copy in the same round */
+    double error;        /* |decoded - src| / |src|, as vectors */
+};
+
+/* ---- measuring ---- */
+
+/* BPS_OK, or what the compressor says to its own bytes. */
+static bps_status run(struct bench *m, enum step step)
+{
+    switch (step) {
+    case ENCODE:
+        m->coded_bytes = m->ops->encode(m->self, BPS_FLOAT32, m->src, m->count, m->coded);
+        return BPS_OK;
+    case DECODE:
+        return m->ops->decode(m->self, BPS_FLOAT32, m->coded, m->coded_bytes, m->dst, m->count);
+    case DECODE_ADD:
+        return m->ops->decode_add(m->self, BPS_FLOAT32, m->coded, m->coded_bytes, m->dst, m->count);
+    default:
+        memcpy(m->dst, m->src, m->bytes);
+        return BPS_OK;
+    }
+}
+
+/* Bytes of elements per second. The first time does not count: so what ran before leaves no trace in the
+ * caches. */
+static bps_status measure(struct bench *m, enum step step, double *rate)
+{
+    size_t repeats = m->bytes < ROUND_BYTES ? ROUND_BYTES / m->bytes : 1;
+    bps_status status = run(m, step);
+    uint64_t begin = bps_now();
+    for (size_t i = 0; i < repeats && status == BPS_OK; i++) {
+        status = run(m, step);
+    }
+    *rate = (double)(m->bytes * repeats) / ((double)(bps_now() - begin) * 1e-9);
+    return status;
+}
+
+static double error_of(const struct bench *m)
+{
+    double difference = 0, all = 0;
+    for (size_t i = 0; i < m->count; i++) {
+        double x = m->src[i], d = m->dst[i] - x;
+        difference += d * d;
+        all += x * x;
+    }
+    return all > 0 ? sqrt(difference / all) : 0;
+}
+
+static bps_status measure_row(struct bench *m, size_t rounds, struct row *out)
+{
+    double *rates = bps_cmd_alloc(STEPS * rounds, sizeof *rates);
+    double *ratios = bps_cmd_alloc(STEPS * rounds, sizeof *ratios);
+    bps_status status = BPS_OK;
+    for (size_t i = 0; i < rounds; i++) {
+        for (enum step step = COPY; step < STEPS && status == BPS_OK; step++) {
+            status = measure(m, step, &rates[step * rounds + i]);
+            ratios[step * rounds + i] = rates[step * rounds + i] / rates[i];
+        }
+    }
+    for (enum step step = COPY; step < STEPS; step++) {
+        out->rate[step] = bps_bench_spread(rates + step * rounds, rounds).median;
+        out->ratio[step] = bps_bench_spread(ratios + step * rounds, rounds).median;
+    }
+    status = status == BPS_OK ? run(m, DECODE) : status;
+    out->error = error_of(m);
+    free(rates);
+    free(ratios);
+    return status;
+}
+
+/* ---- output ---- */
+
+static void print_head(const struct bps_bench_request *request, const struct bps_instance *compressor)
+{
+    char about[200] = "";
+    ((const struct bps_compressor_ops *)compressor->ops)->describe(compressor->self, about, sizeof about);
+    printf("compressor %s: plugin %s%s%s; float32 on one thread, %ld rounds\n"
+           "bytes of elements per second, and how many times as many as memcpy() copies in the same rounds;\n"
+           "coded: bytes to those of the elements; error: of normally distributed elements, relative\n\n",
+           compressor->name, compressor->loaded->plugin->name, about[0] != '\0' ? ", " : "", about,
+           (long)request->rounds);
+    printf("%-10s%8s%8s%12s", "size", "coded", "error", "memcpy");
+    for (enum step step = ENCODE; step < STEPS; step++) {
+        printf("%18s", step_names[step]);
+    }
+    putchar('\n');
+}
+
+static double saved(const struct bench *m)
+{
+    return (double)m->coded_bytes / (double)m->bytes;
+}
+
+static void print_row(const struct bps_bench_load *load, const struct bench *m, const struct row *row)
+{
+    printf("%-10s%8.3f%8.3f%12s", load->name, saved(m), row->error, bps_bytes_text(row->rate[COPY]));
+    for (enum step step = ENCODE; step < STEPS; step++) {
+        printf("%12s %5.2f", bps_bytes_text(row->rate[step]), row->ratio[step]);
+    }
+    putchar('\n');
+    fflush(stdout);
+}
+
+static json_t *row_json(const struct bps_instance *compressor, const struct bench *m, const struct row *row)
+{
+    json_t *rates = json_object(), *ratios = json_object();
+    for (enum step step = COPY; step < STEPS; step++) {
+        json_object_set_new(rates, step_names[step], json_real(row->rate[step]));
+        json_object_set_new(ratios, step_names[step], json_real(row->ratio[step]));
+    }
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:o, s:o}", "compressor", compressor->name,
+                     "plugin", compressor->loaded->path, "dtype", bps_dtype_name(BPS_FLOAT32), "bytes",
+                     (json_int_t)m->bytes, "coded_bytes", (json_int_t)m->coded_bytes, "coded_share", saved(m),
+                     "relative_error", row->error, "bytes_per_second", rates, "ratio_to_copy", ratios);
+}
+
+/* ---- one compressor ---- */
+
+/* Normally distributed, as gradients roughly are: of twelve uniform numbers the sum is, nearly. The same in
+ * all runs. */
+static void fill(float *to, size_t count)
+{
+    uint32_t state = 1;
+    for (size_t i = 0; i < count; i++) {
+        double sum = -6;
+        for (int j = 0; j < 12; j++) {
+            state = state * 1664525u + 1013904223u;
+            sum += state / 4294967296.0;
+        }
+        to[i] = (float)sum;
+    }
+}
+
+static bool open_buffers(struct bench *m, size_t count)
+{
+    m->count = count;
+    m->bytes = count * sizeof *m->src;
+    m->src = malloc(m->bytes);
+    m->dst = malloc(m->bytes);
+    m->coded = malloc(m->ops->bound(m->self, BPS_FLOAT32, count));
+    return m->src != NULL && m->dst != NULL && m->coded != NULL;
+}
+
+static void close_buffers(struct bench *m)
+{
+    free(m->src);
+    free(m->dst);
+    free(m->coded);
+}
+
+static int run_load(const struct bps_bench_request *request, const struct bps_bench_load *load,
+                    const struct bps_instance *compressor, json_t *rows)
+{
+    struct bench m = {.ops = compressor->ops, .self = compressor->self};
+    struct row row = {.error = 0};
+    int result = 0;
+    if (!open_buffers(&m, load->elements)) {
+        result = bps_cmd_failure(NAME, "no memory for %s", load->name);
+    } else {
+        fill(m.src, m.count);
+        if (measure_row(&m, (size_t)request->rounds, &row) != BPS_OK) {
+            result =
+                bps_cmd_failure(NAME, "compressor %s refuses what it has coded itself", compressor->name);
+        }
+    }
+    if (result == 0) {
+        json_array_append_new(rows, row_json(compressor, &m, &row));
+    }
+    if (result == 0 && !request->json) {
+        print_row(load, &m, &row);
+    }
+    close_buffers(&m);
+    return result;
+}
+
+static int run_loads(const struct bps_bench_request *request, const struct bps_instance *compressor,
+                     json_t *rows)
+{
+    const struct bps_compressor_ops *ops = compressor->ops;
+    int result = 0;
+    if (ops->bound(compressor->self, BPS_FLOAT32, 1) == 0) {
+        return bps_cmd_failure(NAME, "compressor %s does not code float32, which is what is measured",
+                               compressor->name);
+    }
+    if (!request->json) {
+        print_head(request, compressor);
+    }
+    for (uint32_t i = 0; i < request->loads && result == 0; i++) {
+        result = run_load(request, &request->load[i], compressor, rows);
+    }
+    return result;
+}
+
+static int run_compressor(const struct bps_bench_request *request, const struct bps_conf *conf,
+                          struct bps_loop *loop, const char *name, json_t *rows)
+{
+    struct bps_instance *compressor = NULL;
+    struct bps_report report = {""};
+    char path[128];
+    const struct bps_conf_node *known = bps_conf_find(conf, "compressors");
+    const struct bps_conf_node *entry = known != NULL ? bps_conf_member(known, name) : NULL;
+    snprintf(path, sizeof path, "compressors.%s", name);
+    bps_status status = bps_instance_open(BPS_KIND_COMPRESSOR, entry == NULL ? name : NULL, name, entry, path,
+                                          loop, &compressor, &report);
+    int result =
+        status == BPS_OK ? run_loads(request, compressor, rows) : bps_cmd_failure(NAME, "%s", report.text);
+    bps_instance_close(compressor);
+    return result;
+}
+
+/* ---- the whole ---- */
+
+struct names {
+    const char **item;
+    uint32_t count;
+    char (*found)[32]; /* names of plugins */
+};
+
+static void add_plugin(void *arg, const struct bps_plugin_row *row)
+{
+    struct names *names = arg;
+    if (row->kind != BPS_KIND_COMPRESSOR || row->refusal[0] != '\0') {
+        return;
+    }
+    char(*found)[32] = bps_cmd_alloc(names->count + 1, sizeof *found);
+    if (names->count > 0) {
+        memcpy(found, names->found, names->count * sizeof *found);
+    }
+    free(names->found);
+    names->found = found;
+    memcpy(found[names->count++], row->name, sizeof row->name);
+}
+
+/* Those that were named; else those of the configuration; else all that are installed. */
+static int choose(const struct bps_bench_request *request, const struct bps_conf *conf, struct names *out)
+{
+    const struct bps_conf_node *known = bps_conf_find(conf, "compressors");
+    uint32_t entries = known != NULL ? known->count : 0;
+    struct bps_report report = {""};
+    if (request->names > 0) {
+        out->count = request->names;
+    } else if (entries > 0) {
+        out->count = entries;
+    } else if (bps_plugin_each(add_plugin, out, &report) != BPS_OK) {
+        return bps_cmd_failure(NAME, "%s", report.text);
+    }
+    if (out->count == 0) {
+        return bps_cmd_failure(NAME, "there is no compressor; 'byteps plugin list' shows what is installed");
+    }
+    out->item = bps_cmd_alloc(out->count, sizeof *out->item);
+    for (uint32_t i = 0; i < out->count; i++) {
+        out->item[i] = request->names > 0 ? request->name[i]
+                       : entries > 0      ? known->children[i]->name
+                                          : out->found[i];
+    }
+    return 0;
+}
+
+static int run_compressors(const struct bps_bench_request *request, const struct bps_conf *conf,
+                           struct bps_loop *loop, json_t *rows)
+{
+    struct names names = {0};
+    int result = choose(request, conf, &names);
+    for (uint32_t i = 0; i < names.count && result == 0; i++) {
+        if (i > 0 && !request->json) {
+            putchar('\n');
+        }
+        result = run_compressor(request, conf, loop, names.item[i], rows);
+    }
+    free(names.item);
+    free(names.found);
+    return result;
+}
+
+int bps_bench_compressor(const struct bps_bench_request *request)
+{
+    struct bps_conf *conf = bps_cmd_conf_load(NAME, &request->conf, "scheduler");
+    struct bps_loop *loop = bps_loop_new();
+    json_t *rows = json_array();
+    int result = BPS_EXIT_FAILURE;
+    if (conf != NULL && loop != NULL) {
+        result = run_compressors(request, conf, loop, rows);
+    }
+    if (result == 0) {
+        result = bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "compressor",
+                                                   "version", bps_version(), "rounds",
+                                                   (json_int_t)request->rounds, "results", rows));
+    }
+    json_decref(rows);
+    bps_loop_free(loop);
+    bps_conf_free(conf);
+    return bps_cmd_finish(NAME, result);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * script.c - the parts of `byteps bench` that are in Python, which draw or make networks. They are
+ * found in the directories of $BYTEPS_SCRIPT_PATH or in the installed one, and run by the python3 of the
+ * PATH.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bench/bench.h"
+
+#define NAME BPS_BENCH_NAME
+
+/* Freed by the caller. */
+static char *find(const char *script)
+{
+    const char *path = getenv("BYTEPS_SCRIPT_PATH");
+    while (path != NULL && *path != '\0') {
+        size_t n = strcspn(path, ":");
+        char *file = bps_cmd_print("%.*s/%s", (int)n, path, script);
+        if (access(file, R_OK) == 0) {
+            return file;
+        }
+        free(file);
+        path += n + (path[n] == ':');
+    }
+    return bps_cmd_print("%s/%s", SCRIPTDIR, script);
+}
+
+int bps_bench_become_script(const char *script, char *const *words)
+{
+    size_t n = 0;
+    while (words[n] != NULL) {
+        n++;
+    }
+    char *file = find(script);
+    const char **all = bps_cmd_alloc(n + 4, sizeof *all);
+    all[0] = "python3";
+    all[1] = "-B"; /* leaves nothing in the folder of the scripts */
+    all[2] = file;
+    memcpy(all + 3, words, n * sizeof *all);
+    const char *what = file;
+    if (access(file, R_OK) == 0) {
+        execvp(all[0], (char *const *)all);
+        what = all[0];
+    }
+    int result = bps_cmd_failure(NAME, "cannot start %s: %s", what, strerror(errno));
+    free(all);
+    free(file);
+    return result;
+}
+
+/* Runs a script with a file as its standard input, and waits for its end. */
+static int run_script(const char *script, char *const *words, FILE *input)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (input != NULL && dup2(fileno(input), STDIN_FILENO) < 0) {
+            _exit(BPS_EXIT_FAILURE);
+        }
+        _exit(bps_bench_become_script(script, words));
+    }
+    int status = 0;
+    while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (pid < 0) {
+        return bps_cmd_failure(NAME, "cannot start another process: %s", strerror(errno));
+    }
+    return WIFEXITED(status) ? WEXITSTATUS(status) : bps_cmd_failure(NAME, "%s was killed", script);
+}
+
+/* ---- pictures ---- */
+
+int bps_bench_check_plot(const struct bps_bench_request *request)
+{
+    char *const words[] = {"--check", (char *)request->plot, NULL};
+    return request->plot != NULL ? run_script("plot.py", words, NULL) : 0;
+}
+
+static int draw(const char *plot, const json_t *root)
+{
+    char *const words[] = {(char *)plot, NULL};
+    FILE *file = tmpfile();
+    int result;
+    if (file == NULL || json_dumpf(root, file, 0) != 0 || fflush(file) != 0) {
+        result = bps_cmd_failure(NAME, "--plot: cannot write a temporary file: %s", strerror(errno));
+    } else {
+        rewind(file);
+        result = run_script("plot.py", words, file);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return result;
+}
+
+int bps_bench_show(const struct bps_bench_request *request, json_t *root)
+{
+    int result = 0;
+    if (root == NULL) {
+        return bps_cmd_failure(NAME, "out of memory");
+    }
+    if (request->json) {
+        result =
+            json_dumpf(root, stdout, JSON_INDENT(2)) == 0 ? 0 : bps_cmd_failure(NAME, "cannot print JSON");
+        putchar('\n');
+    }
+    if (result == 0 && request->plot != NULL) {
+        result = draw(request->plot, root);
+    }
+    json_decref(root);
+    return result;
+}
+
+/* ---- training ---- */
+
+int bps_bench_check_train(void)
+{
+    char *const words[] = {"--check", NULL};
+    return run_script("train.py", words, NULL);
+}
+
+int bps_bench_train(const struct bps_bench_request *request)
+{
+    const struct bps_cmd_conf *conf = &request->conf;
+    const char **words = bps_cmd_alloc(2 * conf->nset + 6, sizeof *words);
+    char *rounds = bps_cmd_print("--rounds=%lld", (long long)request->rounds);
+    size_t n = 0;
+    words[n++] = rounds;
+    if (request->json) {
+        words[n++] = "--json";
+    }
+    if (conf->file != NULL) {
+        words[n++] = "--conf";
+        words[n++] = conf->file;
+    }
+    for (size_t i = 0; i < conf->nset; i++) {
+        words[n++] = "--set";
+        words[n++] = conf->set[i];
+    }
+    int result = bps_bench_become_script("train.py", (char *const *)words);
+    free(rounds);
+    free(words);
+    return result;
+}
