@@ -24,6 +24,7 @@ enum bps_node_kind {
     BPS_NODE_COPY_TO_HOST, /* these three are not configured, but put into paths where they are needed */
     BPS_NODE_COPY_TO_DEVICE,
     BPS_NODE_REDUCE_ON_DEVICE,
+    BPS_NODE_KINDS,
 };
 
 struct bps_node {

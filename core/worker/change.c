@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "worker/devices.h"
 #include "worker/local.h"
+#include "worker/step.h"
 
 #define LOG "worker"
 
@@ -35,10 +36,11 @@ void bps_change_begin(struct bps_operation *operation)
     for (uint32_t i = 0; i < n; i++) {
         bps_task_reset(&tensor->task[i]);
         tensor->task[i].state = BPS_TASK_AWAITED;
+        tensor->task[i].refused = true;
     }
     /* If this worker leads the last one, the verdict comes at once and ends the round: nothing after the loop. */
     for (uint32_t i = 0; i < n; i++) {
-        bps_remote_poison(tensor, i, tensor->job.bytes, BPS_WIRE_CHANGED, text, true);
+        bps_tensor_refuse(tensor, i, tensor->job.bytes, BPS_WIRE_CHANGED, text, true);
     }
 }
 

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "worker/devices.h"
+#include "worker/step.h"
 
 #define LOG        "local"
 #define AHEAD      2u           /* batches under way at this worker */

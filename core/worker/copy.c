@@ -8,6 +8,7 @@
 #include "plugin/use.h"
 #include "worker/devices.h"
 #include "worker/memory.h"
+#include "worker/step.h"
 
 /*
  * Bytes under way in one direction: enough that the copy engine always has the next one, even with small
@@ -200,29 +201,13 @@ static uint32_t staged(const struct bps_task *task)
     return task->bytes - task->direct;
 }
 
-/* On to the next stage, or to the end. */
-static void go_on(struct bps_task *task, bps_status status, const char *text)
-{
-    const struct bps_worker *worker = task->tensor->worker;
-    task->state = BPS_TASK_DONE;
-    if (worker->failure != BPS_OK) {
-        bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
-        bps_task_end(task);
-    } else if (status != BPS_OK) {
-        bps_task_stage_failed(task, status, text);
-    } else {
-        task->step++;
-        bps_task_advance(task);
-    }
-}
-
 static void on_host(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
     struct bps_worker *worker = task->tensor->worker;
     worker->to_host.under_way -= staged(task);
     task->src = task->dst;
-    go_on(task, status, text);
+    bps_task_done(task, status, text);
     begin_copies(worker, &worker->to_host);
 }
 
@@ -237,7 +222,7 @@ static void on_device(void *arg, bps_status status, const char *text)
         if (status == BPS_OK && worker->failure == BPS_OK) {
             bps_devices_held(task);
         } else {
-            go_on(task, status, text);
+            bps_task_done(task, status, text);
         }
         begin_copies(worker, &worker->to_device);
         return;
@@ -291,13 +276,13 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
     }
     if (status != BPS_OK) {
-        go_on(task, status, report.text);
+        bps_task_done(task, status, report.text);
         return;
     }
     copier->under_way += staged(task);
     if (to_device && !task->grouped) {
         task->tensor->leaving++;
-        go_on(task, BPS_OK, NULL);
+        bps_task_done(task, BPS_OK, NULL);
     }
 }
 
@@ -313,7 +298,7 @@ static void enqueue(struct bps_task *task, struct bps_copier *copier)
     struct bps_worker *worker = task->tensor->worker;
     task->state = BPS_TASK_COPYING;
     if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
-        go_on(task, BPS_ERR_NOMEM, "out of memory");
+        bps_task_done(task, BPS_ERR_NOMEM, "out of memory");
         return;
     }
     begin_copies(worker, copier);
@@ -329,7 +314,7 @@ static void count_direct(const struct bps_task *task)
     node->tasks -= task->direct == task->bytes && task->direct > 0;
 }
 
-bool bps_copy_to_host(struct bps_task *task)
+static bool copy_to_host(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_operation *operation = &tensor->operation;
@@ -348,7 +333,7 @@ bool bps_copy_to_host(struct bps_task *task)
     return false;
 }
 
-bool bps_copy_to_device(struct bps_task *task)
+static bool copy_to_device(struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct bps_worker *worker = task->tensor->worker;
@@ -361,7 +346,7 @@ bool bps_copy_to_device(struct bps_task *task)
     count_direct(task);
     bps_status status = task->direct > 0 ? bps_direct_settle(operation, &report) : BPS_OK;
     if (status != BPS_OK) {
-        bps_task_stage_failed(task, status, report.text);
+        bps_task_done(task, status, report.text);
         return false;
     }
     if (staged(task) > 0) {
@@ -374,7 +359,7 @@ bool bps_copy_to_device(struct bps_task *task)
     return false;
 }
 
-bool bps_reduce_on_device(struct bps_task *task)
+static bool reduce_on_device(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     const struct bps_operation *operation = &task->tensor->operation;
@@ -399,10 +384,14 @@ bool bps_reduce_on_device(struct bps_task *task)
     reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
     bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
     if (status != BPS_OK) {
-        bps_task_stage_failed(task, status, report.text);
+        bps_task_done(task, status, report.text);
         return false;
     }
     worker->to_device.under_way += task->bytes;
     task->tensor->leaving++;
     return true;
 }
+
+const struct bps_step_ops bps_step_copy_to_host = {.start = copy_to_host};
+const struct bps_step_ops bps_step_copy_to_device = {.start = copy_to_device};
+const struct bps_step_ops bps_step_reduce_on_device = {.start = reduce_on_device};

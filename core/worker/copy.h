@@ -55,10 +55,6 @@ void bps_copy_end(struct bps_operation *operation);
 /* Makes the operation's stream wait for its mark. [core] or [app], whoever ends the operation's life. */
 void bps_copy_follow(struct bps_operation *operation);
 
-/* [core] The stages. True: the task goes on at once. */
-bool bps_copy_to_host(struct bps_task *task);
-bool bps_copy_to_device(struct bps_task *task);
-bool bps_reduce_on_device(struct bps_task *task);
 /* [core] Where the contribution and the result of a task lie on its device. */
 const char *bps_copy_source(const struct bps_task *task);
 char *bps_copy_target(const struct bps_task *task);

@@ -10,6 +10,7 @@
 
 #include "node/declared.h"
 #include "worker/local.h"
+#include "worker/step.h"
 
 #define BATCH_LIMIT      8192u      /* tensors in one message, */
 #define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */

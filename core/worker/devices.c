@@ -13,6 +13,7 @@
 #include "node/declared.h"
 #include "plugin/use.h"
 #include "worker/copy.h"
+#include "worker/step.h"
 
 #define LOG      "local"
 #define NO_GROUP "worker.device_groups = on, but the devices of this host form no group: "
@@ -222,7 +223,7 @@ void bps_devices_release(struct bps_devices *devices, const struct bps_header *h
 static bool concerns(const struct bps_devices *devices, const struct bps_tensor_entry *tensor)
 {
     return devices != NULL && devices->state != BPS_DEVICES_OFF && tensor->id < BPS_ID_BARRIER &&
-           bps_local_takes(tensor) && !bps_local_exchanges(tensor);
+           bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && !bps_local_exchanges(tensor);
 }
 
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)

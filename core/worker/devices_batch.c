@@ -7,24 +7,23 @@
 
 #include "base/clock.h"
 #include "worker/devices.h"
+#include "worker/step.h"
 
 /* ---- partitions on their way ---- */
-
-static void end_task(struct bps_task *task)
-{
-    const struct bps_worker *worker = task->tensor->worker;
-    if (worker->failure != BPS_OK) {
-        bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
-    }
-    bps_task_end(task);
-}
 
 /* The device of the leader has the sum of the group: it goes to the host, the network and back. */
 static void lead_on(struct bps_task *task)
 {
-    task->step = 0;
-    task->state = BPS_TASK_DONE;
-    bps_task_advance(task);
+    task->for_group = true;
+    task->divisor = bps_local_divisor(&task->tensor->operation);
+    bps_task_start(task);
+}
+
+/* The device has the result: its way is that of a task behind the last step. */
+static void finish(struct bps_task *task)
+{
+    task->step = task->tensor->path.length - 1;
+    bps_task_done(task, BPS_OK, NULL);
 }
 
 static bool leads(const struct bps_task *task)
@@ -40,7 +39,7 @@ static void on_step(struct bps_task *task, uint32_t kind)
         return; /* its leader was faster, and another batch has the task */
     }
     if (task->tensor->worker->failure != BPS_OK || task->failed || !reduced) {
-        end_task(task);
+        finish(task);
     } else if (leads(task)) {
         lead_on(task);
     } else {

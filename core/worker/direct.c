@@ -13,6 +13,7 @@
 #include "worker/copy.h"
 #include "worker/local.h"
 #include "worker/memory.h"
+#include "worker/step.h"
 
 #define LOG "worker"
 
@@ -169,7 +170,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_worker *worker = tensor->worker;
-    bool from_here = task->grouped || !bps_local_takes(tensor);
+    bool from_here = task->grouped || !bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
     if (!tensor->operation.direct || !from_here ||
         bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
         return 0;

@@ -27,13 +27,6 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 /* True if there are others in the group. */
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
- * True if the group sums this tensor. Every worker answers alike. In a job of several groups it does not sum
- * unnamed tensors, whose type is not agreed upon beforehand; nor integers, as the sum of an average may need
- * more bits than they have; nor those whose sums are to be rounded once: floating point of 8 bits, and without
- * worker.round_on_host of 16. Each worker pushes these itself.
- */
-bool bps_local_takes(const struct bps_tensor_entry *tensor);
-/*
  * What a sum of this group that crosses the network was divided by; the shard multiplies it again. An average
  * of float16 has a sum that its type may not hold.
  */
@@ -47,21 +40,10 @@ void bps_local_leave(struct bps_local *local);
 /* Ends all links at once: from here on nothing of the operations' memory is used. */
 void bps_local_drop(struct bps_local *local);
 
-/* The stage local_reduce. The task goes on, from here or later, where its part in the exchange is over. */
-void bps_local_reduce(struct bps_task *task);
-/*
- * The stage local_broadcast, for the leader: gives the result to the others. True: the task goes on at once.
- */
-bool bps_local_broadcast(struct bps_task *task);
-/* This worker cannot contribute to a partition; as bps_remote_poison(). */
-void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
-                      const char *text);
 /* The network has failed a round that this worker leads, as the FAILED header says. */
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text);
 /* Whether the group is in this round here. */
 bool bps_local_leads(const struct bps_local *local, const struct bps_header *header);
-/* Takes a task from the queue for its leader. False: it is not in it. */
-bool bps_local_unqueue(struct bps_task *task);
 /* A tensor has its id and placement now: what the shards have to know of it is sent. */
 void bps_local_declared(struct bps_local *local);
 
@@ -141,6 +123,8 @@ bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_
                                   struct bps_sink **sink);
 /* Our own contribution to a partition that we lead. */
 void bps_local_contribute(struct bps_task *task, const struct bps_header *header);
+/* The step local_broadcast: gives the result to the others. True: the task goes on at once. */
+bool bps_local_broadcast(struct bps_task *task);
 /* The next result or loan for this peer. BPS_AGAIN: there is none. */
 bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out);
 /* False: the cookie is not of such a frame. */
@@ -167,7 +151,7 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
 void bps_local_exchange_reached(struct bps_local_peer *peer);
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
                                    const char *text);
-/* This worker cannot contribute: as bps_local_poison(). */
+/* This worker cannot contribute, as its POISON says. */
 void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_header *header,
                                const char *text);
 
@@ -181,7 +165,5 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
 /* A peer has left, and its link has ended: what it led of ours cannot end otherwise. */
 void bps_local_left(struct bps_local_peer *peer);
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
-/* The task has its result: it goes on behind local_broadcast. */
-void bps_local_finish(struct bps_task *task);
 
 #endif

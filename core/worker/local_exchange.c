@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "worker/local.h"
+#include "worker/step.h"
 
 /* With more bytes to all others together the copies cost what one way less saves. */
 bool bps_local_exchanges(const struct bps_tensor_entry *tensor)
@@ -50,7 +51,7 @@ static void let_go(struct bps_task *task, const struct bps_local_peer *peer)
 static void check(struct bps_task *task)
 {
     if (task->owed == 0 && task->failed) {
-        bps_task_end(task);
+        bps_task_done(task, BPS_OK, NULL);
     } else if (task->owed == 0) {
         bps_exchange_ready(task->exchange);
     }
@@ -101,7 +102,7 @@ void bps_local_exchange(struct bps_task *task, struct bps_header *header)
     if (status == BPS_ERR_UNSUPPORTED) {
         snprintf(text, sizeof text, "worker %u's reducer '%s' has no %s of %s", worker->rank,
                  worker->reducer->name, bps_op_name(header->op), bps_dtype_name(header->dtype));
-        bps_remote_poison(task->tensor, task->partition, header->bytes, status, text, true);
+        bps_tensor_refuse(task->tensor, task->partition, header->bytes, status, text, true);
     } else if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not contribute to the sum of this host");
     } else {
@@ -239,7 +240,7 @@ bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_hea
 static void on_done(void *owner, void *task)
 {
     (void)owner;
-    bps_local_finish(task);
+    bps_task_done(task, BPS_OK, NULL);
 }
 
 /* FAILED, STALLED: if we have told it ourselves, and do not wait, there is no task any more. */
@@ -247,7 +248,7 @@ static void on_notice(void *owner, const struct bps_header *header, const char *
 {
     struct bps_local *local = owner;
     if (!local->dropped && bps_task_find(local->worker, header) != NULL) {
-        bps_receive_notice(local->worker, header, text);
+        bps_round_notice(local->worker, header, text);
     }
 }
 

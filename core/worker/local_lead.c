@@ -11,6 +11,7 @@
 
 #include "plugin/use.h"
 #include "worker/local.h"
+#include "worker/step.h"
 
 /* Tags of cookies; links use the lowest bit, tasks none. */
 #define SLICE_COOKIE  2u
@@ -103,7 +104,7 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
     }
     bps_sum_delivered(slice);
     if (task != NULL && task->held == 0) {
-        bps_local_finish(task); /* else when the last frame is out */
+        bps_task_done(task, BPS_OK, NULL); /* else when the last frame is out */
     }
 }
 
@@ -141,9 +142,9 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     if (slice->payload != NULL) {
         task->src = task->dst;
     }
-    task->state = BPS_TASK_DONE;
-    task->step++;
-    bps_task_advance(task);
+    task->for_group = true;
+    task->divisor = bps_local_divisor(&task->tensor->operation);
+    bps_task_done(task, BPS_OK, NULL);
 }
 
 /* One pass in each turn of the loop: in between frames are sent, and the peers get to work. */
@@ -176,11 +177,7 @@ bool bps_local_broadcast(struct bps_task *task)
     task->held = 1;
     bps_sum_distribute(slice, task->bytes > 0 ? task->dst : NULL);
     task->held--;
-    if (task->held > 0) {
-        return false; /* goes on when the last frame is out */
-    }
-    task->state = BPS_TASK_DONE;
-    return true;
+    return task->held == 0; /* else it goes on when the last frame is out */
 }
 
 /* ---- failures ---- */
@@ -193,7 +190,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_header *heade
         return; /* the operations end with the job */
     }
     if (rank == local->worker->rank) {
-        bps_receive_notice(local->worker, header, text);
+        bps_round_notice(local->worker, header, text);
     } else if (peer->link != NULL) {
         bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
     }
@@ -335,7 +332,7 @@ static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
     struct bps_task *task = payload_owner(local, slice, peer->rank);
     bps_sum_delivered(slice);
     if (task != NULL && --task->held == 0) {
-        bps_local_finish(task);
+        bps_task_done(task, BPS_OK, NULL);
     }
 }
 

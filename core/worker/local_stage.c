@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "worker/devices.h"
+#include "worker/step.h"
 
 /* ---- what is summed here, and who leads ---- */
 
@@ -30,7 +31,13 @@ static bool may_cross(const struct bps_tensor_entry *tensor)
     }
 }
 
-bool bps_local_takes(const struct bps_tensor_entry *tensor)
+/*
+ * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not
+ * agreed upon beforehand; nor integers, as the sum of an average may need more bits than they have; nor those whose
+ * sums are to be rounded once: floating point of 8 bits, and without worker.round_on_host of 16. Each worker pushes
+ * these itself.
+ */
+static bool takes(const struct bps_tensor_entry *tensor)
 {
     const struct bps_local *local = tensor->worker->local;
     if (!bps_local_is_grouped(local)) {
@@ -64,9 +71,8 @@ static void fail_left(struct bps_task *task, uint32_t rank)
 {
     char text[80];
     snprintf(text, sizeof text, "worker %u has left the job", rank);
-    bps_operation_error(&task->tensor->operation, BPS_ERR_LOST, text);
     task->held = 0;
-    bps_task_end(task);
+    bps_task_done(task, BPS_ERR_LOST, text);
 }
 
 /* The first task that waits for this leader. */
@@ -76,7 +82,7 @@ static struct bps_task *find_waiting(const struct bps_local_peer *leader)
     struct bps_operation *operation;
     TAILQ_FOREACH(operation, &worker->operations, entry) {
         struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-        bool taken = operation->begun && bps_local_takes(tensor) && !bps_local_exchanges(tensor);
+        bool taken = operation->begun && takes(tensor) && !bps_local_exchanges(tensor);
         for (uint32_t i = 0; taken && i < tensor->tasks; i++) {
             struct bps_task *task = &tensor->task[i];
             if ((task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED) &&
@@ -100,37 +106,42 @@ void bps_local_left(struct bps_local_peer *peer)
 
 /* ---- contributing ---- */
 
-void bps_local_reduce(struct bps_task *task)
+static bool reduce(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
+    if (task->grouped) {
+        return true;
+    }
     struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
     const struct bps_operation *operation = &task->tensor->operation;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
     struct bps_header header;
     bps_push_header(task, 0, task->bytes, receiver ? BPS_FLAG_EMPTY : 0, &header);
+    task->whole = worker->local->final || !is_self(leader);
     if (bps_local_exchanges(task->tensor)) {
         bps_local_exchange(task, &header);
-        return;
+        return false;
     }
     if (is_self(leader)) {
         bps_local_contribute(task, &header);
-        return;
+        return false;
     }
     if (leader->link == NULL && worker->local->dropped) {
         task->state = BPS_TASK_AWAITED; /* it ends with the job */
-        return;
+        return false;
     }
     if (leader->link == NULL) {
         fail_left(task, leader->rank);
-        return;
+        return false;
     }
     bps_header_encode(&header, task->header[0]);
     task->state = BPS_TASK_QUEUED;
     if (!bps_heap_push(&leader->pushes, operation->request.priority, worker->sequence++, task)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
-        return;
+        return false;
     }
     bps_local_kick(leader);
+    return false;
 }
 
 bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
@@ -159,27 +170,22 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
     return BPS_OK;
 }
 
-bool bps_local_unqueue(struct bps_task *task)
+/* It is over when the result is there and the transport has let go of the contribution. */
+static void check(struct bps_task *task)
+{
+    if (task->held == 0 && (task->failed || task->received > 0)) {
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
+static void cancel(struct bps_task *task)
 {
     if (bps_local_exchanges(task->tensor)) {
         bps_local_exchange_unqueue(task);
-        return true;
+    } else {
+        bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, task);
     }
-    return bps_local_takes(task->tensor) &&
-           bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, task);
-}
-
-/* The exchange is over when the result is there and the transport has let go of the contribution. */
-static void check(struct bps_task *task)
-{
-    if (task->held > 0) {
-        return;
-    }
-    if (task->failed) {
-        bps_task_end(task);
-    } else if (task->received > 0) {
-        bps_local_finish(task);
-    }
+    check(task);
 }
 
 void bps_local_sent(struct bps_local_peer *peer, void *cookie)
@@ -242,20 +248,6 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
     return BPS_OK;
 }
 
-void bps_local_finish(struct bps_task *task)
-{
-    const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_operation *operation = &tensor->operation;
-    bool root = operation->op == BPS_WIRE_BROADCAST && operation->root == tensor->worker->rank;
-    if (root && task->src != task->dst && task->bytes > 0) {
-        memcpy(task->dst, task->src, task->bytes);
-    }
-    task->src = task->dst;
-    task->state = BPS_TASK_DONE;
-    task->step = bps_path_find(&tensor->path, BPS_NODE_LOCAL_BROADCAST) + 1;
-    bps_task_advance(task);
-}
-
 /* ---- messages ---- */
 
 /* True unless the frame is about a partition of this worker's that another one leads. */
@@ -305,22 +297,64 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
         }
         return header->type == BPS_FRAME_FAILED && bps_devices_failed(local->worker, header, text)
                    ? BPS_OK
-                   : bps_receive_notice(local->worker, header, text);
+                   : bps_round_notice(local->worker, header, text);
     default:
         return header->type >= BPS_FRAME_READY ? bps_devices_message(peer, header, payload)
                                                : BPS_ERR_PROTOCOL;
     }
 }
 
-void bps_local_poison(struct bps_tensor_entry *tensor, uint32_t partition, const struct bps_header *header,
-                      const char *text)
+/* ---- refusals, and the steps ---- */
+
+static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                   const char *text, bool answer)
 {
     struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
+    const struct bps_header header =
+        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
     if (bps_local_exchanges(tensor)) {
-        bps_local_exchange_poison(leader, header, text);
+        bps_local_exchange_poison(leader, &header, text);
     } else if (is_self(leader)) {
-        bps_sum_poison(leader->local->sum, leader->rank, header, text);
+        bps_sum_poison(leader->local->sum, leader->rank, &header, text);
     } else if (leader->link != NULL) {
-        bps_link_send(leader->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+        bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
     }
+    return true;
 }
+
+/* The others of the group wait for a result that does not come. Of this worker it is the end as well. */
+static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                          bps_status status, const char *text, bool answer)
+{
+    struct bps_task *task = &tensor->task[partition];
+    struct bps_header header;
+    (void)bytes;
+    (void)answer;
+    bps_push_header(task, 0, 0, 0, &header);
+    header.type = BPS_FRAME_FAILED;
+    header.root = (uint32_t)-status;
+    task->failed = true; /* it need not hear it */
+    bps_local_fail(tensor->worker->local, &header, text);
+    return false;
+}
+
+static bool broadcast(struct bps_task *task)
+{
+    return task->grouped || bps_local_broadcast(task);
+}
+
+const struct bps_step_ops bps_step_local_reduce = {
+    .crosses = true,
+    .probe = takes,
+    .start = reduce,
+    .cancel = cancel,
+    .refuse = refuse,
+};
+
+const struct bps_step_ops bps_step_local_broadcast = {
+    .crosses = true,
+    .probe = takes,
+    .start = broadcast,
+    .cancel = check,
+    .refuse = refuse_result,
+};

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "node/declared.h"
 #include "worker/copy.h"
+#include "worker/step.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {

@@ -2,43 +2,9 @@
 /* receive.c - results straight into the caller's memory, and the words of the servers. */
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/log.h"
 #include "worker/copy.h"
 #include "worker/devices.h"
-
-#define LOG        "worker"
-#define WARN_EVERY (10 * BPS_S)
-
-/* The tensor that a header is about; NULL: this worker has none of that id. */
-static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-    return tensor;
-}
-
-/* The task of a round that this worker has begun, in whatever state. */
-static struct bps_task *find_begun(struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_tensor_entry *tensor = find_tensor(worker, header);
-    bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
-                 header->partition < tensor->tasks && header->round == (tensor->unnamed ? 0 : tensor->round);
-    return found ? &tensor->task[header->partition] : NULL;
-}
-
-struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_task *task = find_begun(worker, header);
-    return task != NULL && task->grouped && task->state != BPS_TASK_DONE ? task : NULL;
-}
-
-struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_task *task = find_begun(worker, header);
-    bool open = task != NULL && (task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED);
-    return open && !task->failed ? task : NULL;
-}
+#include "worker/step.h"
 
 /* ---- results ---- */
 
@@ -115,15 +81,6 @@ void bps_sink_discard(struct bps_sink *sink)
     *sink = (struct bps_sink){.place = discard_place, .take = discard_take};
 }
 
-bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header)
-{
-    if (header->tensor >= BPS_ID_UNNAMED) {
-        return true;
-    }
-    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
-    return tensor != NULL ? header->round <= tensor->round : header->tensor <= worker->last_id;
-}
-
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
                              struct bps_sink **sink)
 {
@@ -137,7 +94,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL || header->offset % worker->slice != 0 ||
+    if (task == NULL || task->refused || header->offset % worker->slice != 0 ||
         (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -169,67 +126,15 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
 
 /* ---- messages ---- */
 
-/* Another worker pushed a larger tensor here: its further partitions must fail, too. */
-static void poison_rest(struct bps_tensor_entry *tensor, const struct bps_header *header, const char *text)
-{
-    uint32_t n = bps_partitions(header->bytes, tensor->worker->partition);
-    if (header->partition == 0 && tensor->unnamed) {
-        for (uint32_t i = tensor->tasks; i < n; i++) {
-            bps_remote_poison(tensor, i, header->bytes, bps_wire_status(header->root), text, false);
-        }
-    }
-}
-
-/* Wherever the task waits to be sent, it does not any more. */
-static void unqueue(struct bps_task *task)
-{
-    if (task->state == BPS_TASK_QUEUED && !bps_local_unqueue(task)) {
-        bps_remote_unqueue(task);
-    }
-}
-
-static bps_status on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
-{
-    struct bps_task *task = bps_task_find(worker, header);
-    if (task == NULL) {
-        return bps_task_is_late(worker, header) ? BPS_OK : BPS_ERR_PROTOCOL;
-    }
-    poison_rest(task->tensor, header, text);
-    bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
-    unqueue(task);
-    bps_remote_give_up(task);
-    task->failed = true;
-    bps_remote_check(task);
-    return BPS_OK;
-}
-
-static bps_status on_stalled(struct bps_worker *worker, const struct bps_header *header, const char *text)
-{
-    const struct bps_task *task = bps_task_find(worker, header);
-    uint64_t now = bps_now();
-    if (task != NULL && now - worker->warned > WARN_EVERY) {
-        worker->warned = now;
-        bps_warn(LOG, "tensor '%s' %s", task->tensor->name, text);
-    }
-    return BPS_OK;
-}
-
-bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header *header, const char *text)
-{
-    if (header->epoch != worker->book->epoch) {
-        return BPS_ERR_PROTOCOL;
-    }
-    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text)
-                                            : on_stalled(worker, header, text);
-}
-
 /* A server says that a round has failed: for this worker, and for those of its host that it leads. */
 static bps_status on_round_failed(struct bps_worker *worker, const struct bps_header *header,
                                   const char *text)
 {
-    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    const struct bps_tensor_entry *tensor;
+    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
     /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
-    bool led = bps_local_leads(worker->local, header) || (tensor != NULL && bps_local_takes(tensor));
+    bool led = bps_local_leads(worker->local, header) ||
+               (tensor != NULL && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE));
     if (bps_devices_asks(worker, header)) {
         return bps_local_fail(worker->local, header, text);
     }
@@ -238,7 +143,7 @@ static bps_status on_round_failed(struct bps_worker *worker, const struct bps_he
         /* The others may be further: when this worker leaves, their rounds fail, and they begin the next. */
         return bps_local_fail(worker->local, header, text);
     }
-    bps_status status = on_failed(worker, header, text);
+    bps_status status = bps_round_notice(worker, header, text);
     return status == BPS_OK && led ? bps_local_fail(worker->local, header, text) : status;
 }
 
@@ -253,5 +158,5 @@ bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_he
     }
     bps_get_text(payload, text, sizeof text);
     return header->type == BPS_FRAME_FAILED ? on_round_failed(worker, header, text)
-                                            : on_stalled(worker, header, text);
+                                            : bps_round_notice(worker, header, text);
 }

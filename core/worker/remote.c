@@ -7,8 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/local.h"
-#include "worker/worker.h"
+#include "worker/step.h"
 
 #define LOG          "worker"
 #define LANES_TIMES  2u
@@ -21,8 +20,8 @@ static void send_poison(struct bps_remote *remote, const struct bps_header *head
     bps_link_send(&remote->lane[0].link, header, text, strnlen(text, BPS_TEXT_LIMIT));
 }
 
-static struct bps_header poison_header(const struct bps_tensor_entry *tensor, uint32_t partition,
-                                       uint64_t bytes, bps_status status, uint8_t flags)
+struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                                    bps_status status, uint8_t flags)
 {
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
@@ -36,24 +35,14 @@ static struct bps_header poison_header(const struct bps_tensor_entry *tensor, ui
     };
 }
 
-void bps_remote_poison(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer)
 {
-    const struct bps_header header =
-        poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
-    if (bps_local_takes(tensor)) {
-        bps_local_poison(tensor, partition, &header, text);
-    } else {
-        send_poison(bps_remote_of(tensor, partition), &header, text);
-    }
-}
-
-void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text)
-{
-    struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_header header = poison_header(tensor, task->partition, tensor->operation.bytes, status,
-                                                   BPS_FLAG_GROUP | BPS_FLAG_ANSWER);
-    send_poison(bps_remote_of(tensor, task->partition), &header, text);
+    bool for_group = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
+    const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
+    send_poison(bps_remote_of(tensor, partition), &header, text);
+    return true;
 }
 
 bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text)

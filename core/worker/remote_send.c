@@ -14,11 +14,10 @@
  * look after each event.
  */
 #include <assert.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "worker/copy.h"
-#include "worker/local.h"
+#include "worker/step.h"
 
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
@@ -140,31 +139,22 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
     return &worker->remote[shard];
 }
 
-void bps_remote_push(struct bps_task *task)
+static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     if (worker->failure != BPS_OK) {
-        bps_operation_error(&task->tensor->operation, worker->failure, worker->failure_text);
-        bps_task_end(task);
-        return;
+        bps_task_done(task, worker->failure, worker->failure_text);
+        return false;
     }
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     task->state = BPS_TASK_QUEUED;
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
-        return;
+        return false;
     }
     settle(remote);
     check_told(worker);
-}
-
-void bps_remote_unqueue(struct bps_task *task)
-{
-    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    if (bps_heap_remove(&remote->queue, task)) {
-        settle(remote);
-        check_told(remote->worker);
-    }
+    return false;
 }
 
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
@@ -198,9 +188,9 @@ static void slice_header(const struct bps_task *task, uint32_t index, uint32_t b
     const struct bps_worker *worker = task->tensor->worker;
     struct bps_header header;
     bps_push_header(task, index * (uint32_t)worker->slice, bytes, flags, &header);
-    if (bps_local_takes(task->tensor)) {
+    if (task->for_group) {
         header.flags |= BPS_FLAG_GROUP;
-        header.prescale = bps_local_divisor(&task->tensor->operation);
+        header.prescale = task->divisor;
     }
     bps_header_encode(&header, out);
 }
@@ -238,13 +228,23 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     return BPS_OK;
 }
 
+/* The transport has let go of a frame, or a slice has come: is the task's exchange with the shard over? */
+static void check(struct bps_task *task)
+{
+    bool has_result = task->state == BPS_TASK_AWAITED &&
+                      task->received == bps_partitions(task->bytes, task->tensor->worker->slice);
+    if (task->held == 0 && (task->failed || has_result)) {
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 {
     struct bps_task *task = cookie;
     (void)owner;
     (void)link;
     task->held--;
-    bps_remote_check(task);
+    check(task);
 }
 
 void bps_remote_answered(struct bps_task *task, uint32_t index)
@@ -257,10 +257,11 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
         resume_starved(remote);
         check_told(remote->worker);
     }
-    bps_remote_check(task);
+    check(task);
 }
 
-void bps_remote_give_up(struct bps_task *task)
+/* What was sent and is not answered never will be. */
+static void give_up(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     uint64_t bytes = 0;
@@ -274,25 +275,20 @@ void bps_remote_give_up(struct bps_task *task)
     }
 }
 
-void bps_remote_check(struct bps_task *task)
+static void cancel(struct bps_task *task)
 {
-    const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_worker *worker = tensor->worker;
-    const struct bps_operation *operation = &tensor->operation;
-    if (task->held > 0) {
-        return;
+    struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    if (bps_heap_remove(&remote->queue, task)) {
+        settle(remote);
+        check_told(remote->worker);
     }
-    if (task->failed) {
-        bps_task_end(task);
-    } else if (task->state == BPS_TASK_AWAITED &&
-               task->received == bps_partitions(task->bytes, worker->slice)) {
-        bool root =
-            operation->op == BPS_WIRE_BROADCAST && bps_tensor_speaks_for(task->tensor, operation->root);
-        if (root && task->src != task->dst && task->bytes > 0) {
-            memcpy(task->dst, task->src, task->bytes);
-        }
-        task->src = task->dst;
-        task->step++;
-        bps_task_advance(task);
-    }
+    give_up(task);
+    check(task);
 }
+
+const struct bps_step_ops bps_step_push_pull = {
+    .crosses = true,
+    .start = start,
+    .cancel = cancel,
+    .refuse = bps_remote_refuse,
+};

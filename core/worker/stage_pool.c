@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/worker.h"
+#include "worker/step.h"
 
 #define AUTO_LIMIT 4
 

@@ -1,22 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * task.c - partitions on their way through the stages.
+ * task.c - partitions on their way through the steps of their path.
  *
- * A task runs along its tensor's path until a stage is not done at once: the network, or the pool of threads.
- * What comes back from there calls bps_task_advance() again.
+ * A task runs along its tensor's path until a step is not done at once. Whatever has it then calls bps_task_done(),
+ * and the task goes on, or ends.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "worker/copy.h"
 #include "worker/devices.h"
+#include "worker/step.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
 {
     return &task->tensor->operation;
 }
 
-void bps_task_end(struct bps_task *task)
+static const struct bps_step_ops *step_of(const struct bps_tensor_entry *tensor, uint32_t i)
+{
+    return tensor->worker->step[tensor->path.step[i].node->kind];
+}
+
+bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind kind)
+{
+    const struct bps_step_ops *step = tensor->worker->step[kind];
+    return step->probe == NULL || step->probe(tensor);
+}
+
+/* ---- the end ---- */
+
+static void end(struct bps_task *task)
 {
     struct bps_operation *operation = operation_of(task);
     task->state = BPS_TASK_DONE;
@@ -30,209 +44,159 @@ void bps_task_end(struct bps_task *task)
     }
 }
 
-/* ---- stages ---- */
-
-bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
+static void end_with(struct bps_task *task, bps_status status, const char *text)
 {
-    const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_path_step *step = &tensor->path.step[task->step];
-    const struct bps_node *node = step->node;
-    uint32_t size = (uint32_t)bps_dtype_size(tensor->path_dtype);
-    const struct bps_stage_task view = {
-        .partition = task->partition,
-        .round = tensor->round,
-        .first = (uint64_t)task->partition * (tensor->worker->partition / size),
-        .count = task->bytes / size,
-        .src = task->src,
-        .dst = node->attr.writes != 0 ? task->dst : NULL,
-    };
-    bps_status status = node->ops->run(node->instance->self, step->state, &view, report);
-    if (status == BPS_OK && node->attr.writes != 0) {
-        task->src = task->dst;
+    bps_operation_error(operation_of(task), status, text);
+    end(task);
+}
+
+/* ---- refusals ---- */
+
+void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                       const char *text, bool answer)
+{
+    const struct bps_worker *worker = tensor->worker;
+    bool grouped = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    const struct bps_step_ops *first = worker->step[grouped ? BPS_NODE_LOCAL_REDUCE : BPS_NODE_PUSH_PULL];
+    if (first->refuse != NULL) {
+        first->refuse(tensor, partition, bytes, status, text, answer);
     }
-    return status;
-}
-
-/* True if the task has passed the stage of this kind, which its path has. */
-static bool has_passed(const struct bps_task *task, enum bps_node_kind kind)
-{
-    return bps_path_find(&task->tensor->path, kind) < task->step;
-}
-
-/* The others of the group wait for a result that does not come. */
-static void fail_group(struct bps_task *task, bps_status status, const char *line)
-{
-    struct bps_header header;
-    bps_push_header(task, 0, 0, 0, &header);
-    header.type = BPS_FRAME_FAILED;
-    header.root = (uint32_t)-status;
-    task->failed = true; /* it has heard already */
-    bps_local_fail(task->tensor->worker->local, &header, line);
 }
 
 /*
- * A stage has failed: before the network that is everybody's failure,
- * after it only ours and of those we lead.
+ * Tells those whom the task would have met from here on. True: they end the round for all, and this worker's task
+ * waits for their words, so that of all workers' reasons everybody hears the same.
  */
-void bps_task_stage_failed(struct bps_task *task, bps_status status, const char *text)
+static bool refuse(struct bps_task *task, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_worker *worker = tensor->worker;
+    for (uint32_t i = task->step; i < tensor->path.length; i++) {
+        const struct bps_step_ops *step = step_of(tensor, i);
+        if (step->refuse != NULL) {
+            task->refused = true;
+            task->state = BPS_TASK_AWAITED;
+            return step->refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
+        }
+    }
+    return false;
+}
+
+/* A step of this worker alone has failed: before others have its contribution, that is everybody's failure. */
+static void fail_step(struct bps_task *task, bps_status status, const char *text)
+{
+    struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_worker *worker = tensor->worker;
     struct bps_node *node = tensor->path.step[task->step].node;
-    bool grouped = bps_local_takes(tensor), own = bps_worker_alone(worker) || tensor->operation.stays;
     char line[BPS_TEXT_LIMIT];
     node->failures++;
     snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
     if (task->grouped) { /* the other devices wait for this one */
-        bps_worker_fail(tensor->worker, status, line);
-        bps_operation_error(&tensor->operation, status, line);
-        bps_task_end(task);
+        bps_worker_fail(worker, status, line);
+    } else if (refuse(task, status, line)) {
         return;
     }
-    if (!has_passed(task, BPS_NODE_PUSH_PULL) && !own) {
-        task->state = BPS_TASK_AWAITED; /* of all workers' reasons, the shard tells everybody the same */
-        if (grouped && has_passed(task, BPS_NODE_LOCAL_REDUCE)) {
-            bps_remote_poison_group(task, status, line);
-        } else {
-            bps_remote_poison(tensor, task->partition, tensor->operation.bytes, status, line, true);
-        }
-        return;
-    }
-    bps_operation_error(&tensor->operation, status, line);
-    if (grouped && !has_passed(task, BPS_NODE_LOCAL_BROADCAST)) {
-        fail_group(task, status, line);
-    }
-    bps_task_end(task);
+    end_with(task, status, line);
 }
 
-/* Back from the pool. */
-static void on_pooled(struct bps_post *post)
-{
-    struct bps_task *task = bps_container(post, struct bps_task, post);
-    const struct bps_worker *worker = task->tensor->worker;
-    char *text = task->stage_text;
-    task->stage_text = NULL;
-    task->state = BPS_TASK_DONE;
-    if (worker->failure != BPS_OK) {
-        bps_operation_error(operation_of(task), worker->failure, worker->failure_text);
-        bps_task_end(task);
-    } else if (task->stage_status != BPS_OK) {
-        bps_task_stage_failed(task, task->stage_status,
-                              text != NULL ? text : bps_strerror(task->stage_status));
-    } else {
-        task->step++;
-        bps_task_advance(task);
-    }
-    free(text);
-}
+/* ---- along the path ---- */
 
-/* The sum in a job of one worker: the scales alone. */
-static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
+/* What others have sent lies in its place, or is what this worker has sent: the root's value of a broadcast. */
+static void take_result(struct bps_task *task)
 {
-    const struct bps_operation *operation = operation_of(task);
-    const struct bps_worker *worker = task->tensor->worker;
-    const struct bps_reducer_ops *reducer = worker->reducer->ops;
-    struct bps_kernels kernels;
-    if (operation->op == BPS_WIRE_BROADCAST) {
-        if (operation->root != 0) {
-            BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->root);
-            return BPS_ERR_INVALID;
-        }
-        if (task->src != task->dst && task->bytes > 0) {
-            memcpy(task->dst, task->src, task->bytes);
-        }
-        return BPS_OK;
-    }
-    uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
-    uint32_t dtype = operation->request.dtype;
-    bps_status status = reducer->kernels(worker->reducer->self, op, dtype, &kernels);
-    if (status != BPS_OK) {
-        BPS_REPORT(report, "the reducer '%s' has no %s of %s", worker->reducer->name, bps_op_name(op),
-                   bps_dtype_name(dtype));
-        return status;
-    }
-    const void *src = task->src;
-    double scale = operation->request.prescale;
-    kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, task->bytes / bps_dtype_size(dtype),
-                   operation->request.postscale, 1);
-    return BPS_OK;
-}
-
-/* push_pull: hands the task to its shard, or sums here. True: the task goes on at once. */
-static bool cross(struct bps_task *task)
-{
-    struct bps_report report;
-    if (!bps_worker_alone(task->tensor->worker)) {
-        bps_remote_push(task);
-        return false;
-    }
-    bps_status status = sum_alone(task, &report);
-    if (status != BPS_OK) {
-        bps_operation_error(operation_of(task), status, report.text);
-        bps_task_end(task);
-        return false;
+    if (operation_of(task)->op == BPS_WIRE_BROADCAST && task->src != task->dst && task->bytes > 0) {
+        memcpy(task->dst, task->src, task->bytes);
     }
     task->src = task->dst;
-    return true;
 }
 
-static bool run_plugin(struct bps_task *task, const struct bps_node *node)
+/* The step of the task is behind it; with a result of all, everything up to the one that hands that out. */
+static void pass(struct bps_task *task)
 {
-    struct bps_report report = {""};
-    if (node->attr.executor == BPS_EXECUTOR_CPU) {
-        task->state = BPS_TASK_POOLED;
-        task->post.fn = on_pooled;
-        bps_stage_pool_run(task->tensor->worker->pool, task);
-        return false;
+    const struct bps_path *path = &task->tensor->path;
+    if (step_of(task->tensor, task->step)->crosses) {
+        take_result(task);
     }
-    bps_status status = bps_stage_run(task, &report);
-    if (status != BPS_OK) {
-        bps_task_stage_failed(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
-    }
-    return status == BPS_OK;
+    task->step = task->whole ? bps_path_find(path, BPS_NODE_LOCAL_BROADCAST) + 1 : task->step + 1;
+    task->whole = false;
 }
 
-/* Runs one stage. True: the task goes on at once; else it may be over already. */
-static bool run_stage(struct bps_task *task, const struct bps_node *node)
-{
-    switch (node->kind) {
-    case BPS_NODE_LOCAL_REDUCE:
-        if (task->grouped || !bps_local_takes(task->tensor)) {
-            return true;
-        }
-        bps_local_reduce(task);
-        return false;
-    case BPS_NODE_PUSH_PULL:
-        return cross(task);
-    case BPS_NODE_LOCAL_BROADCAST:
-        return task->grouped || !bps_local_takes(task->tensor) || bps_local_broadcast(task);
-    case BPS_NODE_COPY_TO_HOST:
-        return bps_copy_to_host(task);
-    case BPS_NODE_COPY_TO_DEVICE:
-        return bps_copy_to_device(task);
-    case BPS_NODE_REDUCE_ON_DEVICE:
-        return bps_reduce_on_device(task);
-    default:
-        return run_plugin(task, node);
-    }
-}
-
-void bps_task_advance(struct bps_task *task)
+static void advance(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     while (task->step < tensor->path.length) {
         struct bps_node *node = tensor->path.step[task->step].node;
         node->tasks++;
         node->bytes += task->bytes;
-        if (!run_stage(task, node)) {
+        if (!step_of(tensor, task->step)->start(task)) {
             return;
         }
-        task->step++;
+        pass(task);
     }
-    bps_task_end(task);
+    end(task);
+}
+
+void bps_task_start(struct bps_task *task)
+{
+    task->step = 0;
+    task->state = BPS_TASK_DONE;
+    advance(task);
+}
+
+void bps_task_done(struct bps_task *task, bps_status status, const char *text)
+{
+    const struct bps_worker *worker = task->tensor->worker;
+    task->state = BPS_TASK_DONE;
+    if (worker->failure != BPS_OK) {
+        end_with(task, worker->failure, worker->failure_text);
+    } else if (task->failed) {
+        end(task); /* its operation has the words */
+    } else if (status == BPS_OK) {
+        pass(task);
+        advance(task);
+    } else if (task->refused || step_of(task->tensor, task->step)->crosses) {
+        end_with(task, status, text);
+    } else {
+        fail_step(task, status, text);
+    }
+}
+
+void bps_task_cancel(struct bps_task *task)
+{
+    bool waits = task->refused || step_of(task->tensor, task->step)->cancel == NULL;
+    task->failed = true;
+    if (waits) {
+        bps_task_done(task, BPS_OK, NULL);
+    } else {
+        step_of(task->tensor, task->step)->cancel(task);
+    }
+}
+
+void bps_tasks_abort(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
+        enum bps_task_state state = tensor->task[i].state;
+        if (state == BPS_TASK_QUEUED || state == BPS_TASK_AWAITED) {
+            tensor->task[i].held = 0;
+            bps_task_done(&tensor->task[i], BPS_OK, NULL);
+        }
+    }
 }
 
 /* ---- beginning ---- */
+
+/* Leaves out the built-in steps that do nothing for this tensor. */
+static void leave_out(struct bps_tensor_entry *tensor)
+{
+    struct bps_path *path = &tensor->path;
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < path->length; i++) {
+        if (bps_step_serves(tensor, path->step[i].node->kind)) {
+            path->step[n++] = path->step[i];
+        }
+    }
+    path->length = n;
+}
 
 static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
@@ -260,6 +224,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
                             ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
                             : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
+        leave_out(tensor);
         tensor->renamed = false;
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
@@ -270,15 +235,15 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
 }
 
 /* Ends an operation that cannot begin here, for everybody. */
-static void refuse(struct bps_operation *operation, bps_status status, const char *text)
+static void refuse_operation(struct bps_operation *operation, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
     uint32_t n = bps_partitions(operation->bytes, worker->partition);
     operation->stays = false; /* the shards hear of this round */
     bps_devices_decline(operation);
-    for (uint32_t i = 0; i < n && !bps_worker_alone(worker); i++) {
-        bps_remote_poison(tensor, i, operation->bytes, status, text, false);
+    for (uint32_t i = 0; i < n; i++) {
+        bps_tensor_refuse(tensor, i, operation->bytes, status, text, false);
     }
     bps_operation_error(operation, status, text);
     bps_operation_end(operation);
@@ -288,7 +253,7 @@ void bps_task_reset(struct bps_task *task)
 {
     uint32_t slices = bps_partitions(task->bytes, task->tensor->worker->slice);
     task->step = task->sent = task->received = task->held = task->given = task->direct = 0;
-    task->failed = task->grouped = false;
+    task->failed = task->grouped = task->refused = task->whole = task->for_group = false;
     memset(task->got, 0, (slices + 63) / 64 * sizeof *task->got);
 }
 
@@ -313,7 +278,7 @@ void bps_tasks_start(struct bps_operation *operation)
      * be used again: nothing after the loop.
      */
     for (uint32_t i = 0; i < n; i++) {
-        bps_task_advance(&tensor->task[i]);
+        bps_task_start(&tensor->task[i]);
     }
 }
 
@@ -345,7 +310,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (status != BPS_OK) {
         snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,
                  report.text[0] != '\0' ? report.text : bps_strerror(status));
-        refuse(operation, status, text);
+        refuse_operation(operation, status, text);
         return;
     }
     if (!bps_devices_ask(operation)) {

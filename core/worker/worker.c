@@ -14,6 +14,7 @@
 #include "worker/copy.h"
 #include "worker/local.h"
 #include "worker/memory.h"
+#include "worker/step.h"
 
 #define LOG "worker"
 
@@ -26,7 +27,6 @@
 
 static void abort_operation(struct bps_worker *worker, struct bps_operation *operation)
 {
-    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     bps_operation_error(operation, worker->failure, worker->failure_text);
     if (operation->waiting) {
         return; /* ends when the device lets go of it */
@@ -35,13 +35,7 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
         bps_operation_end(operation);
         return;
     }
-    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
-        enum bps_task_state state = tensor->task[i].state;
-        if (state == BPS_TASK_QUEUED || state == BPS_TASK_AWAITED) {
-            tensor->task[i].held = 0;
-            bps_task_end(&tensor->task[i]);
-        }
-    }
+    bps_tasks_abort(operation);
 }
 
 static void end(struct bps_worker *worker)
@@ -161,7 +155,7 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_book_member *member = worker->book->member;
-    return rank == worker->rank || (bps_local_takes(tensor) && rank < worker->size &&
+    return rank == worker->rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->size &&
                                     member[rank].group == member[worker->rank].group);
 }
 
@@ -399,10 +393,24 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
+/* What each kind of step does in this job. */
+static void choose_steps(struct bps_worker *worker)
+{
+    bool alone = bps_conf_cluster(worker->conf)->scheduler[0] == '\0';
+    worker->step[BPS_NODE_PLUGIN] = &bps_step_plugin;
+    worker->step[BPS_NODE_LOCAL_REDUCE] = &bps_step_local_reduce;
+    worker->step[BPS_NODE_PUSH_PULL] = alone ? &bps_step_alone : &bps_step_push_pull;
+    worker->step[BPS_NODE_LOCAL_BROADCAST] = &bps_step_local_broadcast;
+    worker->step[BPS_NODE_COPY_TO_HOST] = &bps_step_copy_to_host;
+    worker->step[BPS_NODE_COPY_TO_DEVICE] = &bps_step_copy_to_device;
+    worker->step[BPS_NODE_REDUCE_ON_DEVICE] = &bps_step_reduce_on_device;
+}
+
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
 {
     const struct bps_conf_cluster *cluster = bps_conf_cluster(worker->conf);
     bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
+    choose_steps(worker);
     if (status == BPS_OK) {
         worker->loop = bps_loop_new();
         status = worker->loop == NULL ? BPS_ERR_IO

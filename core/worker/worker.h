@@ -33,6 +33,7 @@ struct bps_worker;
 struct bps_local;
 struct bps_sum_slice;
 struct bps_exchange_round;
+struct bps_step_ops;
 struct bps_tensor_entry;
 
 /* ---- one partition of a tensor ---- */
@@ -56,8 +57,12 @@ struct bps_task {
     uint32_t received; /* slices of the result */
     uint32_t held;     /* frames of it that the transport still reads, or is filling; batches of devices */
     bool failed;       /* the round has failed; waits until nothing is held */
-    const char *src;   /* what is sent */
-    char *dst;         /* where the result goes */
+    bool refused;      /* this worker does not contribute, and waits for the words of those who sum */
+    bool whole;        /* its step ends with the result of all, and not with a sum to go on with */
+    bool for_group;    /* it has the sum of this host, which was divided by: */
+    uint32_t divisor;
+    const char *src;                     /* what is sent */
+    char *dst;                           /* where the result goes */
     bps_status stage_status;             /* of the stage that ran in the pool */
     char *stage_text;                    /* of its error; owned */
     uint64_t *got;                       /* slices of the result, a bit each */
@@ -255,8 +260,9 @@ struct bps_worker {
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
-    struct bps_instance *near; /* the transport to processes of this host; NULL: none */
-    struct bps_graph *graph;   /* [const] once joined */
+    struct bps_instance *near;                       /* the transport to processes of this host; NULL: none */
+    struct bps_graph *graph;                         /* [const] once joined */
+    const struct bps_step_ops *step[BPS_NODE_KINDS]; /* [const] what each kind of node does */
     struct bps_stage_pool *pool;
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
@@ -403,20 +409,6 @@ void bps_change_begin(struct bps_operation *operation);
 void bps_change_report(struct bps_operation *operation);
 bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
 
-/* ---- task.c ---- */
-/* [core] Begins an operation whose tensor is declared. */
-void bps_tasks_begin(struct bps_operation *operation);
-/* [core] Forgets the task's last round. */
-void bps_task_reset(struct bps_task *task);
-/* [core] Begins the tasks of an operation that has begun. */
-void bps_tasks_start(struct bps_operation *operation);
-/* [core] Runs the stages from task->step on, up to the next one that is not done at once. */
-void bps_task_advance(struct bps_task *task);
-/* [core] The task is over; with it perhaps the operation. */
-void bps_task_end(struct bps_task *task);
-/* [core] The stage at task->step has failed, with this text. */
-void bps_task_stage_failed(struct bps_task *task, bps_status status, const char *text);
-
 /* ---- near.c ---- */
 /*
  * Opens the transport to processes of this host, if the configuration wants a group of the workers here or
@@ -438,11 +430,12 @@ void bps_remotes_leave(struct bps_worker *worker);
  * False: this worker has not declared the tensor.
  */
 bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* [core] The group of a task's leader cannot contribute to the partition; FAILED will follow. */
-void bps_remote_poison_group(struct bps_task *task, bps_status status, const char *text);
-/* [core] Tells who sums a partition that this worker cannot contribute; with `answer`, FAILED will follow. */
-void bps_remote_poison(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+/* [core] The same of one of this worker's, or of the group for which it speaks. */
+bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer);
+/* [core] A POISON of this worker's. */
+struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                                    bps_status status, uint8_t flags);
 
 /* ---- remote_send.c ---- */
 /* [core] The shard that a partition belongs to. */
@@ -450,14 +443,8 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
 /* [core] What a lane sends next, and what it has sent: of its link's handler. */
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
-/* [core] A slice of the result has come; or none will, since the round has failed. */
+/* [core] A slice of the result has come. */
 void bps_remote_answered(struct bps_task *task, uint32_t index);
-void bps_remote_give_up(struct bps_task *task);
-/* [core] The transport has let go of a frame, or a slice has come: is the exchange with the shard over? */
-void bps_remote_check(struct bps_task *task);
-/* [core] Queues a task for its shard, or takes it from there. */
-void bps_remote_push(struct bps_task *task);
-void bps_remote_unqueue(struct bps_task *task);
 /* [core] The header of a PUSH of these bytes of a task's partition. */
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
                      struct bps_header *out);
@@ -469,14 +456,6 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
 void bps_receive_placed(struct bps_open_slice *slice);
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
                                struct bps_reader *payload);
-/* FAILED or STALLED, from a shard or from the leader in our group. */
-bps_status bps_receive_notice(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* The task in flight that a header is about; NULL: there is none. */
-struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header);
-/* The same of a task that devices of the group sum, which may be in a batch. */
-struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header);
-/* True if a result is for a task that has ended: its round has failed while some slices were on their way. */
-bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
 /* A sink whose bytes nobody wants. */
 void bps_sink_discard(struct bps_sink *sink);
 
@@ -488,7 +467,5 @@ void bps_stage_pool_free(struct bps_stage_pool *pool);
 void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus);
 /* Runs the task's stage on some thread and posts the task back. */
 void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_task *task);
-/* Runs the stage of task->step on the calling thread. */
-bps_status bps_stage_run(struct bps_task *task, struct bps_report *report);
 
 #endif
