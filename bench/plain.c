@@ -1,64 +1,86 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plain.c - the loops. They are compiled for wide vectors, too, or they would not be the limit in the caches. */
+/*
+ * plain.c - the loops. They are compiled for wide vectors, too, or they would not be the limit in the caches; which is
+ * chosen here and not by the linker, as sanitizers are not there yet when that chooses.
+ */
 #include "bench/plain.h"
 
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__clang__)
-#define PLAIN __attribute__((target_clones("default", "avx2", "avx512f")))
-#elif defined(__x86_64__)
-#define PLAIN __attribute__((target_clones("default", "avx2", "avx512f"), optimize("O3")))
+struct loops {
+    void (*fold)(uint64_t *restrict a, const uint64_t *restrict b, size_t n);
+    void (*fold_2)(uint32_t *restrict a, const uint16_t *restrict b, size_t n);
+    void (*fold_4)(uint32_t *restrict a, const uint8_t *restrict b, size_t n);
+    void (*narrow_2)(uint16_t *restrict c, const uint32_t *restrict a, size_t n);
+    void (*narrow_4)(uint8_t *restrict c, const uint32_t *restrict a, size_t n);
+    void (*reduce)(uint64_t *restrict c, const uint64_t *restrict a, const uint64_t *restrict b, size_t n);
+    void (*reduce_many)(uint64_t *restrict a, const uint64_t *restrict b, const uint64_t *restrict c,
+                        const uint64_t *restrict d, size_t n);
+};
+
+#define LOOP(target, name, parameters, statement)                                                            \
+    target static void name parameters                                                                       \
+    {                                                                                                        \
+        for (size_t i = 0; i < n; i++) {                                                                     \
+            statement;                                                                                       \
+        }                                                                                                    \
+    }
+
+#define LOOPS(isa, target)                                                                                   \
+    LOOP(target, fold_##isa, (uint64_t *restrict a, const uint64_t *restrict b, size_t n), a[i] += b[i])     \
+    LOOP(target, fold_2_##isa, (uint32_t *restrict a, const uint16_t *restrict b, size_t n), a[i] += b[i])   \
+    LOOP(target, fold_4_##isa, (uint32_t *restrict a, const uint8_t *restrict b, size_t n), a[i] += b[i])    \
+    LOOP(target, narrow_2_##isa, (uint16_t *restrict c, const uint32_t *restrict a, size_t n),               \
+         c[i] = (uint16_t)a[i])                                                                              \
+    LOOP(target, narrow_4_##isa, (uint8_t *restrict c, const uint32_t *restrict a, size_t n),                \
+         c[i] = (uint8_t)a[i])                                                                               \
+    LOOP(target, reduce_##isa,                                                                               \
+         (uint64_t *restrict c, const uint64_t *restrict a, const uint64_t *restrict b, size_t n),           \
+         c[i] = a[i] + b[i])                                                                                 \
+    LOOP(target, reduce_many_##isa,                                                                          \
+         (uint64_t *restrict a, const uint64_t *restrict b, const uint64_t *restrict c,                      \
+          const uint64_t *restrict d, size_t n),                                                             \
+         a[i] += b[i] + c[i] + d[i])                                                                         \
+    static const struct loops loops_##isa = {fold_##isa,     fold_2_##isa, fold_4_##isa,     narrow_2_##isa, \
+                                             narrow_4_##isa, reduce_##isa, reduce_many_##isa};
+
+#ifdef __clang__
+#define VECTORIZED
 #else
-#define PLAIN __attribute__((noinline))
+#define VECTORIZED __attribute__((optimize("O3")))
 #endif
 
-PLAIN static void fold(uint64_t *restrict a, const uint64_t *restrict b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] += b[i];
-    }
-}
+LOOPS(baseline, VECTORIZED)
+#ifdef __x86_64__
+LOOPS(avx2, VECTORIZED __attribute__((target("avx2"))))
+LOOPS(avx512, VECTORIZED __attribute__((target("avx512f,avx512bw,avx512vl"))))
+#endif
 
-PLAIN static void fold_twice_as_wide(uint32_t *restrict a, const uint16_t *restrict b, size_t n)
+static const struct loops *loops(void)
 {
-    for (size_t i = 0; i < n; i++) {
-        a[i] += b[i];
+#ifdef __x86_64__
+    if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+        return &loops_avx512;
     }
-}
-
-PLAIN static void fold_four_times_as_wide(uint32_t *restrict a, const uint8_t *restrict b, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] += b[i];
+    if (__builtin_cpu_supports("avx2")) {
+        return &loops_avx2;
     }
+#endif
+    return &loops_baseline;
 }
 
 void bps_plain_fold(void *accumulator, const void *source, size_t bytes, size_t widening)
 {
     switch (widening) {
     case 2:
-        fold_twice_as_wide(accumulator, source, bytes / 2);
+        loops()->fold_2(accumulator, source, bytes / 2);
         break;
     case 4:
-        fold_four_times_as_wide(accumulator, source, bytes);
+        loops()->fold_4(accumulator, source, bytes);
         break;
     default:
-        fold(accumulator, source, bytes / 8);
-    }
-}
-
-PLAIN static void narrow_to_half(uint16_t *restrict c, const uint32_t *restrict a, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        c[i] = (uint16_t)a[i];
-    }
-}
-
-PLAIN static void narrow_to_quarter(uint8_t *restrict c, const uint32_t *restrict a, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        c[i] = (uint8_t)a[i];
+        loops()->fold(accumulator, source, bytes / 8);
     }
 }
 
@@ -66,38 +88,22 @@ void bps_plain_finish(void *to, const void *accumulator, size_t bytes, size_t wi
 {
     switch (widening) {
     case 2:
-        narrow_to_half(to, accumulator, bytes / 2);
+        loops()->narrow_2(to, accumulator, bytes / 2);
         break;
     case 4:
-        narrow_to_quarter(to, accumulator, bytes);
+        loops()->narrow_4(to, accumulator, bytes);
         break;
     default:
         memcpy(to, accumulator, bytes);
     }
 }
 
-PLAIN static void reduce(uint64_t *restrict c, const uint64_t *restrict a, const uint64_t *restrict b,
-                         size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        c[i] = a[i] + b[i];
-    }
-}
-
 void bps_plain_reduce(void *to, const void *a, const void *b, size_t bytes)
 {
-    reduce(to, a, b, bytes / 8);
-}
-
-PLAIN static void reduce_many(uint64_t *restrict a, const uint64_t *restrict b, const uint64_t *restrict c,
-                              const uint64_t *restrict d, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        a[i] += b[i] + c[i] + d[i];
-    }
+    loops()->reduce(to, a, b, bytes / 8);
 }
 
 void bps_plain_reduce_many(void *to, const void *a, const void *b, const void *c, size_t bytes)
 {
-    reduce_many(to, a, b, c, bytes / 8);
+    loops()->reduce_many(to, a, b, c, bytes / 8);
 }
