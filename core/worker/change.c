@@ -8,8 +8,6 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "worker/devices.h"
-#include "worker/local.h"
 #include "worker/step.h"
 
 #define LOG "worker"
@@ -21,12 +19,15 @@
 void bps_change_begin(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_round_hooks *hooks = tensor->worker->hooks;
     char form[200], text[240];
     bps_form_text(&tensor->form, form, sizeof form);
     snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->rank, form);
     operation->changed = true;
     operation->stays = false; /* the shards hear of this round */
-    bps_devices_decline(operation);
+    if (hooks != NULL) {
+        hooks->decline(operation);
+    }
     if (bps_tensor_tasks(tensor, tensor->job.bytes) != BPS_OK) {
         operation->begun = false;
         bps_worker_fail(tensor->worker, BPS_ERR_NOMEM, "out of memory for a tensor that changes its size");
@@ -127,7 +128,9 @@ bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answe
                  text);
     } else {
         end_with(operation, bps_wire_status(kind), text);
-        bps_local_declared(worker->local);
+        if (worker->hooks != NULL) {
+            worker->hooks->declared(worker);
+        }
     }
     return BPS_OK;
 }

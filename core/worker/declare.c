@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "node/declared.h"
-#include "worker/local.h"
 #include "worker/step.h"
 
 #define BATCH_LIMIT      8192u      /* tensors in one message, */
@@ -128,7 +127,9 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
     tensor->id = id;
     status = index_tensor(worker, tensor);
     if (status == BPS_OK) {
-        bps_local_declared(worker->local);
+        if (worker->hooks != NULL) {
+            worker->hooks->declared(worker);
+        }
     }
     return status;
 }

@@ -82,7 +82,7 @@ static const char *reason_against(struct bps_devices *devices, const struct bps_
     return NULL;
 }
 
-bps_status bps_devices_open(struct bps_local *local, struct bps_report *report)
+static bps_status open_devices(struct bps_local *local, struct bps_report *report)
 {
     const struct bps_worker *worker = local->worker;
     struct bps_devices *devices = calloc(1, sizeof *devices);
@@ -107,7 +107,7 @@ bps_status bps_devices_open(struct bps_local *local, struct bps_report *report)
     return is_coordinator(devices) ? bps_coordinator_new(devices, &devices->coordinator) : BPS_OK;
 }
 
-void bps_devices_reached(struct bps_local_peer *peer)
+static void reached(struct bps_local_peer *peer)
 {
     struct bps_devices *devices = peer->local->devices;
     if (peer == &peer->local->peer[0] && devices->state == BPS_DEVICES_OFF) {
@@ -115,25 +115,22 @@ void bps_devices_reached(struct bps_local_peer *peer)
     }
 }
 
-void bps_devices_leave(struct bps_devices *devices)
+static void leave(struct bps_devices *devices)
 {
-    if (devices != NULL && devices->group != NULL) {
+    if (devices->group != NULL) {
         devices->ops->leave(devices->group);
     }
 }
 
-void bps_devices_drop(struct bps_devices *devices)
+static void drop(struct bps_devices *devices)
 {
-    if (devices != NULL && devices->group != NULL && devices->local->worker->failure != BPS_OK) {
+    if (devices->group != NULL && devices->local->worker->failure != BPS_OK) {
         devices->ops->abort(devices->group);
     }
 }
 
-void bps_devices_free(struct bps_devices *devices)
+static void free_devices(struct bps_devices *devices)
 {
-    if (devices == NULL) {
-        return;
-    }
     bps_coordinator_free(devices->coordinator);
     while (!TAILQ_EMPTY(&devices->under_way)) {
         struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
@@ -148,7 +145,7 @@ void bps_devices_free(struct bps_devices *devices)
     free(devices);
 }
 
-void bps_devices_tick(struct bps_devices *devices, uint64_t now)
+static void tick(struct bps_devices *devices, uint64_t now)
 {
     struct bps_worker *worker = devices->local->worker;
     const struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
@@ -219,13 +216,6 @@ void bps_devices_release(struct bps_devices *devices, const struct bps_header *h
     }
 }
 
-/* True if the coordinator hears of rounds of this tensor. */
-static bool concerns(const struct bps_devices *devices, const struct bps_tensor_entry *tensor)
-{
-    return devices != NULL && devices->state != BPS_DEVICES_OFF && tensor->id < BPS_ID_BARRIER &&
-           bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && !bps_local_exchanges(tensor);
-}
-
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)
 {
     bool divides = bps_local_is_final(devices->local) || bps_local_divisor(operation) > 1;
@@ -294,13 +284,12 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     return why == NULL;
 }
 
-bool bps_devices_ask(struct bps_operation *operation)
+static bool ask(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    const struct bps_local *local = tensor->worker->local;
-    struct bps_devices *devices = local != NULL ? local->devices : NULL;
+    struct bps_devices *devices = tensor->worker->local->devices;
     uint8_t identity[BPS_GROUP_IDENTITY_BYTES];
-    if (!concerns(devices, tensor)) {
+    if (devices->state == BPS_DEVICES_OFF) {
         return false;
     }
     if (!can(devices, operation, identity)) {
@@ -320,18 +309,18 @@ bool bps_devices_ask(struct bps_operation *operation)
     return true;
 }
 
-bool bps_devices_asks(struct bps_worker *worker, const struct bps_header *header)
+static bool asks(struct bps_worker *worker, const struct bps_header *header)
 {
     const struct bps_task *task = bps_task_grouped(worker, header);
     return task != NULL && task->tensor->operation.asking;
 }
 
-void bps_devices_decline(struct bps_operation *operation)
+static void decline(struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    const struct bps_local *local = tensor->worker->local;
-    if (local != NULL && concerns(local->devices, tensor)) {
-        tell(local->devices, operation, NULL);
+    struct bps_devices *devices = tensor->worker->local->devices;
+    if (devices->state != BPS_DEVICES_OFF) {
+        tell(devices, operation, NULL);
     }
 }
 
@@ -392,7 +381,7 @@ void bps_devices_held(struct bps_task *task)
     }
 }
 
-void bps_devices_left(struct bps_local_peer *peer)
+static void left(struct bps_local_peer *peer)
 {
     struct bps_devices *devices = peer->local->devices;
     char why[80];
@@ -473,8 +462,8 @@ static bps_status from_coordinator(struct bps_devices *devices, const struct bps
     }
 }
 
-bps_status bps_devices_message(struct bps_local_peer *peer, const struct bps_header *header,
-                               struct bps_reader *payload)
+static bps_status message(struct bps_local_peer *peer, const struct bps_header *header,
+                          struct bps_reader *payload)
 {
     struct bps_local *local = peer->local;
     bool asks =
@@ -492,3 +481,19 @@ bps_status bps_devices_message(struct bps_local_peer *peer, const struct bps_hea
     return local->place == 0 ? to_coordinator(peer, header, payload)
                              : from_coordinator(local->devices, header, payload);
 }
+
+const struct bps_local_device_ops bps_device_group = {
+    .open = open_devices,
+    .reached = reached,
+    .left = left,
+    .leave = leave,
+    .drop = drop,
+    .free = free_devices,
+    .tick = tick,
+    .ask = ask,
+    .decline = decline,
+    .asks = asks,
+    .network_failed = bps_devices_network_failed,
+    .failed = bps_devices_failed,
+    .message = message,
+};

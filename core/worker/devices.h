@@ -19,42 +19,11 @@
 
 #include "worker/local.h"
 
-/* Sets it up, if the reducer of this worker forms groups. BPS_OK as well if there can be none. */
-bps_status bps_devices_open(struct bps_local *local, struct bps_report *report);
-/* The link to a peer is open. */
-void bps_devices_reached(struct bps_local_peer *peer);
-/* A peer leaves in order: no round will have all of them any more. */
-void bps_devices_left(struct bps_local_peer *peer);
-/* This worker leaves; all its operations have ended. NULL is allowed, as in all that follows. */
-void bps_devices_leave(struct bps_devices *devices);
-/* The links are gone: nothing waits for another device any more. */
-void bps_devices_drop(struct bps_devices *devices);
-void bps_devices_free(struct bps_devices *devices);
-/* Ends what has waited for too long. */
-void bps_devices_tick(struct bps_devices *devices, uint64_t now);
+/* What the group knows of it. */
+extern const struct bps_local_device_ops bps_device_group;
 
-/*
- * A round of a tensor has begun. True: the coordinator is asked, and bps_tasks_start() or a batch follows.
- * False: it goes through the host.
- */
-bool bps_devices_ask(struct bps_operation *operation);
-/* This worker cannot contribute to a round, which the group is going to hear of on its way through the host.
- */
-void bps_devices_decline(struct bps_operation *operation);
-/*
- * True if this worker has not heard yet which way a round goes. If it fails in the network before, another worker
- * of the host has declined: it goes through the host, where this worker is told when it comes to it.
- */
-bool bps_devices_asks(struct bps_worker *worker, const struct bps_header *header);
 /* A leader's device has the result of a partition that came through the network. */
 void bps_devices_held(struct bps_task *task);
-/* The network has failed a round that this worker leads. False: it was none of the devices. */
-bool bps_devices_fail(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* The leader says so; the task may be in a batch. False: it is not. */
-bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* READY to SEPARATE, from a peer. */
-bps_status bps_devices_message(struct bps_local_peer *peer, const struct bps_header *header,
-                               struct bps_reader *payload);
 
 /* ---- for the files of this part ---- */
 
@@ -108,6 +77,9 @@ bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name);
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation);
 
 /* ---- devices_batch.c ---- */
+/* The network has failed a round that this worker leads; the leader says so: as in bps_local_device_ops. */
+bool bps_devices_network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
+bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
 /* Gives the batch of an ORDER to the device. */
 bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
 

@@ -184,7 +184,7 @@ static void forget(const struct bps_devices *devices, const struct bps_task *tas
     }
 }
 
-bool bps_devices_fail(struct bps_worker *worker, const struct bps_header *header, const char *text)
+bool bps_devices_network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
     struct bps_local *local = worker->local;
     const struct bps_task *task = bps_task_grouped(worker, header);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - the group of workers on one host: opening, forming, leaving. */
-#include "worker/devices.h"
+#include "worker/local.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static void on_tick(void *arg)
         bps_exchange_check_stalls(local->exchange, now, cluster->stall_warning, cluster->stall_timeout);
     }
     if (local->devices != NULL && !local->dropped) {
-        bps_devices_tick(local->devices, now);
+        local->device_ops->tick(local->devices, now);
     }
 }
 
@@ -118,12 +118,14 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
         status = bps_local_exchange_open(local);
     }
     if (status == BPS_OK) {
-        status = bps_devices_open(local, report);
+        local->device_ops = local->worker->device_group;
+        status = local->device_ops->open(local, report);
     }
     if (status == BPS_OK) {
         status = dial_lower(local, report);
     }
     if (status == BPS_OK) {
+        local->worker->hooks = &bps_local_hooks;
         bps_local_admit_waiting(local);
         bps_info(LOG, "%u workers of this host sum among themselves through '%s'%s", local->size,
                  local->transport->name, local->final ? "; nothing crosses the network" : "");
@@ -179,7 +181,7 @@ void bps_local_leave(struct bps_local *local)
     const struct bps_header header = {.type = BPS_FRAME_LEAVE};
     if (bps_local_is_grouped(local) && !local->dropped) {
         bps_sum_leave(local->sum, local->worker->rank); /* rounds that others have begun with us */
-        bps_devices_leave(local->devices);
+        local->device_ops->leave(local->devices);
     }
     for (uint32_t place = 0; bps_local_is_grouped(local) && place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
@@ -220,7 +222,9 @@ void bps_local_drop(struct bps_local *local)
         drop_peer(&local->peer[place]);
     }
     local->dropped = true; /* the engine goes later: this may be one of its events */
-    bps_devices_drop(local->devices);
+    if (local->devices != NULL) {
+        local->device_ops->drop(local->devices);
+    }
 }
 
 void bps_local_free(struct bps_local *local)
@@ -231,7 +235,9 @@ void bps_local_free(struct bps_local *local)
     bps_local_drop(local);
     bps_loop_forget(local->worker->loop, local);
     bps_local_forget(&local->unsent);
-    bps_devices_free(local->devices);
+    if (local->devices != NULL) {
+        local->device_ops->free(local->devices);
+    }
     bps_exchange_free(local->exchange);
     bps_sum_free(local->sum);
     free(local->peer);

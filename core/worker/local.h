@@ -40,12 +40,8 @@ void bps_local_leave(struct bps_local *local);
 /* Ends all links at once: from here on nothing of the operations' memory is used. */
 void bps_local_drop(struct bps_local *local);
 
-/* The network has failed a round that this worker leads, as the FAILED header says. */
+/* The network, or a stage behind it, has failed a round that this worker leads, as the FAILED header says. */
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text);
-/* Whether the group is in this round here. */
-bool bps_local_leads(const struct bps_local *local, const struct bps_header *header);
-/* A tensor has its id and placement now: what the shards have to know of it is sent. */
-void bps_local_declared(struct bps_local *local);
 
 /* ---- for the files of this part ---- */
 
@@ -101,7 +97,44 @@ struct bps_local {
     struct bps_sum_cursor cursor;  /* of our own contributions */
     bool working;                  /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
-    struct bps_devices *devices; /* a group of devices, too; NULL: there cannot be one */
+    const struct bps_local_device_ops *device_ops;
+    struct bps_devices *devices; /* theirs; NULL: not opened */
+};
+
+/* What a group asks and tells its devices, which may sum among themselves (devices.h). */
+struct bps_local_device_ops {
+    /* Sets it up, if the reducer of this worker forms groups. BPS_OK as well if there can be none. */
+    bps_status (*open)(struct bps_local *local, struct bps_report *report);
+    /* The link to a peer is open. */
+    void (*reached)(struct bps_local_peer *peer);
+    /* A peer leaves in order: no round will have all of them any more. */
+    void (*left)(struct bps_local_peer *peer);
+    /* This worker leaves; all its operations have ended. */
+    void (*leave)(struct bps_devices *devices);
+    /* The links are gone: nothing waits for another device any more. */
+    void (*drop)(struct bps_devices *devices);
+    void (*free)(struct bps_devices *devices);
+    /* Ends what has waited for too long. */
+    void (*tick)(struct bps_devices *devices, uint64_t now);
+    /*
+     * A round of a tensor has begun. True: the coordinator is asked, and bps_tasks_start() or a batch follows.
+     * False: it goes through the host.
+     */
+    bool (*ask)(struct bps_operation *operation);
+    /* This worker cannot contribute to a round, which the group will hear of on its way through the host. */
+    void (*decline)(struct bps_operation *operation);
+    /*
+     * True if this worker has not heard yet which way a round goes. If it fails in the network before, another worker
+     * of the host has declined: it goes through the host, where this worker is told when it comes to it.
+     */
+    bool (*asks)(struct bps_worker *worker, const struct bps_header *header);
+    /* The network has failed a round that this worker leads. False: it was none of the devices. */
+    bool (*network_failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
+    /* The leader says so; the task may be in a batch. False: it is not. */
+    bool (*failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
+    /* READY to SEPARATE, from a peer. */
+    bps_status (*message)(struct bps_local_peer *peer, const struct bps_header *header,
+                          struct bps_reader *payload);
 };
 
 /* ---- local.c ---- */
@@ -109,6 +142,9 @@ struct bps_local {
 bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
                     const char *text);
 void bps_local_forget(struct bps_unsent_list *list);
+
+/* ---- local_rounds.c ---- */
+extern const struct bps_round_hooks bps_local_hooks;
 
 /* ---- local_link.c ---- */
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;

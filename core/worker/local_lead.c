@@ -209,25 +209,6 @@ static bool on_failed(void *owner, const struct bps_header *header, const char *
     return !bps_local_keep(local, &local->unsent, &poison, text);
 }
 
-void bps_local_declared(struct bps_local *local)
-{
-    struct bps_unsent_list list = STAILQ_HEAD_INITIALIZER(list);
-    if (!bps_local_is_grouped(local) || STAILQ_EMPTY(&local->unsent)) {
-        return;
-    }
-    STAILQ_CONCAT(&list, &local->unsent);
-    while (!STAILQ_EMPTY(&list)) {
-        struct bps_unsent *unsent = STAILQ_FIRST(&list);
-        STAILQ_REMOVE_HEAD(&list, entry);
-        if (bps_remote_pass_poison(local->worker, &unsent->header, unsent->text)) {
-            free(unsent->text);
-            free(unsent);
-        } else {
-            STAILQ_INSERT_TAIL(&local->unsent, unsent, entry);
-        }
-    }
-}
-
 static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 {
     struct bps_local *local = owner;
@@ -245,11 +226,6 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
     bps_header_encode(&header, back->header);
     STAILQ_INSERT_TAIL(&peer->returns, back, entry);
     bps_local_kick(peer);
-}
-
-bool bps_local_leads(const struct bps_local *local, const struct bps_header *header)
-{
-    return bps_local_is_grouped(local) && bps_sum_is_open(local->sum, header);
 }
 
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text)

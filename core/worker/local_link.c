@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "worker/devices.h"
+#include "worker/local.h"
 
 #define LOG "local"
 
@@ -70,8 +70,8 @@ static void admit(struct bps_local *local, struct bps_guest *guest, struct visit
     bps_lobby_admit(guest);
     bps_link_welcome(&guest->link);
     bps_local_exchange_reached(peer);
-    bps_devices_reached(peer);
-    bps_worker_link_opened(local->worker);
+    local->device_ops->reached(peer);
+    local->worker->life->link_opened(local->worker);
 }
 
 static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
@@ -140,8 +140,8 @@ static void welcome(void *owner, struct bps_link *link)
     (void)link;
     peer->reached = true;
     bps_local_exchange_reached(peer);
-    bps_devices_reached(peer);
-    bps_worker_link_opened(peer->local->worker);
+    peer->local->device_ops->reached(peer);
+    peer->local->worker->life->link_opened(peer->local->worker);
 }
 
 /* ---- frames ---- */
@@ -202,7 +202,7 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
                  who, text);
         bps_worker_suspect(worker, status, why);
     }
-    bps_worker_link_closed(worker);
+    worker->life->link_closed(worker);
 }
 
 /* ---- the same for those who were accepted: their links belong to guests ---- */

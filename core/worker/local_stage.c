@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include "worker/devices.h"
+#include "worker/local.h"
 #include "worker/step.h"
 
 /* ---- what is summed here, and who leads ---- */
@@ -278,7 +278,7 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
             if (local->exchange != NULL) {
                 bps_exchange_leave(local->exchange, peer->rank);
             }
-            bps_devices_left(peer);
+            local->device_ops->left(peer);
         }
         return BPS_OK;
     case BPS_FRAME_RETURNED:
@@ -295,11 +295,11 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
         if (!may_judge(peer, header)) {
             return BPS_ERR_PROTOCOL;
         }
-        return header->type == BPS_FRAME_FAILED && bps_devices_failed(local->worker, header, text)
+        return header->type == BPS_FRAME_FAILED && local->device_ops->failed(local->worker, header, text)
                    ? BPS_OK
                    : bps_round_notice(local->worker, header, text);
     default:
-        return header->type >= BPS_FRAME_READY ? bps_devices_message(peer, header, payload)
+        return header->type >= BPS_FRAME_READY ? local->device_ops->message(peer, header, payload)
                                                : BPS_ERR_PROTOCOL;
     }
 }

@@ -338,7 +338,7 @@ void bps_operation_end(struct bps_operation *operation)
         done(arg, status, text != NULL ? text : bps_strerror(status));
         free(text);
     }
-    bps_worker_check_drained(worker);
+    worker->life->operation_ended(worker);
 }
 
 /* ---- poll and wait ---- */

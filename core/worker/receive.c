@@ -3,7 +3,6 @@
 #include <string.h>
 
 #include "worker/copy.h"
-#include "worker/devices.h"
 #include "worker/step.h"
 
 /* ---- results ---- */
@@ -126,27 +125,6 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
 
 /* ---- messages ---- */
 
-/* A server says that a round has failed: for this worker, and for those of its host that it leads. */
-static bps_status on_round_failed(struct bps_worker *worker, const struct bps_header *header,
-                                  const char *text)
-{
-    const struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-    /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
-    bool led = bps_local_leads(worker->local, header) ||
-               (tensor != NULL && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE));
-    if (bps_devices_asks(worker, header)) {
-        return bps_local_fail(worker->local, header, text);
-    }
-    led = led && !bps_devices_fail(worker, header, text);
-    if (led && bps_task_find(worker, header) == NULL) {
-        /* The others may be further: when this worker leaves, their rounds fail, and they begin the next. */
-        return bps_local_fail(worker->local, header, text);
-    }
-    bps_status status = bps_round_notice(worker, header, text);
-    return status == BPS_OK && led ? bps_local_fail(worker->local, header, text) : status;
-}
-
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
                                struct bps_reader *payload)
 {
@@ -157,6 +135,7 @@ bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_he
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    return header->type == BPS_FRAME_FAILED ? on_round_failed(worker, header, text)
-                                            : bps_round_notice(worker, header, text);
+    return header->type == BPS_FRAME_FAILED && worker->hooks != NULL
+               ? worker->hooks->failed(worker, header, text)
+               : bps_round_notice(worker, header, text);
 }

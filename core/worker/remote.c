@@ -119,7 +119,7 @@ static void welcome(void *owner, struct bps_link *link)
     struct bps_remote *remote = ((struct bps_remote_lane *)owner)->remote;
     (void)link;
     remote->reached = true;
-    bps_worker_link_opened(remote->worker);
+    remote->worker->life->link_opened(remote->worker);
 }
 
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);
@@ -143,7 +143,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
         bps_worker_suspect(worker, status, why);
     }
-    bps_worker_link_closed(worker);
+    worker->life->link_closed(worker);
 }
 
 static const struct bps_link_handler handler = {

@@ -33,6 +33,21 @@ struct bps_step_ops {
                    const char *text, bool answer);
 };
 
+/* What a group of workers has to do with rounds beside its steps. */
+struct bps_round_hooks {
+    /*
+     * A round of a tensor begins, and its path is known. True: the group has to agree first which way it goes, and
+     * bps_tasks_start() follows, or a way of the group's.
+     */
+    bool (*ask)(struct bps_operation *operation);
+    /* It ends instead: this worker cannot contribute. */
+    void (*decline)(struct bps_operation *operation);
+    /* A tensor has its id and placement. */
+    void (*declared)(struct bps_worker *worker);
+    /* A shard says that a round has failed, of this worker's or of those that it leads. */
+    bps_status (*failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
+};
+
 /* ---- the steps, each in the file of its name ---- */
 
 extern const struct bps_step_ops bps_step_alone;            /* push_pull in a job of one worker: alone.c */
@@ -46,6 +61,9 @@ extern const struct bps_step_ops bps_step_plugin;           /* a stage of worker
 
 /* True if a step of this kind is on the path of the tensor. */
 bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind kind);
+
+/* True if what this worker pushes of a tensor to a shard stands for that rank as well. */
+bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank);
 
 /* ---- task.c ---- */
 

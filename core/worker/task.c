@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "worker/copy.h"
-#include "worker/devices.h"
 #include "worker/step.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
@@ -26,6 +25,14 @@ bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind k
 {
     const struct bps_step_ops *step = tensor->worker->step[kind];
     return step->probe == NULL || step->probe(tensor);
+}
+
+bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
+{
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_book_member *member = worker->book->member;
+    return rank == worker->rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->size &&
+                                    member[rank].group == member[worker->rank].group);
 }
 
 /* ---- the end ---- */
@@ -241,7 +248,9 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     const struct bps_worker *worker = tensor->worker;
     uint32_t n = bps_partitions(operation->bytes, worker->partition);
     operation->stays = false; /* the shards hear of this round */
-    bps_devices_decline(operation);
+    if (worker->hooks != NULL) {
+        worker->hooks->decline(operation);
+    }
     for (uint32_t i = 0; i < n; i++) {
         bps_tensor_refuse(tensor, i, operation->bytes, status, text, false);
     }
@@ -313,7 +322,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         refuse_operation(operation, status, text);
         return;
     }
-    if (!bps_devices_ask(operation)) {
+    if (worker->hooks == NULL || !worker->hooks->ask(operation)) {
         bps_tasks_start(operation);
     }
 }

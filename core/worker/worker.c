@@ -12,7 +12,7 @@
 #include "node/transport.h"
 #include "plugin/use.h"
 #include "worker/copy.h"
-#include "worker/local.h"
+#include "worker/devices.h"
 #include "worker/memory.h"
 #include "worker/step.h"
 
@@ -46,23 +46,17 @@ static void end(struct bps_worker *worker)
     sem_post(&worker->ended);
 }
 
-void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text)
+static void check_drained(struct bps_worker *worker);
+
+/* The others must not wait for us, even if the process lives on. */
+static void on_failed(struct bps_worker *worker)
 {
     struct bps_operation *operation, *next;
-    if (worker->failure != BPS_OK || worker->phase == BPS_WORKER_ENDED) {
-        return;
-    }
-    worker->failure = status;
-    worker->failure_text = strdup(text);
-    if (worker->failure_text == NULL) {
-        worker->failure_text = calloc(1, 1);
-    }
     if (worker->phase != BPS_WORKER_JOINING) {
-        bps_error(LOG, "%s", text);
+        bps_error(LOG, "%s", worker->failure_text);
     }
     if (worker->book != NULL && worker->member != NULL) {
-        /* The others must not wait for us, even if the process lives on. */
-        bps_member_leave(worker->member, text);
+        bps_member_leave(worker->member, worker->failure_text);
     }
     bps_remotes_drop(worker); /* from here on nothing of the operations' memory is used */
     bps_local_drop(worker->local);
@@ -71,12 +65,12 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
         abort_operation(worker, operation);
     }
     if (worker->phase == BPS_WORKER_JOINING) {
-        worker->join_status = status;
+        worker->join_status = worker->failure;
         sem_post(&worker->joined);
     } else if (worker->phase == BPS_WORKER_LEAVING) {
         end(worker);
     }
-    bps_worker_check_drained(worker);
+    check_drained(worker);
 }
 
 /* ---- its place on the machine ---- */
@@ -96,33 +90,6 @@ static void bind_threads(struct bps_worker *worker)
     }
 }
 
-/*
- * The scheduler knows more about a loss than the end of a connection
- * tells, but it must not be waited for long.
- */
-#define VERDICT_LIMIT BPS_S
-
-static void on_no_verdict(void *arg)
-{
-    struct bps_worker *worker = arg;
-    worker->grace = NULL;
-    bps_worker_fail(worker, BPS_ERR_LOST, worker->suspicion);
-}
-
-void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text)
-{
-    if (worker->suspicion[0] != '\0' || worker->failure != BPS_OK) {
-        return;
-    }
-    snprintf(worker->suspicion, sizeof worker->suspicion, "%s", text);
-    if (status != BPS_ERR_REFUSED) {
-        worker->grace = bps_loop_timer(worker->loop, VERDICT_LIMIT, 0, on_no_verdict, worker);
-    }
-    if (worker->grace == NULL) {
-        bps_worker_fail(worker, status == BPS_ERR_REFUSED ? status : BPS_ERR_LOST, worker->suspicion);
-    }
-}
-
 /* ---- links ---- */
 
 static void check_joined(struct bps_worker *worker)
@@ -136,27 +103,19 @@ static void check_joined(struct bps_worker *worker)
     }
 }
 
-void bps_worker_link_opened(struct bps_worker *worker)
+static void on_link_opened(struct bps_worker *worker)
 {
     worker->open_links++;
     worker->opened_links++;
     check_joined(worker);
 }
 
-void bps_worker_link_closed(struct bps_worker *worker)
+static void on_link_closed(struct bps_worker *worker)
 {
     worker->open_links -= worker->open_links > 0;
     if (worker->phase == BPS_WORKER_LEAVING && worker->open_links == 0) {
         bps_member_leave(worker->member, NULL);
     }
-}
-
-bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
-{
-    const struct bps_worker *worker = tensor->worker;
-    const struct bps_book_member *member = worker->book->member;
-    return rank == worker->rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->size &&
-                                    member[rank].group == member[worker->rank].group);
 }
 
 /* ---- membership ---- */
@@ -262,7 +221,8 @@ static const struct bps_member_events member_events = {
 
 /* ---- leaving ---- */
 
-void bps_worker_check_drained(struct bps_worker *worker)
+/* Goes on leaving if it has waited for its last operation. */
+static void check_drained(struct bps_worker *worker)
 {
     if (worker->phase != BPS_WORKER_DRAINING || !TAILQ_EMPTY(&worker->operations)) {
         return;
@@ -297,6 +257,13 @@ static void on_drain_limit(void *arg)
     }
 }
 
+static const struct bps_life life = {
+    .failed = on_failed,
+    .link_opened = on_link_opened,
+    .link_closed = on_link_closed,
+    .operation_ended = check_drained,
+};
+
 static void leave(struct bps_post *post)
 {
     struct bps_worker *worker = bps_container(post, struct bps_worker, leave_post);
@@ -304,7 +271,7 @@ static void leave(struct bps_post *post)
     if (!TAILQ_EMPTY(&worker->operations)) {
         worker->drain = bps_loop_timer(worker->loop, DRAIN_LIMIT, 0, on_drain_limit, worker);
     }
-    bps_worker_check_drained(worker);
+    check_drained(worker);
 }
 
 /* ---- life ---- */
@@ -404,6 +371,7 @@ static void choose_steps(struct bps_worker *worker)
     worker->step[BPS_NODE_COPY_TO_HOST] = &bps_step_copy_to_host;
     worker->step[BPS_NODE_COPY_TO_DEVICE] = &bps_step_copy_to_device;
     worker->step[BPS_NODE_REDUCE_ON_DEVICE] = &bps_step_reduce_on_device;
+    worker->device_group = &bps_device_group;
 }
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
@@ -459,6 +427,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->operations);
     bps_staging_init(&worker->staging);
     bps_direct_init(&worker->direct);
+    worker->life = &life;
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);

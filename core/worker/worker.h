@@ -34,6 +34,8 @@ struct bps_local;
 struct bps_sum_slice;
 struct bps_exchange_round;
 struct bps_step_ops;
+struct bps_round_hooks;
+struct bps_local_device_ops;
 struct bps_tensor_entry;
 
 /* ---- one partition of a tensor ---- */
@@ -234,6 +236,15 @@ enum bps_worker_phase {
     BPS_WORKER_ENDED,
 };
 
+/* What the life of a worker is told by what it consists of. [core] */
+struct bps_life {
+    void (*failed)(struct bps_worker *worker); /* the job has, as worker->failure says */
+    /* A link to a shard or a worker of this host is open now, or has ended. */
+    void (*link_opened)(struct bps_worker *worker);
+    void (*link_closed)(struct bps_worker *worker);
+    void (*operation_ended)(struct bps_worker *worker);
+};
+
 /* Whether the application waits for what it starts at once; see operation.c. */
 struct bps_promptness {
     _Atomic uint64_t started; /* when the last operation was that may be waited for */
@@ -257,12 +268,16 @@ struct bps_worker {
     _Atomic uint32_t in_flight;   /* operations that have not ended */
     struct bps_promptness prompt; /* [app] */
 
+    const struct bps_life *life; /* [const] */
+
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
     struct bps_instance *near;                       /* the transport to processes of this host; NULL: none */
     struct bps_graph *graph;                         /* [const] once joined */
     const struct bps_step_ops *step[BPS_NODE_KINDS]; /* [const] what each kind of node does */
+    const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
+    const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_stage_pool *pool;
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
@@ -307,6 +322,8 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
 bps_status bps_worker_leave(struct bps_worker *worker, struct bps_report *report);
 /* Frees a worker that has left. */
 void bps_worker_free(struct bps_worker *worker);
+
+/* ---- failure.c ---- */
 /* [core] The job has failed: ends every operation with this text. */
 void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text);
 /*
@@ -314,14 +331,6 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
  * with this text.
  */
 void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text);
-/* [core] A link to a shard or a worker of this host is open now, or has ended. */
-void bps_worker_link_opened(struct bps_worker *worker);
-void bps_worker_link_closed(struct bps_worker *worker);
-/* [core] True if what this worker pushes of a tensor to a shard stands for that rank as well. */
-bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank);
-/* [core] Goes on leaving if it has waited for its last operation. */
-void bps_worker_check_drained(struct bps_worker *worker);
-
 /* ---- tensor.c ---- */
 bps_status bps_table_init(struct bps_tensor_table *table);
 void bps_table_fini(struct bps_tensor_table *table);
