@@ -7,8 +7,8 @@
  * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
  * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
  * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
- * host memory, which copy what the network does not reach on the device; or it is reduce_on_device alone,
- * where the result needs nobody else.
+ * host memory, which copy what the network does not reach on the device, and device_broadcast, by which the result
+ * comes to the other devices of a group; or it is reduce_on_device alone, where the result needs nobody else.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
@@ -21,8 +21,9 @@ enum bps_node_kind {
     BPS_NODE_LOCAL_REDUCE,
     BPS_NODE_PUSH_PULL,
     BPS_NODE_LOCAL_BROADCAST,
-    BPS_NODE_COPY_TO_HOST, /* these three are not configured, but put into paths where they are needed */
+    BPS_NODE_COPY_TO_HOST, /* these are not configured, but put into paths where they are needed */
     BPS_NODE_COPY_TO_DEVICE,
+    BPS_NODE_DEVICE_BROADCAST,
     BPS_NODE_REDUCE_ON_DEVICE,
     BPS_NODE_KINDS,
 };
@@ -42,7 +43,7 @@ struct bps_node {
 struct bps_graph {
     uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
     bool local;                /* it has local_reduce and local_broadcast */
-    struct bps_node to_host, to_device, on_device; /* for tensors on a device */
+    struct bps_node to_host, to_device, broadcast, on_device; /* for tensors on a device */
     struct bps_node node[];
 };
 

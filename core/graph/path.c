@@ -39,7 +39,7 @@ static void append(struct bps_path *path, struct bps_node *node, void *state)
 bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
                         struct bps_path *out, struct bps_report *report)
 {
-    struct bps_path path = {0, calloc(graph->nodes + 2, sizeof *path.step), strdup(tensor->name)};
+    struct bps_path path = {0, calloc(graph->nodes + 3, sizeof *path.step), strdup(tensor->name)};
     bps_status status = path.step == NULL || path.name == NULL ? BPS_ERR_NOMEM : BPS_OK;
     struct bps_tensor_info info = *tensor;
     bool copied = tensor->memory == BPS_MEMORY_DEVICE; /* as all stages take host memory */
@@ -60,6 +60,7 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
     }
     if (copied) {
         append(&path, &graph->to_device, NULL);
+        append(&path, &graph->broadcast, NULL);
     }
     *out = path;
     return BPS_OK;

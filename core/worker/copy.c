@@ -6,7 +6,7 @@
 #include "worker/copy.h"
 
 #include "plugin/use.h"
-#include "worker/devices.h"
+#include "sum/sum.h"
 #include "worker/memory.h"
 #include "worker/step.h"
 
@@ -59,8 +59,8 @@ void bps_copy_close(struct bps_worker *worker)
 
 /* ---- the beginning of an operation ---- */
 
-bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_device *device,
-                          struct bps_report *report)
+static bps_status check(const struct bps_worker *worker, const struct bps_device *device,
+                        struct bps_report *report)
 {
     const char *type = device->type == BPS_DEVICE_CUDA ? "CUDA" : "unknown";
     if (worker->device == NULL) {
@@ -78,13 +78,13 @@ bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_devi
     return BPS_OK;
 }
 
-bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
-                         struct bps_mark **out, struct bps_report *report)
+static bps_status mark(const struct bps_worker *worker, const struct bps_device *device,
+                       struct bps_mark **out, struct bps_report *report)
 {
     return device_ops(worker)->mark(worker->device->self, device, out, report);
 }
 
-void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark)
+static void release(const struct bps_worker *worker, struct bps_mark **mark)
 {
     if (*mark != NULL) {
         device_ops(worker)->release(worker->device->self, *mark);
@@ -98,7 +98,7 @@ static bool is_scaled(const struct bps_operation *operation)
     return operation->op != BPS_WIRE_BROADCAST && (request->prescale != 1.0 || request->postscale != 1.0);
 }
 
-bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation *operation)
+static bool stays(const struct bps_worker *worker, const struct bps_operation *operation)
 {
     const struct bps_push_pull *request = &operation->request;
     const struct bps_device_ops *device = device_ops(worker);
@@ -114,16 +114,46 @@ bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation 
     return device->can_reduce(worker->device->self, request->device.index, op, dtype);
 }
 
-bool bps_copy_changes(const struct bps_operation *operation)
+static bool changes(const struct bps_operation *operation)
 {
     return operation->request.in != operation->request.out || is_scaled(operation);
+}
+
+/* True if an operation needs memory on the host. */
+static bool is_staged(const struct bps_operation *operation)
+{
+    return !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
+}
+
+static void prepare(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    operation->stays = operation->bytes > 0 && stays(worker, operation);
+    if (operation->stays && !changes(operation)) {
+        release(worker, &operation->mark); /* its input is its result, whenever it is there */
+    }
+    operation->direct = operation->bytes > 0 && !operation->stays && bps_direct_reaches(worker, operation);
+    if (is_staged(operation)) {
+        bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+    }
+}
+
+static bps_status begin(struct bps_operation *operation, struct bps_report *report)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    if (is_staged(operation) && tensor->staging_bytes < operation->bytes) {
+        BPS_REPORT(report, "no host memory for %lu bytes from the device", operation->bytes);
+        return BPS_ERR_NOMEM;
+    }
+    return BPS_OK;
 }
 
 /* The input is there, and the results of the round before have left the staging memory and its tasks. */
 static void begin_if_ready(struct bps_operation *operation)
 {
     const struct bps_worker *worker = worker_of(operation);
-    if (bps_copy_must_wait(operation)) {
+    if (bps_must_wait(operation)) {
         return;
     }
     operation->waiting = false;
@@ -139,14 +169,14 @@ static void on_input(void *arg, bps_status status, const char *text)
 {
     struct bps_operation *operation = arg;
     struct bps_worker *worker = worker_of(operation);
-    bps_copy_release(worker, &operation->mark);
+    release(worker, &operation->mark);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, text);
     }
     begin_if_ready(operation);
 }
 
-void bps_copy_await(struct bps_operation *operation)
+static void await(struct bps_operation *operation)
 {
     struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
@@ -163,12 +193,12 @@ void bps_copy_await(struct bps_operation *operation)
 
 /* ---- its end ---- */
 
-void bps_copy_end(struct bps_operation *operation)
+static void end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
     struct bps_report report = {""};
-    bps_copy_release(worker, &operation->mark); /* of one that has never begun */
+    release(worker, &operation->mark); /* of one that has never begun */
     if (tensor->leaving == 0) {
         return;
     }
@@ -179,7 +209,7 @@ void bps_copy_end(struct bps_operation *operation)
     }
 }
 
-void bps_copy_follow(struct bps_operation *operation)
+static void follow(struct bps_operation *operation)
 {
     const struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
@@ -188,7 +218,7 @@ void bps_copy_follow(struct bps_operation *operation)
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
-    bps_copy_release(worker, &operation->mark);
+    release(worker, &operation->mark);
 }
 
 /* ---- copies ---- */
@@ -219,17 +249,14 @@ static void on_device(void *arg, bps_status status, const char *text)
     char line[BPS_TEXT_LIMIT];
     worker->to_device.under_way -= staged(task);
     if (task->grouped) {
-        if (status == BPS_OK && worker->failure == BPS_OK) {
-            bps_devices_held(task);
-        } else {
-            bps_task_done(task, status, text);
-        }
+        bps_task_done(task, status, text);
         begin_copies(worker, &worker->to_device);
         return;
     }
     tensor->leaving--;
     if (status != BPS_OK) { /* the operation has ended already */
-        const struct bps_node *stage = tensor->path.step[tensor->path.length - 1].node;
+        const struct bps_node *first = tensor->path.step[0].node, *copies = &worker->graph->to_device;
+        const struct bps_node *stage = first->kind == BPS_NODE_REDUCE_ON_DEVICE ? first : copies;
         snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, stage->name, text);
         bps_worker_fail(worker, status, line);
     }
@@ -246,13 +273,13 @@ static char *device_memory(const struct bps_task *task, const void *tensor)
 }
 
 /* The sum of a group lies where its result will. */
-const char *bps_copy_source(const struct bps_task *task)
+static const char *source(const struct bps_task *task)
 {
     const struct bps_push_pull *request = &task->tensor->operation.request;
     return device_memory(task, task->grouped ? request->out : request->in);
 }
 
-char *bps_copy_target(const struct bps_task *task)
+static char *target(const struct bps_task *task)
 {
     return device_memory(task, task->tensor->operation.request.out);
 }
@@ -264,8 +291,8 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     const struct bps_copy copy = {
         .device = request->device.index,
         .to_device = to_device,
-        .to = (to_device ? bps_copy_target(task) : task->dst) + task->direct,
-        .from = (to_device ? task->src : bps_copy_source(task)) + task->direct,
+        .to = (to_device ? target(task) : task->dst) + task->direct,
+        .from = (to_device ? task->src : source(task)) + task->direct,
         .bytes = staged(task),
         .done = to_device ? on_device : on_host,
         .arg = task,
@@ -320,6 +347,8 @@ static bool copy_to_host(struct bps_task *task)
     const struct bps_operation *operation = &tensor->operation;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != tensor->worker->rank;
     task->direct = bps_direct_bytes(task);
+    task->direct_src = source(task);
+    task->direct_dst = target(task);
     count_direct(task);
     if (task->direct == task->bytes && task->direct > 0) {
         return true;
@@ -351,12 +380,8 @@ static bool copy_to_device(struct bps_task *task)
     }
     if (staged(task) > 0) {
         enqueue(task, &worker->to_device);
-    } else if (task->grouped) {
-        bps_devices_held(task);
-    } else {
-        return true;
     }
-    return false;
+    return staged(task) == 0;
 }
 
 static bool reduce_on_device(struct bps_task *task)
@@ -366,7 +391,7 @@ static bool reduce_on_device(struct bps_task *task)
     const struct bps_push_pull *request = &operation->request;
     bool scaled = operation->op != BPS_WIRE_BROADCAST;
     struct bps_report report = {""};
-    if (!bps_copy_changes(operation)) {
+    if (!changes(operation)) {
         return true;
     }
     struct bps_reduction reduction = {
@@ -395,3 +420,14 @@ static bool reduce_on_device(struct bps_task *task)
 const struct bps_step_ops bps_step_copy_to_host = {.start = copy_to_host};
 const struct bps_step_ops bps_step_copy_to_device = {.start = copy_to_device};
 const struct bps_step_ops bps_step_reduce_on_device = {.start = reduce_on_device};
+
+const struct bps_device_memory_ops bps_device_memory = {
+    .check = check,
+    .mark = mark,
+    .release = release,
+    .prepare = prepare,
+    .await = await,
+    .begin = begin,
+    .end = end,
+    .follow = follow,
+};

@@ -20,7 +20,7 @@
 #ifndef BPS_WORKER_COPY_H
 #define BPS_WORKER_COPY_H
 
-#include "worker/worker.h"
+#include "worker/step.h"
 
 /* ---- copy.c ---- */
 
@@ -29,51 +29,8 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
 /* Waits for the copies under way, and frees the staging memory. The transports have been closed before. */
 void bps_copy_close(struct bps_worker *worker);
 
-/* [app] Refuses devices that no reducer brings. */
-bps_status bps_copy_check(const struct bps_worker *worker, const struct bps_device *device,
-                          struct bps_report *report);
-/* [app] A mark behind what its stream has been given. */
-bps_status bps_copy_mark(const struct bps_worker *worker, const struct bps_device *device,
-                         struct bps_mark **out, struct bps_report *report);
-void bps_copy_release(const struct bps_worker *worker, struct bps_mark **mark);
-/* [app] True if the operation, whose tensor lies on a device, needs nothing but that. */
-bool bps_copy_stays(const struct bps_worker *worker, const struct bps_operation *operation);
-/* True if the result of such an operation differs from what lies in its place. */
-bool bps_copy_changes(const struct bps_operation *operation);
-/*
- * [core] True if the operation cannot begin yet: its input is not there, or results of the tensor's last
- * operation are still on their way to a device. bps_copy_await() begins it when it can.
- */
-static inline bool bps_copy_must_wait(const struct bps_operation *operation)
-{
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    return operation->mark != NULL || tensor->leaving > 0;
-}
-void bps_copy_await(struct bps_operation *operation);
-/* [core] The operation is about to end: what its result waits for. */
-void bps_copy_end(struct bps_operation *operation);
-/* Makes the operation's stream wait for its mark. [core] or [app], whoever ends the operation's life. */
-void bps_copy_follow(struct bps_operation *operation);
-
-/* [core] Where the contribution and the result of a task lie on its device. */
-const char *bps_copy_source(const struct bps_task *task);
-char *bps_copy_target(const struct bps_task *task);
-
-/* [core] What is sent of a task from `offset` on, and where its result goes: where the network reaches it. */
-static inline const void *bps_copy_payload(const struct bps_task *task, uint32_t offset)
-{
-    return (offset < task->direct ? bps_copy_source(task) : task->src) + offset;
-}
-
-static inline void *bps_copy_place(const struct bps_task *task, uint32_t offset)
-{
-    return (offset < task->direct ? bps_copy_target(task) : task->dst) + offset;
-}
-
-static inline bool bps_is_on_device(const struct bps_operation *operation)
-{
-    return operation->request.device.type != BPS_DEVICE_HOST;
-}
+/* What the flow knows of it. */
+extern const struct bps_device_memory_ops bps_device_memory;
 
 /* ---- staging.c ---- */
 
@@ -97,13 +54,5 @@ bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operat
 uint32_t bps_direct_bytes(const struct bps_task *task);
 /* [core] Work on the device that begins later sees what the network has written. */
 bps_status bps_direct_settle(const struct bps_operation *operation, struct bps_report *report);
-
-/* True if an operation needs memory on the host that it does not have. */
-static inline bool bps_copy_is_staged(const struct bps_operation *operation)
-{
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    return bps_is_on_device(operation) && !operation->stays &&
-           !(operation->direct && bps_direct_has_all(tensor->worker, operation));
-}
 
 #endif

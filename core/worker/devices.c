@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "node/declared.h"
 #include "plugin/use.h"
-#include "worker/copy.h"
 #include "worker/step.h"
 
 #define LOG      "local"
@@ -324,6 +323,35 @@ static void decline(struct bps_operation *operation)
     }
 }
 
+/* ---- the step device_broadcast ---- */
+
+static bool may_share(const struct bps_tensor_entry *tensor)
+{
+    const struct bps_local *local = tensor->worker->local;
+    return local != NULL && local->devices != NULL && local->devices->state != BPS_DEVICES_OFF &&
+           bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+}
+
+/* A leader's device has the result of a partition that came through the network; a batch brings it to the others. */
+static bool share(struct bps_task *task)
+{
+    if (!task->grouped) {
+        return true;
+    }
+    struct bps_devices *devices = task->tensor->worker->local->devices;
+    struct bps_header header = header_of(&task->tensor->operation, BPS_FRAME_HELD);
+    header.partition = task->partition;
+    task->state = BPS_TASK_AWAITED;
+    if (!is_coordinator(devices)) {
+        send_word(devices, &header, NULL, 0);
+    } else if (bps_coordinator_held(devices->coordinator, 0, &header) != BPS_OK) {
+        bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
+    }
+    return false;
+}
+
+const struct bps_step_ops bps_step_device_broadcast = {.crosses = true, .probe = may_share, .start = share};
+
 /* ---- joining ---- */
 
 static void on_joined(void *arg, bps_status status, const char *text)
@@ -367,19 +395,6 @@ bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name)
 }
 
 /* ---- messages ---- */
-
-void bps_devices_held(struct bps_task *task)
-{
-    struct bps_devices *devices = task->tensor->worker->local->devices;
-    struct bps_header header = header_of(&task->tensor->operation, BPS_FRAME_HELD);
-    header.partition = task->partition;
-    task->state = BPS_TASK_AWAITED;
-    if (!is_coordinator(devices)) {
-        send_word(devices, &header, NULL, 0);
-    } else if (bps_coordinator_held(devices->coordinator, 0, &header) != BPS_OK) {
-        bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
-    }
-}
 
 static void left(struct bps_local_peer *peer)
 {

@@ -22,9 +22,6 @@
 /* What the group knows of it. */
 extern const struct bps_local_device_ops bps_device_group;
 
-/* A leader's device has the result of a partition that came through the network. */
-void bps_devices_held(struct bps_task *task);
-
 /* ---- for the files of this part ---- */
 
 /* A batch on its way through the devices. */

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "node/declared.h"
-#include "worker/copy.h"
 #include "worker/step.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -59,7 +58,8 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
         BPS_REPORT(report, "bool has no average; use sum (or), product (and), min or max");
         return BPS_ERR_UNSUPPORTED;
     }
-    return r->device.type != BPS_DEVICE_HOST ? bps_copy_check(worker, &r->device, report) : BPS_OK;
+    return r->device.type != BPS_DEVICE_HOST ? worker->device_memory->check(worker, &r->device, report)
+                                             : BPS_OK;
 }
 
 static void arrive(struct bps_post *post)
@@ -162,18 +162,18 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         status = BPS_ERR_STATE;
     }
     if (status == BPS_OK && on_device) {
-        status = bps_copy_mark(worker, &request->device, &mark, report);
+        status = worker->device_memory->mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
         status = take_tensor(worker, request, barrier, &tensor, report);
     }
     if (status != BPS_OK) {
-        bps_copy_release(worker, &mark);
+        worker->device_memory->release(worker, &mark);
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
     if (!tensor->unnamed && bps_tensor_reform(tensor, request) != BPS_OK) {
-        bps_copy_release(worker, &mark);
+        worker->device_memory->release(worker, &mark);
         bps_tensor_release(tensor);
         return BPS_ERR_NOMEM;
     }
@@ -186,13 +186,9 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
-    operation->stays = on_device && bps_copy_stays(worker, operation);
-    if (operation->stays && !bps_copy_changes(operation)) {
-        bps_copy_release(worker, &operation->mark); /* its input is its result, whenever it is there */
-    }
-    operation->direct = on_device && !operation->stays && bps_direct_reaches(worker, operation);
-    if (bps_copy_is_staged(operation)) {
-        bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+    operation->stays = operation->direct = false;
+    if (bps_is_on_device(operation)) {
+        worker->device_memory->prepare(operation);
     }
     if (op < BPS_OPS) {
         atomic_fetch_add_explicit(&pushed, operation->bytes, memory_order_relaxed);
@@ -309,7 +305,7 @@ void bps_operation_end(struct bps_operation *operation)
         TAILQ_REMOVE(&worker->operations, operation, entry);
     }
     if (bps_is_on_device(operation)) {
-        bps_copy_end(operation);
+        worker->device_memory->end(operation);
     }
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
@@ -324,7 +320,7 @@ void bps_operation_end(struct bps_operation *operation)
         }
     } else {
         if (operation->mark != NULL) {
-            bps_copy_follow(operation);
+            worker->device_memory->follow(operation);
         }
         bps_done_fn done = operation->request.done;
         void *arg = operation->request.arg;
@@ -384,7 +380,7 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     if (operation->mark != NULL) {
-        bps_copy_follow(operation);
+        tensor->worker->device_memory->follow(operation);
     }
     bps_status status = operation->status;
     if (status != BPS_OK) {
@@ -404,7 +400,7 @@ bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *
         return false;
     }
     if (operation->mark != NULL) {
-        bps_copy_follow(operation);
+        worker->device_memory->follow(operation);
     }
     *handle = handle_of(operation);
     *status = operation->status;

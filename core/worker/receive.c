@@ -2,7 +2,6 @@
 /* receive.c - results straight into the caller's memory, and the words of the servers. */
 #include <string.h>
 
-#include "worker/copy.h"
 #include "worker/step.h"
 
 /* ---- results ---- */
@@ -35,7 +34,7 @@ static void *result_open(struct bps_sink *sink, void **ticket)
         if (lane->open[i].task == NULL) {
             lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
             *ticket = &lane->open[i];
-            return bps_copy_place(lane->task, lane->offset);
+            return bps_task_place(lane->task, lane->offset);
         }
     }
     return NULL;

@@ -16,7 +16,6 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "worker/copy.h"
 #include "worker/step.h"
 
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
@@ -220,7 +219,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     task->held++;
     *out = (struct bps_frame){
         .header = task->header[index],
-        .payload = bps_copy_payload(task, index * (uint32_t)worker->slice),
+        .payload = bps_task_payload(task, index * (uint32_t)worker->slice),
         .bytes = bytes,
         .cookie = task,
     };

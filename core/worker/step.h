@@ -48,6 +48,54 @@ struct bps_round_hooks {
     bps_status (*failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
 };
 
+/* Tensors in the memory of devices. */
+struct bps_device_memory_ops {
+    /* [app] Refuses devices that this worker does not reach. */
+    bps_status (*check)(const struct bps_worker *worker, const struct bps_device *device,
+                        struct bps_report *report);
+    /* [app] A mark behind what the device's stream has been given. */
+    bps_status (*mark)(const struct bps_worker *worker, const struct bps_device *device,
+                       struct bps_mark **out, struct bps_report *report);
+    /* Gives it back, if there is one. */
+    void (*release)(const struct bps_worker *worker, struct bps_mark **mark);
+    /* [app] The operation is filled in: decides where it happens, and finds it a place on the host if it needs one. */
+    void (*prepare)(struct bps_operation *operation);
+    /* [core] It cannot begin yet, as bps_must_wait() says: bps_tasks_begin() follows. */
+    void (*await)(struct bps_operation *operation);
+    /* [core] It begins: refuses what has no place on the host. */
+    bps_status (*begin)(struct bps_operation *operation, struct bps_report *report);
+    /* [core] The operation is about to end: what its result waits for. */
+    void (*end)(struct bps_operation *operation);
+    /* Makes the operation's stream wait for its mark. [core] or [app], whoever ends the operation's life. */
+    void (*follow)(struct bps_operation *operation);
+};
+
+static inline bool bps_is_on_device(const struct bps_operation *operation)
+{
+    return operation->request.device.type != BPS_DEVICE_HOST;
+}
+
+/*
+ * [core] True if the operation cannot begin yet: its input is not there, or results of the tensor's last operation are
+ * still on their way to a device.
+ */
+static inline bool bps_must_wait(const struct bps_operation *operation)
+{
+    return operation->mark != NULL ||
+           bps_container(operation, const struct bps_tensor_entry, operation)->leaving > 0;
+}
+
+/* What is sent of a task from `offset` on, and where its result goes: on a device where the network reaches it. */
+static inline const void *bps_task_payload(const struct bps_task *task, uint32_t offset)
+{
+    return (offset < task->direct ? task->direct_src : task->src) + offset;
+}
+
+static inline void *bps_task_place(const struct bps_task *task, uint32_t offset)
+{
+    return (offset < task->direct ? task->direct_dst : task->dst) + offset;
+}
+
 /* ---- the steps, each in the file of its name ---- */
 
 extern const struct bps_step_ops bps_step_alone;            /* push_pull in a job of one worker: alone.c */
@@ -56,6 +104,7 @@ extern const struct bps_step_ops bps_step_local_reduce;     /* the group of this
 extern const struct bps_step_ops bps_step_local_broadcast;  /* local_stage.c */
 extern const struct bps_step_ops bps_step_copy_to_host;     /* copy.c */
 extern const struct bps_step_ops bps_step_copy_to_device;   /* copy.c */
+extern const struct bps_step_ops bps_step_device_broadcast; /* devices.c */
 extern const struct bps_step_ops bps_step_reduce_on_device; /* copy.c */
 extern const struct bps_step_ops bps_step_plugin;           /* a stage of worker.graph: stage.c */
 

@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/copy.h"
 #include "worker/step.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
@@ -298,8 +297,8 @@ void bps_tasks_begin(struct bps_operation *operation)
     struct bps_report report;
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
-    if (bps_copy_must_wait(operation)) {
-        bps_copy_await(operation);
+    if (bps_must_wait(operation)) {
+        worker->device_memory->await(operation);
         return;
     }
     operation->begun = true;
@@ -311,10 +310,8 @@ void bps_tasks_begin(struct bps_operation *operation)
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
     }
-    if (status == BPS_OK && bps_copy_is_staged(operation) && tensor->staging_bytes < operation->bytes) {
-        snprintf(report.text, sizeof report.text, "no host memory for %lu bytes from the device",
-                 operation->bytes);
-        status = BPS_ERR_NOMEM;
+    if (status == BPS_OK && bps_is_on_device(operation)) {
+        status = worker->device_memory->begin(operation, &report);
     }
     if (status != BPS_OK) {
         snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "node/declared.h"
-#include "worker/copy.h"
+#include "worker/step.h"
 
 bps_status bps_table_init(struct bps_tensor_table *table)
 {
@@ -20,7 +20,7 @@ bps_status bps_table_init(struct bps_tensor_table *table)
 static void tensor_free(struct bps_tensor_entry *tensor)
 {
     bps_tensor_strip(tensor);
-    bps_copy_release(tensor->worker, &tensor->operation.mark);
+    tensor->worker->device_memory->release(tensor->worker, &tensor->operation.mark);
     free(tensor->operation.text);
     bps_form_fini(&tensor->form);
     bps_form_fini(&tensor->job);

@@ -371,7 +371,9 @@ static void choose_steps(struct bps_worker *worker)
     worker->step[BPS_NODE_COPY_TO_HOST] = &bps_step_copy_to_host;
     worker->step[BPS_NODE_COPY_TO_DEVICE] = &bps_step_copy_to_device;
     worker->step[BPS_NODE_REDUCE_ON_DEVICE] = &bps_step_reduce_on_device;
+    worker->step[BPS_NODE_DEVICE_BROADCAST] = &bps_step_device_broadcast;
     worker->device_group = &bps_device_group;
+    worker->device_memory = &bps_device_memory;
 }
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)

@@ -35,6 +35,7 @@ struct bps_sum_slice;
 struct bps_exchange_round;
 struct bps_step_ops;
 struct bps_round_hooks;
+struct bps_device_memory_ops;
 struct bps_local_device_ops;
 struct bps_tensor_entry;
 
@@ -72,9 +73,11 @@ struct bps_task {
     struct bps_sum_slice *sum;           /* of its group, while the network has it */
     struct bps_exchange_round *exchange; /* in which everybody sums for himself */
     bool grouped;                        /* the devices of the group sum it, see devices.h */
-    uint32_t direct; /* bytes from its beginning that the network reads and writes on the device */
-    uint32_t given;  /* the steps that its device was given, a bit each */
-    uint32_t owed;   /* places of the group to which it is still to be sent there, a bit each */
+    uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
+    const char *direct_src;
+    char *direct_dst;
+    uint32_t given; /* the steps that its device was given, a bit each */
+    uint32_t owed;  /* places of the group to which it is still to be sent there, a bit each */
     uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
 };
 
@@ -276,8 +279,9 @@ struct bps_worker {
     struct bps_instance *near;                       /* the transport to processes of this host; NULL: none */
     struct bps_graph *graph;                         /* [const] once joined */
     const struct bps_step_ops *step[BPS_NODE_KINDS]; /* [const] what each kind of node does */
-    const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
-    const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
+    const struct bps_device_memory_ops *device_memory; /* [const] */
+    const struct bps_local_device_ops *device_group;   /* [const] of devices that sum among themselves */
+    const struct bps_round_hooks *hooks;               /* of the group; NULL: there is none */
     struct bps_stage_pool *pool;
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
