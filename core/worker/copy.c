@@ -5,6 +5,8 @@
  */
 #include "worker/copy.h"
 
+#include <stdlib.h>
+
 #include "plugin/use.h"
 #include "sum/sum.h"
 #include "worker/memory.h"
@@ -44,6 +46,12 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
     if (status != BPS_OK || worker->device == NULL) {
         return status;
     }
+    worker->memory = calloc(1, sizeof *worker->memory);
+    if (worker->memory == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_staging_init(&worker->memory->staging);
+    bps_direct_init(&worker->memory->direct);
     const struct bps_device_ops *device = device_ops(worker);
     const struct bps_memory_user user = {worker->device, device->attach, device->detach};
     return bps_memory_join(&user, report);
@@ -52,9 +60,14 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
 void bps_copy_close(struct bps_worker *worker)
 {
     bps_memory_close(worker->device);
-    bps_staging_fini(&worker->staging);
-    bps_heap_fini(&worker->to_host.queue);
-    bps_heap_fini(&worker->to_device.queue);
+    if (worker->memory == NULL) {
+        return;
+    }
+    bps_staging_fini(&worker->memory->staging);
+    bps_direct_fini(&worker->memory->direct);
+    bps_heap_fini(&worker->memory->to_host.queue);
+    bps_heap_fini(&worker->memory->to_device.queue);
+    free(worker->memory);
 }
 
 /* ---- the beginning of an operation ---- */
@@ -235,10 +248,10 @@ static void on_host(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
     struct bps_worker *worker = task->tensor->worker;
-    worker->to_host.under_way -= staged(task);
+    worker->memory->to_host.under_way -= staged(task);
     task->src = task->dst;
     bps_task_done(task, status, text);
-    begin_copies(worker, &worker->to_host);
+    begin_copies(worker, &worker->memory->to_host);
 }
 
 static void on_device(void *arg, bps_status status, const char *text)
@@ -247,10 +260,10 @@ static void on_device(void *arg, bps_status status, const char *text)
     struct bps_tensor_entry *tensor = task->tensor;
     struct bps_worker *worker = tensor->worker;
     char line[BPS_TEXT_LIMIT];
-    worker->to_device.under_way -= staged(task);
+    worker->memory->to_device.under_way -= staged(task);
     if (task->grouped) {
         bps_task_done(task, status, text);
-        begin_copies(worker, &worker->to_device);
+        begin_copies(worker, &worker->memory->to_device);
         return;
     }
     tensor->leaving--;
@@ -263,7 +276,7 @@ static void on_device(void *arg, bps_status status, const char *text)
     if (tensor->operation.waiting) {
         begin_if_ready(&tensor->operation);
     }
-    begin_copies(worker, &worker->to_device);
+    begin_copies(worker, &worker->memory->to_device);
 }
 
 /* Where the partition lies in the application's memory. */
@@ -297,7 +310,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         .done = to_device ? on_device : on_host,
         .arg = task,
     };
-    struct bps_copier *copier = to_device ? &worker->to_device : &worker->to_host;
+    struct bps_copier *copier = to_device ? &worker->memory->to_device : &worker->memory->to_host;
     bps_status status = worker->failure;
     if (status == BPS_OK) {
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
@@ -316,7 +329,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
 static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
 {
     while (copier->under_way < UNDER_WAY_LIMIT && copier->queue.count > 0) {
-        begin_copy(worker, bps_heap_pop(&copier->queue), copier == &worker->to_device);
+        begin_copy(worker, bps_heap_pop(&copier->queue), copier == &worker->memory->to_device);
     }
 }
 
@@ -358,7 +371,7 @@ static bool copy_to_host(struct bps_task *task)
         task->src = task->dst;
         return true;
     }
-    enqueue(task, &tensor->worker->to_host);
+    enqueue(task, &tensor->worker->memory->to_host);
     return false;
 }
 
@@ -379,7 +392,7 @@ static bool copy_to_device(struct bps_task *task)
         return false;
     }
     if (staged(task) > 0) {
-        enqueue(task, &worker->to_device);
+        enqueue(task, &worker->memory->to_device);
     }
     return staged(task) == 0;
 }
@@ -412,7 +425,7 @@ static bool reduce_on_device(struct bps_task *task)
         bps_task_done(task, status, report.text);
         return false;
     }
-    worker->to_device.under_way += task->bytes;
+    worker->memory->to_device.under_way += task->bytes;
     task->tensor->leaving++;
     return true;
 }

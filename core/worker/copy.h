@@ -20,7 +20,35 @@
 #ifndef BPS_WORKER_COPY_H
 #define BPS_WORKER_COPY_H
 
+#include "base/heap.h"
 #include "worker/step.h"
+
+/* Copies in one direction. */
+struct bps_copier {
+    struct bps_heap queue; /* tasks, the most urgent first */
+    uint64_t under_way;    /* bytes */
+};
+
+/* Host memory for tensors on devices, in slabs. */
+struct bps_staging {
+    pthread_mutex_t lock;
+    LIST_HEAD(, bps_slab) slabs; /* the newest first */
+};
+
+/* Device memory that the network reaches. */
+struct bps_direct {
+    pthread_mutex_t lock; /* guards `pieces` and `explained` */
+    LIST_HEAD(, bps_direct_piece) pieces;
+    bool explained; /* why some cannot be reached */
+    uint32_t least; /* [const] once joined: bytes of a payload there; 0: none is there */
+    bool always;    /* [const] once joined: of all partitions that are large enough */
+};
+
+struct bps_device_memory {
+    struct bps_copier to_host, to_device; /* [core] */
+    struct bps_staging staging;           /* [app] */
+    struct bps_direct direct;             /* [app] */
+};
 
 /* ---- copy.c ---- */
 

@@ -11,9 +11,8 @@
 #include "base/log.h"
 #include "plugin/use.h"
 #include "worker/copy.h"
-#include "worker/local.h"
 #include "worker/memory.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 #define LOG "worker"
 
@@ -55,18 +54,18 @@ void bps_direct_fini(struct bps_direct *direct)
 
 void bps_direct_joined(struct bps_worker *worker)
 {
-    struct bps_direct *direct = &worker->direct;
     struct bps_transport_attr attr = {.lanes = 1};
     const struct bps_transport_ops *net = worker->net->ops;
     net->query(worker->net->self, &attr);
     if (worker->device == NULL || share_ops(worker) == NULL || bps_graph_has_plugins(worker->graph) ||
-        worker->remotes == 0) {
+        worker->shards == NULL || worker->shards->remotes == 0) {
         return;
     }
+    struct bps_direct *direct = &worker->memory->direct;
     direct->least = attr.device_bytes;
-    direct->always = worker->local == NULL || worker->local->size == 1;
-    for (uint32_t i = 0; i < worker->remotes; i++) {
-        direct->always = direct->always && worker->remote[i].transport == worker->net;
+    direct->always = worker->hooks == NULL; /* else a group has sums of its own */
+    for (uint32_t i = 0; i < worker->shards->remotes; i++) {
+        direct->always = direct->always && worker->shards->remote[i].transport == worker->net;
     }
 }
 
@@ -76,7 +75,7 @@ void bps_direct_joined(struct bps_worker *worker)
 static void forget_freed(struct bps_worker *worker)
 {
     struct bps_direct_piece *piece, *next;
-    for (piece = LIST_FIRST(&worker->direct.pieces); piece != NULL; piece = next) {
+    for (piece = LIST_FIRST(&worker->memory->direct.pieces); piece != NULL; piece = next) {
         next = LIST_NEXT(piece, entry);
         uint64_t now = share_ops(worker)->allocation(worker->device->self, piece->device, piece->memory);
         if (now != piece->allocation) {
@@ -97,8 +96,8 @@ static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uin
     if (status == BPS_OK) {
         status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);
     }
-    if (status != BPS_OK && !worker->direct.explained) {
-        worker->direct.explained = true;
+    if (status != BPS_OK && !worker->memory->direct.explained) {
+        worker->memory->direct.explained = true;
         bps_info(LOG, "a tensor on a device is copied to the host, as may be others: %s", report.text);
     }
 }
@@ -111,7 +110,7 @@ static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t devi
     if (allocation == 0) {
         return NULL;
     }
-    LIST_FOREACH(piece, &worker->direct.pieces, entry) {
+    LIST_FOREACH(piece, &worker->memory->direct.pieces, entry) {
         if (piece->allocation == allocation && piece->device == device) {
             return piece;
         }
@@ -121,7 +120,7 @@ static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t devi
     if (piece != NULL) {
         *piece = (struct bps_direct_piece){.allocation = allocation, .device = device, .memory = memory};
         learn(worker, piece, bytes);
-        LIST_INSERT_HEAD(&worker->direct.pieces, piece, entry);
+        LIST_INSERT_HEAD(&worker->memory->direct.pieces, piece, entry);
     }
     return piece;
 }
@@ -139,7 +138,7 @@ static bool reaches(struct bps_worker *worker, int32_t device, const void *memor
 bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *operation)
 {
     const struct bps_push_pull *r = &operation->request;
-    struct bps_direct *direct = &worker->direct;
+    struct bps_direct *direct = &worker->memory->direct;
     if (direct->least == 0 || operation->op == BPS_WIRE_BROADCAST || operation->bytes < direct->least) {
         return false;
     }
@@ -155,7 +154,7 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
 /* All slices that are large enough; only the last one of a partition may not be. */
 static uint32_t bytes_of(const struct bps_worker *worker, uint32_t partition)
 {
-    uint32_t least = worker->direct.least, last = partition % (uint32_t)worker->slice;
+    uint32_t least = worker->memory->direct.least, last = partition % (uint32_t)worker->slice;
     return worker->slice < least ? 0 : last < least ? partition - last : partition;
 }
 
@@ -163,7 +162,7 @@ bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operat
 {
     uint32_t whole = (uint32_t)worker->partition, last = (uint32_t)(operation->bytes % whole);
     bool wholes = operation->bytes < whole || bytes_of(worker, whole) == whole;
-    return worker->direct.always && wholes && bytes_of(worker, last) == last;
+    return worker->memory->direct.always && wholes && bytes_of(worker, last) == last;
 }
 
 uint32_t bps_direct_bytes(const struct bps_task *task)

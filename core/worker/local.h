@@ -15,7 +15,8 @@
 #include "sum/exchange.h"
 #include "sum/sum.h"
 #include "wire/lobby.h"
-#include "worker/worker.h"
+#include "base/heap.h"
+#include "worker/step.h"
 
 /* Listens with the transport to the processes of this host, so that a group can form. */
 bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report);

@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "wire/sink.h"
 #include "worker/local.h"
 #include "worker/step.h"
 

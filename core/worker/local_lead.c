@@ -10,8 +10,9 @@
 #include <string.h>
 
 #include "plugin/use.h"
+#include "wire/sink.h"
 #include "worker/local.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 /* Tags of cookies; links use the lowest bit, tasks none. */
 #define SLICE_COOKIE  2u

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "worker/local.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 /* True if the devices of the group may take rounds of this tensor. */
 static bool may_stay_on_devices(const struct bps_tensor_entry *tensor)

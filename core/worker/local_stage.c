@@ -5,8 +5,9 @@
  */
 #include <string.h>
 
+#include "wire/sink.h"
 #include "worker/local.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 /* ---- what is summed here, and who leads ---- */
 

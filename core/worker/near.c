@@ -7,6 +7,7 @@
 #include "node/transport.h"
 #include "worker/local.h"
 #include "worker/memory.h"
+#include "worker/near.h"
 
 #define LOG "worker"
 

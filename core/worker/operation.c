@@ -58,8 +58,7 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
         BPS_REPORT(report, "bool has no average; use sum (or), product (and), min or max");
         return BPS_ERR_UNSUPPORTED;
     }
-    return r->device.type != BPS_DEVICE_HOST ? worker->device_memory->check(worker, &r->device, report)
-                                             : BPS_OK;
+    return r->device.type != BPS_DEVICE_HOST ? worker->memory_ops->check(worker, &r->device, report) : BPS_OK;
 }
 
 static void arrive(struct bps_post *post)
@@ -162,18 +161,18 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         status = BPS_ERR_STATE;
     }
     if (status == BPS_OK && on_device) {
-        status = worker->device_memory->mark(worker, &request->device, &mark, report);
+        status = worker->memory_ops->mark(worker, &request->device, &mark, report);
     }
     if (status == BPS_OK) {
         status = take_tensor(worker, request, barrier, &tensor, report);
     }
     if (status != BPS_OK) {
-        worker->device_memory->release(worker, &mark);
+        worker->memory_ops->release(worker, &mark);
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
     if (!tensor->unnamed && bps_tensor_reform(tensor, request) != BPS_OK) {
-        worker->device_memory->release(worker, &mark);
+        worker->memory_ops->release(worker, &mark);
         bps_tensor_release(tensor);
         return BPS_ERR_NOMEM;
     }
@@ -188,7 +187,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->post.fn = arrive;
     operation->stays = operation->direct = false;
     if (bps_is_on_device(operation)) {
-        worker->device_memory->prepare(operation);
+        worker->memory_ops->prepare(operation);
     }
     if (op < BPS_OPS) {
         atomic_fetch_add_explicit(&pushed, operation->bytes, memory_order_relaxed);
@@ -305,7 +304,7 @@ void bps_operation_end(struct bps_operation *operation)
         TAILQ_REMOVE(&worker->operations, operation, entry);
     }
     if (bps_is_on_device(operation)) {
-        worker->device_memory->end(operation);
+        worker->memory_ops->end(operation);
     }
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
@@ -320,7 +319,7 @@ void bps_operation_end(struct bps_operation *operation)
         }
     } else {
         if (operation->mark != NULL) {
-            worker->device_memory->follow(operation);
+            worker->memory_ops->follow(operation);
         }
         bps_done_fn done = operation->request.done;
         void *arg = operation->request.arg;
@@ -380,7 +379,7 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     if (operation->mark != NULL) {
-        tensor->worker->device_memory->follow(operation);
+        tensor->worker->memory_ops->follow(operation);
     }
     bps_status status = operation->status;
     if (status != BPS_OK) {
@@ -400,7 +399,7 @@ bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *
         return false;
     }
     if (operation->mark != NULL) {
-        worker->device_memory->follow(operation);
+        worker->memory_ops->follow(operation);
     }
     *handle = handle_of(operation);
     *status = operation->status;

@@ -2,7 +2,8 @@
 /* receive.c - results straight into the caller's memory, and the words of the servers. */
 #include <string.h>
 
-#include "worker/step.h"
+#include "wire/sink.h"
+#include "worker/shards.h"
 
 /* ---- results ---- */
 
@@ -58,27 +59,6 @@ void bps_receive_placed(struct bps_open_slice *slice)
     bps_remote_answered(task, slice->offset / (uint32_t)task->tensor->worker->slice);
 }
 
-static void *discard_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
-{
-    (void)sink;
-    (void)offset;
-    (void)bytes;
-    return NULL;
-}
-
-static uint32_t discard_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
-{
-    (void)sink;
-    (void)offset;
-    (void)data;
-    return bytes;
-}
-
-void bps_sink_discard(struct bps_sink *sink)
-{
-    *sink = (struct bps_sink){.place = discard_place, .take = discard_take};
-}
-
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
                              struct bps_sink **sink)
 {
@@ -115,7 +95,8 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
     lane->length = expected;
     lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
     if (header->offset < task->direct) {
-        lane->sink.place = discard_place;
+        bps_sink_discard(&lane->sink);
+        lane->sink.open = result_open;
         lane->sink.take = refuse_take;
     }
     *sink = &lane->sink;

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 #define LOG          "worker"
 #define LANES_TIMES  2u
@@ -58,7 +58,7 @@ bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *
         }
         shard = header->partition < tensor->partitions ? tensor->shard[header->partition] : 0;
     }
-    send_poison(&worker->remote[shard], header, text);
+    send_poison(&worker->shards->remote[shard], header, text);
     return true;
 }
 
@@ -244,7 +244,7 @@ static void init_credit(struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
     uint64_t credit = bps_conf_worker(worker->conf)->credit;
-    double part = worker->window.shard[remote->index].share * worker->remotes;
+    double part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
     double least = part * LEAST_SLICES * (double)worker->slice, most = part * (double)credit;
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
@@ -252,16 +252,20 @@ static void init_credit(struct bps_remote *remote)
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
     bps_status status = BPS_OK;
-    worker->remotes = worker->book->shards;
-    worker->remote = calloc(worker->remotes, sizeof *worker->remote);
-    if (worker->remote == NULL || bps_window_init(&worker->window, worker->book) != BPS_OK) {
+    worker->shards = calloc(1, sizeof *worker->shards);
+    if (worker->shards == NULL) {
         return BPS_ERR_NOMEM;
     }
-    for (uint32_t i = 0; i < worker->remotes && status == BPS_OK; i++) {
-        worker->remote[i].worker = worker;
-        worker->remote[i].index = i;
-        init_credit(&worker->remote[i]);
-        status = reach(&worker->remote[i], report);
+    worker->shards->remotes = worker->book->shards;
+    worker->shards->remote = calloc(worker->shards->remotes, sizeof *worker->shards->remote);
+    if (worker->shards->remote == NULL || bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {
+        worker->shards->remote[i].worker = worker;
+        worker->shards->remote[i].index = i;
+        init_credit(&worker->shards->remote[i]);
+        status = reach(&worker->shards->remote[i], report);
     }
     return status;
 }
@@ -269,8 +273,8 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
 uint32_t bps_remotes_links(const struct bps_worker *worker)
 {
     uint32_t links = 0;
-    for (uint32_t r = 0; r < worker->remotes; r++) {
-        links += worker->remote[r].lanes;
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        links += worker->shards->remote[r].lanes;
     }
     return links;
 }
@@ -278,8 +282,8 @@ uint32_t bps_remotes_links(const struct bps_worker *worker)
 void bps_remotes_log(const struct bps_worker *worker)
 {
     char who[100];
-    for (uint32_t r = 0; r < worker->remotes; r++) {
-        const struct bps_remote *remote = &worker->remote[r];
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        const struct bps_remote *remote = &worker->shards->remote[r];
         if (r == 0 || worker->book->shard[r].member != worker->book->shard[r - 1].member) {
             server_text(remote, who, sizeof who);
             bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
@@ -290,8 +294,8 @@ void bps_remotes_log(const struct bps_worker *worker)
 void bps_remotes_leave(struct bps_worker *worker)
 {
     const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->book->epoch};
-    for (uint32_t r = 0; r < worker->remotes; r++) {
-        struct bps_remote *remote = &worker->remote[r];
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        struct bps_remote *remote = &worker->shards->remote[r];
         bps_link_send(&remote->lane[0].link, &header, NULL, 0);
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_link_finish(&remote->lane[i].link);
@@ -301,15 +305,26 @@ void bps_remotes_leave(struct bps_worker *worker)
 
 void bps_remotes_drop(struct bps_worker *worker)
 {
-    for (uint32_t r = 0; r < worker->remotes && worker->remote != NULL; r++) {
-        struct bps_remote *remote = &worker->remote[r];
+    if (worker->shards == NULL) {
+        return;
+    }
+    for (uint32_t r = 0; r < worker->shards->remotes && worker->shards->remote != NULL; r++) {
+        struct bps_remote *remote = &worker->shards->remote[r];
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_link_drop(&remote->lane[i].link);
         }
         bps_heap_fini(&remote->queue);
         remote->starved = false;
     }
-    bps_loop_cancel(worker->loop, worker->patience);
-    worker->patience = NULL;
-    bps_window_fini(&worker->window);
+    bps_loop_cancel(worker->loop, worker->shards->patience);
+    worker->shards->patience = NULL;
+    bps_window_fini(&worker->shards->window);
+}
+
+void bps_remotes_free(struct bps_worker *worker)
+{
+    if (worker->shards != NULL) {
+        free(worker->shards->remote);
+        free(worker->shards);
+    }
 }

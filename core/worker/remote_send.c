@@ -16,7 +16,7 @@
 #include <assert.h>
 
 #include "base/clock.h"
-#include "worker/step.h"
+#include "worker/shards.h"
 
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
@@ -35,13 +35,13 @@ static void tell(struct bps_remote *remote)
 static void check_told(struct bps_worker *worker)
 {
 #ifdef BPS_DEBUG
-    for (uint32_t i = 0; i < worker->remotes && worker->failure == BPS_OK; i++) {
-        struct bps_remote *remote = &worker->remote[i];
+    for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
+        struct bps_remote *remote = &worker->shards->remote[i];
         bool waits = bps_heap_top(&remote->queue) != NULL;
-        assert(worker->window.shard[i].waits == (waits && !remote->starved));
-        assert(!remote->starved || worker->patience != NULL);
+        assert(worker->shards->window.shard[i].waits == (waits && !remote->starved));
+        assert(!remote->starved || worker->shards->patience != NULL);
         assert(!waits || remote->starved || remote->told ||
-               worker->window.shard[i].held_by != BPS_WINDOW_NONE);
+               worker->shards->window.shard[i].held_by != BPS_WINDOW_NONE);
     }
 #else
     (void)worker;
@@ -71,10 +71,10 @@ static void on_patience(void *arg);
 /* Looks from time to time at shards that have no credit. False: no memory for that. */
 static bool have_patience(struct bps_worker *worker)
 {
-    if (worker->patience == NULL) {
-        worker->patience = bps_loop_timer(worker->loop, PATIENCE, PATIENCE, on_patience, worker);
+    if (worker->shards->patience == NULL) {
+        worker->shards->patience = bps_loop_timer(worker->loop, PATIENCE, PATIENCE, on_patience, worker);
     }
-    return worker->patience != NULL;
+    return worker->shards->patience != NULL;
 }
 
 /*
@@ -92,15 +92,15 @@ static void settle(struct bps_remote *remote)
         !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent)) &&
         have_patience(worker);
     if (task == NULL || remote->starved) {
-        bps_window_rest(&worker->window, remote->index);
+        bps_window_rest(&worker->shards->window, remote->index);
     } else {
-        bps_window_wait(&worker->window, remote->index, priority_of(task));
-        if (!remote->told && bps_window_admits(&worker->window, remote->index)) {
+        bps_window_wait(&worker->shards->window, remote->index, priority_of(task));
+        if (!remote->told && bps_window_admits(&worker->shards->window, remote->index)) {
             tell(remote);
         }
     }
-    while ((freed = bps_window_freed(&worker->window, remote->index)) != BPS_WINDOW_NONE) {
-        tell(&worker->remote[freed]);
+    while ((freed = bps_window_freed(&worker->shards->window, remote->index)) != BPS_WINDOW_NONE) {
+        tell(&worker->shards->remote[freed]);
     }
 }
 
@@ -116,16 +116,16 @@ static void on_patience(void *arg)
 {
     struct bps_worker *worker = arg;
     bool starved = false;
-    for (uint32_t i = 0; i < worker->remotes; i++) {
-        struct bps_remote *remote = &worker->remote[i];
+    for (uint32_t i = 0; i < worker->shards->remotes; i++) {
+        struct bps_remote *remote = &worker->shards->remote[i];
         if (remote->starved && bps_credit_look(&remote->credit)) {
             settle(remote);
         }
         starved |= remote->starved;
     }
     if (!starved) { /* or the job has failed meanwhile */
-        bps_loop_cancel(worker->loop, worker->patience);
-        worker->patience = NULL;
+        bps_loop_cancel(worker->loop, worker->shards->patience);
+        worker->shards->patience = NULL;
     }
     check_told(worker);
 }
@@ -135,7 +135,7 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
     struct bps_worker *worker = tensor->worker;
     uint16_t shard = tensor->unnamed ? bps_placement_unnamed(worker->book, tensor->id, partition)
                                      : tensor->shard[partition];
-    return &worker->remote[shard];
+    return &worker->shards->remote[shard];
 }
 
 static bool start(struct bps_task *task)
@@ -200,7 +200,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_task *task = bps_heap_top(&lane->remote->queue);
     (void)link;
     struct bps_worker *worker = lane->remote->worker;
-    if (task == NULL || lane->remote->starved || !bps_window_admits(&worker->window, lane->remote->index)) {
+    if (task == NULL || lane->remote->starved ||
+        !bps_window_admits(&worker->shards->window, lane->remote->index)) {
         lane->remote->told = false;
         return BPS_AGAIN;
     }
@@ -213,7 +214,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         bps_heap_pop(&lane->remote->queue);
         task->state = BPS_TASK_AWAITED;
     }
-    bps_window_sent(&worker->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
+    bps_window_sent(&worker->shards->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
     bps_credit_sent(&lane->remote->credit, priority_of(task), bytes, bps_now());
     settle(lane->remote);
     task->held++;

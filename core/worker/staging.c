@@ -89,7 +89,7 @@ static uint64_t room_for(const struct bps_tensor_entry *tensor, uint64_t bytes)
 void bps_staging_reserve(struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     uint64_t room = room_for(tensor, bytes);
-    char *memory = bytes > tensor->staging_bytes ? take(&tensor->worker->staging, room) : NULL;
+    char *memory = bytes > tensor->staging_bytes ? take(&tensor->worker->memory->staging, room) : NULL;
     if (memory != NULL) {
         tensor->staging = memory;
         tensor->staging_bytes = room;

@@ -298,7 +298,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
     if (bps_must_wait(operation)) {
-        worker->device_memory->await(operation);
+        worker->memory_ops->await(operation);
         return;
     }
     operation->begun = true;
@@ -311,7 +311,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         status = bps_tensor_tasks(tensor, operation->bytes);
     }
     if (status == BPS_OK && bps_is_on_device(operation)) {
-        status = worker->device_memory->begin(operation, &report);
+        status = worker->memory_ops->begin(operation, &report);
     }
     if (status != BPS_OK) {
         snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,

@@ -20,7 +20,7 @@ bps_status bps_table_init(struct bps_tensor_table *table)
 static void tensor_free(struct bps_tensor_entry *tensor)
 {
     bps_tensor_strip(tensor);
-    tensor->worker->device_memory->release(tensor->worker, &tensor->operation.mark);
+    tensor->worker->memory_ops->release(tensor->worker, &tensor->operation.mark);
     free(tensor->operation.text);
     bps_form_fini(&tensor->form);
     bps_form_fini(&tensor->job);

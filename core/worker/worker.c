@@ -14,7 +14,8 @@
 #include "worker/copy.h"
 #include "worker/devices.h"
 #include "worker/memory.h"
-#include "worker/step.h"
+#include "worker/near.h"
+#include "worker/shards.h"
 
 #define LOG "worker"
 
@@ -336,11 +337,10 @@ void bps_worker_free(struct bps_worker *worker)
     bps_instance_close(worker->reducer);
     bps_memory_close(worker->net);
     bps_copy_close(worker); /* last of those that know of memory: it gives back the staging memory */
-    bps_direct_fini(&worker->direct);
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
-    free(worker->remote);
+    bps_remotes_free(worker);
     free(worker->failure_text);
     bps_pinning_fini(&worker->pinning);
     free(worker);
@@ -373,7 +373,7 @@ static void choose_steps(struct bps_worker *worker)
     worker->step[BPS_NODE_REDUCE_ON_DEVICE] = &bps_step_reduce_on_device;
     worker->step[BPS_NODE_DEVICE_BROADCAST] = &bps_step_device_broadcast;
     worker->device_group = &bps_device_group;
-    worker->device_memory = &bps_device_memory;
+    worker->memory_ops = &bps_device_memory;
 }
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
@@ -427,8 +427,6 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->undeclared);
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
-    bps_staging_init(&worker->staging);
-    bps_direct_init(&worker->direct);
     worker->life = &life;
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);

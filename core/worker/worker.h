@@ -15,16 +15,13 @@
 #include <stdatomic.h>
 
 #include "base/container.h"
-#include "base/heap.h"
 #include "graph/graph.h"
 #include "node/form.h"
 #include "node/member.h"
 #include "node/pinning.h"
 #include "node/placement.h"
 #include "server/server.h"
-#include "wire/link.h"
-#include "worker/credit.h"
-#include "worker/window.h"
+#include "wire/message.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -35,7 +32,9 @@ struct bps_sum_slice;
 struct bps_exchange_round;
 struct bps_step_ops;
 struct bps_round_hooks;
+struct bps_device_memory;
 struct bps_device_memory_ops;
+struct bps_shards;
 struct bps_local_device_ops;
 struct bps_tensor_entry;
 
@@ -176,59 +175,6 @@ struct bps_tensor_table {
     uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
 };
 
-/* ---- a shard as a worker sees it ---- */
-
-#define BPS_LANES_LIMIT 16u
-
-struct bps_remote_lane {
-    struct bps_link link;
-    struct bps_remote *remote;
-    uint32_t number;
-    struct bps_sink sink; /* a slice of a result that arrives */
-    struct bps_task *task;
-    uint32_t offset, length;
-    struct bps_open_slice {    /* the same of those that the transport fetches while others arrive */
-        struct bps_task *task; /* NULL: this entry is free */
-        uint32_t offset;
-    } open[BPS_PLACES_LIMIT];
-};
-
-struct bps_remote {
-    struct bps_worker *worker;
-    uint32_t index;
-    struct bps_instance *transport; /* by which it is reached: the worker's `near` or `net` */
-    bool reached;                   /* it has let this worker in */
-    uint32_t lanes;
-    struct bps_remote_lane lane[BPS_LANES_LIMIT];
-    struct bps_heap queue; /* tasks to send, the most urgent first */
-    struct bps_credit credit;
-    bool starved; /* the most urgent one has no credit */
-    bool told;    /* no lane's transport was told BPS_AGAIN since all were kicked */
-};
-
-/* ---- tensors in device memory ---- */
-
-/* Copies in one direction. */
-struct bps_copier {
-    struct bps_heap queue; /* tasks, the most urgent first */
-    uint64_t under_way;    /* bytes */
-};
-
-/* Host memory for tensors on devices, in slabs. */
-struct bps_staging {
-    pthread_mutex_t lock;
-    LIST_HEAD(, bps_slab) slabs; /* the newest first */
-};
-
-/* Device memory that the network reaches. */
-struct bps_direct {
-    pthread_mutex_t lock; /* guards `pieces` and `explained` */
-    LIST_HEAD(, bps_direct_piece) pieces;
-    bool explained; /* why some cannot be reached */
-    uint32_t least; /* [const] once joined: bytes of a payload there; 0: none is there */
-    bool always;    /* [const] once joined: of all partitions that are large enough */
-};
-
 struct bps_stage_pool;
 
 enum bps_worker_phase {
@@ -265,8 +211,6 @@ struct bps_worker {
     struct bps_pin pin;
     struct bps_tensor_table table;
     struct bps_instance *device;  /* [const] the reducer that brings devices, or NULL */
-    struct bps_staging staging;   /* [app] */
-    struct bps_direct direct;     /* [app] */
     _Atomic bool closing;         /* no new operations */
     _Atomic uint32_t in_flight;   /* operations that have not ended */
     struct bps_promptness prompt; /* [app] */
@@ -279,21 +223,19 @@ struct bps_worker {
     struct bps_instance *near;                       /* the transport to processes of this host; NULL: none */
     struct bps_graph *graph;                         /* [const] once joined */
     const struct bps_step_ops *step[BPS_NODE_KINDS]; /* [const] what each kind of node does */
-    const struct bps_device_memory_ops *device_memory; /* [const] */
-    const struct bps_local_device_ops *device_group;   /* [const] of devices that sum among themselves */
-    const struct bps_round_hooks *hooks;               /* of the group; NULL: there is none */
+    const struct bps_device_memory_ops *memory_ops;  /* [const] */
+    struct bps_device_memory *memory;                /* [const] NULL: this worker reaches no devices */
+    const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
+    const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_stage_pool *pool;
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
     const struct bps_book *book;
     uint32_t rank, size, local_rank, local_size;  /* [const] once joined */
     uint32_t cross_rank, cross_size, homogeneous; /* [const] once joined; see byteps.h */
-    uint32_t remotes;
-    struct bps_remote *remote;
-    struct bps_window window;                 /* over the remotes */
-    struct bps_timer *patience;               /* while one of them is starved */
-    struct bps_local *local;                  /* NULL: workers of this host do not sum among themselves */
-    uint32_t open_links;                      /* to shards and to workers of this host */
+    struct bps_shards *shards;                    /* NULL: none yet */
+    struct bps_local *local;                      /* NULL: workers of this host do not sum among themselves */
+    uint32_t open_links;                          /* to shards and to workers of this host */
     uint32_t opened_links;                    /* of these all that have ever been: some may have left again */
     bool dialled;                             /* all links are begun */
     struct bps_tensor_entry *ids;             /* by id: named tensors, and unnamed ones in flight */
@@ -301,7 +243,6 @@ struct bps_worker {
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
-    struct bps_copier to_host, to_device;
     uint64_t sequence;
     uint64_t warned;
     struct bps_timer *grace; /* waits for the scheduler's word on a loss */
@@ -421,56 +362,6 @@ void bps_change_begin(struct bps_operation *operation);
 /* [core] A round has ended because a worker, perhaps this one, has another form: tells the scheduler ours. */
 void bps_change_report(struct bps_operation *operation);
 bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
-
-/* ---- near.c ---- */
-/*
- * Opens the transport to processes of this host, if the configuration wants a group of the workers here or
- * such a way to servers. Where that does not work and must not, the log says why.
- */
-bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report);
-void bps_near_close(struct bps_worker *worker);
-
-/* ---- remote.c ---- */
-bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
-/* How many links to shards there will be; with all of them open the worker has joined. */
-uint32_t bps_remotes_links(const struct bps_worker *worker);
-/* Says in the log by which transport each server is reached. */
-void bps_remotes_log(const struct bps_worker *worker);
-void bps_remotes_drop(struct bps_worker *worker);
-void bps_remotes_leave(struct bps_worker *worker);
-/*
- * [core] Sends a POISON as it is to the shard of its tensor's partition.
- * False: this worker has not declared the tensor.
- */
-bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
-/* [core] The same of one of this worker's, or of the group for which it speaks. */
-bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                       const char *text, bool answer);
-/* [core] A POISON of this worker's. */
-struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
-                                    bps_status status, uint8_t flags);
-
-/* ---- remote_send.c ---- */
-/* [core] The shard that a partition belongs to. */
-struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition);
-/* [core] What a lane sends next, and what it has sent: of its link's handler. */
-bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
-void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
-/* [core] A slice of the result has come. */
-void bps_remote_answered(struct bps_task *task, uint32_t index);
-/* [core] The header of a PUSH of these bytes of a task's partition. */
-void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
-                     struct bps_header *out);
-
-/* ---- receive.c ---- */
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
-                             struct bps_sink **sink);
-/* A slice is whole in its place. */
-void bps_receive_placed(struct bps_open_slice *slice);
-bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
-                               struct bps_reader *payload);
-/* A sink whose bytes nobody wants. */
-void bps_sink_discard(struct bps_sink *sink);
 
 /* ---- stage_pool.c ---- */
 bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,

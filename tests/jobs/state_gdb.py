@@ -50,13 +50,16 @@ def show_operations(worker):
 
 
 def show_queues(worker):
-    for i in range(int(worker["remotes"])):
-        remote = worker["remote"][i]
+    if not worker["shards"]:
+        return
+    shards = worker["shards"].dereference()
+    for i in range(int(shards["remotes"])):
+        remote = shards["remote"][i]
         credit = remote["credit"]
         print(f"    shard {i}: queued {remote['queue']['count']}, {words(remote, 'starved', 'told')}")
         print(f"      credit: {words(credit, 'limit', 'unanswered')}")
-        if worker["window"]["shard"]:
-            print(f"      window: {words(worker['window']['shard'][i], 'waits', 'place', 'priority', 'held_by')}")
+        if shards["window"]["shard"]:
+            print(f"      window: {words(shards['window']['shard'][i], 'waits', 'place', 'priority', 'held_by')}")
 
 
 def show_worker(worker):
