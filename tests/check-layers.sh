@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes inside the core go only down the list of its folders, and a plugin includes nothing of the core but the
 # public headers. A planted violation proves that the check sees one.
-layers="base conf plugin wire sum node server graph worker"
+layers="base conf plugin wire sum node server graph flow shards group device device_group worker"
 
 # Prints each include under $1/core that goes up.
 check_core()
@@ -19,6 +19,7 @@ check_core()
                 for prefix in $below; do
                     case $name in "$prefix"*) found=yes ;; esac
                 done
+                case $layer:$name in device:group/*) found=no ;; esac # neither knows the other
                 [ $found = yes ] || echo "$file: \"$name\" is not below core/$layer"
             done
         done
@@ -41,10 +42,11 @@ check_plugins()
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/core/base" "$work/transports/bad"
+mkdir -p "$work/core/base" "$work/core/device" "$work/transports/bad"
 echo '#include "conf/conf.h"' >"$work/core/base/bad.c"
 echo '#include "base/log.h"' >"$work/transports/bad/bad.c"
-if [ -z "$(check_core "$work")" ] || [ -z "$(check_plugins "$work")" ]; then
+echo '#include "group/local.h"' >"$work/core/device/bad.c"
+if [ "$(check_core "$work" | wc -l)" -ne 2 ] || [ -z "$(check_plugins "$work")" ]; then
     echo "the check does not see a planted violation"
     exit 1
 fi

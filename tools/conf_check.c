@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/conf.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/schema.h"
 #include "conf/tree.h"
 #include "graph/graph.h"
 #include "plugin/registry.h"
+#include "tools/conf.h"
 
 static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
 

@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/conf.h"
 #include "conf/option.h"
 #include "conf/schema.h"
 #include "plugin/registry.h"
+#include "tools/conf.h"
 
 /* ---- rows --------------------------------------------------------------------------------------------- */
 

@@ -6,11 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/conf.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/schema.h"
 #include "conf/value.h"
+#include "tools/conf.h"
 
 /* ---- as a configuration file -------------------------------------------------------------------------- */
 

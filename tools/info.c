@@ -11,10 +11,10 @@
 
 #include <byteps/plugin.h>
 
-#include "tools/build_info.h"
-#include "tools/plan.h"
 #include "node/transport.h"
 #include "plugin/registry.h"
+#include "tools/build_info.h"
+#include "tools/plan.h"
 
 #define NAME "info"
 

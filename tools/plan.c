@@ -6,10 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tools/cmd.h"
 #include "conf/tree.h"
 #include "conf/value.h"
 #include "node/book.h"
+#include "tools/cmd.h"
 
 #define NAME          "plan"
 #define WORKERS_LIMIT 32768

@@ -5,8 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tools/plan.h"
 #include "conf/value.h"
+#include "tools/plan.h"
 
 const char bps_bandwidth_expected[] =
     "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, "

@@ -12,11 +12,11 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-#include "tools/cmd.h"
-#include "tools/plan.h"
 #include "conf/tree.h"
 #include "conf/value.h"
 #include "node/declared.h"
+#include "tools/cmd.h"
+#include "tools/plan.h"
 
 #define TENSORS_LIMIT (1u << 20)
 #define BYTES_LIMIT   (1ull << 56) /* of a model */

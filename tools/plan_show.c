@@ -2,8 +2,8 @@
 /* plan_show.c - a plan for people and for programs. */
 #include <stdio.h>
 
-#include "tools/plan.h"
 #include "conf/value.h"
+#include "tools/plan.h"
 
 static void print_time(const char *what, double seconds, const char *remark)
 {

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/plugin_serves.h"
-#include "tools/cmd.h"
 #include "conf/option.h"
 #include "plugin/registry.h"
+#include "tools/cmd.h"
+#include "tools/plugin_serves.h"
 
 static const char help_text[] =
     "Usage: byteps plugin list [--json]\n"

@@ -11,10 +11,10 @@
 
 #include "base/log.h"
 #include "conf/layer.h"
-#include "worker/local.h"
-#include "worker/memory.h"
+#include "flow/worker.h"
+#include "group/local.h"
+#include "plugin/memory.h"
 #include "worker/outcome.h"
-#include "worker/worker.h"
 
 /* Guards beginning and ending a job, and what is remembered while it is suspended. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;

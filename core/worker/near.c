@@ -4,9 +4,9 @@
  * here.
  */
 #include "base/log.h"
+#include "group/local.h"
 #include "node/transport.h"
-#include "worker/local.h"
-#include "worker/memory.h"
+#include "plugin/memory.h"
 #include "worker/near.h"
 
 #define LOG "worker"

@@ -3,7 +3,7 @@
 #ifndef BPS_WORKER_NEAR_H
 #define BPS_WORKER_NEAR_H
 
-#include "worker/worker.h"
+#include "flow/worker.h"
 
 /*
  * Opens the transport to processes of this host, if the configuration wants a group of the workers here or

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "flow/worker.h"
 #include "worker/outcome.h"
-#include "worker/worker.h"
 
 struct outcome {
     bps_handle handle;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker.c - the life of a worker: joining, failing, leaving, and the core thread. */
-#include "worker/worker.h"
+#include "flow/worker.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -9,13 +9,13 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "device/copy.h"
+#include "device_group/devices.h"
 #include "node/transport.h"
+#include "plugin/memory.h"
 #include "plugin/use.h"
-#include "worker/copy.h"
-#include "worker/devices.h"
-#include "worker/memory.h"
+#include "shards/shards.h"
 #include "worker/near.h"
-#include "worker/shards.h"
 
 #define LOG "worker"
 
@@ -174,6 +174,8 @@ static void on_joined(void *owner, const struct bps_book *book)
         status = bps_server_serve(worker->server, book);
     }
     if (status == BPS_OK) {
+        bool grouped = worker->local != NULL && bps_book_group_size(book, worker->rank) > 1;
+        worker->hooks = grouped ? &bps_local_hooks : NULL;
         status = bps_local_connect(worker->local, &report);
     }
     if (status == BPS_OK && !bps_local_is_final(worker->local)) {

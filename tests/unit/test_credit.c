@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "worker/credit.h"
+#include "shards/credit.h"
 
 #define SLICE (128u << 10)
 #define BASE  (2u << 20)

@@ -3,7 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
-#include "worker/window.h"
+#include "shards/window.h"
 
 #define SLICE      (64u << 10)
 #define NONE       BPS_WINDOW_NONE

@@ -1,0 +1,446 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * copy.c - the stages copy_to_host, copy_to_device and reduce_on_device, and when an operation on device
+ * memory begins and ends.
+ */
+#include "device/copy.h"
+
+#include <stdlib.h>
+
+#include "flow/step.h"
+#include "plugin/memory.h"
+#include "plugin/use.h"
+#include "sum/sum.h"
+
+/*
+ * Bytes under way in one direction: enough that the copy engine always has the next one, even with small
+ * partitions, and little enough that an urgent one does not wait long.
+ */
+#define UNDER_WAY_LIMIT (8u << 20)
+
+static const struct bps_device_ops *device_ops(const struct bps_worker *worker)
+{
+    return bps_device_ops(worker->device);
+}
+
+static struct bps_worker *worker_of(const struct bps_operation *operation)
+{
+    return bps_container(operation, struct bps_tensor_entry, operation)->worker;
+}
+
+/*
+ * What is computed where there is one contribution. A broadcast copies bytes as they are. An average has the
+ * divisor 1, and the operation does not matter.
+ */
+static void arithmetic(const struct bps_operation *operation, uint32_t *op, uint32_t *dtype)
+{
+    *op = operation->op == BPS_WIRE_BROADCAST || operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
+    *dtype = operation->op == BPS_WIRE_BROADCAST ? BPS_UINT8 : operation->request.dtype;
+}
+
+/* ---- life ---- */
+
+bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report)
+{
+    bps_status status = bps_device_open(worker->conf, worker->loop, &worker->device, report);
+    if (status != BPS_OK || worker->device == NULL) {
+        return status;
+    }
+    worker->memory = calloc(1, sizeof *worker->memory);
+    if (worker->memory == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_staging_init(&worker->memory->staging);
+    bps_direct_init(&worker->memory->direct);
+    const struct bps_device_ops *device = device_ops(worker);
+    const struct bps_memory_user user = {worker->device, device->attach, device->detach};
+    return bps_memory_join(&user, report);
+}
+
+void bps_copy_close(struct bps_worker *worker)
+{
+    bps_memory_close(worker->device);
+    if (worker->memory == NULL) {
+        return;
+    }
+    bps_staging_fini(&worker->memory->staging);
+    bps_direct_fini(&worker->memory->direct);
+    bps_heap_fini(&worker->memory->to_host.queue);
+    bps_heap_fini(&worker->memory->to_device.queue);
+    free(worker->memory);
+}
+
+/* ---- the beginning of an operation ---- */
+
+static bps_status check(const struct bps_worker *worker, const struct bps_device *device,
+                        struct bps_report *report)
+{
+    const char *type = device->type == BPS_DEVICE_CUDA ? "CUDA" : "unknown";
+    if (worker->device == NULL) {
+        BPS_REPORT(report,
+                   "the tensor lies in device memory (type %u, %s), but this worker uses no reducer with "
+                   "devices; set worker.use = \"cuda\", or copy the tensor to the host",
+                   device->type, type);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    if (device->type != device_ops(worker)->type) {
+        BPS_REPORT(report, "the tensor lies in device memory of type %u (%s), but reducer '%s' has type %u",
+                   device->type, type, worker->device->name, device_ops(worker)->type);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    return BPS_OK;
+}
+
+static bps_status mark(const struct bps_worker *worker, const struct bps_device *device,
+                       struct bps_mark **out, struct bps_report *report)
+{
+    return device_ops(worker)->mark(worker->device->self, device, out, report);
+}
+
+static void release(const struct bps_worker *worker, struct bps_mark **mark)
+{
+    if (*mark != NULL) {
+        device_ops(worker)->release(worker->device->self, *mark);
+        *mark = NULL;
+    }
+}
+
+static bool is_scaled(const struct bps_operation *operation)
+{
+    const struct bps_push_pull *request = &operation->request;
+    return operation->op != BPS_WIRE_BROADCAST && (request->prescale != 1.0 || request->postscale != 1.0);
+}
+
+static bool stays(const struct bps_worker *worker, const struct bps_operation *operation)
+{
+    const struct bps_push_pull *request = &operation->request;
+    const struct bps_device_ops *device = device_ops(worker);
+    uint32_t op, dtype;
+    if (worker->size > 1 || bps_graph_has_plugins(worker->graph) || device->can_reduce == NULL ||
+        (operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank)) {
+        return false;
+    }
+    arithmetic(operation, &op, &dtype);
+    if (bps_is_integer(dtype) && is_scaled(operation)) {
+        return false; /* devices do not scale integers */
+    }
+    return device->can_reduce(worker->device->self, request->device.index, op, dtype);
+}
+
+static bool changes(const struct bps_operation *operation)
+{
+    return operation->request.in != operation->request.out || is_scaled(operation);
+}
+
+/* True if an operation needs memory on the host. */
+static bool is_staged(const struct bps_operation *operation)
+{
+    return !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
+}
+
+static void prepare(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    operation->stays = operation->bytes > 0 && stays(worker, operation);
+    if (operation->stays && !changes(operation)) {
+        release(worker, &operation->mark); /* its input is its result, whenever it is there */
+    }
+    operation->direct = operation->bytes > 0 && !operation->stays && bps_direct_reaches(worker, operation);
+    if (is_staged(operation)) {
+        bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
+    }
+}
+
+static bps_status begin(struct bps_operation *operation, struct bps_report *report)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    if (is_staged(operation) && tensor->staging_bytes < operation->bytes) {
+        BPS_REPORT(report, "no host memory for %lu bytes from the device", operation->bytes);
+        return BPS_ERR_NOMEM;
+    }
+    return BPS_OK;
+}
+
+/* The input is there, and the results of the round before have left the staging memory and its tasks. */
+static void begin_if_ready(struct bps_operation *operation)
+{
+    const struct bps_worker *worker = worker_of(operation);
+    if (bps_must_wait(operation)) {
+        return;
+    }
+    operation->waiting = false;
+    if (worker->failure != BPS_OK) {
+        bps_operation_error(operation, worker->failure, worker->failure_text);
+        bps_operation_end(operation);
+    } else {
+        bps_tasks_begin(operation);
+    }
+}
+
+static void on_input(void *arg, bps_status status, const char *text)
+{
+    struct bps_operation *operation = arg;
+    struct bps_worker *worker = worker_of(operation);
+    release(worker, &operation->mark);
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, text);
+    }
+    begin_if_ready(operation);
+}
+
+static void await(struct bps_operation *operation)
+{
+    struct bps_worker *worker = worker_of(operation);
+    struct bps_report report = {""};
+    operation->waiting = true;
+    if (operation->mark == NULL) {
+        return; /* the last copy that leaves begins it */
+    }
+    bps_status status =
+        device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
+    if (status != BPS_OK) {
+        on_input(operation, status, report.text);
+    }
+}
+
+/* ---- its end ---- */
+
+static void end(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_worker *worker = tensor->worker;
+    struct bps_report report = {""};
+    release(worker, &operation->mark); /* of one that has never begun */
+    if (tensor->leaving == 0) {
+        return;
+    }
+    bps_status status = device_ops(worker)->mark_copies(worker->device->self, operation->request.device.index,
+                                                        &operation->mark, &report);
+    if (status != BPS_OK) {
+        bps_operation_error(operation, status, report.text);
+    }
+}
+
+static void follow(struct bps_operation *operation)
+{
+    const struct bps_worker *worker = worker_of(operation);
+    struct bps_report report = {""};
+    bps_status status = device_ops(worker)->follow(worker->device->self, &operation->request.device,
+                                                   operation->mark, &report);
+    if (status != BPS_OK) {
+        bps_operation_error(operation, status, report.text);
+    }
+    release(worker, &operation->mark);
+}
+
+/* ---- copies ---- */
+
+static void begin_copies(struct bps_worker *worker, struct bps_copier *copier);
+
+/* Bytes at the end of a task that are copied; what is before them, the network reads and writes itself. */
+static uint32_t staged(const struct bps_task *task)
+{
+    return task->bytes - task->direct;
+}
+
+static void on_host(void *arg, bps_status status, const char *text)
+{
+    struct bps_task *task = arg;
+    struct bps_worker *worker = task->tensor->worker;
+    worker->memory->to_host.under_way -= staged(task);
+    task->src = task->dst;
+    bps_task_done(task, status, text);
+    begin_copies(worker, &worker->memory->to_host);
+}
+
+static void on_device(void *arg, bps_status status, const char *text)
+{
+    struct bps_task *task = arg;
+    struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_worker *worker = tensor->worker;
+    char line[BPS_TEXT_LIMIT];
+    worker->memory->to_device.under_way -= staged(task);
+    if (task->grouped) {
+        bps_task_done(task, status, text);
+        begin_copies(worker, &worker->memory->to_device);
+        return;
+    }
+    tensor->leaving--;
+    if (status != BPS_OK) { /* the operation has ended already */
+        const struct bps_node *first = tensor->path.step[0].node, *copies = &worker->graph->to_device;
+        const struct bps_node *stage = first->kind == BPS_NODE_REDUCE_ON_DEVICE ? first : copies;
+        snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, stage->name, text);
+        bps_worker_fail(worker, status, line);
+    }
+    if (tensor->operation.waiting) {
+        begin_if_ready(&tensor->operation);
+    }
+    begin_copies(worker, &worker->memory->to_device);
+}
+
+/* Where the partition lies in the application's memory. */
+static char *device_memory(const struct bps_task *task, const void *tensor)
+{
+    return (char *)tensor + (size_t)task->partition * task->tensor->worker->partition;
+}
+
+/* The sum of a group lies where its result will. */
+static const char *source(const struct bps_task *task)
+{
+    const struct bps_push_pull *request = &task->tensor->operation.request;
+    return device_memory(task, task->grouped ? request->out : request->in);
+}
+
+static char *target(const struct bps_task *task)
+{
+    return device_memory(task, task->tensor->operation.request.out);
+}
+
+static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
+{
+    const struct bps_push_pull *request = &task->tensor->operation.request;
+    struct bps_report report = {""};
+    const struct bps_copy copy = {
+        .device = request->device.index,
+        .to_device = to_device,
+        .to = (to_device ? target(task) : task->dst) + task->direct,
+        .from = (to_device ? task->src : source(task)) + task->direct,
+        .bytes = staged(task),
+        .done = to_device ? on_device : on_host,
+        .arg = task,
+    };
+    struct bps_copier *copier = to_device ? &worker->memory->to_device : &worker->memory->to_host;
+    bps_status status = worker->failure;
+    if (status == BPS_OK) {
+        status = device_ops(worker)->copy(worker->device->self, &copy, &report);
+    }
+    if (status != BPS_OK) {
+        bps_task_done(task, status, report.text);
+        return;
+    }
+    copier->under_way += staged(task);
+    if (to_device && !task->grouped) {
+        task->tensor->leaving++;
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
+static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
+{
+    while (copier->under_way < UNDER_WAY_LIMIT && copier->queue.count > 0) {
+        begin_copy(worker, bps_heap_pop(&copier->queue), copier == &worker->memory->to_device);
+    }
+}
+
+static void enqueue(struct bps_task *task, struct bps_copier *copier)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    task->state = BPS_TASK_COPYING;
+    if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
+        bps_task_done(task, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    begin_copies(worker, copier);
+}
+
+/* ---- the stages ---- */
+
+/* The stage counts what it copies, and no partition of which it copies nothing. */
+static void count_direct(const struct bps_task *task)
+{
+    struct bps_node *node = task->tensor->path.step[task->step].node;
+    node->bytes -= task->direct;
+    node->tasks -= task->direct == task->bytes && task->direct > 0;
+}
+
+static bool copy_to_host(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_operation *operation = &tensor->operation;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != tensor->worker->rank;
+    task->direct = bps_direct_bytes(task);
+    task->direct_src = source(task);
+    task->direct_dst = target(task);
+    count_direct(task);
+    if (task->direct == task->bytes && task->direct > 0) {
+        return true;
+    }
+    task->dst = tensor->staging + (size_t)task->partition * tensor->worker->partition;
+    if (task->bytes == 0 || receiver) {
+        task->src = task->dst;
+        return true;
+    }
+    enqueue(task, &tensor->worker->memory->to_host);
+    return false;
+}
+
+static bool copy_to_device(struct bps_task *task)
+{
+    const struct bps_operation *operation = &task->tensor->operation;
+    struct bps_worker *worker = task->tensor->worker;
+    bool unchanged = operation->op == BPS_WIRE_BROADCAST && operation->root == worker->rank &&
+                     operation->request.in == operation->request.out;
+    struct bps_report report = {""};
+    if (task->bytes == 0 || unchanged) {
+        return true;
+    }
+    count_direct(task);
+    bps_status status = task->direct > 0 ? bps_direct_settle(operation, &report) : BPS_OK;
+    if (status != BPS_OK) {
+        bps_task_done(task, status, report.text);
+        return false;
+    }
+    if (staged(task) > 0) {
+        enqueue(task, &worker->memory->to_device);
+    }
+    return staged(task) == 0;
+}
+
+static bool reduce_on_device(struct bps_task *task)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    const struct bps_operation *operation = &task->tensor->operation;
+    const struct bps_push_pull *request = &operation->request;
+    bool scaled = operation->op != BPS_WIRE_BROADCAST;
+    struct bps_report report = {""};
+    if (!changes(operation)) {
+        return true;
+    }
+    struct bps_reduction reduction = {
+        .device = request->device.index,
+        .n = 1,
+        .src = {device_memory(task, request->in)},
+        .dst = device_memory(task, request->out),
+        .scales = scaled ? &request->prescale : NULL,
+        .scale = scaled ? request->postscale : 1,
+        .divisor = 1,
+        .done = on_device,
+        .arg = task,
+    };
+    arithmetic(operation, &reduction.op, &reduction.dtype);
+    reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
+    bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
+    if (status != BPS_OK) {
+        bps_task_done(task, status, report.text);
+        return false;
+    }
+    worker->memory->to_device.under_way += task->bytes;
+    task->tensor->leaving++;
+    return true;
+}
+
+const struct bps_step_ops bps_step_copy_to_host = {.start = copy_to_host};
+const struct bps_step_ops bps_step_copy_to_device = {.start = copy_to_device};
+const struct bps_step_ops bps_step_reduce_on_device = {.start = reduce_on_device};
+
+const struct bps_device_memory_ops bps_device_memory = {
+    .check = check,
+    .mark = mark,
+    .release = release,
+    .prepare = prepare,
+    .await = await,
+    .begin = begin,
+    .end = end,
+    .follow = follow,
+};

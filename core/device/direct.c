@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * direct.c - tensors that the network reads and writes on their device, without copies to and from the host.
+ *
+ * That needs a reducer that can share the memory of its devices, and a transport between hosts that reaches
+ * it, which learns of a piece of memory when a tensor there is pushed for the first time, and forgets it when
+ * the application has given it back. What one of them refuses goes through the host.
+ */
+#include <stdlib.h>
+
+#include "base/log.h"
+#include "device/copy.h"
+#include "plugin/memory.h"
+#include "plugin/use.h"
+#include "shards/shards.h"
+
+#define LOG "worker"
+
+/* An allocation of the application's. */
+struct bps_direct_piece {
+    LIST_ENTRY(bps_direct_piece) entry;
+    uint64_t allocation;
+    int32_t device;
+    const void *memory; /* some address in it */
+    struct bps_region region;
+    struct bps_shared *shared; /* NULL: it cannot be reached */
+};
+
+static const struct bps_share_ops *share_ops(const struct bps_worker *worker)
+{
+    return bps_device_ops(worker->device)->share;
+}
+
+/* ---- what is possible ---- */
+
+void bps_direct_init(struct bps_direct *direct)
+{
+    pthread_mutex_init(&direct->lock, NULL);
+    LIST_INIT(&direct->pieces);
+}
+
+void bps_direct_fini(struct bps_direct *direct)
+{
+    while (!LIST_EMPTY(&direct->pieces)) {
+        struct bps_direct_piece *piece = LIST_FIRST(&direct->pieces);
+        LIST_REMOVE(piece, entry);
+        if (piece->shared != NULL) {
+            bps_memory_unshare(piece->shared);
+        }
+        free(piece);
+    }
+    pthread_mutex_destroy(&direct->lock);
+}
+
+void bps_direct_joined(struct bps_worker *worker)
+{
+    struct bps_transport_attr attr = {.lanes = 1};
+    const struct bps_transport_ops *net = worker->net->ops;
+    net->query(worker->net->self, &attr);
+    if (worker->device == NULL || share_ops(worker) == NULL || bps_graph_has_plugins(worker->graph) ||
+        worker->shards == NULL || worker->shards->remotes == 0) {
+        return;
+    }
+    struct bps_direct *direct = &worker->memory->direct;
+    direct->least = attr.device_bytes;
+    direct->always = worker->hooks == NULL; /* else a group has sums of its own */
+    for (uint32_t i = 0; i < worker->shards->remotes; i++) {
+        direct->always = direct->always && worker->shards->remote[i].transport == worker->net;
+    }
+}
+
+/* ---- the application's memory ---- */
+
+/* The application may have got other memory at the same address since. */
+static void forget_freed(struct bps_worker *worker)
+{
+    struct bps_direct_piece *piece, *next;
+    for (piece = LIST_FIRST(&worker->memory->direct.pieces); piece != NULL; piece = next) {
+        next = LIST_NEXT(piece, entry);
+        uint64_t now = share_ops(worker)->allocation(worker->device->self, piece->device, piece->memory);
+        if (now != piece->allocation) {
+            LIST_REMOVE(piece, entry);
+            if (piece->shared != NULL) {
+                bps_memory_unshare(piece->shared);
+            }
+            free(piece);
+        }
+    }
+}
+
+static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
+{
+    struct bps_report report = {""};
+    bps_status status = share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes,
+                                                  &piece->region, &report);
+    if (status == BPS_OK) {
+        status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);
+    }
+    if (status != BPS_OK && !worker->memory->direct.explained) {
+        worker->memory->direct.explained = true;
+        bps_info(LOG, "a tensor on a device is copied to the host, as may be others: %s", report.text);
+    }
+}
+
+static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t device, const void *memory,
+                                         uint64_t bytes)
+{
+    uint64_t allocation = share_ops(worker)->allocation(worker->device->self, device, memory);
+    struct bps_direct_piece *piece;
+    if (allocation == 0) {
+        return NULL;
+    }
+    LIST_FOREACH(piece, &worker->memory->direct.pieces, entry) {
+        if (piece->allocation == allocation && piece->device == device) {
+            return piece;
+        }
+    }
+    forget_freed(worker);
+    piece = calloc(1, sizeof *piece);
+    if (piece != NULL) {
+        *piece = (struct bps_direct_piece){.allocation = allocation, .device = device, .memory = memory};
+        learn(worker, piece, bytes);
+        LIST_INSERT_HEAD(&worker->memory->direct.pieces, piece, entry);
+    }
+    return piece;
+}
+
+static bool reaches(struct bps_worker *worker, int32_t device, const void *memory, uint64_t bytes)
+{
+    const struct bps_direct_piece *piece = piece_of(worker, device, memory, bytes);
+    if (piece == NULL || piece->shared == NULL) {
+        return false;
+    }
+    uintptr_t offset = (uintptr_t)memory - (uintptr_t)piece->region.memory;
+    return offset <= piece->region.bytes && bytes <= piece->region.bytes - offset;
+}
+
+bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *operation)
+{
+    const struct bps_push_pull *r = &operation->request;
+    struct bps_direct *direct = &worker->memory->direct;
+    if (direct->least == 0 || operation->op == BPS_WIRE_BROADCAST || operation->bytes < direct->least) {
+        return false;
+    }
+    pthread_mutex_lock(&direct->lock);
+    bool all = reaches(worker, r->device.index, r->in, operation->bytes) &&
+               (r->in == r->out || reaches(worker, r->device.index, r->out, operation->bytes));
+    pthread_mutex_unlock(&direct->lock);
+    return all;
+}
+
+/* ---- how much of a partition ---- */
+
+/* All slices that are large enough; only the last one of a partition may not be. */
+static uint32_t bytes_of(const struct bps_worker *worker, uint32_t partition)
+{
+    uint32_t least = worker->memory->direct.least, last = partition % (uint32_t)worker->slice;
+    return worker->slice < least ? 0 : last < least ? partition - last : partition;
+}
+
+bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operation *operation)
+{
+    uint32_t whole = (uint32_t)worker->partition, last = (uint32_t)(operation->bytes % whole);
+    bool wholes = operation->bytes < whole || bytes_of(worker, whole) == whole;
+    return worker->memory->direct.always && wholes && bytes_of(worker, last) == last;
+}
+
+uint32_t bps_direct_bytes(const struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_worker *worker = tensor->worker;
+    bool from_here = task->grouped || !bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    if (!tensor->operation.direct || !from_here ||
+        bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
+        return 0;
+    }
+    return bytes_of(worker, task->bytes);
+}
+
+bps_status bps_direct_settle(const struct bps_operation *operation, struct bps_report *report)
+{
+    const struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
+    return share_ops(worker)->settle(worker->device->self, operation->request.device.index, report);
+}

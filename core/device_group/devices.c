@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices.c - what every worker does in a group of devices: it asks where a round is summed, joins, and hears
+ * what the coordinator says.
+ */
+#include "device_group/devices.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "flow/step.h"
+#include "node/declared.h"
+#include "plugin/use.h"
+
+#define LOG      "local"
+#define NO_GROUP "worker.device_groups = on, but the devices of this host form no group: "
+
+static bool is_coordinator(const struct bps_devices *devices)
+{
+    return devices->local->place == 0;
+}
+
+/* To the coordinator, which is another worker. */
+static void send_word(struct bps_devices *devices, struct bps_header *header, const void *payload,
+                      size_t bytes)
+{
+    struct bps_link *link = devices->local->peer[0].link;
+    header->epoch = devices->local->worker->book->epoch;
+    if (link != NULL) {
+        bps_link_send(link, header, payload, bytes);
+    }
+}
+
+static void send_text(struct bps_devices *devices, uint8_t type, const char *text)
+{
+    struct bps_header header = {.type = type};
+    send_word(devices, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+}
+
+static struct bps_header header_of(const struct bps_operation *operation, uint8_t type)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return (struct bps_header){
+        .type = type,
+        .dtype = (uint8_t)operation->request.dtype,
+        .op = (uint8_t)operation->op,
+        .epoch = tensor->worker->book->epoch,
+        .tensor = tensor->id,
+        .bytes = operation->bytes,
+        .round = tensor->unnamed ? 0 : tensor->round,
+        .priority = operation->request.priority,
+    };
+}
+
+/* ---- life ---- */
+
+/* Why there can be no group with this worker; NULL: there can. */
+static const char *reason_against(struct bps_devices *devices, const struct bps_worker *worker,
+                                  struct bps_report *report)
+{
+    const struct bps_device_ops *device = worker->device != NULL ? bps_device_ops(worker->device) : NULL;
+    if (bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
+        return "worker.device_groups = off";
+    }
+    if (devices->local->size > 64) {
+        return "there are more than 64 workers";
+    }
+    if (bps_conf_server(worker->conf)->order == BPS_ORDER_RANK) {
+        return "server.order = rank";
+    }
+    if (device == NULL || device->group == NULL) {
+        return "a worker uses no reducer whose devices form groups";
+    }
+    devices->ops = device->group;
+    devices->self = worker->device->self;
+    if (devices->ops->query(devices->self, devices->text, sizeof devices->text, report) != BPS_OK) {
+        return report->text;
+    }
+    return NULL;
+}
+
+static bps_status open_devices(struct bps_local *local, struct bps_report *report)
+{
+    const struct bps_worker *worker = local->worker;
+    struct bps_devices *devices = calloc(1, sizeof *devices);
+    struct bps_report why = {""};
+    if (devices == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    local->devices = devices;
+    devices->local = local;
+    devices->device = -1;
+    SLIST_INIT(&devices->spare);
+    TAILQ_INIT(&devices->under_way);
+    const char *against = reason_against(devices, worker, &why);
+    if (against != NULL && bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
+        BPS_REPORT(report, NO_GROUP "%s", against);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    if (against != NULL) {
+        bps_devices_separate(devices, against);
+        return BPS_OK;
+    }
+    return is_coordinator(devices) ? bps_coordinator_new(devices, &devices->coordinator) : BPS_OK;
+}
+
+static void reached(struct bps_local_peer *peer)
+{
+    struct bps_devices *devices = peer->local->devices;
+    if (peer == &peer->local->peer[0] && devices->state == BPS_DEVICES_OFF) {
+        send_text(devices, BPS_FRAME_SEPARATE, devices->text);
+    }
+}
+
+static void leave(struct bps_devices *devices)
+{
+    if (devices->group != NULL) {
+        devices->ops->leave(devices->group);
+    }
+}
+
+static void drop(struct bps_devices *devices)
+{
+    if (devices->group != NULL && devices->local->worker->failure != BPS_OK) {
+        devices->ops->abort(devices->group);
+    }
+}
+
+static void free_devices(struct bps_devices *devices)
+{
+    bps_coordinator_free(devices->coordinator);
+    while (!TAILQ_EMPTY(&devices->under_way)) {
+        struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
+        TAILQ_REMOVE(&devices->under_way, batch, entry);
+        free(batch);
+    }
+    while (!SLIST_EMPTY(&devices->spare)) {
+        struct bps_devices_batch *batch = SLIST_FIRST(&devices->spare);
+        SLIST_REMOVE_HEAD(&devices->spare, spare);
+        free(batch);
+    }
+    free(devices);
+}
+
+static void tick(struct bps_devices *devices, uint64_t now)
+{
+    struct bps_worker *worker = devices->local->worker;
+    const struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
+    uint64_t limit = bps_conf_cluster(worker->conf)->stall_timeout;
+    char text[200];
+    if (batch != NULL && limit > 0 && now - batch->begun > limit) {
+        snprintf(text, sizeof text,
+                 "worker %u: its device has not ended a step of the group for %lu s (cluster.stall_timeout)",
+                 worker->rank, (unsigned long)(limit / BPS_S));
+        bps_worker_fail(worker, BPS_ERR_TIMEOUT, text);
+    } else if (devices->coordinator != NULL) {
+        bps_coordinator_tick(devices->coordinator, now);
+    }
+}
+
+/* ---- which way a round goes ---- */
+
+/* The host way was open all the time: the tasks begin as if nobody had asked. */
+static void release(struct bps_operation *operation)
+{
+    operation->asking = false;
+    bps_tasks_start(operation);
+}
+
+void bps_devices_off(struct bps_devices *devices, const char *why)
+{
+    struct bps_worker *worker = devices->local->worker;
+    struct bps_operation *operation, *next;
+    if (devices->state == BPS_DEVICES_OFF) {
+        return;
+    }
+    if (devices->group != NULL && devices->state != BPS_DEVICES_TOGETHER) {
+        devices->ops->abort(devices->group);
+    }
+    devices->state = BPS_DEVICES_OFF;
+    snprintf(devices->text, sizeof devices->text, "%s", why);
+    for (operation = TAILQ_FIRST(&worker->operations); operation != NULL; operation = next) {
+        next = TAILQ_NEXT(operation, entry);
+        if (operation->asking) {
+            release(operation);
+        }
+    }
+}
+
+void bps_devices_separate(struct bps_devices *devices, const char *why)
+{
+    struct bps_worker *worker = devices->local->worker;
+    char text[BPS_TEXT_LIMIT];
+    if (devices->state == BPS_DEVICES_OFF) {
+        return;
+    }
+    if (bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
+        snprintf(text, sizeof text, NO_GROUP "%s", why);
+        bps_worker_fail(worker, BPS_ERR_UNSUPPORTED, text);
+        return;
+    }
+    if (worker->device != NULL) {
+        bps_info(LOG, "tensors on devices are summed by the host: %s", why);
+    }
+    bps_devices_off(devices, why);
+}
+
+void bps_devices_release(struct bps_devices *devices, const struct bps_header *header)
+{
+    struct bps_task *task = bps_task_grouped(devices->local->worker, header);
+    if (task != NULL && task->tensor->operation.asking) {
+        release(&task->tensor->operation);
+    }
+}
+
+uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)
+{
+    bool divides = bps_local_is_final(devices->local) || bps_local_divisor(operation) > 1;
+    return operation->op == BPS_AVERAGE && !divides ? BPS_SUM : operation->op;
+}
+
+/* Why this worker cannot do it on its device; NULL: it can. */
+static const char *obstacle(const struct bps_devices *devices, const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    const struct bps_push_pull *r = &operation->request;
+    if (operation->op == BPS_WIRE_BROADCAST) {
+        return "it is a broadcast";
+    }
+    if (r->prescale != 1.0 || r->postscale != 1.0) {
+        return "it is scaled";
+    }
+    uint32_t size = devices->local->size, divisor = bps_local_divisor(operation);
+    bool divides_alike = bps_local_is_final(devices->local) || divisor == 1 || divisor == size;
+    if (!divides_alike || !devices->ops->takes(devices->self, r->device.index, size,
+                                               bps_devices_op(devices, operation), r->dtype)) {
+        return "the devices do not combine its type so";
+    }
+    for (uint32_t i = 0; i < tensor->path.length; i++) {
+        if (tensor->path.step[i].node->kind == BPS_NODE_PLUGIN) {
+            return "it passes stages that need the host";
+        }
+    }
+    return devices->device >= 0 && devices->device != r->device.index
+               ? "this worker has another device in the group"
+               : NULL;
+}
+
+/* Tells the coordinator; without an identity, that the round is to go through the host. */
+static void tell(struct bps_devices *devices, const struct bps_operation *operation, const uint8_t *identity)
+{
+    struct bps_header header = header_of(operation, BPS_FRAME_READY);
+    bps_status status = BPS_OK;
+    if (is_coordinator(devices)) {
+        status = bps_coordinator_ready(devices->coordinator, 0, &header, identity);
+    } else {
+        send_word(devices, &header, identity, identity != NULL ? BPS_GROUP_IDENTITY_BYTES : 0);
+    }
+    if (status != BPS_OK) {
+        bps_worker_fail(devices->local->worker, status, "could not tell the group of devices of a tensor");
+    }
+}
+
+static bool can(struct bps_devices *devices, const struct bps_operation *operation, uint8_t *identity)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_report report = {""};
+    if (!bps_is_on_device(operation) || operation->bytes == 0) {
+        return false;
+    }
+    const char *why = obstacle(devices, operation);
+    if (why == NULL &&
+        devices->ops->identify(devices->self, operation->request.device.index, identity, &report) != BPS_OK) {
+        why = report.text;
+    }
+    if (why != NULL && !devices->explained) {
+        devices->explained = true;
+        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->name,
+                 why);
+    }
+    return why == NULL;
+}
+
+static bool ask(struct bps_operation *operation)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_devices *devices = tensor->worker->local->devices;
+    uint8_t identity[BPS_GROUP_IDENTITY_BYTES];
+    if (devices->state == BPS_DEVICES_OFF) {
+        return false;
+    }
+    if (!can(devices, operation, identity)) {
+        tell(devices, operation, NULL);
+        return false;
+    }
+    devices->device = operation->request.device.index;
+    operation->asking = true;
+    operation->left = tensor->tasks;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        struct bps_task *task = &tensor->task[i];
+        bps_task_reset(task);
+        task->grouped = true;
+        task->state = BPS_TASK_AWAITED;
+    }
+    tell(devices, operation, identity); /* the last word: the tasks may have begun when this returns */
+    return true;
+}
+
+static bool asks(struct bps_worker *worker, const struct bps_header *header)
+{
+    const struct bps_task *task = bps_task_grouped(worker, header);
+    return task != NULL && task->tensor->operation.asking;
+}
+
+static void decline(struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_devices *devices = tensor->worker->local->devices;
+    if (devices->state != BPS_DEVICES_OFF) {
+        tell(devices, operation, NULL);
+    }
+}
+
+/* ---- the step device_broadcast ---- */
+
+static bool may_share(const struct bps_tensor_entry *tensor)
+{
+    const struct bps_local *local = tensor->worker->local;
+    return local != NULL && local->devices != NULL && local->devices->state != BPS_DEVICES_OFF &&
+           bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+}
+
+/* A leader's device has the result of a partition that came through the network; a batch brings it to the others. */
+static bool share(struct bps_task *task)
+{
+    if (!task->grouped) {
+        return true;
+    }
+    struct bps_devices *devices = task->tensor->worker->local->devices;
+    struct bps_header header = header_of(&task->tensor->operation, BPS_FRAME_HELD);
+    header.partition = task->partition;
+    task->state = BPS_TASK_AWAITED;
+    if (!is_coordinator(devices)) {
+        send_word(devices, &header, NULL, 0);
+    } else if (bps_coordinator_held(devices->coordinator, 0, &header) != BPS_OK) {
+        bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
+    }
+    return false;
+}
+
+const struct bps_step_ops bps_step_device_broadcast = {.crosses = true, .probe = may_share, .start = share};
+
+/* ---- joining ---- */
+
+static void on_joined(void *arg, bps_status status, const char *text)
+{
+    struct bps_devices *devices = arg;
+    const char *why = status != BPS_OK ? text : "";
+    if (devices->state != BPS_DEVICES_FORMING) {
+        return; /* it was given up */
+    }
+    if (is_coordinator(devices)) {
+        bps_coordinator_joined(devices->coordinator, 0, why);
+    } else {
+        devices->state = status == BPS_OK ? BPS_DEVICES_TOGETHER : devices->state;
+        send_text(devices, BPS_FRAME_JOINED, why);
+    }
+}
+
+bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name)
+{
+    struct bps_report report = {""};
+    if (devices->state == BPS_DEVICES_OFF) {
+        return BPS_OK; /* the coordinator hears of it */
+    }
+    if (devices->state != BPS_DEVICES_APART || devices->device < 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    const struct bps_group_seat seat = {
+        .name = name,
+        .place = devices->local->place,
+        .size = devices->local->size,
+        .device = devices->device,
+        .joined = on_joined,
+        .arg = devices,
+    };
+    devices->state = BPS_DEVICES_FORMING;
+    if (devices->ops->join(devices->self, &seat, &devices->group, &report) != BPS_OK) {
+        devices->group = NULL;
+        on_joined(devices, BPS_ERR_FAILED, report.text);
+    }
+    return BPS_OK;
+}
+
+/* ---- messages ---- */
+
+static void left(struct bps_local_peer *peer)
+{
+    struct bps_devices *devices = peer->local->devices;
+    char why[80];
+    snprintf(why, sizeof why, "worker %u has left the job", peer->rank);
+    if (devices->coordinator != NULL && bps_coordinator_is_busy(devices->coordinator)) {
+        strcat(why, " during a round of its device");
+        bps_worker_fail(devices->local->worker, BPS_ERR_PROTOCOL, why);
+    } else {
+        bps_devices_off(devices, why);
+    }
+}
+
+/* True if there can be such a round. */
+static bool is_round(const struct bps_header *header)
+{
+    size_t size = bps_dtype_size(header->dtype);
+    return size != 0 && header->op < BPS_WIRE_OPS && header->bytes <= BPS_TENSOR_LIMIT &&
+           header->bytes % size == 0 && header->tensor != 0 && header->tensor < BPS_ID_BARRIER &&
+           (header->tensor < BPS_ID_UNNAMED || header->round == 0);
+}
+
+/* What only the coordinator is told. */
+static bps_status to_coordinator(struct bps_local_peer *peer, const struct bps_header *header,
+                                 struct bps_reader *payload)
+{
+    struct bps_devices *devices = peer->local->devices;
+    struct bps_coordinator *coordinator = devices->coordinator;
+    uint32_t place = (uint32_t)(peer - peer->local->peer);
+    size_t bytes = (size_t)(payload->end - payload->at);
+    char text[BPS_TEXT_LIMIT + 1], why[BPS_TEXT_LIMIT + 32];
+    if (header->type == BPS_FRAME_READY && devices->state == BPS_DEVICES_OFF) {
+        const struct bps_header answer = {.type = BPS_FRAME_SEPARATE, .epoch = header->epoch};
+        bps_link_send(peer->link, &answer, devices->text, strlen(devices->text));
+        return BPS_OK;
+    }
+    if (coordinator == NULL) {
+        return BPS_OK;
+    }
+    switch (header->type) {
+    case BPS_FRAME_READY:
+        return is_round(header) && (bytes == 0 || bytes == BPS_GROUP_IDENTITY_BYTES)
+                   ? bps_coordinator_ready(coordinator, place, header, bytes > 0 ? payload->at : NULL)
+                   : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_HELD:
+        return bytes == 0 ? bps_coordinator_held(coordinator, place, header) : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_JOINED:
+        bps_get_text(payload, text, sizeof text);
+        return bps_coordinator_joined(coordinator, place, text);
+    default:
+        if (devices->state == BPS_DEVICES_TOGETHER) {
+            return BPS_ERR_PROTOCOL;
+        }
+        bps_get_text(payload, text, sizeof text);
+        snprintf(why, sizeof why, "worker %u: %s", peer->rank, text);
+        bps_coordinator_separate(coordinator, why);
+        return BPS_OK;
+    }
+}
+
+static bps_status from_coordinator(struct bps_devices *devices, const struct bps_header *header,
+                                   struct bps_reader *payload)
+{
+    uint8_t name[BPS_GROUP_NAME_BYTES];
+    char text[BPS_TEXT_LIMIT + 1];
+    switch (header->type) {
+    case BPS_FRAME_HOST:
+        bps_devices_release(devices, header);
+        return bps_reader_done(payload) ? BPS_OK : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_FORM:
+        bps_get_bytes(payload, name, sizeof name);
+        return bps_reader_done(payload) ? bps_devices_form(devices, name) : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_ORDER:
+        return bps_devices_run(devices, payload);
+    default:
+        bps_get_text(payload, text, sizeof text);
+        bps_devices_separate(devices, text);
+        return BPS_OK;
+    }
+}
+
+static bps_status message(struct bps_local_peer *peer, const struct bps_header *header,
+                          struct bps_reader *payload)
+{
+    struct bps_local *local = peer->local;
+    bool asks =
+        header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED || header->type == BPS_FRAME_HELD;
+    bool orders =
+        header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
+    bool is_first = peer == &local->peer[0];
+    if (header->epoch != local->worker->book->epoch || (asks && local->place != 0) || (orders && !is_first) ||
+        (local->place != 0 && !is_first)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (local->dropped) {
+        return BPS_OK;
+    }
+    return local->place == 0 ? to_coordinator(peer, header, payload)
+                             : from_coordinator(local->devices, header, payload);
+}
+
+const struct bps_local_device_ops bps_device_group = {
+    .open = open_devices,
+    .reached = reached,
+    .left = left,
+    .leave = leave,
+    .drop = drop,
+    .free = free_devices,
+    .tick = tick,
+    .ask = ask,
+    .decline = decline,
+    .asks = asks,
+    .network_failed = bps_devices_network_failed,
+    .failed = bps_devices_failed,
+    .message = message,
+};

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * devices.h - the workers of a host whose tensors lie on devices: these sum among themselves.
+ *
+ * A partition is combined on the device of its leader, which alone brings the sum to its host and through the
+ * network, and the result then goes from there to all devices. If the group is the whole job, both are one
+ * step and no host sees the tensor.
+ *
+ * All devices must be given the same steps in the same order. One worker, the coordinator at place 0,
+ * decides: everybody tells it when a round of a tensor has begun and its input lies on the device; when all
+ * have, it orders the steps in batches, the most urgent first. If only one has the tensor on the host, or
+ * pushes something else, or cannot push at all, the round goes through the host for all, as if there were no
+ * group of devices (local.h), and what is wrong is found out there.
+ *
+ * [core] Everything here belongs to the worker's loop.
+ */
+#ifndef BPS_DEVICE_GROUP_DEVICES_H
+#define BPS_DEVICE_GROUP_DEVICES_H
+
+#include "group/local.h"
+
+extern const struct bps_step_ops bps_step_device_broadcast;
+/* What the group knows of it. */
+extern const struct bps_local_device_ops bps_device_group;
+
+/* ---- for the files of this part ---- */
+
+/* A batch on its way through the devices. */
+struct bps_devices_batch {
+    SLIST_ENTRY(bps_devices_batch) spare;
+    TAILQ_ENTRY(bps_devices_batch) entry;
+    struct bps_devices *devices;
+    uint64_t begun;
+    uint32_t tasks;
+    struct bps_task *task[BPS_STEPS_LIMIT];
+    uint8_t kind[BPS_STEPS_LIMIT]; /* BPS_STEP_* of each */
+};
+
+enum bps_devices_state {
+    BPS_DEVICES_APART,   /* no group yet */
+    BPS_DEVICES_FORMING, /* the devices are joining */
+    BPS_DEVICES_TOGETHER,
+    BPS_DEVICES_OFF, /* for good: everything goes through the host */
+};
+
+struct bps_devices {
+    struct bps_local *local;
+    const struct bps_group_ops *ops;
+    void *self; /* the instance */
+    enum bps_devices_state state;
+    char text[128];          /* what joins the devices, or why nothing does */
+    bool explained;          /* why a tensor went through the host */
+    struct bps_group *group; /* NULL: none yet */
+    int32_t device;          /* of this worker in it */
+    SLIST_HEAD(, bps_devices_batch) spare;
+    TAILQ_HEAD(, bps_devices_batch) under_way;
+    struct bps_coordinator *coordinator; /* at place 0 */
+};
+
+/* What is written of a task in a batch. */
+#define BPS_ORDER_BYTES 13u
+
+/* ---- devices.c ---- */
+/* Everything goes through the host from now on, in this worker; the log says why, or it is an error. */
+void bps_devices_separate(struct bps_devices *devices, const char *why);
+/* The same without a word. */
+void bps_devices_off(struct bps_devices *devices, const char *why);
+/* The operation that waits for the coordinator's word, if it still does: it goes through the host. */
+void bps_devices_release(struct bps_devices *devices, const struct bps_header *header);
+bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name);
+/*
+ * What the devices combine by: an average of several hosts is divided in the network, unless this group's sum
+ * has to be divided before.
+ */
+uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation);
+
+/* ---- devices_batch.c ---- */
+/* The network has failed a round that this worker leads; the leader says so: as in bps_local_device_ops. */
+bool bps_devices_network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
+bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* Gives the batch of an ORDER to the device. */
+bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
+
+/* ---- coordinator.c ---- */
+bps_status bps_coordinator_new(struct bps_devices *devices, struct bps_coordinator **out);
+void bps_coordinator_free(struct bps_coordinator *coordinator);
+/* What the worker at a place says, this one among them. */
+bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place,
+                                 const struct bps_header *header, const uint8_t *identity);
+/* `why` it has not; "": it has. */
+bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t place, const char *why);
+bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t place,
+                                const struct bps_header *header);
+/* True if steps are to be ordered. */
+bool bps_coordinator_is_busy(const struct bps_coordinator *coordinator);
+/* The task ends without its next step. */
+void bps_coordinator_forget(struct bps_coordinator *coordinator, const struct bps_task *task);
+/* There is no group: all hear why. */
+void bps_coordinator_separate(struct bps_coordinator *coordinator, const char *why);
+/* A batch of this worker's device is done. */
+void bps_coordinator_go_on(struct bps_coordinator *coordinator);
+void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now);
+
+#endif

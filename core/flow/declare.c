@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * declare.c - asking the scheduler for ids and placement, many tensors at a time.
+ *
+ * While one question is on its way, further tensors gather for the next: declaring costs round trips by time,
+ * not by number.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow/step.h"
+#include "node/declared.h"
+
+#define BATCH_LIMIT      8192u      /* tensors in one message, */
+#define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */
+
+/* ---- [core] ---- */
+
+/* Returns how many partitions the tensor has. An application may change its form meanwhile. */
+static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tensor, struct bps_writer *w)
+{
+    bps_put_string(w, tensor->name);
+    pthread_mutex_lock(&worker->table.lock);
+    bps_put_form(w, &tensor->form);
+    uint32_t partitions = bps_partitions(tensor->form.bytes, worker->partition);
+    pthread_mutex_unlock(&worker->table.lock);
+    return partitions;
+}
+
+static void ask(void *arg)
+{
+    struct bps_worker *worker = arg;
+    struct bps_tensor_entry *tensor;
+    struct bps_writer w, names;
+    uint32_t n = 0, partitions = 0;
+    bps_forget_flush(worker);
+    if (worker->failure != BPS_OK || !TAILQ_EMPTY(&worker->asked) || TAILQ_EMPTY(&worker->undeclared)) {
+        return;
+    }
+    bps_writer_init(&w);
+    bps_writer_init(&names);
+    while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT &&
+           partitions < PARTITIONS_LIMIT) {
+        TAILQ_REMOVE(&worker->undeclared, tensor, entry);
+        TAILQ_INSERT_TAIL(&worker->asked, tensor, entry);
+        tensor->asked = true;
+        partitions += put_one(worker, tensor, &names);
+        n++;
+    }
+    bps_put_u32(&w, n);
+    bps_put_bytes(&w, names.data, names.size);
+    bps_status status = names.failed ? BPS_ERR_NOMEM : bps_member_declare(worker->member, &w);
+    bps_writer_fini(&names);
+    bps_writer_fini(&w);
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, "could not declare tensors");
+    }
+}
+
+/* In a job of one worker there is nobody to ask. */
+static void declare_alone(struct bps_tensor_entry *tensor)
+{
+    static const uint32_t any = 1;
+    tensor->id = any;
+    if (tensor->operation.active && !tensor->operation.begun) {
+        bps_tasks_begin(&tensor->operation);
+    }
+}
+
+void bps_declare_later(struct bps_tensor_entry *tensor)
+{
+    struct bps_worker *worker = tensor->worker;
+    if (tensor->id != 0 || tensor->declaring) {
+        return;
+    }
+    if (bps_worker_alone(worker)) {
+        declare_alone(tensor);
+        return;
+    }
+    tensor->declaring = true;
+    TAILQ_INSERT_TAIL(&worker->undeclared, tensor, entry);
+    bps_loop_defer(worker->loop, ask, worker);
+}
+
+/* Notes a named tensor under its id, so that results find it. */
+static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entry *tensor)
+{
+    HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
+    if (tensor->by_id.tbl == NULL) {
+        tensor->id = 0;
+        return BPS_ERR_NOMEM;
+    }
+    worker->last_id = tensor->id > worker->last_id ? tensor->id : worker->last_id;
+    return BPS_OK;
+}
+
+bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply)
+{
+    struct bps_worker *worker = tensor->worker;
+    uint32_t id = bps_get_u32(reply);
+    tensor->round = bps_get_u32(reply);
+    bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
+    tensor->partitions = bps_get_u32(reply);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED ||
+        tensor->partitions != bps_partitions(tensor->job.bytes, worker->partition) ||
+        (size_t)(reply->end - reply->at) / 4 < tensor->partitions) {
+        return BPS_ERR_PROTOCOL;
+    }
+    free(tensor->shard);
+    free(tensor->lead);
+    tensor->shard = calloc(tensor->partitions, sizeof *tensor->shard);
+    tensor->lead = calloc(tensor->partitions, sizeof *tensor->lead);
+    if (tensor->shard == NULL || tensor->lead == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < tensor->partitions; i++) {
+        tensor->shard[i] = bps_get_u16(reply);
+        tensor->lead[i] = bps_get_u16(reply);
+        if (tensor->shard[i] >= worker->book->shards ||
+            tensor->lead[i] >= bps_book_group_size(worker->book, worker->rank)) {
+            return BPS_ERR_PROTOCOL;
+        }
+    }
+    tensor->id = id;
+    status = index_tensor(worker, tensor);
+    if (status == BPS_OK) {
+        if (worker->hooks != NULL) {
+            worker->hooks->declared(worker);
+        }
+    }
+    return status;
+}
+
+bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply)
+{
+    uint32_t n = bps_get_u32(reply);
+    for (uint32_t i = 0; i < n; i++) {
+        struct bps_tensor_entry *tensor = TAILQ_FIRST(&worker->asked);
+        if (tensor == NULL) {
+            return BPS_ERR_PROTOCOL;
+        }
+        bps_status status = bps_declare_read(tensor, reply);
+        if (status != BPS_OK) {
+            return status;
+        }
+        TAILQ_REMOVE(&worker->asked, tensor, entry);
+        tensor->declaring = tensor->asked = false;
+        if (tensor->forgotten) {
+            bps_forget_declared(tensor);
+        } else if (tensor->operation.active && !tensor->operation.begun) {
+            bps_tasks_begin(&tensor->operation);
+        }
+    }
+    if (!bps_reader_done(reply) || !TAILQ_EMPTY(&worker->asked)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    ask(worker);
+    return BPS_OK;
+}
+
+/* ---- [app] ---- */
+
+static void arrive(struct bps_post *post)
+{
+    struct bps_tensor_entry *tensor = bps_container(post, struct bps_tensor_entry, declare_post);
+    atomic_store(&tensor->declare_posted, false);
+    if (tensor->worker->failure == BPS_OK) {
+        bps_declare_later(tensor);
+    }
+}
+
+/* The lock is held: nobody forgets a tensor between its being found and its being declared. */
+static bps_status declare_one(struct bps_worker *worker, const struct bps_declaration *d, bps_tensor *out,
+                              struct bps_report *report)
+{
+    if (d->size < sizeof *d || d->name == NULL || d->name[0] == '\0' || strlen(d->name) > BPS_NAME_LIMIT) {
+        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    size_t size = bps_dtype_size(d->dtype);
+    struct bps_report why = {""};
+    if (d->dtype != BPS_DTYPES &&
+        bps_tensor_check(worker, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
+        BPS_REPORT(report, "tensor '%.200s': %.800s", d->name, why.text);
+        return BPS_ERR_INVALID;
+    }
+    struct bps_tensor_entry *tensor = bps_tensor_named(worker, d->name, report);
+    if (tensor == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (size > 0) {
+        const struct bps_form form = {d->count * size, d->dtype, d->ndim, (int64_t *)(uintptr_t)d->shape};
+        bps_status status = bps_tensor_fix(tensor, &form, report);
+        if (status != BPS_OK) {
+            return status;
+        }
+        if (!atomic_exchange(&tensor->declare_posted, true)) {
+            tensor->declare_post.fn = arrive;
+            bps_loop_post(worker->loop, &tensor->declare_post);
+        }
+    }
+    *out = tensor->slot;
+    return BPS_OK;
+}
+
+bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declaration *declarations, size_t n,
+                              bps_tensor *out, struct bps_report *report)
+{
+    for (size_t i = 0; i < n; i++) {
+        bps_tensor slot;
+        pthread_mutex_lock(&worker->table.lock);
+        bps_status status = declare_one(worker, &declarations[i], &slot, report);
+        pthread_mutex_unlock(&worker->table.lock);
+        if (status != BPS_OK) {
+            return status;
+        }
+        if (out != NULL) {
+            out[i] = slot;
+        }
+    }
+    return BPS_OK;
+}

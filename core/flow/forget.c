@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * forget.c - tensors that this process does not push any more: their names, memory and ids go to others.
+ *
+ * A tensor in flight is forgotten when it is no longer. The scheduler learns the number of the next round, with
+ * which the id goes on when all workers have forgotten it.
+ */
+#include <string.h>
+
+#include "flow/worker.h"
+
+#define ENTRY_BYTES 8u /* of a FORGET message: id and round */
+
+/* ---- [core] ---- */
+
+/* As a new one, before it can be taken again. */
+static void recycle(struct bps_tensor_entry *tensor)
+{
+    bps_tensor_strip(tensor);
+    bps_form_fini(&tensor->form);
+    bps_form_fini(&tensor->job);
+    atomic_store(&tensor->formed, false);
+    atomic_store(&tensor->unwanted, false);
+    tensor->forgotten = false;
+    tensor->unnamed = true;
+    atomic_store(&tensor->operation.state, tensor->operation.use | BPS_OP_FREE);
+    bps_tensor_put(tensor);
+}
+
+void bps_forget_flush(struct bps_worker *worker)
+{
+    struct bps_writer w;
+    if ((worker->forgotten.size == 0 && !worker->forgotten.failed) || worker->failure != BPS_OK) {
+        return;
+    }
+    bps_writer_init(&w);
+    bps_put_u32(&w, (uint32_t)(worker->forgotten.size / ENTRY_BYTES));
+    bps_put_bytes(&w, worker->forgotten.data, worker->forgotten.size);
+    if (w.failed || worker->forgotten.failed || bps_member_forget(worker->member, &w) != BPS_OK) {
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "no memory to forget tensors");
+    }
+    bps_writer_fini(&w);
+    bps_writer_fini(&worker->forgotten);
+}
+
+static void flush(void *arg)
+{
+    bps_forget_flush(arg);
+}
+
+void bps_forget_declared(struct bps_tensor_entry *tensor)
+{
+    struct bps_worker *worker = tensor->worker;
+    if (worker->forgotten.size == 0) {
+        bps_loop_defer(worker->loop, flush, worker);
+    }
+    bps_put_u32(&worker->forgotten, tensor->id);
+    bps_put_u32(&worker->forgotten, tensor->round);
+    HASH_DELETE(by_id, worker->ids, tensor);
+    recycle(tensor);
+}
+
+static void arrive(struct bps_post *post)
+{
+    struct bps_operation *operation = (struct bps_operation *)post;
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    if (tensor->asked && worker->failure == BPS_OK) {
+        tensor->forgotten = true; /* its id is on the way */
+        return;
+    }
+    if (tensor->declaring && !tensor->asked) {
+        tensor->declaring = false;
+        TAILQ_REMOVE(&worker->undeclared, tensor, entry);
+    }
+    if (tensor->id != 0 && !bps_worker_alone(worker)) {
+        bps_forget_declared(tensor);
+    } else if (!tensor->asked) {
+        recycle(tensor);
+    }
+}
+
+/* ---- [app] ---- */
+
+/*
+ * The lock is held: the core thread knows of this before it knows what is declared under the name next. Of a tensor
+ * in flight bps_forget_unwanted() will be called.
+ */
+static void forget(struct bps_tensor_entry *tensor)
+{
+    struct bps_worker *worker = tensor->worker;
+    if (bps_operation_take(&tensor->operation)) {
+        HASH_DELETE(by_name, worker->table.names, tensor);
+        tensor->operation.post.fn = arrive;
+        bps_loop_post(worker->loop, &tensor->operation.post);
+    }
+}
+
+void bps_worker_forget(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_entry *tensor;
+    pthread_mutex_lock(&worker->table.lock);
+    HASH_FIND(by_name, worker->table.names, name, strlen(name), tensor);
+    if (tensor != NULL) {
+        atomic_store(&tensor->unwanted, true);
+        forget(tensor);
+    }
+    pthread_mutex_unlock(&worker->table.lock);
+}
+
+void bps_forget_unwanted(struct bps_tensor_entry *tensor)
+{
+    struct bps_tensor_table *table = &tensor->worker->table;
+    pthread_mutex_lock(&table->lock);
+    if (atomic_load(&tensor->unwanted)) { /* else it was forgotten meanwhile */
+        forget(tensor);
+    }
+    pthread_mutex_unlock(&table->lock);
+}

@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* notice.c - which task a frame is about, and the end of rounds that have failed. */
+#include "base/clock.h"
+#include "base/log.h"
+#include "flow/step.h"
+
+#define LOG        "worker"
+#define WARN_EVERY (10 * BPS_S)
+
+/* The tensor that a header is about; NULL: this worker has none of that id. */
+static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_tensor_entry *tensor;
+    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+    return tensor;
+}
+
+/* The task of a round that this worker has begun, in whatever state. */
+static struct bps_task *find_begun(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
+                 header->partition < tensor->tasks && header->round == (tensor->unnamed ? 0 : tensor->round);
+    return found ? &tensor->task[header->partition] : NULL;
+}
+
+struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_task *task = find_begun(worker, header);
+    return task != NULL && task->grouped && task->state != BPS_TASK_DONE ? task : NULL;
+}
+
+struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_task *task = find_begun(worker, header);
+    bool open = task != NULL && (task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED);
+    return open && !task->failed ? task : NULL;
+}
+
+bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header)
+{
+    if (header->tensor >= BPS_ID_UNNAMED) {
+        return true;
+    }
+    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    return tensor != NULL ? header->round <= tensor->round : header->tensor <= worker->last_id;
+}
+
+/* Another worker pushed a larger tensor here: its further partitions must fail, too. */
+static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header *header, const char *text)
+{
+    uint32_t n = bps_partitions(header->bytes, tensor->worker->partition);
+    if (header->partition == 0 && tensor->unnamed) {
+        for (uint32_t i = tensor->tasks; i < n; i++) {
+            bps_tensor_refuse(tensor, i, header->bytes, bps_wire_status(header->root), text, false);
+        }
+    }
+}
+
+static bps_status on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    struct bps_task *task = bps_task_find(worker, header);
+    if (task == NULL) {
+        return bps_task_is_late(worker, header) ? BPS_OK : BPS_ERR_PROTOCOL;
+    }
+    refuse_rest(task->tensor, header, text);
+    bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
+    bps_task_cancel(task);
+    return BPS_OK;
+}
+
+static bps_status on_stalled(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    const struct bps_task *task = bps_task_find(worker, header);
+    uint64_t now = bps_now();
+    if (task != NULL && now - worker->warned > WARN_EVERY) {
+        worker->warned = now;
+        bps_warn(LOG, "tensor '%s' %s", task->tensor->name, text);
+    }
+    return BPS_OK;
+}
+
+bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    if (header->epoch != worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text)
+                                            : on_stalled(worker, header, text);
+}

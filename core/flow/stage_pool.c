@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stage_pool.c - threads for the stages that compute, so that the core thread never waits for them. */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow/step.h"
+
+#define AUTO_LIMIT 4
+
+TAILQ_HEAD(task_list, bps_task);
+
+struct bps_stage_pool {
+    struct bps_worker *worker;
+    pthread_mutex_t lock; /* guards tasks and stop */
+    pthread_cond_t ready;
+    struct task_list tasks;
+    bool stop;
+    uint32_t threads;
+    pthread_t thread[];
+};
+
+static void run_task(struct bps_stage_pool *pool, struct bps_task *task)
+{
+    struct bps_report report = {""};
+    task->stage_status = bps_stage_run(task, &report);
+    if (task->stage_status != BPS_OK && report.text[0] != '\0') {
+        task->stage_text = strdup(report.text);
+    }
+    bps_loop_post(pool->worker->loop, &task->post);
+}
+
+static void *work(void *arg)
+{
+    struct bps_stage_pool *pool = arg;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stop) {
+        struct bps_task *task = TAILQ_FIRST(&pool->tasks);
+        if (task == NULL) {
+            pthread_cond_wait(&pool->ready, &pool->lock);
+            continue;
+        }
+        TAILQ_REMOVE(&pool->tasks, task, pool_entry);
+        pthread_mutex_unlock(&pool->lock);
+        run_task(pool, task);
+        pthread_mutex_lock(&pool->lock);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+static uint32_t thread_count(const struct bps_worker *worker)
+{
+    int64_t wanted = bps_conf_worker(worker->conf)->threads;
+    if (wanted > 0) {
+        return (uint32_t)wanted;
+    }
+    unsigned cores = bps_cpus_count(&worker->pinning.allowed);
+    return cores < 1 ? 1 : cores > AUTO_LIMIT ? AUTO_LIMIT : cores;
+}
+
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,
+                              struct bps_report *report)
+{
+    uint32_t n = thread_count(worker);
+    struct bps_stage_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->thread[0]);
+    if (pool == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    pool->worker = worker;
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->ready, NULL);
+    TAILQ_INIT(&pool->tasks);
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals belong to the application's threads */
+    while (pool->threads < n) {
+        int error = pthread_create(&pool->thread[pool->threads], NULL, work, pool);
+        if (error != 0) {
+            BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
+            break;
+        }
+        pool->threads++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (pool->threads < n) {
+        bps_stage_pool_free(pool);
+        return BPS_ERR_IO;
+    }
+    *out = pool;
+    return BPS_OK;
+}
+
+void bps_stage_pool_free(struct bps_stage_pool *pool)
+{
+    if (pool == NULL) {
+        return;
+    }
+    pthread_mutex_lock(&pool->lock);
+    pool->stop = true;
+    pthread_cond_broadcast(&pool->ready);
+    pthread_mutex_unlock(&pool->lock);
+    for (uint32_t i = 0; i < pool->threads; i++) {
+        pthread_join(pool->thread[i], NULL);
+    }
+    pthread_cond_destroy(&pool->ready);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus)
+{
+    const void *set = cpus;
+    for (uint32_t i = 0; i < pool->threads; i++) {
+        /* The core thread's goes first and would tell. */
+        pthread_setaffinity_np(pool->thread[i], sizeof *cpus, set);
+    }
+}
+
+void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_task *task)
+{
+    pthread_mutex_lock(&pool->lock);
+    TAILQ_INSERT_TAIL(&pool->tasks, task, pool_entry);
+    pthread_cond_signal(&pool->ready);
+    pthread_mutex_unlock(&pool->lock);
+}

@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor.c - the table of this process's tensors: by name, by slot, and
+ * the unnamed ones, used again and again.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "flow/step.h"
+#include "node/declared.h"
+
+bps_status bps_table_init(struct bps_tensor_table *table)
+{
+    memset(table, 0, sizeof *table);
+    TAILQ_INIT(&table->unused);
+    atomic_store(&table->count, 1); /* slot 0 is no tensor */
+    return pthread_mutex_init(&table->lock, NULL) == 0 ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+static void tensor_free(struct bps_tensor_entry *tensor)
+{
+    bps_tensor_strip(tensor);
+    tensor->worker->memory_ops->release(tensor->worker, &tensor->operation.mark);
+    free(tensor->operation.text);
+    bps_form_fini(&tensor->form);
+    bps_form_fini(&tensor->job);
+    free(tensor->name);
+    free(tensor);
+}
+
+void bps_table_fini(struct bps_tensor_table *table)
+{
+    uint32_t count = atomic_load(&table->count);
+    HASH_CLEAR(by_name, table->names);
+    for (uint32_t slot = 1; slot < count; slot++) {
+        tensor_free(table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS]);
+    }
+    for (uint32_t i = 0; i < BPS_CHUNKS_LIMIT; i++) {
+        free(table->chunk[i]);
+    }
+    pthread_mutex_destroy(&table->lock);
+}
+
+/* Adds a tensor to the table; the lock is held. */
+static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_table *table = &worker->table;
+    uint32_t slot = atomic_load_explicit(&table->count, memory_order_relaxed);
+    struct bps_tensor_entry **chunk;
+    if (slot / BPS_CHUNK_SLOTS >= BPS_CHUNKS_LIMIT) {
+        return NULL;
+    }
+    chunk = table->chunk[slot / BPS_CHUNK_SLOTS];
+    if (chunk == NULL) {
+        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] =
+            calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
+    }
+    struct bps_tensor_entry *tensor = chunk != NULL ? calloc(1, sizeof *tensor) : NULL;
+    if (tensor == NULL) {
+        return NULL;
+    }
+    tensor->worker = worker;
+    tensor->slot = slot;
+    tensor->form.dtype = tensor->job.dtype = BPS_DTYPES;
+    tensor->path_op = BPS_WIRE_OPS;
+    tensor->name = strdup(name);
+    if (tensor->name == NULL) {
+        free(tensor);
+        return NULL;
+    }
+    chunk[slot % BPS_CHUNK_SLOTS] = tensor;
+    atomic_store_explicit(&table->count, slot + 1, memory_order_release); /* publishes the slot */
+    return tensor;
+}
+
+/* A tensor of this name that is in no use: one that was put back, or a new one. The lock is held. */
+static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name)
+{
+    struct bps_tensor_table *table = &worker->table;
+    struct bps_tensor_entry *tensor = TAILQ_FIRST(&table->unused);
+    if (tensor == NULL) {
+        return add(worker, name);
+    }
+    char *own = strdup(name);
+    if (own == NULL) {
+        return NULL;
+    }
+    TAILQ_REMOVE(&table->unused, tensor, entry);
+    free(tensor->name);
+    tensor->name = own;
+    tensor->id = tensor->round = 0;
+    tensor->renamed = true;
+    return tensor;
+}
+
+void bps_tensor_put(struct bps_tensor_entry *tensor)
+{
+    struct bps_tensor_table *table = &tensor->worker->table;
+    pthread_mutex_lock(&table->lock);
+    TAILQ_INSERT_HEAD(&table->unused, tensor, entry);
+    pthread_mutex_unlock(&table->lock);
+}
+
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
+                                          struct bps_report *report)
+{
+    struct bps_tensor_table *table = &worker->table;
+    struct bps_tensor_entry *tensor;
+    HASH_FIND(by_name, table->names, name, strlen(name), tensor);
+    if (tensor == NULL) {
+        tensor = take(worker, name);
+        if (tensor == NULL) {
+            BPS_REPORT(report, "there is no memory for another tensor, or this process has %u of them",
+                       BPS_CHUNKS_LIMIT * BPS_CHUNK_SLOTS - 1);
+            return NULL;
+        }
+        tensor->unnamed = false;
+        HASH_ADD_KEYPTR(by_name, table->names, tensor->name, strlen(tensor->name), tensor);
+    }
+    return tensor;
+}
+
+struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier)
+{
+    struct bps_tensor_table *table = &worker->table;
+    char name[64];
+    pthread_mutex_lock(&table->lock);
+    uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
+    const char *form =
+        barrier ? "barrier.%u (call %u of the barrier)" : "unnamed.%u (call %u without a name)";
+    snprintf(name, sizeof name, form, number, number + 1);
+    struct bps_tensor_entry *tensor = take(worker, name);
+    if (tensor != NULL) {
+        tensor->unnamed = true;
+        tensor->id = (barrier ? BPS_ID_BARRIER : BPS_ID_UNNAMED) | (number & BPS_ID_NUMBER);
+        *(barrier ? &table->barrier_count : &table->unnamed_count) = number + 1;
+    }
+    pthread_mutex_unlock(&table->lock);
+    return tensor;
+}
+
+struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot)
+{
+    struct bps_tensor_table *table = &worker->table;
+    if (slot == 0 || slot >= atomic_load_explicit(&table->count, memory_order_acquire)) {
+        return NULL;
+    }
+    return table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS];
+}
+
+/* Whether a shape has so many elements. */
+static bool has_elements(uint32_t ndim, const int64_t *shape, uint64_t count)
+{
+    uint64_t product = 1;
+    bool empty = false, valid = true;
+    for (uint32_t i = 0; i < ndim; i++) {
+        empty = empty || shape[i] == 0;
+        valid = valid && shape[i] >= 0;
+    }
+    for (uint32_t i = 0; i < ndim && valid && !empty; i++) {
+        valid = !__builtin_mul_overflow(product, (uint64_t)shape[i], &product);
+    }
+    return valid && (empty ? count == 0 : product == count);
+}
+
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
+                            const int64_t *shape, struct bps_report *report)
+{
+    size_t size = bps_dtype_size(dtype);
+    if (size == 0) {
+        BPS_REPORT(report, "%u is not a data type", dtype);
+        return BPS_ERR_INVALID;
+    }
+    if (count > BPS_TENSOR_LIMIT / size ||
+        bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
+        BPS_REPORT(report,
+                   "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
+                   "worker.partition",
+                   count, bps_dtype_name(dtype), BPS_PARTITIONS_LIMIT, (uint64_t)BPS_TENSOR_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    if (shape != NULL && (ndim > BPS_DIMENSIONS || !has_elements(ndim, shape, count))) {
+        BPS_REPORT(report, "a shape of %u dimensions does not have %lu elements, or more than %u dimensions",
+                   ndim, count, BPS_DIMENSIONS);
+        return BPS_ERR_INVALID;
+    }
+    return BPS_OK;
+}
+
+/* The lock is held. */
+static bps_status set_form(struct bps_tensor_entry *tensor, const struct bps_form *form)
+{
+    bps_status status = bps_form_set(&tensor->form, form->dtype, form->bytes, form->ndim, form->shape);
+    if (status == BPS_OK) {
+        atomic_store_explicit(&tensor->formed, true, memory_order_release);
+    }
+    return status;
+}
+
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
+                          struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {
+        status = set_form(tensor, form);
+    } else if (!bps_form_agrees(&tensor->form, form)) {
+        char known[200], given[200];
+        bps_form_text(&tensor->form, known, sizeof known);
+        bps_form_text(form, given, sizeof given);
+        BPS_REPORT(report, "tensor '%s' was declared with %s, not %s", tensor->name, known, given);
+        status = BPS_ERR_MISMATCH;
+    }
+    return status;
+}
+
+bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *r)
+{
+    const struct bps_form form = {r->count * bps_dtype_size(r->dtype), r->dtype, r->ndim,
+                                  (int64_t *)(uintptr_t)r->shape}; /* it is only read */
+    struct bps_tensor_table *table = &tensor->worker->table;
+    if (atomic_load_explicit(&tensor->formed, memory_order_acquire) &&
+        bps_form_is(&tensor->form, form.dtype, form.bytes, form.ndim, form.shape)) {
+        return BPS_OK;
+    }
+    pthread_mutex_lock(&table->lock);
+    bps_status status = set_form(tensor, &form);
+    pthread_mutex_unlock(&table->lock);
+    return status;
+}
+
+static void free_tasks(struct bps_tensor_entry *tensor)
+{
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        free(tensor->task[i].got);
+        free(tensor->task[i].header);
+        free(tensor->task[i].stage_text);
+    }
+    free(tensor->task);
+    tensor->task = NULL;
+    tensor->tasks = 0;
+}
+
+void bps_tensor_strip(struct bps_tensor_entry *tensor)
+{
+    free_tasks(tensor);
+    free(tensor->shard);
+    free(tensor->lead);
+    tensor->shard = tensor->lead = NULL;
+    if (tensor->path_op != BPS_WIRE_OPS) {
+        bps_path_fini(&tensor->path);
+        tensor->path_op = BPS_WIRE_OPS;
+    }
+}
+
+static bps_status new_task(struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t index)
+{
+    const struct bps_worker *worker = tensor->worker;
+    struct bps_task *task = &tensor->task[index];
+    task->tensor = tensor;
+    task->partition = index;
+    task->bytes = bps_partition_bytes(bytes, worker->partition, index);
+    uint32_t slices = bps_partitions(task->bytes, worker->slice);
+    task->got = calloc((slices + 63) / 64, sizeof *task->got);
+    task->header = calloc(slices, sizeof *task->header);
+    return task->got == NULL || task->header == NULL ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
+{
+    const struct bps_worker *worker = tensor->worker;
+    uint32_t n = bps_partitions(bytes, worker->partition);
+    if (tensor->tasks == n && tensor->path_bytes == bytes) {
+        return BPS_OK;
+    }
+    free_tasks(tensor);
+    tensor->task = calloc(n, sizeof *tensor->task);
+    if (tensor->task == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    tensor->tasks = n;
+    tensor->path_bytes = bytes;
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
+        status = new_task(tensor, bytes, i);
+    }
+    if (status != BPS_OK) {
+        free_tasks(tensor);
+    }
+    return status;
+}

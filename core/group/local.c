@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local.c - the group of workers on one host: opening, forming, leaving. */
+#include "group/local.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOG "local"
+
+/* ---- opening ---- */
+
+static void on_tick(void *arg)
+{
+    struct bps_local *local = arg;
+    const struct bps_conf_cluster *cluster = bps_conf_cluster(local->worker->conf);
+    uint64_t now = bps_now();
+    bps_lobby_sweep(&local->lobby, now);
+    if (local->sum != NULL && !local->dropped) {
+        bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
+    }
+    if (local->exchange != NULL && !local->dropped) {
+        bps_exchange_check_stalls(local->exchange, now, cluster->stall_warning, cluster->stall_timeout);
+    }
+    if (local->devices != NULL && !local->dropped) {
+        local->device_ops->tick(local->devices, now);
+    }
+}
+
+bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report)
+{
+    struct bps_local *local = calloc(1, sizeof *local);
+    if (local == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    const struct bps_transport_ops *transport = worker->near->ops;
+    local->worker = worker;
+    local->transport = worker->near;
+    STAILQ_INIT(&local->unsent);
+    bps_lobby_init(&local->lobby, &bps_local_guests, transport, local);
+    bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby,
+                                          local->address, sizeof local->address, report);
+    if (status == BPS_OK) {
+        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
+        status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status != BPS_OK) {
+        bps_local_free(local);
+        return status;
+    }
+    *out = local;
+    return BPS_OK;
+}
+
+const char *bps_local_address(const struct bps_local *local)
+{
+    return local != NULL ? local->address : "";
+}
+
+/* ---- forming the group ---- */
+
+static bps_status find_members(struct bps_local *local)
+{
+    const struct bps_worker *worker = local->worker;
+    const struct bps_book *book = worker->book;
+    uint32_t group = book->member[worker->rank].group;
+    local->size = bps_book_group_size(book, worker->rank);
+    local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
+    local->peer = calloc(local->size, sizeof *local->peer);
+    if (local->peer == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t rank = 0, place = 0; rank < book->workers; rank++) {
+        if (book->member[rank].group == group) {
+            struct bps_local_peer *peer = &local->peer[place];
+            peer->local = local;
+            peer->rank = rank;
+            STAILQ_INIT(&peer->returns);
+            STAILQ_INIT(&peer->words);
+            if (rank == worker->rank) {
+                local->place = place;
+            }
+            place++;
+        }
+    }
+    return BPS_OK;
+}
+
+/* Those of higher rank dial those of lower rank. */
+static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
+{
+    for (uint32_t place = 0; place < local->place; place++) {
+        struct bps_local_peer *peer = &local->peer[place];
+        peer->link = &peer->dialled;
+        bps_status status =
+            bps_link_dial(&peer->dialled, &bps_local_hosts, peer, local->transport->ops,
+                          local->transport->self, local->worker->book->member[peer->rank].local, 0, report);
+        if (status != BPS_OK) {
+            peer->link = NULL;
+            return status;
+        }
+    }
+    return BPS_OK;
+}
+
+bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
+{
+    if (local == NULL || bps_book_group_size(local->worker->book, local->worker->rank) == 1) {
+        return BPS_OK;
+    }
+    bps_status status = find_members(local);
+    if (status == BPS_OK) {
+        status = bps_local_lead(local, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_local_exchange_open(local);
+    }
+    if (status == BPS_OK) {
+        local->device_ops = local->worker->device_group;
+        status = local->device_ops->open(local, report);
+    }
+    if (status == BPS_OK) {
+        status = dial_lower(local, report);
+    }
+    if (status == BPS_OK) {
+        bps_local_admit_waiting(local);
+        bps_info(LOG, "%u workers of this host sum among themselves through '%s'%s", local->size,
+                 local->transport->name, local->final ? "; nothing crosses the network" : "");
+    }
+    return status;
+}
+
+uint32_t bps_local_links(const struct bps_local *local)
+{
+    return bps_local_is_grouped(local) ? local->size - 1 : 0;
+}
+
+bool bps_local_is_grouped(const struct bps_local *local)
+{
+    return local != NULL && local->sum != NULL;
+}
+
+bool bps_local_is_final(const struct bps_local *local)
+{
+    return bps_local_is_grouped(local) && local->final;
+}
+
+/* ---- failures that are told later ---- */
+
+bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
+                    const char *text)
+{
+    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
+    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
+        free(unsent);
+        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
+        return false;
+    }
+    unsent->header = *header;
+    STAILQ_INSERT_TAIL(list, unsent, entry);
+    return true;
+}
+
+void bps_local_forget(struct bps_unsent_list *list)
+{
+    while (!STAILQ_EMPTY(list)) {
+        struct bps_unsent *unsent = STAILQ_FIRST(list);
+        STAILQ_REMOVE_HEAD(list, entry);
+        free(unsent->text);
+        free(unsent);
+    }
+}
+
+/* ---- the end ---- */
+
+void bps_local_leave(struct bps_local *local)
+{
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE};
+    if (bps_local_is_grouped(local) && !local->dropped) {
+        bps_sum_leave(local->sum, local->worker->rank); /* rounds that others have begun with us */
+        local->device_ops->leave(local->devices);
+    }
+    for (uint32_t place = 0; bps_local_is_grouped(local) && place < local->size; place++) {
+        struct bps_local_peer *peer = &local->peer[place];
+        if (peer->link != NULL) {
+            bps_link_send(peer->link, &header, NULL, 0);
+            bps_link_finish(peer->link);
+        }
+    }
+}
+
+static void drop_peer(struct bps_local_peer *peer)
+{
+    if (peer->link != NULL) {
+        bps_link_drop(peer->link);
+        peer->link = NULL;
+    }
+    if (peer->guest != NULL) {
+        free(peer->guest->user);
+        bps_guest_free(peer->guest);
+        peer->guest = NULL;
+    }
+    while (!STAILQ_EMPTY(&peer->returns)) {
+        struct bps_return *back = STAILQ_FIRST(&peer->returns);
+        STAILQ_REMOVE_HEAD(&peer->returns, entry);
+        free(back);
+    }
+    bps_local_forget(&peer->words);
+    bps_heap_fini(&peer->pushes);
+    bps_heap_fini(&peer->results);
+}
+
+void bps_local_drop(struct bps_local *local)
+{
+    if (!bps_local_is_grouped(local)) {
+        return;
+    }
+    for (uint32_t place = 0; place < local->size; place++) {
+        drop_peer(&local->peer[place]);
+    }
+    local->dropped = true; /* the engine goes later: this may be one of its events */
+    if (local->devices != NULL) {
+        local->device_ops->drop(local->devices);
+    }
+}
+
+void bps_local_free(struct bps_local *local)
+{
+    if (local == NULL) {
+        return;
+    }
+    bps_local_drop(local);
+    bps_loop_forget(local->worker->loop, local);
+    bps_local_forget(&local->unsent);
+    if (local->devices != NULL) {
+        local->device_ops->free(local->devices);
+    }
+    bps_exchange_free(local->exchange);
+    bps_sum_free(local->sum);
+    free(local->peer);
+    bps_lobby_fini(&local->lobby);
+    if (local->ticker != NULL) {
+        bps_loop_cancel(local->worker->loop, local->ticker);
+    }
+    free(local);
+}

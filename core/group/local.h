@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local.h - a worker and the other workers of its host: the stages local_reduce and local_broadcast.
+ *
+ * Workers of one host form a group. Each partition has a leader in it, who takes the contributions of the
+ * others, sums them with an engine of its own (sum/sum.h), and alone speaks with the shard; or, if there is
+ * no other group, is done. The transport between them lends memory where it can, so that a sum reads and
+ * writes the tensors where they lie.
+ *
+ * [core] Everything here belongs to the worker's loop, except opening.
+ */
+#ifndef BPS_GROUP_LOCAL_H
+#define BPS_GROUP_LOCAL_H
+
+#include "base/heap.h"
+#include "flow/step.h"
+#include "sum/exchange.h"
+#include "sum/sum.h"
+#include "wire/lobby.h"
+
+extern const struct bps_step_ops bps_step_local_reduce, bps_step_local_broadcast;
+
+/* Of a worker that is in a group of several; set before it connects. */
+extern const struct bps_round_hooks bps_local_hooks;
+
+/* Listens with the transport to the processes of this host, so that a group can form. */
+bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, struct bps_report *report);
+void bps_local_free(struct bps_local *local);
+/* Where others can dial; "": nowhere. NULL is allowed, as in all that follows up to bps_local_drop(). */
+const char *bps_local_address(const struct bps_local *local);
+/* The book is there: forms the group. BPS_OK as well if this worker is alone in it. */
+bps_status bps_local_connect(struct bps_local *local, struct bps_report *report);
+/* True if there are others in the group. */
+bool bps_local_is_grouped(const struct bps_local *local);
+/*
+ * What a sum of this group that crosses the network was divided by; the shard multiplies it again. An average
+ * of float16 has a sum that its type may not hold.
+ */
+uint32_t bps_local_divisor(const struct bps_operation *operation);
+/* How many links to others it will have; with all of them open the worker has joined. */
+uint32_t bps_local_links(const struct bps_local *local);
+/* True if the group is the whole job, so that nothing needs the network. */
+bool bps_local_is_final(const struct bps_local *local);
+/* Says goodbye to the others of the group. */
+void bps_local_leave(struct bps_local *local);
+/* Ends all links at once: from here on nothing of the operations' memory is used. */
+void bps_local_drop(struct bps_local *local);
+
+/* The network, or a stage behind it, has failed a round that this worker leads, as the FAILED header says. */
+bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text);
+
+/* ---- for the files of this part ---- */
+
+/* A loan of a round that has failed, on its way back. */
+struct bps_return {
+    STAILQ_ENTRY(bps_return) entry;
+    struct bps_loan *loan;
+    uint8_t header[BPS_HEADER_BYTES];
+};
+STAILQ_HEAD(bps_return_list, bps_return);
+
+/*
+ * A failure that the shards are not told yet, because this worker has not declared the tensor; or a peer,
+ * because its link is not open.
+ */
+struct bps_unsent {
+    STAILQ_ENTRY(bps_unsent) entry;
+    struct bps_header header;
+    char *text;
+};
+STAILQ_HEAD(bps_unsent_list, bps_unsent);
+
+/* Another worker of the group. */
+struct bps_local_peer {
+    struct bps_local *local;
+    uint32_t rank;
+    struct bps_link *link;        /* NULL: none yet, or none any more */
+    struct bps_link dialled;      /* to those of lower rank */
+    struct bps_guest *guest;      /* of those of higher rank */
+    bool reached, left;           /* the link is open, or was; it leaves the job in order */
+    struct bps_unsent_list words; /* for when it is open */
+    struct bps_heap pushes;       /* tasks that it leads */
+    struct bps_heap results;      /* slices for it */
+    struct bps_return_list returns;
+    struct bps_sink contribution;        /* of it, that arrives */
+    struct bps_sum_cursor cursor;        /* where it goes: to the engine, */
+    struct bps_exchange_cursor exchange; /* or to the exchange */
+    struct bps_sink result;              /* that it sends */
+    struct bps_task *task;
+};
+
+struct bps_local {
+    struct bps_worker *worker;
+    struct bps_instance *transport; /* the worker's `near` */
+    struct bps_lobby lobby;
+    char address[128];
+    struct bps_timer *ticker;
+    uint32_t size, place; /* of the group; of this worker in it */
+    bool final, dropped;
+    struct bps_local_peer *peer;   /* by place; the one at our own place is not used */
+    struct bps_sum *sum;           /* NULL: no group */
+    struct bps_exchange *exchange; /* for small tensors; NULL: there is none */
+    struct bps_sum_cursor cursor;  /* of our own contributions */
+    bool working;                  /* a call to on_work() is coming */
+    struct bps_unsent_list unsent;
+    const struct bps_local_device_ops *device_ops;
+    struct bps_devices *devices; /* theirs; NULL: not opened */
+};
+
+/* What a group asks and tells its devices, which may sum among themselves (devices.h). */
+struct bps_local_device_ops {
+    /* Sets it up, if the reducer of this worker forms groups. BPS_OK as well if there can be none. */
+    bps_status (*open)(struct bps_local *local, struct bps_report *report);
+    /* The link to a peer is open. */
+    void (*reached)(struct bps_local_peer *peer);
+    /* A peer leaves in order: no round will have all of them any more. */
+    void (*left)(struct bps_local_peer *peer);
+    /* This worker leaves; all its operations have ended. */
+    void (*leave)(struct bps_devices *devices);
+    /* The links are gone: nothing waits for another device any more. */
+    void (*drop)(struct bps_devices *devices);
+    void (*free)(struct bps_devices *devices);
+    /* Ends what has waited for too long. */
+    void (*tick)(struct bps_devices *devices, uint64_t now);
+    /*
+     * A round of a tensor has begun. True: the coordinator is asked, and bps_tasks_start() or a batch follows.
+     * False: it goes through the host.
+     */
+    bool (*ask)(struct bps_operation *operation);
+    /* This worker cannot contribute to a round, which the group will hear of on its way through the host. */
+    void (*decline)(struct bps_operation *operation);
+    /*
+     * True if this worker has not heard yet which way a round goes. If it fails in the network before, another worker
+     * of the host has declined: it goes through the host, where this worker is told when it comes to it.
+     */
+    bool (*asks)(struct bps_worker *worker, const struct bps_header *header);
+    /* The network has failed a round that this worker leads. False: it was none of the devices. */
+    bool (*network_failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
+    /* The leader says so; the task may be in a batch. False: it is not. */
+    bool (*failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
+    /* READY to SEPARATE, from a peer. */
+    bps_status (*message)(struct bps_local_peer *peer, const struct bps_header *header,
+                          struct bps_reader *payload);
+};
+
+/* ---- local.c ---- */
+/* Keeps a failure for later. False: no memory, and the job has failed. */
+bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
+                    const char *text);
+void bps_local_forget(struct bps_unsent_list *list);
+
+/* ---- local_link.c ---- */
+extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
+/* Judges those who said hello before the book was there. */
+void bps_local_admit_waiting(struct bps_local *local);
+struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank);
+void bps_local_kick(struct bps_local_peer *peer);
+
+/* ---- local_lead.c: what a leader does ---- */
+bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);
+bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
+                                  struct bps_sink **sink);
+/* Our own contribution to a partition that we lead. */
+void bps_local_contribute(struct bps_task *task, const struct bps_header *header);
+/* The step local_broadcast: gives the result to the others. True: the task goes on at once. */
+bool bps_local_broadcast(struct bps_task *task);
+/* The next result or loan for this peer. BPS_AGAIN: there is none. */
+bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out);
+/* False: the cookie is not of such a frame. */
+bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
+
+/* ---- local_exchange.c: small tensors, which nobody leads ---- */
+/* Sets up the exchange, if there can be one. */
+bps_status bps_local_exchange_open(struct bps_local *local);
+/* True if the workers exchange this tensor, which all of them answer alike. */
+bool bps_local_exchanges(const struct bps_tensor_entry *tensor);
+/* Our contribution, with the header of its PUSH. */
+void bps_local_exchange(struct bps_task *task, struct bps_header *header);
+/* The frame of it, which is the same for all. */
+void bps_local_exchange_frame(struct bps_task *task, struct bps_frame *out);
+/* A frame of the task to this peer is out. False: it was none of an exchange. */
+bool bps_local_exchange_sent(struct bps_local_peer *peer, struct bps_task *task);
+void bps_local_exchange_unqueue(struct bps_task *task);
+/* The link to the peer has ended: what was for it is out. */
+void bps_local_exchange_left(struct bps_local_peer *peer);
+/* PUSH; POISON, FAILED; from a peer. */
+bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
+                               struct bps_sink **sink);
+/* The link to a peer is open now: it is told what was said before. */
+void bps_local_exchange_reached(struct bps_local_peer *peer);
+bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
+                                   const char *text);
+/* This worker cannot contribute, as its POISON says. */
+void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_header *header,
+                               const char *text);
+
+/* ---- local_stage.c: the stages, and what those do who do not lead ---- */
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
+                            struct bps_sink **sink);
+bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
+void bps_local_sent(struct bps_local_peer *peer, void *cookie);
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
+                             struct bps_reader *payload);
+/* A peer has left, and its link has ended: what it led of ours cannot end otherwise. */
+void bps_local_left(struct bps_local_peer *peer);
+struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
+
+#endif

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local_lead.c - the leader of a partition in its group: takes contributions, hands the sum on or out.
+ *
+ * The engine calls back when a sum is there. If the group is the whole job that is the result, written to
+ * everybody's memory already; else it lies in our own tensor, goes through the network as the group's
+ * contribution, and comes back there.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "group/local.h"
+#include "plugin/use.h"
+#include "shards/shards.h"
+#include "wire/sink.h"
+
+/* Tags of cookies; links use the lowest bit, tasks none. */
+#define SLICE_COOKIE  2u
+#define RETURN_COOKIE 4u
+#define TAGS          6u
+
+static struct bps_task *task_of(struct bps_local *local, const struct bps_sum_slice *slice)
+{
+    return bps_task_find(local->worker, &slice->fields);
+}
+
+/* True if a worker of the group gets the slice's bytes in a frame, because it has lent nothing. */
+static bool sends_payload(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    return bps_sum_loan(slice, rank) == NULL && slice->payload != NULL && bps_sum_wants_data(slice, rank);
+}
+
+/* The task in whose tensor the bytes of that frame lie; NULL: there is none, or they are the engine's. */
+static struct bps_task *payload_owner(struct bps_local *local, const struct bps_sum_slice *slice,
+                                      uint32_t rank)
+{
+    struct bps_task *task = sends_payload(slice, rank) ? task_of(local, slice) : NULL;
+    return task != NULL && task->dst == slice->payload ? task : NULL;
+}
+
+/* ---- contributions ---- */
+
+static void *contribution_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    return bps_sum_place(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, bytes);
+}
+
+static uint32_t contribution_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    return bps_sum_take(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, data,
+                        bytes);
+}
+
+static bps_status contribution_lend(struct bps_sink *sink, struct bps_loan *loan)
+{
+    return bps_sum_lend(&bps_container(sink, struct bps_local_peer, contribution)->cursor, loan);
+}
+
+bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
+                                  struct bps_sink **sink)
+{
+    *sink = &peer->contribution;
+    if (peer->local->dropped) {
+        bps_sink_discard(&peer->contribution);
+        return BPS_OK;
+    }
+    bps_status status = bps_sum_push(peer->local->sum, peer->rank, header, &peer->cursor);
+    if (status == BPS_OK && header->length == 0 && peer->cursor.round != NULL) {
+        bps_sum_take(&peer->cursor, 0, NULL, 0);
+    }
+    peer->contribution =
+        (struct bps_sink){.place = contribution_place, .take = contribution_take, .lend = contribution_lend};
+    return status;
+}
+
+void bps_local_contribute(struct bps_task *task, const struct bps_header *header)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    struct bps_sum_cursor *cursor = &worker->local->cursor;
+    task->state = BPS_TASK_AWAITED;
+    if (worker->local->dropped) {
+        return; /* it ends with the job */
+    }
+    task->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header->length};
+    bps_status status = bps_sum_push(worker->local->sum, worker->rank, header, cursor);
+    if (status == BPS_OK && cursor->round != NULL) {
+        status = header->length > 0 ? bps_sum_lend(cursor, &task->loan) : BPS_AGAIN;
+        if (status == BPS_AGAIN) {
+            bps_sum_take(cursor, 0, task->src, header->length);
+            status = BPS_OK;
+        }
+    }
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, "could not contribute to the sum of this host");
+    }
+}
+
+/* ---- sums and results ---- */
+
+static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
+{
+    struct bps_task *task = task_of(local, slice);
+    if (task != NULL && sends_payload(slice, local->worker->rank)) {
+        memcpy(task->dst, slice->payload, slice->bytes);
+    }
+    bps_sum_delivered(slice);
+    if (task != NULL && task->held == 0) {
+        bps_task_done(task, BPS_OK, NULL); /* else when the last frame is out */
+    }
+}
+
+static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+{
+    struct bps_local *local = owner;
+    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    if (rank == local->worker->rank) {
+        own_result(local, slice);
+        return;
+    }
+    if (peer->link == NULL) {
+        bps_sum_delivered(slice);
+        return;
+    }
+    struct bps_task *task = payload_owner(local, slice, rank);
+    if (task != NULL) {
+        task->held++;
+    }
+    if (!bps_heap_push(&peer->results, slice->fields.priority, local->worker->sequence++, slice)) {
+        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    bps_local_kick(peer);
+}
+
+static void on_summed(void *owner, struct bps_sum_slice *slice)
+{
+    struct bps_local *local = owner;
+    struct bps_task *task = task_of(local, slice);
+    if (task == NULL) {
+        return; /* the job has failed meanwhile */
+    }
+    task->sum = slice;
+    if (slice->payload != NULL) {
+        task->src = task->dst;
+    }
+    task->for_group = true;
+    task->divisor = bps_local_divisor(&task->tensor->operation);
+    bps_task_done(task, BPS_OK, NULL);
+}
+
+/* One pass in each turn of the loop: in between frames are sent, and the peers get to work. */
+static void on_work(void *arg)
+{
+    struct bps_local *local = arg;
+    local->working = !local->dropped && bps_sum_work(local->sum);
+    if (local->working) {
+        bps_loop_defer_for(local->worker->loop, local, on_work, local);
+    }
+}
+
+static void on_due(void *owner)
+{
+    struct bps_local *local = owner;
+    if (!local->working) {
+        local->working = true;
+        bps_loop_defer_for(local->worker->loop, local, on_work, local);
+    }
+}
+
+bool bps_local_broadcast(struct bps_task *task)
+{
+    struct bps_sum_slice *slice = task->sum;
+    task->sum = NULL;
+    task->state = BPS_TASK_AWAITED;
+    if (task->tensor->worker->local->dropped) {
+        return false; /* it ends with the job: a lost peer's loan is gone */
+    }
+    task->held = 1;
+    bps_sum_distribute(slice, task->bytes > 0 ? task->dst : NULL);
+    task->held--;
+    return task->held == 0; /* else it goes on when the last frame is out */
+}
+
+/* ---- failures ---- */
+
+static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+{
+    struct bps_local *local = owner;
+    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    if (local->dropped) {
+        return; /* the operations end with the job */
+    }
+    if (rank == local->worker->rank) {
+        bps_round_notice(local->worker, header, text);
+    } else if (peer->link != NULL) {
+        bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
+}
+
+static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+{
+    struct bps_local *local = owner;
+    struct bps_header poison = *header;
+    poison.type = BPS_FRAME_POISON;
+    poison.flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
+    if (local->dropped || bps_remote_pass_poison(local->worker, &poison, text)) {
+        return true;
+    }
+    poison.flags = BPS_FLAG_GROUP; /* our group is not made to wait for this worker to declare the tensor */
+    return !bps_local_keep(local, &local->unsent, &poison, text);
+}
+
+static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
+{
+    struct bps_local *local = owner;
+    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->book->epoch};
+    if (rank == local->worker->rank || peer->link == NULL || local->dropped) {
+        return;
+    }
+    struct bps_return *back = calloc(1, sizeof *back);
+    if (back == NULL) {
+        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
+    back->loan = loan;
+    bps_header_encode(&header, back->header);
+    STAILQ_INSERT_TAIL(&peer->returns, back, entry);
+    bps_local_kick(peer);
+}
+
+bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text)
+{
+    return bps_sum_fail(local->sum, header, bps_wire_status(header->root), text);
+}
+
+/* ---- loans that are not mapped ---- */
+
+/*
+ * Out of reach: the peer has ended, which its link will tell soon, too.
+ * The job is going to fail with these words.
+ */
+static bps_status lose(struct bps_local_peer *peer, bps_status status)
+{
+    const struct bps_worker *worker = peer->local->worker;
+    char who[128], why[200];
+    if (status != BPS_OK && !peer->local->dropped) {
+        bps_member_text(&worker->book->member[peer->rank], who, sizeof who);
+        snprintf(why, sizeof why, "%s was lost: its memory is out of reach", who);
+        peer->local->dropped = true;
+        bps_worker_suspect(peer->local->worker, BPS_ERR_LOST, why);
+    }
+    return status;
+}
+
+static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
+                               uint32_t bytes)
+{
+    struct bps_local *local = owner;
+    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    const struct bps_transport_ops *transport = local->transport->ops;
+    return lose(peer, peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes)
+                                         : BPS_ERR_LOST);
+}
+
+static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
+                                const void *from, uint32_t bytes)
+{
+    struct bps_local *local = owner;
+    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    const struct bps_transport_ops *transport = local->transport->ops;
+    return lose(peer, peer->link != NULL
+                          ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
+                          : BPS_ERR_LOST);
+}
+
+/* ---- sending ---- */
+
+bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out)
+{
+    struct bps_return *back = STAILQ_FIRST(&peer->returns);
+    if (back != NULL) {
+        STAILQ_REMOVE_HEAD(&peer->returns, entry);
+        *out = (struct bps_frame){
+            .header = back->header,
+            .returns = back->loan,
+            .cookie = (void *)((uintptr_t)back | RETURN_COOKIE),
+        };
+        return BPS_OK;
+    }
+    struct bps_sum_slice *slice = bps_heap_pop(&peer->results);
+    if (slice == NULL) {
+        return BPS_AGAIN;
+    }
+    bool payload = sends_payload(slice, peer->rank);
+    *out = (struct bps_frame){
+        .header = payload ? slice->header : slice->empty_header,
+        .payload = payload ? slice->payload : NULL,
+        .bytes = payload ? slice->bytes : 0,
+        .cookie = (void *)((uintptr_t)slice | SLICE_COOKIE),
+        .returns = bps_sum_loan(slice, peer->rank),
+    };
+    return BPS_OK;
+}
+
+static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
+{
+    struct bps_local *local = peer->local;
+    struct bps_task *task = payload_owner(local, slice, peer->rank);
+    bps_sum_delivered(slice);
+    if (task != NULL && --task->held == 0) {
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
+bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie)
+{
+    uintptr_t tag = (uintptr_t)cookie & TAGS;
+    void *item = (void *)((uintptr_t)cookie & ~(uintptr_t)TAGS);
+    if (tag == SLICE_COOKIE) {
+        slice_sent(peer, item);
+    } else if (tag == RETURN_COOKIE) {
+        free(item);
+    }
+    return tag != 0;
+}
+
+/* ---- the engine ---- */
+
+static const struct bps_sum_events events = {
+    .result = on_result,
+    .notice = on_notice,
+    .loan_read = on_loan_read,
+    .loan_write = on_loan_write,
+    .due = on_due,
+    .released = on_released,
+    .summed = on_summed,
+    .failed = on_failed,
+};
+
+bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
+{
+    struct bps_worker *worker = local->worker;
+    const struct bps_book *book = worker->book;
+    bps_status status = BPS_OK;
+    if (worker->reducer == NULL) {
+        status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    uint32_t *group = bps_book_groups(book);
+    if (group == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    const struct bps_sum_config config = {
+        .workers = book->workers,
+        .epoch = book->epoch,
+        .partition = worker->partition,
+        .slice = worker->partition,
+        .group = group,
+        .only = book->member[worker->rank].group,
+        .leader = worker->rank,
+        .partial = !local->final,
+        .rank_order = true,
+        .reducer = worker->reducer,
+        .events = &events,
+        .owner = local,
+    };
+    status = bps_sum_new(&config, &local->sum);
+    free(group);
+    return status;
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* receive.c - results straight into the caller's memory, and the words of the servers. */
+#include <string.h>
+
+#include "shards/shards.h"
+#include "wire/sink.h"
+
+/* ---- results ---- */
+
+static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    const struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    *bytes = lane->length - offset;
+    return lane->task->dst + lane->offset + offset;
+}
+
+static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    char *place = lane->task->dst + lane->offset + offset;
+    if (data != place) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == lane->length) {
+        lane->task->held--;
+        bps_remote_answered(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
+    }
+    return bytes;
+}
+
+static void *result_open(struct bps_sink *sink, void **ticket)
+{
+    struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
+    for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
+        if (lane->open[i].task == NULL) {
+            lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
+            *ticket = &lane->open[i];
+            return bps_task_place(lane->task, lane->offset);
+        }
+    }
+    return NULL;
+}
+
+/* To a device, by a transport that does not open a place there as it has promised: that ends the link. */
+static uint32_t refuse_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    (void)sink;
+    (void)offset;
+    (void)data;
+    (void)bytes;
+    return 0;
+}
+
+void bps_receive_placed(struct bps_open_slice *slice)
+{
+    struct bps_task *task = slice->task;
+    slice->task = NULL;
+    task->held--;
+    bps_remote_answered(task, slice->offset / (uint32_t)task->tensor->worker->slice);
+}
+
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
+                             struct bps_sink **sink)
+{
+    struct bps_worker *worker = lane->remote->worker;
+    struct bps_task *task = bps_task_find(worker, header);
+    if (header->type != BPS_FRAME_RESULT || header->epoch != worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (task == NULL && bps_task_is_late(worker, header)) {
+        bps_sink_discard(&lane->sink);
+        *sink = &lane->sink;
+        return BPS_OK;
+    }
+    if (task == NULL || task->refused || header->offset % worker->slice != 0 ||
+        (header->offset >= task->bytes && header->offset > 0)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    const struct bps_operation *operation = &task->tensor->operation;
+    bool broadcast = operation->op == BPS_WIRE_BROADCAST;
+    bool root = broadcast && bps_tensor_speaks_for(task->tensor, operation->root);
+    uint32_t index = (uint32_t)(header->offset / worker->slice);
+    uint32_t expected = root ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
+    bool answers = broadcast && !root ? task->state == BPS_TASK_AWAITED : index < task->sent;
+    if (header->length != expected || !answers || (task->got[index / 64] >> (index % 64) & 1) != 0) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (expected == 0) {
+        bps_remote_answered(task, index);
+        return BPS_OK;
+    }
+    task->held++;
+    lane->task = task;
+    lane->offset = header->offset;
+    lane->length = expected;
+    lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
+    if (header->offset < task->direct) {
+        bps_sink_discard(&lane->sink);
+        lane->sink.open = result_open;
+        lane->sink.take = refuse_take;
+    }
+    *sink = &lane->sink;
+    return BPS_OK;
+}
+
+/* ---- messages ---- */
+
+bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+                               struct bps_reader *payload)
+{
+    struct bps_worker *worker = lane->remote->worker;
+    char text[BPS_TEXT_LIMIT + 1];
+    if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) ||
+        header->epoch != worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_get_text(payload, text, sizeof text);
+    return header->type == BPS_FRAME_FAILED && worker->hooks != NULL
+               ? worker->hooks->failed(worker, header, text)
+               : bps_round_notice(worker, header, text);
+}

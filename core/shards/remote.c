@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * remote.c - the shards as a worker sees them: connecting, saying that it cannot contribute, leaving.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "shards/shards.h"
+
+#define LOG          "worker"
+#define LANES_TIMES  2u
+#define LEAST_SLICES 2 /* of a shard's credit, on average */
+
+/* ---- poison ---- */
+
+static void send_poison(struct bps_remote *remote, const struct bps_header *header, const char *text)
+{
+    bps_link_send(&remote->lane[0].link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+}
+
+struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                                    bps_status status, uint8_t flags)
+{
+    return (struct bps_header){
+        .type = BPS_FRAME_POISON,
+        .flags = flags,
+        .epoch = tensor->worker->book->epoch,
+        .tensor = tensor->id,
+        .bytes = bytes,
+        .partition = partition,
+        .round = tensor->unnamed ? 0 : tensor->round,
+        .root = (uint32_t)-status,
+    };
+}
+
+bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                       const char *text, bool answer)
+{
+    bool for_group = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    uint8_t flags = (uint8_t)((answer ? BPS_FLAG_ANSWER : 0) | (for_group ? BPS_FLAG_GROUP : 0));
+    const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, flags);
+    send_poison(bps_remote_of(tensor, partition), &header, text);
+    return true;
+}
+
+bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text)
+{
+    uint32_t shard;
+    if (header->tensor >= BPS_ID_UNNAMED) {
+        shard = bps_placement_unnamed(worker->book, header->tensor, header->partition);
+    } else {
+        const struct bps_tensor_entry *tensor;
+        HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+        if (tensor == NULL || tensor->operation.reported) {
+            return false; /* it is going to have a place, or another one */
+        }
+        shard = header->partition < tensor->partitions ? tensor->shard[header->partition] : 0;
+    }
+    send_poison(&worker->shards->remote[shard], header, text);
+    return true;
+}
+
+/* ---- receiving ---- */
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    (void)link;
+    return bps_receive_message(owner, header, payload);
+}
+
+static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header,
+                           struct bps_sink **sink)
+{
+    (void)link;
+    return bps_receive_slice(owner, header, sink);
+}
+
+static void on_placed(void *owner, struct bps_link *link, void *ticket)
+{
+    (void)owner;
+    (void)link;
+    bps_receive_placed(ticket);
+}
+
+/* ---- connecting ---- */
+
+/* "server 0", or "the server of worker 1" */
+static void server_text(const struct bps_remote *remote, char *text, size_t n)
+{
+    const struct bps_worker *worker = remote->worker;
+    uint32_t member = worker->book->shard[remote->index].member;
+    bool hosted = member < worker->size;
+    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server",
+             hosted ? member : member - worker->size);
+}
+
+static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+{
+    const struct bps_remote_lane *lane = owner;
+    const struct bps_worker *worker = lane->remote->worker;
+    uint8_t proof[BPS_PROOF_BYTES];
+    (void)link;
+    if (bps_book_proof(worker->book, nonce, worker->rank, lane->number, proof) != BPS_OK) {
+        hello->failed = true;
+        return;
+    }
+    bps_put_u8(hello, BPS_HELLO_DATA);
+    bps_put_u32(hello, worker->rank);
+    bps_put_u32(hello, lane->number);
+    bps_put_u32(hello, worker->book->epoch);
+    bps_put_bytes(hello, proof, sizeof proof);
+}
+
+static void welcome(void *owner, struct bps_link *link)
+{
+    struct bps_remote *remote = ((struct bps_remote_lane *)owner)->remote;
+    (void)link;
+    remote->reached = true;
+    remote->worker->life->link_opened(remote->worker);
+}
+
+static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);
+
+static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    struct bps_remote_lane *lane = owner;
+    struct bps_remote *remote = lane->remote;
+    struct bps_worker *worker = remote->worker;
+    struct bps_report report = {""};
+    char who[100], why[400];
+    if (!remote->reached && remote->transport == worker->near) {
+        status = fall_back(remote, text, &report);
+        if (status != BPS_OK) {
+            bps_worker_fail(worker, status, report.text);
+        }
+        return;
+    }
+    if (worker->phase != BPS_WORKER_LEAVING) {
+        server_text(remote, who, sizeof who);
+        snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
+        bps_worker_suspect(worker, status, why);
+    }
+    worker->life->link_closed(worker);
+}
+
+static const struct bps_link_handler handler = {
+    .introduce = introduce,
+    .welcome = welcome,
+    .message = on_message,
+    .slice = on_slice,
+    .next = bps_remote_next,
+    .sent = bps_remote_sent,
+    .placed = on_placed,
+    .closed = on_closed,
+};
+
+static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address,
+                       uint32_t lanes, struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    remote->transport = transport;
+    remote->lanes = lanes;
+    for (uint32_t i = 0; i < lanes && status == BPS_OK; i++) {
+        struct bps_remote_lane *lane = &remote->lane[i];
+        lane->remote = remote;
+        lane->number = i;
+        status =
+            bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
+    }
+    return status;
+}
+
+/*
+ * Networks divide a link among connections, not among hosts. So a shard that sums more than the least of them
+ * has up to twice as many: otherwise its part of the bytes would get too small a part of this worker's link,
+ * beside what the server on this host sends to others. More of them lose more packets.
+ */
+static uint32_t lanes_to(const struct bps_remote *remote, uint32_t lanes)
+{
+    const struct bps_book *book = remote->worker->book;
+    uint32_t weight = book->shard[remote->index].weight, least = weight;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        uint32_t other = book->shard[i].weight;
+        least = other > 0 && other < least ? other : least;
+    }
+    uint32_t times = weight > 0 ? (weight + least / 2) / least : 1;
+    lanes = (lanes > 0 ? lanes : 1) * (times < LANES_TIMES ? times : LANES_TIMES);
+    return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
+}
+
+static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
+{
+    struct bps_worker *worker = remote->worker;
+    const struct bps_transport_ops *transport = worker->net->ops;
+    struct bps_transport_attr attr = {.lanes = 1};
+    transport->query(worker->net->self, &attr);
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote, attr.lanes),
+                report);
+}
+
+/* The server is on this host, and both have opened the transport between processes of a host. */
+static bool is_near(const struct bps_remote *remote)
+{
+    const struct bps_worker *worker = remote->worker;
+    const struct bps_book *book = worker->book;
+    const struct bps_book_shard *shard = &book->shard[remote->index];
+    return worker->near != NULL && bps_conf_server(worker->conf)->local && shard->local[0] != '\0' &&
+           book->member[shard->member].host_id == book->member[worker->rank].host_id;
+}
+
+/*
+ * Whether two processes of a host can really share memory, only the attempt tells: containers of one host may
+ * look alike and yet be apart. Said once for each server.
+ */
+static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report)
+{
+    const struct bps_worker *worker = remote->worker;
+    const struct bps_book_shard *shard = &worker->book->shard[remote->index];
+    char who[100];
+    bool first = remote->index == 0 || shard[-1].member != shard->member;
+    server_text(remote, who, sizeof who);
+    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
+            "%s is on this host, but is reached through '%s', not '%s': %s", who, worker->net->name,
+            worker->near->name, why);
+    return dial_net(remote, report);
+}
+
+static bps_status reach(struct bps_remote *remote, struct bps_report *report)
+{
+    struct bps_worker *worker = remote->worker;
+    struct bps_report reason = {""};
+    if (!is_near(remote)) {
+        return dial_net(remote, report);
+    }
+    bps_status status = dial(remote, worker->near, worker->book->shard[remote->index].local, 1, &reason);
+    return status == BPS_OK ? status : fall_back(remote, reason.text, report);
+}
+
+/* Shards that sum more get more at once, so that all of them come to the end together. */
+static void init_credit(struct bps_remote *remote)
+{
+    const struct bps_worker *worker = remote->worker;
+    uint64_t credit = bps_conf_worker(worker->conf)->credit;
+    double part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
+    double least = part * LEAST_SLICES * (double)worker->slice, most = part * (double)credit;
+    bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
+}
+
+bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
+{
+    bps_status status = BPS_OK;
+    worker->shards = calloc(1, sizeof *worker->shards);
+    if (worker->shards == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    worker->shards->remotes = worker->book->shards;
+    worker->shards->remote = calloc(worker->shards->remotes, sizeof *worker->shards->remote);
+    if (worker->shards->remote == NULL || bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {
+        worker->shards->remote[i].worker = worker;
+        worker->shards->remote[i].index = i;
+        init_credit(&worker->shards->remote[i]);
+        status = reach(&worker->shards->remote[i], report);
+    }
+    return status;
+}
+
+uint32_t bps_remotes_links(const struct bps_worker *worker)
+{
+    uint32_t links = 0;
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        links += worker->shards->remote[r].lanes;
+    }
+    return links;
+}
+
+void bps_remotes_log(const struct bps_worker *worker)
+{
+    char who[100];
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        const struct bps_remote *remote = &worker->shards->remote[r];
+        if (r == 0 || worker->book->shard[r].member != worker->book->shard[r - 1].member) {
+            server_text(remote, who, sizeof who);
+            bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
+        }
+    }
+}
+
+void bps_remotes_leave(struct bps_worker *worker)
+{
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->book->epoch};
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        struct bps_remote *remote = &worker->shards->remote[r];
+        bps_link_send(&remote->lane[0].link, &header, NULL, 0);
+        for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_link_finish(&remote->lane[i].link);
+        }
+    }
+}
+
+void bps_remotes_drop(struct bps_worker *worker)
+{
+    if (worker->shards == NULL) {
+        return;
+    }
+    for (uint32_t r = 0; r < worker->shards->remotes && worker->shards->remote != NULL; r++) {
+        struct bps_remote *remote = &worker->shards->remote[r];
+        for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_link_drop(&remote->lane[i].link);
+        }
+        bps_heap_fini(&remote->queue);
+        remote->starved = false;
+    }
+    bps_loop_cancel(worker->loop, worker->shards->patience);
+    worker->shards->patience = NULL;
+    bps_window_fini(&worker->shards->window);
+}
+
+void bps_remotes_free(struct bps_worker *worker)
+{
+    if (worker->shards != NULL) {
+        free(worker->shards->remote);
+        free(worker->shards);
+    }
+}

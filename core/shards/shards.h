@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* shards.h - the shards as a worker sees them: the step push_pull. [core] */
+#ifndef BPS_SHARDS_SHARDS_H
+#define BPS_SHARDS_SHARDS_H
+
+#include "base/heap.h"
+#include "flow/step.h"
+#include "shards/credit.h"
+#include "shards/window.h"
+#include "wire/link.h"
+
+#define BPS_LANES_LIMIT 16u
+
+struct bps_remote_lane {
+    struct bps_link link;
+    struct bps_remote *remote;
+    uint32_t number;
+    struct bps_sink sink; /* a slice of a result that arrives */
+    struct bps_task *task;
+    uint32_t offset, length;
+    struct bps_open_slice {    /* the same of those that the transport fetches while others arrive */
+        struct bps_task *task; /* NULL: this entry is free */
+        uint32_t offset;
+    } open[BPS_PLACES_LIMIT];
+};
+
+struct bps_remote {
+    struct bps_worker *worker;
+    uint32_t index;
+    struct bps_instance *transport; /* by which it is reached: the worker's `near` or `net` */
+    bool reached;                   /* it has let this worker in */
+    uint32_t lanes;
+    struct bps_remote_lane lane[BPS_LANES_LIMIT];
+    struct bps_heap queue; /* tasks to send, the most urgent first */
+    struct bps_credit credit;
+    bool starved; /* the most urgent one has no credit */
+    bool told;    /* no lane's transport was told BPS_AGAIN since all were kicked */
+};
+
+struct bps_shards {
+    uint32_t remotes;
+    struct bps_remote *remote;
+    struct bps_window window;   /* over the remotes */
+    struct bps_timer *patience; /* while one of them is starved */
+};
+
+extern const struct bps_step_ops bps_step_push_pull; /* remote_send.c */
+
+/* ---- remote.c ---- */
+bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
+/* How many links to shards there will be; with all of them open the worker has joined. */
+uint32_t bps_remotes_links(const struct bps_worker *worker);
+/* Says in the log by which transport each server is reached. */
+void bps_remotes_log(const struct bps_worker *worker);
+/* Ends all links at once. */
+void bps_remotes_drop(struct bps_worker *worker);
+void bps_remotes_free(struct bps_worker *worker);
+void bps_remotes_leave(struct bps_worker *worker);
+/*
+ * [core] Sends a POISON as it is to the shard of its tensor's partition.
+ * False: this worker has not declared the tensor.
+ */
+bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
+/* [core] The same of one of this worker's, or of the group for which it speaks. */
+bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                       const char *text, bool answer);
+/* [core] A POISON of this worker's. */
+struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                                    bps_status status, uint8_t flags);
+
+/* ---- remote_send.c ---- */
+/* [core] The shard that a partition belongs to. */
+struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition);
+/* [core] What a lane sends next, and what it has sent: of its link's handler. */
+bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
+void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
+/* [core] A slice of the result has come. */
+void bps_remote_answered(struct bps_task *task, uint32_t index);
+/* [core] The header of a PUSH of these bytes of a task's partition. */
+void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
+                     struct bps_header *out);
+
+/* ---- receive.c ---- */
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
+                             struct bps_sink **sink);
+/* A slice is whole in its place. */
+void bps_receive_placed(struct bps_open_slice *slice);
+bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+                               struct bps_reader *payload);
+
+#endif

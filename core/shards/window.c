@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* window.c - the places of shards in the order of what is sent. */
+#include "shards/window.h"
+
+#include <stdlib.h>
+
+bps_status bps_window_init(struct bps_window *window, const struct bps_book *book)
+{
+    *window = (struct bps_window){.shards = book->shards};
+    window->shard = calloc(book->shards, sizeof *window->shard);
+    if (window->shard == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    double all = (double)book->shard[book->shards - 1].until;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        uint32_t weight = book->shard[i].weight; /* without one it gets nothing, or hardly anything */
+        window->shard[i].share = weight > 0 ? weight / all : 1.0;
+        window->shard[i].held_by = BPS_WINDOW_NONE;
+    }
+    return BPS_OK;
+}
+
+void bps_window_fini(struct bps_window *window)
+{
+    free(window->shard);
+    *window = (struct bps_window){0};
+}
+
+/* A shard that comes does not make up for the time in which it had nothing to send. */
+static void catch_up(struct bps_window *window, uint32_t i)
+{
+    const struct bps_window_shard *last = NULL;
+    for (uint32_t j = 0; j < window->shards; j++) {
+        const struct bps_window_shard *other = &window->shard[j];
+        if (j != i && other->waits && (last == NULL || other->place < last->place)) {
+            last = other;
+        }
+    }
+    if (last != NULL && window->shard[i].place < last->place) {
+        window->shard[i].place = last->place;
+    }
+}
+
+/* Nobody waits: what was sent does not count any more. */
+static void begin_order(struct bps_window *window)
+{
+    for (uint32_t i = 0; i < window->shards; i++) {
+        window->shard[i].place = 0;
+    }
+}
+
+void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority)
+{
+    struct bps_window_shard *shard = &window->shard[i];
+    shard->priority = priority;
+    if (shard->waits) {
+        return;
+    }
+    if (window->waiting++ == 0) {
+        begin_order(window);
+    }
+    shard->waits = true;
+    catch_up(window, i);
+}
+
+static void hold(struct bps_window *window, uint32_t i, uint32_t by)
+{
+    struct bps_window_shard *shard = &window->shard[i];
+    window->held += (by != BPS_WINDOW_NONE) - (shard->held_by != BPS_WINDOW_NONE);
+    shard->held_by = by;
+}
+
+void bps_window_rest(struct bps_window *window, uint32_t i)
+{
+    window->waiting -= window->shard[i].waits;
+    window->shard[i].waits = false;
+    hold(window, i, BPS_WINDOW_NONE);
+}
+
+bool bps_window_admits(struct bps_window *window, uint32_t i)
+{
+    const struct bps_window_shard *shard = &window->shard[i];
+    uint32_t by = BPS_WINDOW_NONE;
+    for (uint32_t j = 0; j < window->shards && by == BPS_WINDOW_NONE; j++) {
+        const struct bps_window_shard *other = &window->shard[j];
+        if (other->waits && other->priority >= shard->priority &&
+            other->place + BPS_WINDOW_BYTES < shard->place) {
+            by = j;
+        }
+    }
+    hold(window, i, by);
+    return by == BPS_WINDOW_NONE;
+}
+
+void bps_window_sent(struct bps_window *window, uint32_t i, uint64_t bytes)
+{
+    struct bps_window_shard *shard = &window->shard[i];
+    shard->place += (double)bytes / shard->share;
+}
+
+uint32_t bps_window_freed(struct bps_window *window, uint32_t i)
+{
+    for (uint32_t j = 0; j < window->shards && window->held > 0; j++) {
+        if (window->shard[j].held_by == i && bps_window_admits(window, j)) {
+            return j;
+        }
+    }
+    return BPS_WINDOW_NONE;
+}
