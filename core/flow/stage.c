@@ -2,7 +2,10 @@
 /* stage.c - the stages that plugins bring: on the core thread, or in the pool of threads. */
 #include <stdlib.h>
 
+#include "base/log.h"
 #include "flow/step.h"
+
+static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 
 bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
 {
@@ -10,19 +13,35 @@ bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
     const struct bps_path_step *step = &tensor->path.step[task->step];
     const struct bps_node *node = step->node;
     uint32_t size = (uint32_t)bps_dtype_size(tensor->path_dtype);
-    const struct bps_stage_task view = {
+    task->view = (struct bps_stage_task){
         .partition = task->partition,
         .round = tensor->round,
         .first = (uint64_t)task->partition * (tensor->worker->partition / size),
         .count = task->bytes / size,
         .src = task->src,
         .dst = node->attr.writes != 0 ? task->dst : NULL,
+        .done = on_answer,
     };
-    bps_status status = node->ops->run(node->instance->self, step->state, &view, report);
-    if (status == BPS_OK && node->attr.writes != 0) {
+    return node->ops->run(node->instance->self, step->state, &task->view, report);
+}
+
+/* What the stage has written is what goes on. */
+static void finish(struct bps_task *task, bps_status status, const char *text)
+{
+    if (status == BPS_OK && task->tensor->path.step[task->step].node->attr.writes != 0) {
         task->src = task->dst;
     }
-    return status;
+    bps_task_done(task, status, text);
+}
+
+static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text)
+{
+    struct bps_task *task = bps_container(view, struct bps_task, view);
+    if (task->state != BPS_TASK_IN_STAGE || status == BPS_INPROGRESS) {
+        bps_error("stage", "a stage has answered to a task that it does not have, or not at all");
+        return;
+    }
+    finish(task, status, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
 }
 
 /* Back from the pool. */
@@ -32,7 +51,12 @@ static void on_pooled(struct bps_post *post)
     bps_status status = task->stage_status;
     char *text = task->stage_text;
     task->stage_text = NULL;
-    bps_task_done(task, status, text != NULL ? text : bps_strerror(status));
+    if (status == BPS_INPROGRESS) {
+        status = BPS_ERR_UNSUPPORTED; /* its task is not its own any more when it comes back from there */
+        finish(task, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
+    } else {
+        finish(task, status, text != NULL ? text : bps_strerror(status));
+    }
     free(text);
 }
 
@@ -40,17 +64,28 @@ static bool start(struct bps_task *task)
 {
     const struct bps_node *node = task->tensor->path.step[task->step].node;
     struct bps_report report = {""};
+    task->state = BPS_TASK_IN_STAGE;
     if (node->attr.executor == BPS_EXECUTOR_CPU) {
-        task->state = BPS_TASK_POOLED;
         task->post.fn = on_pooled;
         bps_stage_pool_run(task->tensor->worker->pool, task);
         return false;
     }
     bps_status status = bps_stage_run(task, &report);
-    if (status != BPS_OK) {
-        bps_task_done(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+    if (status != BPS_INPROGRESS) {
+        finish(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
-    return status == BPS_OK;
+    return false;
 }
 
-const struct bps_step_ops bps_step_plugin = {.start = start};
+/* One in the pool comes back anyhow. */
+static void abandon(struct bps_task *task)
+{
+    const struct bps_path_step *step = &task->tensor->path.step[task->step];
+    const struct bps_node *node = step->node;
+    if (task->state == BPS_TASK_IN_STAGE && node->attr.executor != BPS_EXECUTOR_CPU &&
+        node->ops->cancel != NULL) {
+        node->ops->cancel(node->instance->self, step->state, &task->view);
+    }
+}
+
+const struct bps_step_ops bps_step_plugin = {.start = start, .abandon = abandon};

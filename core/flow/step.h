@@ -25,6 +25,8 @@ struct bps_step_ops {
      * returns. NULL: it holds nothing while it waits.
      */
     void (*cancel)(struct bps_task *task);
+    /* The job has failed while the step works on the task itself: it need not go on. NULL: it does not take long. */
+    void (*abandon)(struct bps_task *task);
     /*
      * This worker cannot contribute to a partition of so many bytes of the tensor, of which there need be no task:
      * tells those who wait. True: with `answer`, they end the round for all, this worker too. NULL: nobody waits.

@@ -185,6 +185,8 @@ void bps_tasks_abort(struct bps_operation *operation)
         if (state == BPS_TASK_QUEUED || state == BPS_TASK_AWAITED) {
             tensor->task[i].held = 0;
             bps_task_done(&tensor->task[i], BPS_OK, NULL);
+        } else if (state != BPS_TASK_DONE && step_of(tensor, tensor->task[i].step)->abandon != NULL) {
+            step_of(tensor, tensor->task[i].step)->abandon(&tensor->task[i]);
         }
     }
 }

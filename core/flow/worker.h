@@ -41,11 +41,11 @@ struct bps_tensor_entry;
 /* ---- one partition of a tensor ---- */
 
 enum bps_task_state {
-    BPS_TASK_DONE,    /* nothing under way */
-    BPS_TASK_POOLED,  /* a stage works on it in the pool */
-    BPS_TASK_COPYING, /* it waits for a copy between a device and the host, for its end, or for a batch */
-    BPS_TASK_QUEUED,  /* waits to be sent, wholly or in part */
-    BPS_TASK_AWAITED, /* sent; results are coming */
+    BPS_TASK_DONE,     /* nothing under way */
+    BPS_TASK_IN_STAGE, /* a stage works on it in the pool, or answers later */
+    BPS_TASK_COPYING,  /* it waits for a copy between a device and the host, for its end, or for a batch */
+    BPS_TASK_QUEUED,   /* waits to be sent, wholly or in part */
+    BPS_TASK_AWAITED,  /* sent; results are coming */
 };
 
 struct bps_task {
@@ -65,6 +65,7 @@ struct bps_task {
     uint32_t divisor;
     const char *src;                     /* what is sent */
     char *dst;                           /* where the result goes */
+    struct bps_stage_task view;          /* of the stage that works on it */
     bps_status stage_status;             /* of the stage that ran in the pool */
     char *stage_text;                    /* of its error; owned */
     uint64_t *got;                       /* slices of the result, a bit each */

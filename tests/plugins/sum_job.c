@@ -3,10 +3,14 @@
  * sum_job.c - a worker for tests of plugins in a job:  sum_job VALUES [VALUES]...
  *
  * Each argument is the tensor of one rank, as numbers separated by blanks. It sums them as float32 and prints
- * the result, "sum: 2 -2 1", or "error: TEXT"; exit status 1 then.
+ * the result, "sum: 2 -2 1", or "error: TEXT"; exit status 1 then. Instead of numbers, "kill" ends the rank by SIGKILL
+ * after half a second.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <byteps/byteps.h>
 
@@ -64,6 +68,10 @@ int main(int argc, char **argv)
     if (bps_rank() + 1 >= argc) {
         fprintf(stderr, "usage: sum_job VALUES [VALUES]...: one for each rank\n");
         return EXIT_FAILURE;
+    }
+    if (strcmp(argv[bps_rank() + 1], "kill") == 0) {
+        usleep(500000);
+        raise(SIGKILL);
     }
     count = parse(argv[bps_rank() + 1], values);
     status = sum(values, count, &report);

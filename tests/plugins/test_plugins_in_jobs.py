@@ -158,5 +158,51 @@ class NanGuard(Case):
         self.check_error(result, "element 1 of values is NaN")
 
 
+class Later(Case):
+    """A stage that answers later, from a timer, while others go on."""
+
+    GRAPH = 'worker = { partition = "64"; slice = "64"; %s; graph = ( %s{ stage = "later"; %s }, %s ); };\n'
+    PUSH = '{ stage = "push_pull"; use = "net"; }'
+    GROUP = f'{{ stage = "local_reduce"; }}, {PUSH}, {{ stage = "local_broadcast"; }}'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build(os.path.join(modules.HERE, "stage_later.c"), os.path.join(cls.dir, "stage_later.so"))
+
+    def graph(self, options="", before="", behind=PUSH, hierarchy="auto"):
+        return self.GRAPH % (f'hierarchy = "{hierarchy}"', before, options, behind)
+
+    def test_goes_on_when_it_answers(self):
+        """Four partitions, in every place of the graph."""
+        values = [" ".join(str(i) for i in range(60)), "1 " * 60]
+        want = " ".join(str(-i - 1) for i in range(60))
+        reduce = '{ stage = "local_reduce"; }, '
+        for servers in (0, 1):
+            for conf in (
+                self.graph(),
+                self.graph(behind=self.GROUP),
+                self.graph(before=reduce, behind=f'{self.PUSH}, {{ stage = "local_broadcast"; }}'),
+                self.graph(before=self.PUSH + ", ", behind='{ stage = "later"; delay = "0 s"; }, { stage = "later"; }'),
+            ):
+                with self.subTest(servers=servers, conf=conf):
+                    self.check_sum(self.run_job(values, conf, servers=servers), want)
+
+    def test_one_worker_alone(self):
+        self.check_sum(self.run_job(["1 2 3 4 5"], self.graph(), servers=0), "-1 -2 -3 -4 -5", workers=1)
+
+    def test_a_late_error(self):
+        for servers in (0, 1):
+            result = self.run_job(["1 2 3", "1 2 3"], self.graph("limit = 2;"), servers=servers)
+            self.check_error(result, "stage later: there are too many elements")
+
+    def test_the_job_fails_meanwhile(self):
+        """It is asked to give the tasks back, and the job ends long before they would have been answered."""
+        conf = self.graph('delay = "1 h";') + 'log = { level = "info"; };\n'
+        result = self.run_job(["1 " * 20, "kill"], conf)
+        self.assertNotEqual(result.status, 0, result)
+        self.assertEqual("\n".join(result.lines("worker 0", "err")).count("a task is given back"), 2, result)
+
+
 if __name__ == "__main__":
     unittest.main()

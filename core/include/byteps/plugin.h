@@ -34,7 +34,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 7u
+#define BPS_ABI_MINOR 8u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -705,7 +705,7 @@ struct bps_tensor_info {
     uint32_t memory; /* BPS_MEMORY_*: where the application has it; stages see a copy in host memory */
 };
 
-/* One partition in one round. */
+/* One partition in one round. It and its memory are the stage's until the stage has answered. */
 struct bps_stage_task {
     uint32_t partition;
     uint32_t round;
@@ -713,6 +713,11 @@ struct bps_stage_task {
     uint64_t count;  /* elements */
     const void *src; /* the data */
     void *dst;       /* where a stage that writes puts its result, count elements; may be equal to src */
+    /*
+     * The answer to a task for which run has returned BPS_INPROGRESS: exactly once, from run or from any callback of
+     * the stage's loop. With an error and its text it is as if run had returned them; the text is copied.
+     */
+    void (*done)(const struct bps_stage_task *task, bps_status status, const char *text);
 };
 
 struct bps_stage_ops {
@@ -731,12 +736,18 @@ struct bps_stage_ops {
     void (*unbind)(void *instance, void *state);
     /*
      * Processes one task. An error fails this round of the tensor on every worker, with the report's text.
-     * With BPS_EXECUTOR_CPU it is called on several threads at once, for different tasks.
+     * With BPS_EXECUTOR_CPU it is called on several threads at once, for different tasks. With BPS_EXECUTOR_IO it may
+     * return BPS_INPROGRESS and answer later, by task->done: nothing else waits for that.
      */
     bps_status (*run)(void *instance, void *state, const struct bps_stage_task *task,
                       struct bps_report *report);
     /* Optional: one line. */
     void (*describe)(void *instance, char *text, size_t n);
+    /*
+     * Optional: the job has failed, or the worker leaves it, before the stage has answered. It answers now, or soon,
+     * with whatever status: nobody waits for the result, but the memory cannot be given back before.
+     */
+    void (*cancel)(void *instance, void *state, const struct bps_stage_task *task);
 };
 
 #ifdef __cplusplus
