@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* graph.c - `byteps graph`: the stages that the configuration wires together, for people and programs. */
+#include "device/copy.h"
+#include "device_group/devices.h"
 #include "graph/graph.h"
+#include "group/local.h"
 
 #include <getopt.h>
 #include <jansson.h>
@@ -35,12 +38,30 @@ struct drawing {
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
     char groups[256];           /* what its devices sum among themselves by, or why they do not */
     char local[512], near[512]; /* how workers of a host meet, and reach its servers; or why not */
+    char types[128];            /* of which sums of a host cross the network */
     char direct[160];           /* what of a device needs no copy, as the network reaches it; or why not */
 };
+
+/* "sum average", or "all" */
+static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), char *text, size_t room)
+{
+    size_t at = 0;
+    text[0] = '\0';
+    if ((mask & ((1u << n) - 1)) == (1u << n) - 1) {
+        snprintf(text, room, "all");
+        return;
+    }
+    for (uint32_t i = 0; i < n && at + 16 < room; i++) {
+        if ((mask >> i & 1) != 0) {
+            at += (size_t)snprintf(text + at, room - at, "%s%s", at > 0 ? " " : "", name(i));
+        }
+    }
+}
 
 static void describe_near(const struct bps_conf *conf, struct drawing *d)
 {
     char text[512];
+    mask_text(bps_local_types(conf), BPS_DTYPES, bps_dtype_name, d->types, sizeof d->types);
     bps_transport_text_local(conf, d->loop, text, sizeof text);
     snprintf(d->near, sizeof d->near, "%s",
              bps_conf_server(conf)->local ? text : "none: server.local = false");
@@ -50,17 +71,11 @@ static void describe_near(const struct bps_conf *conf, struct drawing *d)
 
 static void describe_groups(const struct bps_conf *conf, struct drawing *d)
 {
-    const struct bps_group_ops *groups = bps_device_ops(d->device)->group;
     struct bps_report report = {""};
     char text[128];
-    if (bps_conf_worker(conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
-        snprintf(d->groups, sizeof d->groups, "none: worker.device_groups = off");
-    } else if (bps_conf_server(conf)->order == BPS_ORDER_RANK) {
-        snprintf(d->groups, sizeof d->groups, "none: server.order = rank");
-    } else if (groups == NULL) {
-        snprintf(d->groups, sizeof d->groups, "none: reducer %s has none", d->device->name);
-    } else if (groups->query(d->device->self, text, sizeof text, &report) != BPS_OK) {
-        snprintf(d->groups, sizeof d->groups, "none: %.200s", report.text);
+    const char *obstacle = bps_devices_obstacle(conf, d->device, 1, text, sizeof text, &report);
+    if (obstacle != NULL) {
+        snprintf(d->groups, sizeof d->groups, "none: %.200s", obstacle);
     } else {
         snprintf(d->groups, sizeof d->groups, "%s, where each worker has a device of its own", text);
     }
@@ -68,19 +83,14 @@ static void describe_groups(const struct bps_conf *conf, struct drawing *d)
 
 static void describe_direct(struct drawing *d)
 {
-    const struct bps_transport_ops *net = d->net->ops;
-    struct bps_transport_attr attr = {.lanes = 1};
-    net->query(d->net->self, &attr);
-    if (attr.device_bytes == 0) {
-        snprintf(d->direct, sizeof d->direct, "no: transport %s does not reach devices", d->net->name);
-    } else if (bps_device_ops(d->device)->share == NULL) {
-        snprintf(d->direct, sizeof d->direct, "no: reducer %s does not share its memory", d->device->name);
-    } else if (bps_graph_has_plugins(d->graph)) {
-        snprintf(d->direct, sizeof d->direct, "no: worker.graph lists plugins, which need the host");
+    uint32_t least;
+    const char *obstacle = bps_direct_obstacle(d->device, d->net, d->graph, &least);
+    if (obstacle != NULL) {
+        snprintf(d->direct, sizeof d->direct, "no: %s", obstacle);
     } else {
         snprintf(d->direct, sizeof d->direct,
                  "transport %s reads and writes slices of %u bytes and more on the device, if it can",
-                 d->net->name, attr.device_bytes);
+                 d->net->name, least);
     }
 }
 
@@ -122,22 +132,6 @@ static void close_drawing(struct drawing *d)
     bps_loop_free(d->loop);
 }
 
-/* "sum average", or "all" */
-static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), char *text, size_t room)
-{
-    size_t at = 0;
-    text[0] = '\0';
-    if ((mask & ((1u << n) - 1)) == (1u << n) - 1) {
-        snprintf(text, room, "all");
-        return;
-    }
-    for (uint32_t i = 0; i < n && at + 16 < room; i++) {
-        if ((mask >> i & 1) != 0) {
-            at += (size_t)snprintf(text + at, room - at, "%s%s", at > 0 ? " " : "", name(i));
-        }
-    }
-}
-
 static void print_stages(const struct drawing *d)
 {
     for (uint32_t i = 0; i < d->graph->nodes; i++) {
@@ -155,7 +149,7 @@ static void print_stages(const struct drawing *d)
 /* True if tensors on a device can stay there when there is no other worker. */
 static bool stays_on_device(const struct drawing *d)
 {
-    return d->device != NULL && bps_device_ops(d->device)->reduce != NULL && !bps_graph_has_plugins(d->graph);
+    return d->device != NULL && bps_copy_may_stay(d->device, d->graph);
 }
 
 static void print_line(const struct drawing *d)
@@ -190,6 +184,10 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         printf("    does       sums among the workers of this host, each leading its share of the "
                "partitions\n");
         printf("    transport  %s\n", d->local);
+        printf("    hosts      where there are several, it sums what has a name, of the types %s; the rest "
+               "each worker "
+               "pushes itself\n",
+               d->types);
         if (d->device != NULL) {
             printf("    devices    %s\n", d->groups);
         }

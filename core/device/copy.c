@@ -111,12 +111,17 @@ static bool is_scaled(const struct bps_operation *operation)
     return operation->op != BPS_WIRE_BROADCAST && (request->prescale != 1.0 || request->postscale != 1.0);
 }
 
+bool bps_copy_may_stay(const struct bps_instance *reducer, const struct bps_graph *graph)
+{
+    return !bps_graph_has_plugins(graph) && bps_device_ops(reducer)->can_reduce != NULL;
+}
+
 static bool stays(const struct bps_worker *worker, const struct bps_operation *operation)
 {
     const struct bps_push_pull *request = &operation->request;
     const struct bps_device_ops *device = device_ops(worker);
     uint32_t op, dtype;
-    if (worker->size > 1 || bps_graph_has_plugins(worker->graph) || device->can_reduce == NULL ||
+    if (worker->size > 1 || !bps_copy_may_stay(worker->device, worker->graph) ||
         (operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank)) {
         return false;
     }

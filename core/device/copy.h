@@ -58,6 +58,8 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
 void bps_copy_close(struct bps_worker *worker);
 
 extern const struct bps_step_ops bps_step_copy_to_host, bps_step_copy_to_device, bps_step_reduce_on_device;
+/* True if tensors on the reducer's devices stay there in a job of one worker, as far as devices can compute. */
+bool bps_copy_may_stay(const struct bps_instance *reducer, const struct bps_graph *graph);
 /* What the flow knows of it. */
 extern const struct bps_device_memory_ops bps_device_memory;
 
@@ -73,6 +75,12 @@ void bps_staging_fini(struct bps_staging *staging);
 void bps_direct_init(struct bps_direct *direct);
 /* Called when the transport between hosts is closed. */
 void bps_direct_fini(struct bps_direct *direct);
+/*
+ * Why the network does not reach the memory of the reducer's devices; NULL: it may, in payloads of at least so many
+ * bytes.
+ */
+const char *bps_direct_obstacle(const struct bps_instance *reducer, const struct bps_instance *transport,
+                                const struct bps_graph *graph, uint32_t *least);
 /* [core] The job has begun: finds out what the network can reach. */
 void bps_direct_joined(struct bps_worker *worker);
 /* [app] True if the network reaches input and result of the operation on their device. */

@@ -52,17 +52,27 @@ void bps_direct_fini(struct bps_direct *direct)
     pthread_mutex_destroy(&direct->lock);
 }
 
-void bps_direct_joined(struct bps_worker *worker)
+const char *bps_direct_obstacle(const struct bps_instance *reducer, const struct bps_instance *transport,
+                                const struct bps_graph *graph, uint32_t *least)
 {
     struct bps_transport_attr attr = {.lanes = 1};
-    const struct bps_transport_ops *net = worker->net->ops;
-    net->query(worker->net->self, &attr);
-    if (worker->device == NULL || share_ops(worker) == NULL || bps_graph_has_plugins(worker->graph) ||
-        worker->shards == NULL || worker->shards->remotes == 0) {
+    ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
+    *least = attr.device_bytes;
+    return attr.device_bytes == 0                   ? "the transport does not reach devices"
+           : bps_device_ops(reducer)->share == NULL ? "the reducer does not share the memory of its devices"
+           : bps_graph_has_plugins(graph)           ? "worker.graph lists plugins, which need the host"
+                                                    : NULL;
+}
+
+void bps_direct_joined(struct bps_worker *worker)
+{
+    uint32_t least;
+    if (worker->device == NULL || worker->shards == NULL || worker->shards->remotes == 0 ||
+        bps_direct_obstacle(worker->device, worker->net, worker->graph, &least) != NULL) {
         return;
     }
     struct bps_direct *direct = &worker->memory->direct;
-    direct->least = attr.device_bytes;
+    direct->least = least;
     direct->always = worker->hooks == NULL; /* else a group has sums of its own */
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         direct->always = direct->always && worker->shards->remote[i].transport == worker->net;

@@ -14,8 +14,9 @@
 #include "node/declared.h"
 #include "plugin/use.h"
 
-#define LOG      "local"
-#define NO_GROUP "worker.device_groups = on, but the devices of this host form no group: "
+#define LOG           "local"
+#define MEMBERS_LIMIT 64u
+#define NO_GROUP      "worker.device_groups = on, but the devices of this host form no group: "
 
 static bool is_coordinator(const struct bps_devices *devices)
 {
@@ -56,29 +57,23 @@ static struct bps_header header_of(const struct bps_operation *operation, uint8_
 
 /* ---- life ---- */
 
-/* Why there can be no group with this worker; NULL: there can. */
-static const char *reason_against(struct bps_devices *devices, const struct bps_worker *worker,
-                                  struct bps_report *report)
+const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer,
+                                 uint32_t workers, char *text, size_t n, struct bps_report *report)
 {
-    const struct bps_device_ops *device = worker->device != NULL ? bps_device_ops(worker->device) : NULL;
-    if (bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
+    const struct bps_device_ops *device = reducer != NULL ? bps_device_ops(reducer) : NULL;
+    if (bps_conf_worker(conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
         return "worker.device_groups = off";
     }
-    if (devices->local->size > 64) {
+    if (workers > MEMBERS_LIMIT) {
         return "there are more than 64 workers";
     }
-    if (bps_conf_server(worker->conf)->order == BPS_ORDER_RANK) {
+    if (bps_conf_server(conf)->order == BPS_ORDER_RANK) {
         return "server.order = rank";
     }
     if (device == NULL || device->group == NULL) {
         return "a worker uses no reducer whose devices form groups";
     }
-    devices->ops = device->group;
-    devices->self = worker->device->self;
-    if (devices->ops->query(devices->self, devices->text, sizeof devices->text, report) != BPS_OK) {
-        return report->text;
-    }
-    return NULL;
+    return device->group->query(reducer->self, text, n, report) == BPS_OK ? NULL : report->text;
 }
 
 static bps_status open_devices(struct bps_local *local, struct bps_report *report)
@@ -94,7 +89,8 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
     devices->device = -1;
     SLIST_INIT(&devices->spare);
     TAILQ_INIT(&devices->under_way);
-    const char *against = reason_against(devices, worker, &why);
+    const char *against = bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text,
+                                               sizeof devices->text, &why);
     if (against != NULL && bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
         BPS_REPORT(report, NO_GROUP "%s", against);
         return BPS_ERR_UNSUPPORTED;
@@ -103,6 +99,8 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
         bps_devices_separate(devices, against);
         return BPS_OK;
     }
+    devices->ops = bps_device_ops(worker->device)->group;
+    devices->self = worker->device->self;
     return is_coordinator(devices) ? bps_coordinator_new(devices, &devices->coordinator) : BPS_OK;
 }
 

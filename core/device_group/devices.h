@@ -20,6 +20,12 @@
 #include "group/local.h"
 
 extern const struct bps_step_ops bps_step_device_broadcast;
+/*
+ * Why so many workers of a host with this reducer (NULL: with none that has devices) do not sum on their devices; NULL:
+ * they do, by what `text` says then. The answer may lie in the report.
+ */
+const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer,
+                                 uint32_t workers, char *text, size_t n, struct bps_report *report);
 /* What the group knows of it. */
 extern const struct bps_local_device_ops bps_device_group;
 

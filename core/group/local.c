@@ -61,12 +61,26 @@ const char *bps_local_address(const struct bps_local *local)
 
 /* ---- forming the group ---- */
 
+uint32_t bps_local_types(const struct bps_conf *conf)
+{
+    uint32_t types = 0;
+    for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
+        bool narrow = dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16;
+        bool narrowest = dtype == BPS_FLOAT8_E4M3FN || dtype == BPS_FLOAT8_E5M2;
+        bool may_cross =
+            !bps_is_integer(dtype) && !narrowest && (!narrow || bps_conf_worker(conf)->round_on_host);
+        types |= may_cross ? BPS_DTYPE_BIT(dtype) : 0;
+    }
+    return types;
+}
+
 static bps_status find_members(struct bps_local *local)
 {
     const struct bps_worker *worker = local->worker;
     const struct bps_book *book = worker->book;
     uint32_t group = book->member[worker->rank].group;
     local->size = bps_book_group_size(book, worker->rank);
+    local->types = bps_local_types(worker->conf);
     local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
     local->peer = calloc(local->size, sizeof *local->peer);
     if (local->peer == NULL) {

@@ -33,6 +33,12 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 /* True if there are others in the group. */
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
+ * The types, a BPS_DTYPE_BIT each, of which a sum of a host crosses the network where there are several: not integers,
+ * as the sum of an average may need more bits than they have, and the workers have not agreed beforehand what it is; nor
+ * those whose sums are to be rounded once: floating point of 8 bits, and without worker.round_on_host of 16.
+ */
+uint32_t bps_local_types(const struct bps_conf *conf);
+/*
  * What a sum of this group that crosses the network was divided by; the shard multiplies it again. An average
  * of float16 has a sum that its type may not hold.
  */
@@ -96,6 +102,7 @@ struct bps_local {
     char address[128];
     struct bps_timer *ticker;
     uint32_t size, place; /* of the group; of this worker in it */
+    uint32_t types;       /* bps_local_types() */
     bool final, dropped;
     struct bps_local_peer *peer;   /* by place; the one at our own place is not used */
     struct bps_sum *sum;           /* NULL: no group */

@@ -12,31 +12,8 @@
 /* ---- what is summed here, and who leads ---- */
 
 /*
- * A sum of this host, to cross the network in its own type. Whether the sum of integers is that of an average,
- * which does not fit, the workers have not agreed upon beforehand.
- */
-static bool may_cross(const struct bps_tensor_entry *tensor)
-{
-    if (bps_is_integer(tensor->job.dtype)) {
-        return false;
-    }
-    switch (tensor->job.dtype) {
-    case BPS_FLOAT16:
-    case BPS_BFLOAT16:
-        return bps_conf_worker(tensor->worker->conf)->round_on_host;
-    case BPS_FLOAT8_E4M3FN:
-    case BPS_FLOAT8_E5M2:
-        return false; /* a second rounding would cost as much as a bit of the few that they have */
-    default:
-        return true;
-    }
-}
-
-/*
  * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not
- * agreed upon beforehand; nor integers, as the sum of an average may need more bits than they have; nor those whose
- * sums are to be rounded once: floating point of 8 bits, and without worker.round_on_host of 16. Each worker pushes
- * these itself.
+ * agreed upon beforehand, and some types (bps_local_types()): each worker pushes these itself.
  */
 static bool takes(const struct bps_tensor_entry *tensor)
 {
@@ -44,7 +21,7 @@ static bool takes(const struct bps_tensor_entry *tensor)
     if (!bps_local_is_grouped(local)) {
         return false;
     }
-    return local->final || (!tensor->unnamed && may_cross(tensor));
+    return local->final || (!tensor->unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);
 }
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)
