@@ -33,9 +33,9 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 /* True if there are others in the group. */
 bool bps_local_is_grouped(const struct bps_local *local);
 /*
- * The types, a BPS_DTYPE_BIT each, of which a sum of a host crosses the network where there are several: not integers,
- * as the sum of an average may need more bits than they have, and the workers have not agreed beforehand what it is; nor
- * those whose sums are to be rounded once: floating point of 8 bits, and without worker.round_on_host of 16.
+ * The types, a BPS_DTYPE_BIT each, of which a sum of a host crosses the network where there are several. Not integers:
+ * the sum of an average may need more bits than they have, and the workers have not agreed beforehand what it is. Nor
+ * those whose sums are rounded once: floating point of 8 bits, and without worker.round_on_host of 16.
  */
 uint32_t bps_local_types(const struct bps_conf *conf);
 /*
