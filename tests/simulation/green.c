@@ -1,0 +1,363 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * green.c - threads that take turns, and what the library asks of the system.
+ *
+ * A thread runs until it waits. Then one of those that can go on is drawn; if there is none, the clock jumps to the
+ * first moment at which one can. Functions with __wrap_ are called in the place of those without.
+ */
+#include <errno.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/queue.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <ucontext.h>
+
+#include "simulation.h"
+
+#define STACK (512u << 10)
+#define TURN  300u /* ns that a turn takes, on average */
+#define NEVER UINT64_MAX
+
+enum wait { NOTHING, EPOLL, SEMAPHORE, FUTEX, THREAD, SLEEP };
+static const char *const wait_names[] = {"its turn", "descriptors", "a semaphore",
+                                         "a futex",  "a thread",    "the clock"};
+
+struct green {
+    TAILQ_ENTRY(green) entry;
+    ucontext_t context;
+    struct sim_process *process;
+    void *(*fn)(void *arg);
+    void (*start)(void *arg);
+    void *arg, *stack;
+    bool ended, joined;
+    enum wait waits;
+    uint64_t deadline;
+    int epoll, most, got;
+    struct epoll_event *events;
+    sem_t *semaphore;
+    const void *word;
+    bool woken;
+    struct green *other;
+};
+
+static TAILQ_HEAD(, green) greens = TAILQ_HEAD_INITIALIZER(greens);
+static struct green *current;
+static ucontext_t scheduler;
+static uint64_t now = 1000000000, state;
+
+int __real_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout);
+long __real_syscall(long number, ...);
+
+void sim_seed(uint64_t seed)
+{
+    state = seed * 0x2545f4914f6cdd1du;
+    now = 1000000000;
+}
+
+uint32_t sim_random(uint32_t n)
+{
+    state += 0x9e3779b97f4a7c15u; /* splitmix64 */
+    uint64_t z = state;
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return (uint32_t)((z ^ z >> 31) >> 32) % n;
+}
+
+bool sim_chance(uint32_t percent)
+{
+    return sim_random(100) < percent;
+}
+
+struct sim_process *sim_self(void)
+{
+    return current->process;
+}
+
+/* ---- turns ---- */
+
+static void wait_for(enum wait what, uint64_t deadline)
+{
+    current->waits = what;
+    current->deadline = deadline;
+    swapcontext(&current->context, &scheduler);
+}
+
+static bool can_go_on(struct green *green)
+{
+    int value = 0;
+    switch (green->waits) {
+    case EPOLL:
+        green->got = __real_epoll_wait(green->epoll, green->events, green->most, 0);
+        return green->got != 0 || now >= green->deadline;
+    case SEMAPHORE:
+        sem_getvalue(green->semaphore, &value);
+        return value > 0;
+    case FUTEX:
+        return green->woken || now >= green->deadline;
+    case THREAD:
+        return green->other->ended;
+    case SLEEP:
+        return now >= green->deadline;
+    default:
+        return true;
+    }
+}
+
+/* One that can go on, drawn; NULL: none can. */
+static struct green *draw(void)
+{
+    uint32_t n = 0;
+    struct green *green;
+    TAILQ_FOREACH(green, &greens, entry) {
+        n++;
+    }
+    green = TAILQ_FIRST(&greens);
+    for (uint32_t i = n > 0 ? sim_random(n) : 0; i > 0; i--) {
+        green = TAILQ_NEXT(green, entry);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        if (!green->ended && !green->process->dead && can_go_on(green)) {
+            return green;
+        }
+        green = TAILQ_NEXT(green, entry) != NULL ? TAILQ_NEXT(green, entry) : TAILQ_FIRST(&greens);
+    }
+    return NULL;
+}
+
+static bool all_ended(void)
+{
+    const struct green *green;
+    TAILQ_FOREACH(green, &greens, entry) {
+        if (!green->ended && !green->process->dead) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static uint64_t next_moment(void)
+{
+    uint64_t next = NEVER;
+    const struct green *green;
+    TAILQ_FOREACH(green, &greens, entry) {
+        if (!green->ended && !green->process->dead && green->deadline < next) {
+            next = green->deadline;
+        }
+    }
+    return next;
+}
+
+static void forget_greens(void)
+{
+    while (!TAILQ_EMPTY(&greens)) {
+        struct green *green = TAILQ_FIRST(&greens);
+        TAILQ_REMOVE(&greens, green, entry);
+        munmap(green->stack, STACK);
+        free(green);
+    }
+}
+
+bool sim_run(uint64_t limit_ns)
+{
+    uint64_t begin = now;
+    while (!all_ended()) {
+        struct green *green = draw();
+        if (green == NULL) {
+            uint64_t next = next_moment();
+            if (next == NEVER || next - begin > limit_ns) {
+                return false;
+            }
+            now = next > now ? next : now;
+            continue;
+        }
+        now += sim_random(2 * TURN);
+        green->waits = NOTHING;
+        green->deadline = NEVER;
+        current = green;
+        swapcontext(&scheduler, &green->context);
+        current = NULL;
+    }
+    forget_greens();
+    return true;
+}
+
+void sim_explain(void)
+{
+    const struct green *green;
+    TAILQ_FOREACH(green, &greens, entry) {
+        if (!green->ended) {
+            printf("  a thread of %s%s waits for %s\n", green->process->name,
+                   green->process->dead ? " (dead)" : "", wait_names[green->waits]);
+        }
+    }
+}
+
+/* ---- threads ---- */
+
+static void body(void)
+{
+    struct green *green = current;
+    if (green->start != NULL) {
+        green->start(green->arg);
+    } else {
+        green->fn(green->arg);
+    }
+    green->ended = true;
+    swapcontext(&green->context, &scheduler);
+}
+
+static struct green *new_green(struct sim_process *process)
+{
+    struct green *green = calloc(1, sizeof *green);
+    green->process = process;
+    green->deadline = NEVER;
+    green->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    getcontext(&green->context);
+    green->context.uc_stack.ss_sp = green->stack;
+    green->context.uc_stack.ss_size = STACK;
+    makecontext(&green->context, body, 0);
+    TAILQ_INSERT_TAIL(&greens, green, entry);
+    return green;
+}
+
+void sim_start(struct sim_process *process, void (*fn)(void *arg), void *arg)
+{
+    struct green *green = new_green(process);
+    green->start = fn;
+    green->arg = arg;
+}
+
+void sim_sleep(uint64_t ns)
+{
+    wait_for(SLEEP, now + ns);
+}
+
+void sim_kill(struct sim_process *process)
+{
+    process->dead = true;
+    sim_disconnect(process);
+    if (current != NULL && current->process == process) {
+        wait_for(SLEEP, NEVER);
+    }
+}
+
+/* ---- in the place of the system's ---- */
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)
+{
+    struct green *green = new_green(current->process);
+    (void)attr;
+    green->fn = fn;
+    green->arg = arg;
+    *thread = (pthread_t)(uintptr_t)green;
+    return 0;
+}
+
+int __wrap_pthread_join(pthread_t thread, void **result);
+int __wrap_pthread_join(pthread_t thread, void **result)
+{
+    struct green *green = (struct green *)(uintptr_t)thread;
+    (void)result;
+    while (!green->ended) {
+        current->other = green;
+        wait_for(THREAD, NEVER);
+    }
+    return 0;
+}
+
+int __wrap_pthread_setname_np(pthread_t thread, const char *name);
+int __wrap_pthread_setname_np(pthread_t thread, const char *name)
+{
+    (void)thread;
+    (void)name;
+    return 0;
+}
+
+int __wrap_sem_wait(sem_t *semaphore);
+int __wrap_sem_wait(sem_t *semaphore)
+{
+    while (sem_trywait(semaphore) != 0) {
+        current->semaphore = semaphore;
+        wait_for(SEMAPHORE, NEVER);
+    }
+    return 0;
+}
+
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout);
+int __wrap_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout)
+{
+    current->epoll = epoll;
+    current->events = events;
+    current->most = most;
+    wait_for(EPOLL, timeout < 0 ? NEVER : now + (uint64_t)timeout * 1000000u);
+    return current->got;
+}
+
+static long futex(const uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    struct green *green;
+    long count = 0;
+    if ((op & FUTEX_CMD_MASK) == FUTEX_WAIT) {
+        if (__atomic_load_n(word, __ATOMIC_SEQ_CST) != value) {
+            errno = EAGAIN;
+            return -1;
+        }
+        current->word = word;
+        current->woken = false;
+        wait_for(FUTEX, timeout == NULL
+                            ? NEVER
+                            : now + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec);
+        errno = ETIMEDOUT;
+        return current->woken ? 0 : -1;
+    }
+    TAILQ_FOREACH(green, &greens, entry) {
+        if (!green->ended && green->waits == FUTEX && green->word == word) {
+            green->woken = true;
+            count++;
+        }
+    }
+    return count;
+}
+
+long __wrap_syscall(long number, ...);
+long __wrap_syscall(long number, ...)
+{
+    long argument[6];
+    va_list list;
+    va_start(list, number);
+    for (int i = 0; i < 6; i++) {
+        argument[i] = va_arg(list, long);
+    }
+    va_end(list);
+    if (number == SYS_futex && current != NULL) {
+        return futex((const uint32_t *)argument[0], (int)argument[1], (uint32_t)argument[2],
+                     (const struct timespec *)argument[3]);
+    }
+    return __real_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
+                          argument[5]);
+}
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *out)
+{
+    (void)clock;
+    out->tv_sec = (time_t)(now / 1000000000u);
+    out->tv_nsec = (long)(now % 1000000000u);
+    return 0;
+}
+
+int __wrap_gethostname(char *name, size_t n);
+int __wrap_gethostname(char *name, size_t n)
+{
+    snprintf(name, n, "%s", current->process->host);
+    return 0;
+}

@@ -1,0 +1,557 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * simulate.c - random jobs, each in one thread: simulate [SEED [COUNT]].
+ *
+ * A job has a scheduler, servers and workers on some hosts, which reduce and broadcast tensors of any size in any
+ * order. Workers may be late, leave early, be killed, or push something else than the others. Every operation ends:
+ * with the right result, or with an error; every worker leaves; nothing is left in its queues. A seed repeats its job.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "conf/load.h"
+#include "flow/worker.h"
+#include "node/scheduler.h"
+#include "plugin/builtin.h"
+#include "plugin/memory.h"
+#include "shards/shards.h"
+#include "simulation.h"
+
+#define WORKERS    6u
+#define SERVERS    2u
+#define OPERATIONS 24u
+#define ROUNDS     3u
+#define SECOND     1000000000ull
+#define LIMIT      (600 * SECOND) /* of simulated time */
+
+enum trouble { NONE, KILLED, LEAVES, DIFFERS, SERVER_KILLED, TROUBLES };
+static const char *const trouble_names[TROUBLES] = {"none", "a worker is killed", "a worker leaves early",
+                                                    "a worker pushes another size", "a server is killed"};
+
+struct operation {
+    uint32_t op, root, count;
+    int32_t priority;
+    bool unnamed;
+};
+
+struct worker {
+    struct sim_process process;
+    struct job *job;
+    uint32_t number;
+    bool failed, ended;
+    struct bps_worker *worker;                     /* NULL: not joined, or left */
+    float *memory[OPERATIONS], *input[OPERATIONS]; /* may be the same */
+};
+
+struct job {
+    uint64_t seed;
+    uint32_t workers, servers, operations, window;
+    enum trouble trouble;
+    uint32_t victim, moment; /* whose, and at which operation */
+    bool colocated;
+    struct operation operation[OPERATIONS];
+    struct worker worker[WORKERS];
+    struct sim_process scheduler, server[SERVERS];
+    char settings[16][128];
+    const char *set[16];
+    uint32_t nset;
+    char address[64];
+    const char *wrong; /* what should not have been */
+};
+
+const struct bps_module *bps_module_reducer_cpu(void);
+
+/* The modules of this program. */
+const struct bps_module *__wrap_bps_builtin_module(size_t index);
+const struct bps_module *__wrap_bps_builtin_module(size_t index)
+{
+    return index == 0 ? &sim_network : index == 1 ? bps_module_reducer_cpu() : NULL;
+}
+
+/*
+ * Memory of bps_alloc() is that of a process, and so are those who hear of it: here are many workers, and none uses
+ * it.
+ */
+bps_status __wrap_bps_memory_join(const struct bps_memory_user *user, struct bps_report *report);
+bps_status __wrap_bps_memory_join(const struct bps_memory_user *user, struct bps_report *report)
+{
+    (void)user;
+    (void)report;
+    return BPS_OK;
+}
+
+void __wrap_bps_memory_run(struct bps_loop *loop);
+void __wrap_bps_memory_run(struct bps_loop *loop)
+{
+    (void)loop;
+}
+
+void __wrap_bps_memory_close(struct bps_instance *instance);
+void __wrap_bps_memory_close(struct bps_instance *instance)
+{
+    bps_instance_close(instance);
+}
+
+static void blame(struct job *job, const char *what)
+{
+    if (job->wrong == NULL) {
+        job->wrong = what;
+    }
+}
+
+/* ---- configuration ---- */
+
+static void set(struct job *job, const char *key, const char *value)
+{
+    char *text = job->settings[job->nset];
+    snprintf(text, sizeof job->settings[0], "%s=%s", key, value);
+    job->set[job->nset++] = text;
+}
+
+static void set_number(struct job *job, const char *key, uint32_t value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%u", value);
+    set(job, key, text);
+}
+
+static struct bps_conf *configure(const struct job *job, const char *role, const char *more)
+{
+    struct bps_report report = {""};
+    struct bps_conf *conf;
+    const char *all[20];
+    char role_text[32];
+    uint32_t n = 0;
+    for (; n < job->nset; n++) {
+        all[n] = job->set[n];
+    }
+    snprintf(role_text, sizeof role_text, "cluster.role=%s", role);
+    all[n++] = role_text;
+    if (more != NULL) {
+        all[n++] = more;
+    }
+    const struct bps_conf_request request = {.confdir = "/nonexistent", .text = "", .set = all, .nset = n};
+    if (bps_conf_load_from(&request, &conf, &report) != BPS_OK) {
+        printf("configuration: %s\n", report.text);
+        exit(2);
+    }
+    return conf;
+}
+
+/* ---- scheduler and servers ---- */
+
+static void on_finished(void *arg, bps_status status)
+{
+    (void)status;
+    bps_loop_stop(arg);
+}
+
+static void on_lost(void *arg, const char *member)
+{
+    (void)arg;
+    (void)member;
+}
+
+static void run_scheduler(void *arg)
+{
+    struct job *job = arg;
+    struct bps_conf *conf = configure(job, "scheduler", NULL);
+    struct bps_loop *loop = bps_loop_new();
+    struct bps_scheduler *scheduler;
+    struct bps_report report = {""};
+    char address[64];
+    bps_status status = bps_scheduler_new(conf, loop, on_finished, on_lost, loop, address, sizeof address,
+                                          &scheduler, &report);
+    if (status != BPS_OK) {
+        printf("scheduler: %s\n", report.text);
+        exit(2);
+    }
+    bps_loop_run(loop);
+    bps_scheduler_free(scheduler);
+    bps_loop_free(loop);
+    bps_conf_free(conf);
+}
+
+static void run_server(void *arg)
+{
+    struct job *job = arg;
+    struct bps_report report = {""};
+    struct bps_conf *conf = configure(job, "server", NULL);
+    sim_sleep(sim_random(2000) * 1000);
+    bps_server_run(conf, -1, &report);
+    bps_conf_free(conf);
+}
+
+/* ---- workers ---- */
+
+/* Small whole numbers, whose sums are the same in any order. */
+static float value(uint32_t rank, uint32_t operation, uint32_t i)
+{
+    return (float)((rank + 1) * ((operation + i) % 13));
+}
+
+static float expected(const struct job *job, const struct operation *o, uint32_t number, uint32_t i)
+{
+    float sum = 0, largest = 0;
+    if (o->op == BPS_WIRE_BROADCAST) {
+        return value(o->root, number, i);
+    }
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        sum += value(rank, number, i);
+        largest = value(rank, number, i) > largest ? value(rank, number, i) : largest;
+    }
+    return o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)job->workers : sum;
+}
+
+struct flight {
+    bps_handle handle;
+    uint32_t number;
+    bool differs;
+};
+
+static void check_result(struct worker *w, const struct flight *flight)
+{
+    const struct operation *o = &w->job->operation[flight->number];
+    for (uint32_t i = 0; i < o->count; i++) {
+        float want = expected(w->job, o, flight->number, i), got = w->memory[flight->number][i];
+        if (want - got > 1e-3f || got - want > 1e-3f) {
+            blame(w->job, "a result is wrong");
+            return;
+        }
+    }
+}
+
+static void await(struct bps_worker *worker, struct worker *w, const struct flight *flight)
+{
+    struct bps_report report = {""};
+    const struct job *job = w->job;
+    bool agreed = job->trouble != DIFFERS || flight->number != job->moment;
+    bps_status status = bps_operation_wait(worker, flight->handle, BPS_FOREVER, &report);
+    if (status == BPS_OK && !agreed) {
+        blame(w->job, "a sum of tensors of different sizes");
+    } else if (status == BPS_OK) {
+        check_result(w, flight);
+    } else if (job->trouble == NONE || (job->trouble == DIFFERS && (agreed || status != BPS_ERR_MISMATCH))) {
+        printf("  worker %u: operation %u: %s\n", w->number, flight->number, report.text);
+        blame(w->job, "an operation failed for no reason");
+    } else {
+        w->failed = w->failed || agreed;
+    }
+}
+
+static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t number, struct flight *flight)
+{
+    const struct job *job = w->job;
+    const struct operation *o = &job->operation[number];
+    struct bps_report report = {""};
+    char name[16];
+    bool differs = job->trouble == DIFFERS && job->moment == number && job->victim == w->number;
+    snprintf(name, sizeof name, "t%u", number);
+    for (uint32_t i = 0; i < o->count; i++) {
+        w->input[number][i] = value(worker->rank, number, i);
+    }
+    struct bps_push_pull request = {
+        .size = sizeof request,
+        .name = o->unnamed ? NULL : name,
+        .in = w->input[number],
+        .out = w->memory[number],
+        .count = o->count + differs,
+        .dtype = BPS_FLOAT32,
+        .op = o->op,
+        .priority = o->priority,
+        .prescale = 1,
+        .postscale = 1,
+    };
+    *flight = (struct flight){.number = number, .differs = differs};
+    return bps_operation_start(worker, &request, o->op, o->root, false, &flight->handle, &report);
+}
+
+/*
+ * The order of this worker. All have the same of those without names; and of all, where some have to end before others
+ * begin.
+ */
+static void shuffle(const struct job *job, uint32_t *order)
+{
+    for (uint32_t i = 0; i < job->operations; i++) {
+        order[i] = i;
+    }
+    for (uint32_t i = 0; i + 1 < job->operations && job->window >= job->operations; i++) {
+        uint32_t j = i + sim_random(3);
+        j = j < job->operations ? j : i;
+        if (!job->operation[order[i]].unnamed && !job->operation[order[j]].unnamed) {
+            uint32_t one = order[i];
+            order[i] = order[j];
+            order[j] = one;
+        }
+    }
+}
+
+/* Once through all operations. False: this worker is to leave. */
+static bool work(struct bps_worker *worker, struct worker *w, uint32_t round)
+{
+    const struct job *job = w->job;
+    struct flight flight[OPERATIONS];
+    uint32_t order[OPERATIONS], first = 0, next = 0;
+    shuffle(job, order);
+    while (first < job->operations && !w->failed) {
+        bool victim = job->victim == w->number && round == ROUNDS - 2 && next == job->moment;
+        if (victim && job->trouble == KILLED) {
+            sim_kill(&w->process);
+        }
+        if (victim && job->trouble == LEAVES) {
+            w->failed = true; /* with operations in flight */
+            return false;
+        }
+        bool may_start = next < job->operations && next - first < job->window;
+        if (may_start && (next == first || job->window >= job->operations || sim_chance(70))) {
+            if (start(worker, w, order[next], &flight[next]) != BPS_OK) {
+                w->failed = true;
+                break;
+            }
+            next++;
+        } else {
+            await(worker, w, &flight[first++]);
+        }
+        if (sim_chance(10)) {
+            sim_sleep(sim_random(50000) * 1000);
+        }
+    }
+    while (first < next) {
+        await(worker, w, &flight[first++]);
+    }
+    return !w->failed;
+}
+
+/* Nothing is under way: what was lent, queued, or sent on credit has come back. */
+static void check_idle(struct job *job, const struct bps_worker *worker)
+{
+    const struct bps_shards *shards = worker->shards;
+    for (uint32_t i = 0; shards != NULL && i < shards->remotes; i++) {
+        if (shards->remote[i].queue.count > 0 || shards->remote[i].credit.unanswered > 0) {
+            blame(job, "something is still queued for a shard, or unanswered");
+        }
+    }
+    for (uint32_t slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+        const struct bps_tensor_entry *tensor = bps_tensor_at((struct bps_worker *)(uintptr_t)worker, slot);
+        for (uint32_t i = 0; i < tensor->tasks; i++) {
+            if (tensor->task[i].state != BPS_TASK_DONE || tensor->task[i].held > 0) {
+                blame(job, "a task is not done, or held");
+            }
+        }
+    }
+}
+
+static void run_worker(void *arg)
+{
+    struct worker *w = arg;
+    struct bps_report report = {""};
+    struct bps_worker *worker = NULL;
+    char rank[32];
+    snprintf(rank, sizeof rank, "cluster.rank=%u", w->number);
+    struct bps_conf *conf = configure(w->job, "worker", rank);
+    sim_sleep(sim_random(3000) * 1000);
+    if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
+        if (w->job->trouble != SERVER_KILLED) {
+            printf("  worker %u: %s\n", w->number, report.text);
+            blame(w->job, "a worker could not join");
+        }
+    } else {
+        w->worker = worker;
+        for (uint32_t round = 0; round < ROUNDS && work(worker, w, round); round++) {
+        }
+        if (!w->failed) {
+            check_idle(w->job, worker);
+        }
+        bps_worker_leave(worker, &report);
+        w->worker = NULL;
+        bps_worker_free(worker);
+    }
+    w->ended = true;
+    bps_conf_free(conf);
+}
+
+/* The end of a server in the middle of the job. */
+static void kill_server(void *arg)
+{
+    struct job *job = arg;
+    sim_sleep(sim_random(100000) * 1000);
+    sim_kill(&job->server[0]);
+}
+
+/* ---- jobs ---- */
+
+static void draw_operations(struct job *job)
+{
+    static const uint32_t ops[] = {BPS_SUM, BPS_AVERAGE, BPS_MAX, BPS_WIRE_BROADCAST};
+    for (uint32_t i = 0; i < job->operations; i++) {
+        struct operation *o = &job->operation[i];
+        o->op = ops[sim_random(4)];
+        o->root = o->op == BPS_WIRE_BROADCAST ? sim_random(job->workers) : 0;
+        o->count = sim_chance(10) ? 0 : sim_chance(50) ? 1 + sim_random(40) : 1 + sim_random(600);
+        o->priority = (int32_t)sim_random(5);
+        o->unnamed = sim_chance(30);
+    }
+    if (job->trouble == DIFFERS) {
+        job->operation[job->moment].unnamed = false;
+        job->operation[job->moment].op = BPS_SUM;
+        job->operation[job->moment].root = 0;
+    }
+    for (uint32_t w = 0; w < job->workers; w++) {
+        for (uint32_t i = 0; i < job->operations; i++) {
+            float *memory = calloc(job->operation[i].count + 1, sizeof(float));
+            job->worker[w].memory[i] = memory;
+            job->worker[w].input[i] =
+                sim_chance(50) ? memory : calloc(job->operation[i].count + 1, sizeof(float));
+        }
+    }
+}
+
+static void draw_job(struct job *job)
+{
+    static const char *const hosts[] = {"a", "b", "c"};
+    static const char *const colocated[] = {"all", "first", "hosts"};
+    uint32_t n = 1 + sim_random(3), partition = 64 << sim_random(5);
+    job->workers = 1 + sim_random(WORKERS);
+    job->servers = sim_random(SERVERS + 1);
+    job->operations = 1 + sim_random(OPERATIONS);
+    job->window = 1 + sim_random(OPERATIONS);
+    job->trouble = job->workers > 1 && sim_chance(50) ? 1 + sim_random(TROUBLES - 1) : NONE;
+    if (job->trouble == SERVER_KILLED && job->servers == 0) {
+        job->trouble = NONE;
+    }
+    job->victim = sim_random(job->workers);
+    job->moment = sim_random(job->operations);
+    draw_operations(job);
+    snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
+    set(job, "cluster.scheduler",
+        job->address); /* another one each time: a process knows those that have ended */
+    set_number(job, "cluster.workers", job->workers);
+    set_number(job, "cluster.servers", job->servers);
+    set(job, "cluster.colocated", job->servers > 0 ? "none" : colocated[sim_random(3)]);
+    set(job, "transports.net.plugin", "sim");
+    set(job, "transports.local.plugin", "sim");
+    set(job, "transports.local.local", "true");
+    set(job, "worker.hierarchy", sim_chance(60) ? "auto" : "off");
+    set_number(job, "worker.partition", partition);
+    set_number(job, "worker.slice", partition >> sim_random(2) > 64 ? partition / 2 : 64);
+    set(job, "worker.credit", sim_chance(50) ? "0" : "4 KiB");
+    set(job, "server.order", sim_chance(50) ? "rank" : "arrival");
+    set_number(job, "server.shards", 1 + sim_random(2));
+    job->scheduler = (struct sim_process){.name = "the scheduler", .host = "a"};
+    for (uint32_t i = 0; i < job->servers; i++) {
+        job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
+    }
+    for (uint32_t i = 0; i < job->workers; i++) {
+        struct worker *w = &job->worker[i];
+        w->job = job;
+        w->number = i;
+        w->process = (struct sim_process){.name = "a worker", .host = hosts[sim_random(n)]};
+    }
+}
+
+static void start_job(struct job *job)
+{
+    sim_start(&job->scheduler, run_scheduler, job);
+    for (uint32_t i = 0; i < job->servers; i++) {
+        sim_start(&job->server[i], run_server, job);
+    }
+    for (uint32_t i = 0; i < job->workers; i++) {
+        sim_start(&job->worker[i].process, run_worker, &job->worker[i]);
+    }
+    if (job->trouble == SERVER_KILLED) {
+        sim_start(&job->scheduler, kill_server, job);
+    }
+}
+
+/* What a worker still waits for. */
+static void describe_worker(const struct worker *w)
+{
+    const struct bps_operation *operation;
+    printf("  worker %u on host %s%s\n", w->number, w->process.host, w->ended ? ", ended" : "");
+    if (w->worker == NULL || w->process.dead) {
+        return;
+    }
+    TAILQ_FOREACH(operation, &w->worker->operations, entry) {
+        const struct bps_tensor_entry *tensor =
+            bps_container(operation, const struct bps_tensor_entry, operation);
+        printf("    '%s', round %u, id %u: begun %d, %u tasks left\n", tensor->name, tensor->round,
+               tensor->id, operation->begun, operation->left);
+        for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
+            const struct bps_task *task = &tensor->task[i];
+            printf("      %u: state %u, step %u, sent %u, received %u, held %u, failed %d, refused %d\n", i,
+                   task->state, task->step, task->sent, task->received, task->held, task->failed,
+                   task->refused);
+        }
+    }
+}
+
+static void describe(const struct job *job)
+{
+    printf("seed %lu: %u workers, %u servers, %u operations, trouble: %s (worker %u, operation %u)\n",
+           job->seed, job->workers, job->servers, job->operations, trouble_names[job->trouble], job->victim,
+           job->moment);
+    for (uint32_t i = 0; i < job->nset; i++) {
+        printf("  %s\n", job->set[i]);
+    }
+    for (uint32_t i = 0; i < job->operations; i++) {
+        const struct operation *o = &job->operation[i];
+        printf("  operation %u: %s of %u%s, root %u\n", i,
+               o->op == BPS_WIRE_BROADCAST ? "broadcast" : bps_op_name(o->op), o->count,
+               o->unnamed ? " without a name" : "", o->root);
+    }
+    for (uint32_t i = 0; i < job->workers; i++) {
+        describe_worker(&job->worker[i]);
+    }
+}
+
+/* False: something is wrong, and said. */
+static bool simulate(uint64_t seed)
+{
+    struct job *job = calloc(1, sizeof *job);
+    job->seed = seed;
+    sim_seed(seed);
+    draw_job(job);
+    start_job(job);
+    bool good = sim_run(LIMIT);
+    if (!good) {
+        blame(job, "it does not go on");
+        sim_explain();
+    }
+    for (uint32_t i = 0; i < job->workers && good; i++) {
+        if (!job->worker[i].ended && !job->worker[i].process.dead) {
+            blame(job, "a worker has not ended");
+        }
+    }
+    if (job->wrong != NULL) {
+        describe(job);
+        printf("  %s; again: tests/simulation/simulate %lu\n", job->wrong, seed);
+        return false;
+    }
+    sim_network_reset();
+    for (uint32_t w = 0; w < job->workers; w++) {
+        for (uint32_t i = 0; i < job->operations; i++) {
+            if (job->worker[w].input[i] != job->worker[w].memory[i]) {
+                free(job->worker[w].input[i]);
+            }
+            free(job->worker[w].memory[i]);
+        }
+    }
+    free(job);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
+             count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    bps_log_set_level(argc > 3 ? BPS_LOG_DEBUG : 0);
+    for (uint64_t i = 0; i < count; i++) {
+        if (!simulate(seed + i)) {
+            return 1;
+        }
+    }
+    printf("%lu jobs\n", count);
+    return 0;
+}

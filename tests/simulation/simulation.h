@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * simulation.h - whole jobs in one thread: threads that take turns by a seed, a network of queues, a clock that jumps.
+ *
+ * The code under test is that of the library as it is. The linker gives it other functions for what it takes from the
+ * system (threads, semaphores, futexes, epoll, the clock, the host's name): green.c. What a seed has shown once, it
+ * shows again.
+ */
+#ifndef SIMULATION_H
+#define SIMULATION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <byteps/plugin.h>
+
+/* What is drawn from now on follows from this. */
+void sim_seed(uint64_t seed);
+/* A number below n, by the seed. */
+uint32_t sim_random(uint32_t n);
+/* True in n percent of the cases. */
+bool sim_chance(uint32_t percent);
+
+/* ---- green.c: threads and time ---- */
+
+/* A process on a host: threads that it starts belong to it. The names are the caller's. */
+struct sim_process {
+    const char *name, *host;
+    bool dead;
+};
+
+/* Starts a thread of a process. */
+void sim_start(struct sim_process *process, void (*fn)(void *arg), void *arg);
+/* Lets all threads take turns until they have ended. False: none of them can go on, or they take too long. */
+bool sim_run(uint64_t limit_ns);
+/* The process whose thread is running. */
+struct sim_process *sim_self(void);
+/* The running thread sleeps. */
+void sim_sleep(uint64_t ns);
+/*
+ * Ends a process at once: its threads never run again, its channels end. If it is the caller's, this does not return.
+ */
+void sim_kill(struct sim_process *process);
+/* What each thread that has not ended waits for. */
+void sim_explain(void);
+
+/* ---- network.c ---- */
+
+extern const struct bps_module sim_network;
+/* The channels of a process end, as its peers see it. */
+void sim_disconnect(const struct sim_process *process);
+/* Forgets what a job has left. */
+void sim_network_reset(void);
+
+#endif
