@@ -71,6 +71,10 @@ static void arrive(struct bps_post *post)
         HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
     }
     TAILQ_INSERT_TAIL(&worker->operations, operation, entry);
+    if (tensor->unnamed && tensor->by_id.tbl == NULL) { /* nothing that the others send would find it */
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        return;
+    }
     if (worker->failure != BPS_OK) {
         bps_operation_error(operation, worker->failure, worker->failure_text);
         bps_operation_end(operation);
@@ -322,7 +326,9 @@ void bps_operation_end(struct bps_operation *operation)
     }
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
-        HASH_DELETE(by_id, worker->ids, tensor);
+        if (tensor->by_id.tbl != NULL) {
+            HASH_DELETE(by_id, worker->ids, tensor);
+        }
     } else if (operation->begun && !operation->stays) {
         tensor->round++; /* of those that the shards have seen */
     }

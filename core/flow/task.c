@@ -129,7 +129,12 @@ static void pass(struct bps_task *task)
 static void advance(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
+    const struct bps_worker *worker = tensor->worker;
     while (task->step < tensor->path.length) {
+        if (worker->failure != BPS_OK) { /* perhaps while the tasks before this one began */
+            end_with(task, worker->failure, worker->failure_text);
+            return;
+        }
         struct bps_node *node = tensor->path.step[task->step].node;
         node->tasks++;
         node->bytes += task->bytes;

@@ -116,6 +116,11 @@ struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char 
         }
         tensor->unnamed = false;
         HASH_ADD_KEYPTR(by_name, table->names, tensor->name, strlen(tensor->name), tensor);
+        if (tensor->by_name.tbl == NULL) {
+            TAILQ_INSERT_HEAD(&table->unused, tensor, entry);
+            BPS_REPORT(report, "out of memory");
+            return NULL;
+        }
     }
     return tensor;
 }

@@ -46,6 +46,10 @@ static bps_status judge(struct bps_local *local, const struct bps_guest *guest, 
     const struct bps_worker *worker = local->worker;
     struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
     uint8_t proof[BPS_PROOF_BYTES];
+    if (local->dropped) {
+        BPS_REPORT(report, "worker %u has failed", worker->rank); /* perhaps before the group was complete */
+        return BPS_ERR_REFUSED;
+    }
     if (visitor->epoch != worker->book->epoch || peer == NULL || visitor->rank <= worker->rank ||
         peer->link != NULL) {
         BPS_REPORT(report, "worker %u of epoch %u has no business with worker %u of epoch %u", visitor->rank,

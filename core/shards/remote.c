@@ -256,9 +256,12 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     if (worker->shards == NULL) {
         return BPS_ERR_NOMEM;
     }
+    worker->shards->remote = calloc(worker->book->shards, sizeof *worker->shards->remote);
+    if (worker->shards->remote == NULL) {
+        return BPS_ERR_NOMEM;
+    }
     worker->shards->remotes = worker->book->shards;
-    worker->shards->remote = calloc(worker->shards->remotes, sizeof *worker->shards->remote);
-    if (worker->shards->remote == NULL || bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
+    if (bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
     for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {

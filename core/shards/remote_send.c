@@ -141,10 +141,6 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
 static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
-    if (worker->failure != BPS_OK) {
-        bps_task_done(task, worker->failure, worker->failure_text);
-        return false;
-    }
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     task->state = BPS_TASK_QUEUED;
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {

@@ -183,7 +183,8 @@ bps_status bps_link_send(struct bps_link *link, const struct bps_header *header,
         return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
     }
     struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
-    if (parcel == NULL) {
+    if (parcel == NULL) { /* the peer would wait for it */
+        link->transport->finish(link->channel);
         return BPS_ERR_NOMEM;
     }
     struct bps_header full = *header;

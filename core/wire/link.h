@@ -91,7 +91,10 @@ const struct bps_channel_events *bps_link_accept(struct bps_link *link,
 /* Acceptor, within `hello`: lets the peer in. Messages may follow at once. */
 void bps_link_welcome(struct bps_link *link);
 
-/* Queues a message: `header` names its type and what else it is about; the payload is copied. */
+/*
+ * Queues a message: `header` names its type and what else it is about; the payload is copied. BPS_ERR_NOMEM: it could
+ * not be, and the link ends.
+ */
 bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload,
                          size_t bytes);
 /* A message with no other header fields than its type. */

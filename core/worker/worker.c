@@ -181,11 +181,12 @@ static void on_joined(void *owner, const struct bps_book *book)
     if (status == BPS_OK && !bps_local_is_final(worker->local)) {
         status = bps_remotes_connect(worker, &report);
     }
-    worker->dialled = true;
-    check_joined(worker);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+        return;
     }
+    worker->dialled = true;
+    check_joined(worker);
 }
 
 static bps_status on_declared(void *owner, struct bps_reader *reply)

@@ -216,7 +216,7 @@ static void body(void)
 
 static struct green *new_green(struct sim_process *process)
 {
-    struct green *green = calloc(1, sizeof *green);
+    struct green *green = __real_calloc(1, sizeof *green);
     green->process = process;
     green->deadline = NEVER;
     green->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -250,6 +250,48 @@ void sim_kill(struct sim_process *process)
 }
 
 /* ---- in the place of the system's ---- */
+
+static const struct sim_process *starving;
+static uint32_t allocations_left;
+
+void sim_starve(const struct sim_process *process, uint32_t n)
+{
+    starving = process;
+    allocations_left = n;
+}
+
+static bool fails(void)
+{
+    return current != NULL && starving == current->process && allocations_left > 0 && --allocations_left == 0;
+}
+
+void *__real_malloc(size_t size);
+void *__real_realloc(void *memory, size_t size);
+char *__real_strdup(const char *text);
+
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_calloc(size_t n, size_t size)
+{
+    return fails() ? NULL : __real_calloc(n, size);
+}
+
+void *__wrap_realloc(void *memory, size_t size);
+void *__wrap_realloc(void *memory, size_t size)
+{
+    return fails() ? NULL : __real_realloc(memory, size);
+}
+
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text)
+{
+    return fails() ? NULL : __real_strdup(text);
+}
 
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fn)(void *arg), void *arg)

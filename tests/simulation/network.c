@@ -117,7 +117,7 @@ static void part(struct bps_channel *channel)
     struct bps_channel *peer = channel->peer;
     channel->peer = NULL;
     if (peer != NULL) {
-        struct message *end = calloc(1, sizeof *end);
+        struct message *end = __real_calloc(1, sizeof *end);
         end->end = true;
         peer->peer = NULL;
         push(peer, end);
@@ -155,7 +155,7 @@ static void end_channel(struct bps_channel *channel, bps_status status, const ch
 /* The channel's instance tells it when it comes to it. */
 static void tell_later(struct bps_channel *channel, void *cookie)
 {
-    struct cookie *later = calloc(1, sizeof *later);
+    struct cookie *later = __real_calloc(1, sizeof *later);
     later->cookie = cookie;
     STAILQ_INSERT_TAIL(&channel->sent, later, entry);
     wake(channel->instance);
@@ -172,18 +172,18 @@ static void tell_sent(struct bps_channel *channel, void *cookie)
 
 static void send_frame(struct bps_channel *channel, const struct bps_frame *frame)
 {
-    struct message *message = calloc(1, sizeof *message);
+    struct message *message = __real_calloc(1, sizeof *message);
     memcpy(message->header, frame->header, BPS_HEADER_BYTES);
     message->bytes = frame->bytes;
     message->returns = (struct lent *)frame->returns;
     if (channel->instance->local && frame->answer != NULL && frame->bytes > 0 && sim_chance(70)) {
-        message->lent = calloc(1, sizeof *message->lent);
+        message->lent = __real_calloc(1, sizeof *message->lent);
         *message->lent = (struct lent){{frame->payload, frame->answer, frame->bytes}, frame->cookie};
         push(channel->peer, message);
         return;
     }
     if (frame->bytes > 0) {
-        message->payload = malloc(frame->bytes);
+        message->payload = __real_calloc(1, frame->bytes);
         memcpy(message->payload, frame->payload, frame->bytes);
     }
     push(channel->peer, message);
@@ -440,7 +440,7 @@ static const struct bps_option options[] = {
 static bps_status sim_open(const struct bps_host *host, const void *given, void **out,
                            struct bps_report *report)
 {
-    struct instance *instance = calloc(1, sizeof *instance);
+    struct instance *instance = __real_calloc(1, sizeof *instance);
     (void)report;
     instance->host = host;
     instance->process = sim_self();
@@ -450,6 +450,17 @@ static bps_status sim_open(const struct bps_host *host, const void *given, void 
     STAILQ_INIT(&instance->knocks);
     instance->watch = host->watch(host, instance->event, on_event, instance);
     instance->poller = host->poller(host, poll_instance, arm, instance);
+    if (instance->watch == NULL || instance->poller == NULL) {
+        if (instance->watch != NULL) {
+            host->unwatch(host, instance->watch);
+        }
+        if (instance->poller != NULL) {
+            host->unpoll(host, instance->poller);
+        }
+        close(instance->event);
+        free(instance);
+        return BPS_ERR_NOMEM;
+    }
     LIST_INSERT_HEAD(&instances, instance, entry);
     *out = instance;
     return BPS_OK;
@@ -507,7 +518,7 @@ static bps_status sim_listen(void *self, const char *address, bps_accept_fn acce
 
 static struct bps_channel *new_channel(struct instance *instance)
 {
-    struct bps_channel *channel = calloc(1, sizeof *channel);
+    struct bps_channel *channel = __real_calloc(1, sizeof *channel);
     channel->instance = instance;
     STAILQ_INIT(&channel->in);
     STAILQ_INIT(&channel->sent);
@@ -541,7 +552,7 @@ static bps_status sim_dial(void *self, const char *address, uint32_t lane,
     channel->dialled = true;
     channel->refused = listener == NULL;
     if (listener != NULL) {
-        struct knock *knock = calloc(1, sizeof *knock);
+        struct knock *knock = __real_calloc(1, sizeof *knock);
         channel->peer = new_channel(listener);
         channel->peer->peer = channel;
         knock->channel = channel->peer;
@@ -657,6 +668,7 @@ void sim_disconnect(const struct sim_process *process)
 /* Instances of processes that were killed. */
 void sim_network_reset(void)
 {
+    last_port = 0;
     while (!LIST_EMPTY(&instances)) {
         free_instance(LIST_FIRST(&instances));
     }

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * simulate.c - random jobs, each in one thread: simulate [SEED [COUNT]].
+ * simulate.c - random jobs, each in one thread: simulate [SEED [COUNT [TROUBLE [verbose]]]].
  *
  * A job has a scheduler, servers and workers on some hosts, which reduce and broadcast tensors of any size in any
- * order. Workers may be late, leave early, be killed, or push something else than the others. Every operation ends:
- * with the right result, or with an error; every worker leaves; nothing is left in its queues. A seed repeats its job.
+ * order. Workers may be late, leave early, be killed, push something else than the others, or run out of memory. Every
+ * operation ends: with the right result, or with an error; every worker leaves; nothing is left in its queues. A seed
+ * repeats its job.
  */
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/log.h"
 #include "conf/load.h"
@@ -26,9 +29,13 @@
 #define SECOND     1000000000ull
 #define LIMIT      (600 * SECOND) /* of simulated time */
 
-enum trouble { NONE, KILLED, LEAVES, DIFFERS, SERVER_KILLED, TROUBLES };
-static const char *const trouble_names[TROUBLES] = {"none", "a worker is killed", "a worker leaves early",
-                                                    "a worker pushes another size", "a server is killed"};
+enum trouble { NONE, KILLED, LEAVES, DIFFERS, SERVER_KILLED, STARVES, TROUBLES };
+static const char *const trouble_names[TROUBLES] = {"none",
+                                                    "a worker is killed",
+                                                    "a worker leaves early",
+                                                    "a worker pushes another size",
+                                                    "a server is killed",
+                                                    "an allocation fails"};
 
 struct operation {
     uint32_t op, root, count;
@@ -93,6 +100,8 @@ void __wrap_bps_memory_close(struct bps_instance *instance)
 {
     bps_instance_close(instance);
 }
+
+static int wanted = -1; /* the trouble that all jobs are to have; -1: any */
 
 static void blame(struct job *job, const char *what)
 {
@@ -352,8 +361,11 @@ static void run_worker(void *arg)
     snprintf(rank, sizeof rank, "cluster.rank=%u", w->number);
     struct bps_conf *conf = configure(w->job, "worker", rank);
     sim_sleep(sim_random(3000) * 1000);
+    if (w->job->trouble == STARVES && w->job->victim == w->number) {
+        sim_starve(&w->process, 1 + sim_random(1000));
+    }
     if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
-        if (w->job->trouble != SERVER_KILLED) {
+        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
             blame(w->job, "a worker could not join");
         }
@@ -400,10 +412,10 @@ static void draw_operations(struct job *job)
     }
     for (uint32_t w = 0; w < job->workers; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
-            float *memory = calloc(job->operation[i].count + 1, sizeof(float));
+            float *memory = __real_calloc(job->operation[i].count + 1, sizeof(float));
             job->worker[w].memory[i] = memory;
             job->worker[w].input[i] =
-                sim_chance(50) ? memory : calloc(job->operation[i].count + 1, sizeof(float));
+                sim_chance(50) ? memory : __real_calloc(job->operation[i].count + 1, sizeof(float));
         }
     }
 }
@@ -418,6 +430,9 @@ static void draw_job(struct job *job)
     job->operations = 1 + sim_random(OPERATIONS);
     job->window = 1 + sim_random(OPERATIONS);
     job->trouble = job->workers > 1 && sim_chance(50) ? 1 + sim_random(TROUBLES - 1) : NONE;
+    if (wanted >= 0 && job->workers > 1) {
+        job->trouble = (enum trouble)wanted;
+    }
     if (job->trouble == SERVER_KILLED && job->servers == 0) {
         job->trouble = NONE;
     }
@@ -509,9 +524,10 @@ static void describe(const struct job *job)
 /* False: something is wrong, and said. */
 static bool simulate(uint64_t seed)
 {
-    struct job *job = calloc(1, sizeof *job);
+    struct job *job = __real_calloc(1, sizeof *job);
     job->seed = seed;
     sim_seed(seed);
+    sim_starve(NULL, 0);
     draw_job(job);
     start_job(job);
     bool good = sim_run(LIMIT);
@@ -542,12 +558,43 @@ static bool simulate(uint64_t seed)
     return true;
 }
 
+static volatile uint64_t playing;
+
+/* The seed of a job that ends the program. */
+static void on_crash(int number)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu\n", number, playing);
+    ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
+    (void)written;
+    _exit(1);
+}
+
+/* Threads have little room: the handler has its own. */
+static void catch_crashes(void)
+{
+    static char stack[65536];
+    const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
+    struct sigaction action = {.sa_handler = on_crash, .sa_flags = SA_ONSTACK};
+    sigaltstack(&alternate, NULL);
+    sigaction(SIGSEGV, &action, NULL);
+    sigaction(SIGABRT, &action, NULL);
+    sigaction(SIGBUS, &action, NULL);
+}
+
 int main(int argc, char **argv)
 {
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
              count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
-    bps_log_set_level(argc > 3 ? BPS_LOG_DEBUG : 0);
+    bps_log_set_level(argc > 4 ? BPS_LOG_DEBUG : 0);
+    wanted = NONE;
+    if (!simulate(0)) { /* what is made once in a process is there, so that each seed finds the same */
+        return 1;
+    }
+    wanted = argc > 3 ? atoi(argv[3]) % (int)TROUBLES : -1;
+    catch_crashes();
     for (uint64_t i = 0; i < count; i++) {
+        playing = seed + i;
         if (!simulate(seed + i)) {
             return 1;
         }

@@ -44,6 +44,13 @@ void sim_kill(struct sim_process *process);
 /* What each thread that has not ended waits for. */
 void sim_explain(void);
 
+/*
+ * The n-th allocation of a process from now on fails, and no other one. NULL: none does. What the simulation itself
+ * needs is not counted: it calls __real_calloc().
+ */
+void sim_starve(const struct sim_process *process, uint32_t n);
+void *__real_calloc(size_t n, size_t size);
+
 /* ---- network.c ---- */
 
 extern const struct bps_module sim_network;

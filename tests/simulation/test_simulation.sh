@@ -1,4 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A thousand random jobs; others with SEED=n. What fails is printed with the seed that repeats it.
-"${top_builddir:?}/tests/simulation/simulate" "${SEED:-1}" 1000
+# Random jobs with any trouble, and with an allocation that fails; others with SEED=n. What goes wrong is printed with
+# the seed that repeats it.
+set -e
+"${top_builddir:?}/tests/simulation/simulate" "${SEED:-1}" 800
+"$top_builddir/tests/simulation/simulate" "${SEED:-1}" 500 5

@@ -343,8 +343,11 @@ struct bps_channel_events {
     bps_status (*next)(void *user, struct bps_frame *out);
     /* The memory of a frame is no longer needed by the transport. */
     void (*sent)(void *user, void *cookie);
-    /* The channel has ended, by the peer or an error; text says why. Frames not yet sent are forgotten: no
-     * `sent` for them, while it has been called for all that were. The channel is freed when this returns. Never called after drop. */
+    /*
+     * The channel has ended, by the peer or an error; text says why. Frames not yet sent are forgotten: no
+     * `sent` for them, while it has been called for all that were. The channel is freed when this returns.
+     * Never called after drop.
+     */
     void (*closed)(void *user, bps_status status, const char *text);
     /* A payload is whole in the place that its sink has opened. Later frames may have come before. */
     void (*placed)(void *user, void *ticket);
