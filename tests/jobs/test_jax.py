@@ -26,19 +26,6 @@ class Operations(scripted.TestCase):
         self.run_script("jax_ops.py", options=["--set", "worker.hierarchy=off"])
 
 
-class Training(scripted.TestCase):
-    python = PYTHON
-
-    def test_alone(self):
-        self.run_script("jax_train.py", workers=1, servers=0)
-
-    def test_two_workers(self):
-        self.run_script("jax_train.py", workers=2, servers=1)
-
-    def test_three_workers(self):
-        self.run_script("jax_train.py", workers=3, servers=1)
-
-
 class Refusals(unittest.TestCase):
     def test_too_old(self):
         script = "import jax; jax.__version__ = '0.6.2'; import byteps.jax"

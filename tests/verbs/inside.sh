@@ -4,7 +4,7 @@
 # then only those are run.
 failed=0
 # With a sanitizer, which makes emulated devices slower still, these suffice.
-[ "${SANITIZER:-no}" = no ] || VERBS_TESTS=${VERBS_TESTS:-frames job_2_1 killed}
+[ -z "${SANITIZER:-}" ] || VERBS_TESTS=${VERBS_TESTS:-frames job_2_1 killed}
 build=${top_builddir:?} scripts=${top_srcdir:?}/tests/jobs/scripts
 limit=5min # that a job may take
 [ -z "$CHECK_VERBS_FULL" ] || limit=40min

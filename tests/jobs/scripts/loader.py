@@ -37,7 +37,7 @@ def _has_nothing(number):
 
 def loaded(items):
     """The same tensors from a DataLoader. Under sanitizers it has no worker: their locks do not bear forks."""
-    workers = 0 if os.environ.get("SANITIZER", "no") != "no" else 1
+    workers = 0 if os.environ.get("SANITIZER") else 1
     loader = torch.utils.data.DataLoader(
         [item.cpu() for item in items],
         batch_size=None,

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""JAX: optimizers whose gradients are summed, and what surrounds them in a training."""
+
+import unittest
+
+import harness
+import scripted
+
+PYTHON = harness.framework_python("jax")
+
+
+class Training(scripted.TestCase):
+    python = PYTHON
+
+    def test_alone(self):
+        self.run_script("jax_train.py", workers=1, servers=0)
+
+    def test_two_workers(self):
+        self.run_script("jax_train.py", workers=2, servers=1)
+
+    def test_three_workers(self):
+        self.run_script("jax_train.py", workers=3, servers=1)
+
+
+if __name__ == "__main__":
+    unittest.main()
