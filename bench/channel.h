@@ -9,6 +9,8 @@
 #ifndef BPS_BENCH_CHANNEL_H
 #define BPS_BENCH_CHANNEL_H
 
+#include <byteps/transport.h>
+
 #include "bench/bench.h"
 #include "plugin/instance.h"
 

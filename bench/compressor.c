@@ -12,6 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/byteps.h>
+#include <byteps/compressor.h>
+
 #include "base/clock.h"
 #include "base/loop.h"
 #include "bench/bench.h"

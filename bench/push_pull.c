@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/byteps.h>
+
 #include "base/clock.h"
 #include "bench/bench.h"
 #include "tools/plan.h"

@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/byteps.h>
+#include <byteps/reducer.h>
+
 #include "base/clock.h"
 #include "base/loop.h"
 #include "plugin/use.h"

@@ -16,6 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <byteps/byteps.h>
+
 #include "base/log.h"
 #include "bench/transport.h"
 

@@ -9,8 +9,9 @@ trap 'rm -rf "$work"' EXIT
 cxx=yes
 command -v "${CXX:-c++}" >/dev/null || { echo "SKIP: c++: there is no C++ compiler"; cxx=no; }
 
-for header in byteps.h plugin.h; do
-    printf '#include <byteps/%s>\n#include <byteps/%s>\nint main(void) { return 0; }\n' $header $header >"$work/alone.c"
+for path in "$dir"/byteps/*.h; do
+    header=${path##*/}
+    printf '#include <byteps/%s>\n#include <byteps/%s>\nint main(void) { return 0; }\n' "$header" "$header" >"$work/alone.c"
     cp "$work/alone.c" "$work/alone.cc"
     echo "$header as C99"
     $CC -std=c99 -pedantic -Wall -Wextra -Wshadow -Werror -I"$dir" -fsyntax-only "$work/alone.c"

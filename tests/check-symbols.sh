@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# libbyteps exports exactly the functions of byteps.h and needs no library of a vendor; a plugin exports one symbol.
+# libbyteps exports exactly the functions of the public headers and needs no library of a vendor; a plugin exports one symbol.
 # Nothing is linked to CUDA: it is opened where it is used.
 failed=0
 
@@ -22,9 +22,9 @@ check_cuda()
 }
 
 library=${top_builddir:?}/.libs/libbyteps.so
-declared=$(sed -n 's/^BPS_API [^;(]*[ *]\(bps_[a-z0-9_]*\)(.*/\1/p' "${top_srcdir:?}/core/include/byteps/byteps.h" | sort)
+declared=$(sed -n 's/^BPS_API [^;(]*[ *]\(bps_[a-z0-9_]*\)(.*/\1/p' "${top_srcdir:?}"/core/include/byteps/*.h | sort)
 found=$(exported "$library")
-[ "$declared" = "$found" ] || fail "libbyteps.so does not export what byteps.h declares. Declared:
+[ "$declared" = "$found" ] || fail "libbyteps.so does not export what the public headers declare. Declared:
 $declared
 Exported:
 $found"

@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <byteps/reducer.h>
+
 #include "base/log.h"
 #include "node/transport.h"
 #include "plugin/use.h"

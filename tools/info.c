@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
+#include <byteps/byteps.h>
 #include <byteps/plugin.h>
 
 #include "node/transport.h"

@@ -6,7 +6,7 @@
 #ifndef BPS_CMD_PLAN_H
 #define BPS_CMD_PLAN_H
 
-#include <byteps/plugin.h>
+#include <byteps/types.h>
 #include <jansson.h>
 
 #include "conf/conf.h"

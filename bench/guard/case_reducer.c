@@ -2,6 +2,8 @@
 /* case_reducer.c - the kernels of the reducer cpu, in the version for every processor. */
 #include <string.h>
 
+#include <byteps/reducer.h>
+
 #include "hot_paths.h"
 
 #define COUNT   4096u /* elements */

@@ -11,6 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <byteps/transport.h>
+
 #include "hot_paths.h"
 
 struct way {

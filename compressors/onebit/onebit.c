@@ -14,7 +14,7 @@
 #include <emmintrin.h>
 #endif
 
-#include <byteps/plugin.h>
+#include <byteps/compressor.h>
 
 #define SCALE_BYTES 4u
 #define BLOCK       8u /* elements in a byte of bits */

@@ -17,6 +17,8 @@
 #ifndef BPS_DEVICE_GROUP_DEVICES_H
 #define BPS_DEVICE_GROUP_DEVICES_H
 
+#include <byteps/device.h>
+
 #include "group/local.h"
 
 extern const struct bps_step_ops bps_step_device_broadcast;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* alone.c - push_pull in a job of one worker: the scales alone. */
+#include <byteps/reducer.h>
+
 #include "flow/step.h"
 
 static bps_status sum_alone(struct bps_task *task, struct bps_report *report)

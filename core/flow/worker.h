@@ -14,6 +14,8 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 
+#include <byteps/byteps.h>
+
 #include "base/container.h"
 #include "graph/graph.h"
 #include "node/form.h"

@@ -10,7 +10,7 @@
 #ifndef BPS_GRAPH_CONDITION_H
 #define BPS_GRAPH_CONDITION_H
 
-#include <byteps/plugin.h>
+#include <byteps/stage.h>
 
 #define BPS_CLAUSES_LIMIT 16u
 

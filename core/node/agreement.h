@@ -3,7 +3,7 @@
 #ifndef BPS_NODE_AGREEMENT_H
 #define BPS_NODE_AGREEMENT_H
 
-#include <byteps/byteps.h>
+#include <byteps/types.h>
 
 /*
  * Compares two texts of bps_conf_agreement(). BPS_ERR_REFUSED names the first key that differs, with both

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/byteps.h>
+
 #include "wire/frame.h"
 
 #define NOT_TOLD 255u /* on the wire, in place of the number of dimensions */

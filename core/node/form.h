@@ -9,7 +9,7 @@
 
 #include "wire/message.h"
 
-#include <byteps/byteps.h>
+#include <byteps/types.h>
 
 #define BPS_TENSOR_LIMIT     (1ull << 46) /* bytes: larger than any memory */
 #define BPS_PARTITIONS_LIMIT (1u << 20)   /* smaller than what would make tables of partitions absurd */

@@ -13,9 +13,8 @@
 #ifndef BPS_NODE_SHARE_H
 #define BPS_NODE_SHARE_H
 
-#include <byteps/byteps.h>
-
 #include <stdbool.h>
+#include <stdint.h>
 
 struct bps_share {
     uint32_t senders; /* contributions that its workers send; 0: it has no workers */

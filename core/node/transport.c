@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include <byteps/transport.h>
+
 #include "base/log.h"
 #include "plugin/use.h"
 

@@ -7,7 +7,7 @@
 #ifndef BPS_PLUGIN_ELF_NOTE_H
 #define BPS_PLUGIN_ELF_NOTE_H
 
-#include <byteps/plugin.h>
+#include <byteps/framework.h>
 
 /* More plugins than this in one module are not plausible. */
 #define BPS_ELF_NOTES_MAX 16u

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include <byteps/device.h>
+
 #include "plugin/refuse.h"
 #include "plugin/registry.h"
 

@@ -5,7 +5,10 @@
 #ifndef BPS_PLUGIN_KINDS_H
 #define BPS_PLUGIN_KINDS_H
 
-#include <byteps/plugin.h>
+#include <byteps/compressor.h>
+#include <byteps/reducer.h>
+#include <byteps/stage.h>
+#include <byteps/transport.h>
 
 /* Room for the operations of any kind, beginning with what all kinds have in common. */
 struct bps_ops_common {

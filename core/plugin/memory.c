@@ -16,6 +16,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <byteps/byteps.h>
+
 #define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
 

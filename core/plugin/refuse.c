@@ -3,6 +3,7 @@
 #include "plugin/refuse.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 bps_status bps_refuse(struct bps_report *report, const char *format, ...)

@@ -3,7 +3,7 @@
 #ifndef BPS_PLUGIN_REFUSE_H
 #define BPS_PLUGIN_REFUSE_H
 
-#include <byteps/plugin.h>
+#include <byteps/types.h>
 
 /* Writes the report, which may be NULL, and returns BPS_ERR_PLUGIN. */
 bps_status bps_refuse(struct bps_report *report, const char *format, ...)

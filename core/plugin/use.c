@@ -2,6 +2,8 @@
 /* use.c - opening the first usable instance of a preference list. */
 #include "plugin/use.h"
 
+#include <byteps/reducer.h>
+
 #include "base/log.h"
 
 static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const char *map, const char *name,

@@ -3,6 +3,8 @@
 #ifndef BPS_PLUGIN_USE_H
 #define BPS_PLUGIN_USE_H
 
+#include <byteps/device.h>
+
 #include "plugin/instance.h"
 
 /*

@@ -8,6 +8,8 @@
 #define HASH_FUNCTION(id, length, hash) ((hash) = (unsigned)(*(id) * 0x9e3779b97f4a7c15u >> 32))
 #include <uthash.h>
 
+#include <byteps/reducer.h>
+
 #include "base/heap.h"
 #include "sum/sum.h"
 #include "sum/verdict.h"

@@ -7,7 +7,7 @@
 #ifndef BPS_WIRE_FRAME_H
 #define BPS_WIRE_FRAME_H
 
-#include <byteps/plugin.h>
+#include <byteps/transport.h>
 
 #define BPS_WIRE_VERSION 1u
 

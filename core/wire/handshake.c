@@ -5,6 +5,8 @@
 #include <openssl/rand.h>
 #include <string.h>
 
+#include <byteps/byteps.h>
+
 static const uint8_t greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 
 bps_status bps_challenge(struct bps_link *link)

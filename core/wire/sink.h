@@ -3,7 +3,7 @@
 #ifndef BPS_WIRE_SINK_H
 #define BPS_WIRE_SINK_H
 
-#include <byteps/plugin.h>
+#include <byteps/transport.h>
 
 void bps_sink_discard(struct bps_sink *sink);
 

@@ -9,6 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <byteps/framework.h>
+
 #include "base/log.h"
 #include "conf/layer.h"
 #include "flow/worker.h"

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include <byteps/plugin.h>
+#include <byteps/stage.h>
 
 struct clip_options {
     double limit;

@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <byteps/plugin.h>
+#include <byteps/stage.h>
 
 /* What run needs to know of a tensor. */
 struct tensor {

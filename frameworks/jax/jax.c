@@ -20,7 +20,7 @@
 #include <uthash.h>
 
 #include <byteps/byteps.h>
-#include <byteps/plugin.h>
+#include <byteps/framework.h>
 
 #include "arena.h"
 #include "c_api.h"

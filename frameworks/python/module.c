@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <byteps/plugin.h>
+#include <byteps/framework.h>
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "python", PLUGIN_VERSION);
 BPS_FRAMEWORK_NOTE("numpy", "0");

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include <byteps/byteps.h>
-#include <byteps/plugin.h>
+#include <byteps/framework.h>
 
 #include "c_api.h"
 

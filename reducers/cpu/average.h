@@ -3,7 +3,7 @@
 #ifndef BPS_CPU_AVERAGE_H
 #define BPS_CPU_AVERAGE_H
 
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 extern const struct bps_kernels bps_cpu_averages[BPS_DTYPES]; /* reduce is NULL where there is none */
 

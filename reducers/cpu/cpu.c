@@ -4,7 +4,7 @@
  *
  * An instance is no more than the choice of an instruction set, made once when it is opened.
  */
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 #include "average.h"
 #include "isa.h"

@@ -8,7 +8,7 @@
 #ifndef BPS_CPU_KERNELS_H
 #define BPS_CPU_KERNELS_H
 
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 struct cpu_table {
     struct bps_kernels of[BPS_OPS][BPS_DTYPES]; /* [operation][type]; none for BPS_AVERAGE */

@@ -4,6 +4,8 @@
  * and lets the GPUs of a host sum among themselves, through NCCL. Its kernels compute what needs nobody else;
  * all else the reducer of server.use sums.
  */
+#include <byteps/reducer.h>
+
 #include "instance.h"
 
 #define CUDA_NAME "cuda"

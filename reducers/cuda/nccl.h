@@ -6,7 +6,7 @@
 #ifndef CUDA_NCCL_H
 #define CUDA_NCCL_H
 
-#include <byteps/plugin.h>
+#include <byteps/device.h>
 
 struct CUstream_st;
 struct ncclComm;

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <byteps/transport.h>
+
 #include "../unit/ipc_raw.h"
 #include "base/log.h"
 #include "base/loop.h"

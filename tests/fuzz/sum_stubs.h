@@ -6,7 +6,7 @@
 #ifndef BPS_FUZZ_SUM_STUBS_H
 #define BPS_FUZZ_SUM_STUBS_H
 
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 void check(bool holds);
 

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <byteps/reducer.h>
+
 #include "conf/conf.h"
 
 #define DEADLINE (100ull * 1000000000ull) /* ns after which a test has failed */

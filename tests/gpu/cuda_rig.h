@@ -8,6 +8,8 @@
 
 #include <check.h>
 
+#include <byteps/device.h>
+
 #include "base/loop.h"
 #include "plugin/instance.h"
 #include "tests/gpu/standin/standin.h"

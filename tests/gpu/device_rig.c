@@ -5,6 +5,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include <byteps/reducer.h>
+
 #include "conf/conf.h"
 
 #define DEADLINE (100ull * 1000000000ull) /* ns after which the test has failed */

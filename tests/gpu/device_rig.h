@@ -10,6 +10,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <byteps/device.h>
+
 #include "base/loop.h"
 #include "plugin/instance.h"
 #include "reducers/cuda/driver.h"

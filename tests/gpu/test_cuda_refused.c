@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <byteps/reducer.h>
+
 #define BYTES ((size_t)1 << 16)
 
 static struct rig rig;

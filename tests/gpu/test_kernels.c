@@ -11,6 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include <byteps/reducer.h>
+
 #include "tests/gpu/device_rig.h"
 
 #define SOURCES BPS_REDUCTION_SOURCES

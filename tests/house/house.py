@@ -106,6 +106,12 @@ def lines():
     return sum(len(path.read_bytes().splitlines()) for path in (SOURCE / "core").rglob("*.[ch]"))
 
 
+def longest_header():
+    """(lines, name) of the longest public header."""
+    headers = (SOURCE / "core/include").rglob("*.h")
+    return max((len(path.read_bytes().splitlines()), path.name) for path in headers)
+
+
 def setters():
     """The files of core/ that set the state of a task."""
     files = (SOURCE / "core").rglob("*.c")
@@ -136,6 +142,7 @@ def main():
         for circle in circles(arrows(folder)) if options.all else ():
             print(f"    circle: {', '.join(circle)}" * (len(circle) > 1))
     print(f"core/ has {lines()} lines of C; a task's state is set in {len(setters())} files")
+    print("the longest public header has {} lines: {}".format(*longest_header()))
     for path in setters() if options.all else ():
         print(f"    {path}")
 

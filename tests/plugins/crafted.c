@@ -6,7 +6,7 @@
  */
 #include <stdlib.h>
 
-#include <byteps/plugin.h>
+#include <byteps/stage.h>
 
 #ifndef NOTE_MAGIC
 #define NOTE_MAGIC BPS_PLUGIN_MAGIC

@@ -5,7 +5,7 @@
  */
 #include <string.h>
 
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 /* Elements lie at any address. */
 #define LOAD_STORE(T, name)                                                                                  \

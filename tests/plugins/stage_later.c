@@ -7,7 +7,7 @@
  */
 #include <sys/queue.h>
 
-#include <byteps/plugin.h>
+#include <byteps/stage.h>
 
 struct later_options {
     uint64_t delay;

@@ -15,7 +15,7 @@ import modules
 
 PROGRAM = os.environ.get("BYTEPS_PROGRAM")
 SOURCE = """
-#include <byteps/plugin.h>
+#include <byteps/framework.h>
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "odd", "3.1");
 BPS_FRAMEWORK_NOTE("first", "2.13");
 BPS_FRAMEWORK_NOTE("second", "0");

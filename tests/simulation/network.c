@@ -10,6 +10,8 @@
 #include <sys/queue.h>
 #include <unistd.h>
 
+#include <byteps/transport.h>
+
 #include "simulation.h"
 
 #define UNDER_WAY 4u /* messages in a queue before a sender has to wait */

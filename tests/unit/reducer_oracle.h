@@ -9,7 +9,7 @@
 #ifndef BPS_TEST_REDUCER_ORACLE_H
 #define BPS_TEST_REDUCER_ORACLE_H
 
-#include <byteps/plugin.h>
+#include <byteps/reducer.h>
 
 size_t oracle_size(uint32_t dtype);
 uint32_t oracle_accumulator(uint32_t dtype);

@@ -3,6 +3,8 @@
 #ifndef SIDE_H
 #define SIDE_H
 
+#include <byteps/transport.h>
+
 #include "base/loop.h"
 #include "plugin/instance.h"
 

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <byteps/byteps.h>
+
 #include "base/log.h"
 
 static FILE *file;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <byteps/plugin.h>
+#include <byteps/compressor.h>
 
 const struct bps_module *bps_module_compressor_onebit(void);
 

@@ -403,7 +403,7 @@ START_TEST(test_pairs_of_special_values)
 }
 END_TEST
 
-/* min and max are what byteps.h says, whatever the oracle thinks. */
+/* min and max are what types.h says, whatever the oracle thinks. */
 START_TEST(test_min_and_max)
 {
     const float nan = __builtin_nanf(""), a[] = {-0.0f, 0.0f, nan, 1, 2, -__builtin_inff()};

@@ -18,6 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <byteps/transport.h>
+
 #include "base/clock.h"
 #include "base/loop.h"
 #include "conf/conf.h"

@@ -10,7 +10,7 @@
 #ifndef IPC_H
 #define IPC_H
 
-#include <byteps/plugin.h>
+#include <byteps/transport.h>
 
 #include <sys/queue.h>
 #include <sys/socket.h>

@@ -10,7 +10,7 @@
 #ifndef TCP_H
 #define TCP_H
 
-#include <byteps/plugin.h>
+#include <byteps/transport.h>
 
 #include <netinet/in.h>
 #include <sys/queue.h>

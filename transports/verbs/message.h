@@ -8,7 +8,7 @@
 #ifndef VERBS_MESSAGE_H
 #define VERBS_MESSAGE_H
 
-#include <byteps/plugin.h>
+#include <byteps/transport.h>
 
 #define VERBS_WHOLE  1u /* a frame with its payload */
 #define VERBS_BEGIN  2u /* a frame, and where the first piece of its payload may be read */

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * compressor.h - the interface for compressors.
+ *
+ * A compressor codes slices of tensors, so that they need fewer bytes on their way, and makes elements of
+ * what has arrived. It keeps nothing between two calls: what coding has lost is the core's to keep (error
+ * feedback). Any alignment of any pointer, any count, 0 included. Thread-safe.
+ */
+#ifndef BYTEPS_COMPRESSOR_H
+#define BYTEPS_COMPRESSOR_H
+
+#include <byteps/plugin.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct bps_compressor_ops {
+    size_t size;
+    bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
+                       struct bps_report *report);
+    void (*close)(void *instance);
+    /* Bytes that `count` elements of that type need at most when coded; 0: it does not code this type. */
+    size_t (*bound)(void *instance, uint32_t dtype, size_t count);
+    /* Codes the elements at src into dst, which has room for bound() bytes; how many it has written. */
+    size_t (*encode)(void *instance, uint32_t dtype, const void *src, size_t count, void *dst);
+    /*
+     * dst = the elements that src stands for. The bytes come from a peer and are not trusted:
+     * BPS_ERR_PROTOCOL if they cannot be what encode makes of so many elements; dst is undefined then.
+     */
+    bps_status (*decode)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                         size_t count);
+    /* The same, but dst += these elements. */
+    bps_status (*decode_add)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                             size_t count);
+    /* Optional: one line. */
+    void (*describe)(void *instance, char *text, size_t n);
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
