@@ -2,26 +2,8 @@
 /* deliver.c - slices that all have contributed to: the result, and who gets it. */
 #include "sum/round.h"
 
-/*
- * Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile.
- */
+/* Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile. */
 #define CHUNK (256u << 10)
-
-/* Smaller slices are not worth the way through the queue. */
-#define WORTH_QUEUEING (64u << 10)
-
-/* The last touch of a sum that was made as the bytes came. */
-static void finish_sum(struct bps_sum_slice *slice)
-{
-    struct bps_round *round = slice->round;
-    uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
-    slice->payload = slice->block;
-    if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
-        (divisor != 1 || !bps_is_plain(round, round->spec.postscale))) {
-        round->kernels.finish(slice->block, slice->block, slice->bytes / bps_element(round),
-                              round->spec.postscale, divisor);
-    }
-}
 
 static void prepare_headers(struct bps_sum_slice *slice)
 {
@@ -82,9 +64,9 @@ static void complete(struct bps_sum_slice *slice)
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
     round->complete++;
-    if (round->part == NULL) {
-        finish_sum(slice);
-    } else if (bps_parts_sum(slice) != BPS_OK) {
+    bps_status status = round->policy->finish(slice);
+    if (status != BPS_OK) {
+        bps_round_fail_here(round, status);
         return;
     }
     prepare_headers(slice);
@@ -96,16 +78,11 @@ static void complete(struct bps_sum_slice *slice)
     }
 }
 
-bool bps_slice_is_quick(const struct bps_sum_slice *slice)
-{
-    return slice->round->sum->config.events->due == NULL || slice->bytes < WORTH_QUEUEING;
-}
-
 /* True: the pass waits for bps_sum_work(). */
 static bool put_off(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
-    if (slice->round->part == NULL || bps_slice_is_quick(slice) ||
+    if (!slice->round->policy->apart || bps_slice_is_quick(slice) ||
         !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice)) {
         return false;
     }
@@ -149,15 +126,10 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
     }
     if (status == BPS_OK) {
         deliver(slice);
+    } else {
+        bps_round_fail_here(round, status);
     }
     bps_round_release(round);
-}
-
-bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
-{
-    const struct bps_round *round = slice->round;
-    return round->spec.op != BPS_WIRE_BROADCAST ||
-           !bps_stands_for(round->sum, rank, bps_bit(round->grouped_bits, rank), round->spec.root);
 }
 
 void bps_sum_delivered(struct bps_sum_slice *slice)
@@ -165,10 +137,7 @@ void bps_sum_delivered(struct bps_sum_slice *slice)
     struct bps_round *round = slice->round;
     round->deliveries--;
     if (--slice->undelivered == 0) {
-        if (slice->block != NULL) {
-            bps_pool_put(&round->sum->pool, slice->block, bps_slice_room(slice));
-            slice->block = NULL;
-        }
+        bps_slice_free_block(slice);
         round->unfinished--;
         bps_round_settle(round);
     }

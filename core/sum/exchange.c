@@ -57,7 +57,7 @@ static void fail_mismatch(struct bps_exchange_round *round)
     bps_exchange_end(round, BPS_ERR_MISMATCH, text);
 }
 
-/* Bit by bit what the pass of an aggregator's engine makes (part.c). */
+/* Bit by bit what the pass of an aggregator's engine makes (one_pass.c). */
 static void sum(struct bps_exchange_round *round)
 {
     const struct bps_exchange_config *config = &round->exchange->config;

@@ -73,6 +73,13 @@ bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint
     return who == rank || (grouped && who < sum->config.workers && group[who] == group[rank]);
 }
 
+bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    const struct bps_round *round = slice->round;
+    return round->spec.op != BPS_WIRE_BROADCAST ||
+           !bps_stands_for(round->sum, rank, bps_bit(round->grouped_bits, rank), round->spec.root);
+}
+
 /* Whether this rank takes part already. One that has left is only counted, until somebody speaks for it. */
 static bool is_taken(const struct bps_round *round, uint32_t rank)
 {

@@ -10,14 +10,7 @@
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct bps_round *round = slice->round;
-    return round->part != NULL ? bps_parts(slice)[round->sum->slot[rank]].loan : NULL;
-}
-
-static void fail_lost(struct bps_round *round, uint32_t rank)
-{
-    char text[80];
-    snprintf(text, sizeof text, "worker %u was lost: its memory is out of reach", rank);
-    bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+    return round->policy->apart ? bps_parts(slice)[round->sum->slot[rank]].loan : NULL;
 }
 
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
@@ -29,7 +22,7 @@ const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t o
         return (const char *)loan->data + offset;
     }
     if (config->events->loan_read(config->owner, rank, loan, offset, scratch, bytes) != BPS_OK) {
-        fail_lost(slice->round, rank);
+        slice->round->lost = rank;
         return NULL;
     }
     return scratch;
@@ -51,7 +44,7 @@ bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t o
         return BPS_OK;
     }
     if (config->events->loan_write(config->owner, rank, loan, offset, data, bytes) != BPS_OK) {
-        fail_lost(slice->round, rank);
+        slice->round->lost = rank;
         return BPS_ERR_LOST;
     }
     return BPS_OK;
@@ -74,7 +67,7 @@ bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_
 void bps_loans_release(struct bps_round *round)
 {
     const struct bps_sum *sum = round->sum;
-    for (uint32_t s = 0; bps_aggregates(sum) && round->part != NULL && s < round->slices; s++) {
+    for (uint32_t s = 0; bps_aggregates(sum) && round->policy->apart && s < round->slices; s++) {
         for (uint32_t i = 0; i < sum->members; i++) {
             struct bps_part *part = &bps_parts(&round->slice[s])[i];
             struct bps_loan *loan = part->loan;
@@ -83,5 +76,12 @@ void bps_loans_release(struct bps_round *round)
                 sum->config.events->released(sum->config.owner, sum->member[i], loan);
             }
         }
+    }
+}
+
+void bps_loans_forget(struct bps_round *round, uint32_t rank)
+{
+    for (uint32_t i = 0; round->policy->apart && i < round->slices; i++) {
+        bps_parts(&round->slice[i])[round->sum->slot[rank]].loan = NULL;
     }
 }

@@ -25,31 +25,27 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
 }
 
 /*
- * Whether contributions are kept apart until all are there. Of few that would be widened, that is what takes
+ * Contributions are kept apart if one pass is needed, or cheaper. Of few that would be widened, that is what takes
  * fewer bytes: each is read once and the result written, while an accumulator would be read and written for
  * each. An average of integers is always made in one pass.
  */
-static bool keeps_parts(const struct bps_sum *sum, const struct bps_header *header,
-                        const struct bps_kernels *kernels)
+static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, const struct bps_spec *spec,
+                                                  const struct bps_kernels *kernels)
 {
-    if (header->bytes == 0 || bps_aggregates(sum)) {
-        return header->bytes > 0;
-    }
-    if (header->op == BPS_WIRE_BROADCAST) {
-        return false;
-    }
-    bool average = header->op == BPS_AVERAGE && bps_is_integer(header->dtype);
-    bool widened = kernels->accumulator != header->dtype;
-    return sum->config.rank_order || average || (widened && sum->members <= FEW_MEMBERS);
+    bool average = spec->op == BPS_AVERAGE && bps_is_integer(spec->dtype);
+    bool widened = kernels->accumulator != spec->dtype;
+    bool apart = sum->config.rank_order || average || (widened && sum->members <= FEW_MEMBERS);
+    bool moves = spec->bytes == 0 || spec->op == BPS_WIRE_BROADCAST; /* there is nothing to be summed */
+    return (bps_aggregates(sum) ? spec->bytes > 0 : apart && !moves) ? &bps_one_pass : &bps_accumulate;
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */
-static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, bool apart)
+static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const struct bps_sum_policy *policy)
 {
     size_t n = sum->members, words = sum->words;
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
     size_t bits = (3 + 2 * (size_t)slices) * words * sizeof(uint64_t);
-    size_t parts = apart ? n * sizeof(double) + slices * n * sizeof(struct bps_part) : 0;
+    size_t parts = policy->apart ? slices * n * sizeof(struct bps_part) : 0;
     struct bps_round *round = bps_pool_get(&sum->pool, head + bits + parts);
     if (round == NULL) {
         return NULL;
@@ -61,10 +57,8 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, bool apa
     round->grouped_bits = round->spoke_bits + words;
     round->begun_bits = round->grouped_bits + words;
     round->arrived_bits = round->begun_bits + slices * words;
-    if (parts > 0) {
-        round->scale = (double *)((char *)round + head + bits);
-        round->part = (struct bps_part *)(round->scale + n);
-    }
+    round->part = (struct bps_part *)((char *)round + head + bits);
+    round->policy = policy;
     return round;
 }
 
@@ -97,9 +91,8 @@ static void check_possible(struct bps_round *round, bps_status known)
 }
 
 /*
- * Opens a round. Several may be open: a fast worker begins the next one while the last is still delivered to
- * a slow one, and rounds that have failed wait for workers that have not come to them yet, while the others
- * go on.
+ * Opens a round. Several may be open: a fast worker begins the next one while the last is still delivered to a slow
+ * one, and rounds that have failed wait for workers that have not come to them yet, while the others go on.
  */
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_header *header)
 {
@@ -109,7 +102,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     const struct bps_spec spec = bps_spec_of(header);
     struct bps_kernels kernels = {.accumulator = spec.dtype};
     bps_status known = bps_find_kernels(config->reducer, &spec, &kernels);
-    struct bps_round *round = allocate(sum, slices, keeps_parts(sum, header, &kernels));
+    struct bps_round *round = allocate(sum, slices, choose_policy(sum, &spec, &kernels));
     if (round == NULL) {
         return NULL;
     }
@@ -118,6 +111,8 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->number = header->round;
     round->spec = spec;
     round->kernels = kernels;
+    round->element = (uint32_t)bps_dtype_size(spec.dtype);
+    round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
     round->priority = header->priority;
     round->slices = round->unfinished = slices;
     round->bytes = bytes;
@@ -202,12 +197,10 @@ bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, 
 static void release_blocks(struct bps_round *round)
 {
     for (uint32_t i = 0; i < round->slices; i++) {
-        struct bps_sum_slice *slice = &round->slice[i];
-        bps_parts_free(slice);
-        if (slice->block != NULL) {
-            bps_pool_put(&round->sum->pool, slice->block, bps_slice_room(slice));
-            slice->block = NULL;
+        if (round->policy->apart) {
+            round->policy->free_parts(&round->slice[i]);
         }
+        bps_slice_free_block(&round->slice[i]);
     }
 }
 

@@ -45,8 +45,28 @@ struct bps_pushed {
 struct bps_part {
     void *block;
     struct bps_loan *loan;
+    double scale;  /* prescale */
     bool borrowed; /* the block is the transport's: it is only read, and only within bps_sum_take() */
 };
+
+/*
+ * How the contributions to a slice become its sum: they are added as they come, or kept apart and summed in one pass.
+ * Chosen when a round is opened. A policy calls nothing of rounds: what goes wrong it returns.
+ */
+struct bps_sum_policy {
+    bool apart; /* contributions have a struct bps_part each; their pass may be put off */
+    /* Where the block is noted that bytes from this offset may go to as they are; NULL: they may not. */
+    void **(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset);
+    /* Bytes of a contribution have come, to such a block or elsewhere. BPS_ERR_NOMEM. */
+    bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data,
+                       uint32_t bytes);
+    /* All have contributed: makes the sum, slice->payload. BPS_ERR_NOMEM; BPS_ERR_LOST: round->lost is lost. */
+    bps_status (*finish)(struct bps_sum_slice *slice);
+    /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
+    void (*free_parts)(struct bps_sum_slice *slice);
+};
+
+extern const struct bps_sum_policy bps_accumulate, bps_one_pass;
 
 struct bps_round {
     struct bps_round *next; /* of the key */
@@ -56,6 +76,8 @@ struct bps_round {
     struct bps_spec spec;
     int32_t priority;
     struct bps_kernels kernels;
+    const struct bps_sum_policy *policy;
+    uint32_t element, width;     /* bytes of an element of the tensor, and of the slices' blocks */
     uint32_t slices, unfinished; /* slices not yet delivered to all */
     uint32_t complete;           /* slices that all have contributed to */
     uint32_t bytes;              /* of the partition */
@@ -66,6 +88,7 @@ struct bps_round {
     size_t memory;               /* of this struct and what follows it */
     bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
+    uint32_t lost;               /* rank whose loan could not be reached */
     bps_status verdict;          /* BPS_OK, or how it failed */
     char *failure;               /* why it failed; NULL: it has not */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
@@ -77,9 +100,7 @@ struct bps_round {
     uint64_t *grouped_bits; /* those of them that spoke for their group */
     uint64_t *begun_bits;   /* by slice: those whose frame has come */
     uint64_t *arrived_bits; /* by slice: those whose contribution is complete */
-    /* Contributions that are kept apart, else NULL. */
-    double *scale;         /* prescale, by slot */
-    struct bps_part *part; /* by slice, then by slot */
+    struct bps_part *part;  /* if they are kept apart: by slice, then by slot */
     struct bps_sum_slice slice[];
 };
 
@@ -103,7 +124,7 @@ struct bps_sum {
     struct bps_heap due; /* slices whose pass is to be made; each holds its round */
     uint64_t sequence;
 
-    /* See part.c: one entry for each part of a slice, and the place for copies of chunks. */
+    /* See one_pass.c: one entry for each part of a slice, and the place for copies of chunks. */
     const void **source;
     double *weight;
     uint32_t *origin;
@@ -146,16 +167,33 @@ static inline bool bps_scales_are_finite(const struct bps_header *h)
     return h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
 }
 
-static inline size_t bps_element(const struct bps_round *round)
+static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor *cursor)
 {
-    return bps_dtype_size(round->spec.dtype);
+    return &cursor->round->slice[cursor->slice];
 }
 
-/* Whether bytes on the wire, scaled like this, are bytes of the accumulator. */
-static inline bool bps_is_plain(const struct bps_round *round, double scale)
+/* Bytes of a block that stand for `bytes` on the wire. */
+static inline size_t bps_widened(const struct bps_round *round, size_t bytes)
 {
-    return round->spec.op == BPS_WIRE_BROADCAST ||
-           (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
+    return bytes / round->element * round->width;
+}
+
+/* The block that is noted there, for the slice of this cursor; NULL: there is none, and no memory. */
+static inline char *bps_block_at(const struct bps_sum_cursor *cursor, void **entry)
+{
+    if (*entry == NULL) {
+        *entry =
+            bps_pool_get(&cursor->sum->pool, bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes));
+    }
+    return *entry;
+}
+
+static inline void bps_slice_free_block(struct bps_sum_slice *slice)
+{
+    if (slice->block != NULL) {
+        bps_pool_put(&slice->round->sum->pool, slice->block, bps_widened(slice->round, slice->bytes));
+        slice->block = NULL;
+    }
 }
 
 /* Those who hear of nothing any more. */
@@ -174,19 +212,19 @@ static inline bool bps_is_partial(const struct bps_sum *sum)
     return bps_aggregates(sum) && sum->config.partial;
 }
 
+/* Whether the pass over such a slice is made at once: small ones are not worth the way through the queue. */
+static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
+{
+    return slice->round->sum->config.events->due == NULL || slice->bytes < 64u << 10;
+}
+
 /* ---- round.c ---- */
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
 bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
                             struct bps_kernels *out);
-/*
- * The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over, the frame is to be
- * ignored.
- */
+/* The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over, the frame is to be ignored. */
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out);
-/*
- * Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer
- * needs.
- */
+/* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
 void bps_round_settle(struct bps_round *round);
 /* A round that is held stays, whatever others do. */
 static inline void bps_round_hold(struct bps_round *round)
@@ -217,30 +255,18 @@ bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint
 bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped);
 
 /* ---- slice.c ---- */
-/* Bytes of the block for this slice. */
-size_t bps_slice_room(const struct bps_sum_slice *slice);
 /* The contribution to the slice that this worker spoke for is complete. */
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped);
 
 /* ---- deliver.c ---- */
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);
-/* Whether parts are summed within that call. */
-bool bps_slice_is_quick(const struct bps_sum_slice *slice);
-
-/* ---- part.c ---- */
-/* Sums the contributions to a slice that were kept apart. An error has failed the round. */
-bps_status bps_parts_sum(struct bps_sum_slice *slice);
-/* Returns the blocks of parts, except one that has become the slice's. */
-void bps_parts_free(struct bps_sum_slice *slice);
 
 /* ---- loan.c ---- */
-/* Bytes of a loan: in place, or copied to `scratch`. NULL: its owner is lost, and so the round has failed. */
+/* Bytes of a loan: in place, or copied to `scratch`. NULL: its owner, round->lost, is lost. */
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
                           char *scratch);
-/*
- * Writes bytes of the result to this worker's answer, unless they are there. An error has failed the round.
- */
+/* Writes bytes of the result to this worker's answer, unless they are there. An error: round->lost is lost. */
 bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
                           const char *data);
 /* The same for all who need them, except one (BPS_SUM_ALL: none). */
@@ -248,13 +274,19 @@ bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_
                            const char *data);
 /* Gives the loans of a round that has failed back. */
 void bps_loans_release(struct bps_round *round);
+/* Their owner is lost. */
+void bps_loans_forget(struct bps_round *round, uint32_t rank);
 
 /* ---- failure.c ---- */
 /* Fails the round and tells all who spoke, except `quiet`, which knows already (BPS_SUM_ALL: none). */
 void bps_round_fail(struct bps_round *round, bps_status status, const char *text, uint32_t quiet);
-/* The same for want of memory. */
-void bps_round_fail_nomem(struct bps_round *round);
+/* The same for want of memory, or of a loan of round->lost. */
+void bps_round_fail_here(struct bps_round *round, bps_status status);
+/* The network's words for a round that has failed here already. */
+void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text);
 void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text);
+/* Tells all who have spoken and are still there, except `quiet`. */
+void bps_round_tell_all(struct bps_round *round, uint8_t type, const char *text, uint32_t quiet);
 /* Workers that have left count as joined; a round that needs one has failed from the start. */
 void bps_round_join_left(struct bps_round *round);
 

@@ -1,121 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * slice.c - the bytes of contributions as they come: they land in a block, or are added to what is there.
- *
- * `landed` is how far from the front of the slice some contribution has come. Bytes of any contribution below
- * it are added to what is there, bytes beyond it are the first and land as they are. Each contribution comes
- * in order from the front, so none can leave a gap. One that the transport fetches into a block of its own
- * comes at once, when it is whole.
+ * slice.c - contributions as they come: in pieces, whole in a block that the transport has fetched, or as a
+ * loan. What becomes of their bytes is the policy's.
  */
-#include <string.h>
-
 #include "sum/round.h"
-
-static struct bps_sum_slice *cursor_slice(const struct bps_sum_cursor *cursor)
-{
-    return &cursor->round->slice[cursor->slice];
-}
-
-/* Bytes of the accumulator that stand for `bytes` on the wire. */
-static size_t widened(const struct bps_round *round, size_t bytes)
-{
-    return bytes / bps_element(round) * bps_dtype_size(round->kernels.accumulator);
-}
-
-size_t bps_slice_room(const struct bps_sum_slice *slice)
-{
-    /* The sum of parts is made at once, without an accumulator. */
-    return slice->round->part != NULL ? slice->bytes : widened(slice->round, slice->bytes);
-}
-
-/* Where the block is noted that the bytes of this cursor go to: the sum, or the contribution's own. */
-static void **block_entry(const struct bps_sum_cursor *cursor)
-{
-    struct bps_sum_slice *slice = cursor_slice(cursor);
-    return cursor->round->part != NULL ? &bps_parts(slice)[cursor->slot].block : &slice->block;
-}
-
-/* NULL: no memory. */
-static char *block_of(const struct bps_sum_cursor *cursor)
-{
-    void **block = block_entry(cursor);
-    if (*block == NULL) {
-        *block = bps_pool_get(&cursor->sum->pool, bps_slice_room(cursor_slice(cursor)));
-    }
-    return *block;
-}
 
 void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes)
 {
     struct bps_round *round = cursor->round;
-    if (round == NULL || round->failure != NULL) {
+    if (round == NULL || round->failure != NULL || cursor->hollow) {
         return NULL;
     }
-    bool own = round->part != NULL;
-    bool here =
-        own ? !cursor->hollow : cursor_slice(cursor)->landed == offset && bps_is_plain(round, cursor->scale);
-    if (!here) {
-        return NULL;
-    }
-    char *block = block_of(cursor);
+    void **entry = round->policy->entry(cursor, offset);
+    char *block = entry != NULL ? bps_block_at(cursor, entry) : NULL;
     *bytes = cursor->bytes - offset;
-    return block == NULL ? NULL : block + offset;
-}
-
-/* The first bytes of a place in the slice; nothing to do where the transport has put them there. */
-static void land(const struct bps_round *round, char *place, const char *data, uint32_t bytes, double scale)
-{
-    if (place == data) {
-        return;
-    }
-    if (round->spec.op == BPS_WIRE_BROADCAST) {
-        memcpy(place, data, bytes);
-    } else {
-        round->kernels.first(place, data, bytes / bps_element(round), scale);
-    }
-}
-
-/* Adds what others have reached before, lands the rest. */
-static void add(const struct bps_sum_cursor *cursor, char *block, uint32_t offset, const char *data,
-                uint32_t bytes)
-{
-    struct bps_round *round = cursor->round;
-    struct bps_sum_slice *slice = cursor_slice(cursor);
-    uint32_t known = slice->landed > offset ? slice->landed - offset : 0;
-    known = known < bytes ? known : bytes;
-    if (known > 0) {
-        round->kernels.fold(block + widened(round, offset), data, known / bps_element(round), cursor->scale);
-    }
-    if (known < bytes) {
-        char *place = block + widened(round, offset + known);
-        land(round, place, data + known, bytes - known, cursor->scale);
-        slice->landed = offset + bytes;
-    }
+    return block != NULL ? block + offset : NULL;
 }
 
 static void finish_cursor(struct bps_sum_cursor *cursor)
 {
     struct bps_round *round = cursor->round;
-    struct bps_sum_slice *slice = cursor_slice(cursor);
+    struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     cursor->round = NULL;
     if (round->failure == NULL) {
         bps_slice_arrived(slice, cursor->rank, cursor->grouped);
     }
     bps_round_release(round);
-}
-
-/* The last contribution, if it is whole and summed at once, need not be copied to a block. */
-static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
-{
-    const struct bps_sum_slice *slice = cursor_slice(cursor);
-    struct bps_part *part = slice->round->part != NULL ? &bps_parts(slice)[cursor->slot] : NULL;
-    if (part == NULL || part->block != NULL || offset > 0 || bytes < cursor->bytes ||
-        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
-        return false;
-    }
-    part->block = (void *)(uintptr_t)data;
-    part->borrowed = true;
-    return true;
 }
 
 uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
@@ -124,16 +34,12 @@ uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void
     if (round == NULL) {
         return bytes;
     }
-    bytes -= bytes % (uint32_t)bps_element(round);
-    bool wanted = round->failure == NULL && !cursor->hollow && !borrow(cursor, offset, data, bytes);
-    char *block = wanted ? block_of(cursor) : NULL;
-    if (block == NULL && wanted) {
-        bps_round_fail_nomem(round);
-    }
-    if (block != NULL && round->part == NULL) {
-        add(cursor, block, offset, data, bytes);
-    } else if (block != NULL && block + offset != data) {
-        memcpy(block + offset, data, bytes);
+    bytes -= bytes % round->element;
+    if (round->failure == NULL && !cursor->hollow) {
+        bps_status status = round->policy->take(cursor, offset, data, bytes);
+        if (status != BPS_OK) {
+            bps_round_fail_here(round, status);
+        }
     }
     if (offset + bytes == cursor->bytes) {
         finish_cursor(cursor);
@@ -150,10 +56,11 @@ bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan)
         }
         return BPS_AGAIN;
     }
-    if (loan->bytes != cursor_slice(cursor)->bytes) {
+    if (loan->bytes != bps_cursor_slice(cursor)->bytes) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_parts(cursor_slice(cursor))[cursor->slot].loan = loan;
+    bps_parts(bps_cursor_slice(cursor))[cursor->slot] =
+        (struct bps_part){.loan = loan, .scale = cursor->scale};
     finish_cursor(cursor);
     return BPS_OK;
 }
@@ -173,25 +80,18 @@ void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
     return block;
 }
 
-/* The cursor's block becomes the one that its bytes go to, unless there is one, or the sum is wider. */
-static bool adopt(const struct bps_sum_cursor *cursor)
-{
-    const struct bps_round *round = cursor->round;
-    bool plain = round->part != NULL || bps_is_plain(round, cursor->scale);
-    void **entry = block_entry(cursor);
-    if (round->failure != NULL || !plain || *entry != NULL) {
-        return false;
-    }
-    *entry = cursor->block;
-    return true;
-}
-
+/* The block becomes the one that its bytes go to, unless there is one, or they may not stay as they are. */
 void bps_sum_placed(struct bps_sum_cursor *opened)
 {
+    const struct bps_round *round = opened->round;
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
-    bool adopted = adopt(opened);
+    void **entry = round->failure == NULL ? round->policy->entry(opened, 0) : NULL;
+    bool adopted = entry != NULL && *entry == NULL;
+    if (adopted) {
+        *entry = block;
+    }
     opened->block = NULL;
     bps_sum_take(opened, 0, block, bytes);
     if (!adopted) {

@@ -16,12 +16,12 @@ static bps_status init(struct bps_sum *sum)
     }
     sum->words = (config->workers + 63) / 64;
     sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
-    sum->source = calloc(sum->members, sizeof *sum->source);
-    sum->weight = calloc(sum->members, sizeof *sum->weight);
-    sum->origin = calloc(sum->members, sizeof *sum->origin);
-    if (sum->left_bits == NULL || sum->source == NULL || sum->weight == NULL || sum->origin == NULL) {
+    sum->source = calloc(sum->members, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
+    if (sum->left_bits == NULL || sum->source == NULL) {
         return BPS_ERR_NOMEM;
     }
+    sum->weight = (double *)(sum->source + sum->members);
+    sum->origin = (uint32_t *)(sum->weight + sum->members);
     sum->gone_bits = sum->left_bits + sum->words;
     snprintf(sum->here, sizeof sum->here, "the server");
     if (bps_aggregates(sum)) {
@@ -65,9 +65,7 @@ void bps_sum_free(struct bps_sum *sum)
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
     free(sum->left_bits);
-    free(sum->source);
-    free(sum->weight);
-    free(sum->origin);
+    free(sum->source); /* weight and origin follow it */
     free(sum->scratch);
     free(sum);
 }
@@ -178,9 +176,6 @@ static bps_status begin(struct bps_round *round, const struct bps_header *header
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
-    if (round->scale != NULL) {
-        round->scale[cursor->slot] = header->prescale;
-    }
     if (header->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->grouped);
         return BPS_OK;

@@ -78,8 +78,7 @@ struct bps_sum_events {
     void (*detach)(void *owner, const struct bps_region *region);
 
     /*
-     * The others are for aggregators. Copy from or to a loan that is not mapped; an error means that its
-     * owner is lost.
+     * The others are for aggregators. Copy from or to a loan that is not mapped; an error means that its owner is lost.
      */
     bps_status (*loan_read)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
                             uint32_t bytes);
@@ -99,10 +98,9 @@ struct bps_sum_events {
      */
     void (*summed)(void *owner, struct bps_sum_slice *slice);
     /*
-     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this
-     * FAILED header.
-     * True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same
-     * time; until then nobody is told, and loans are kept. False: the notices with these words follow.
+     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this FAILED
+     * header. True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same time;
+     * until then nobody is told, and loans are kept. False: the notices with these words follow.
      */
     bool (*failed)(void *owner, const struct bps_header *header, const char *text);
 };
@@ -206,14 +204,10 @@ bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_header *header, bp
 /* A worker has left: rounds that need it fail. */
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 /*
- * A worker's link is lost: its loans are touched no more, rounds that are not complete fail, and it hears of
- * nothing.
+ * A worker's link is lost: its loans are touched no more, rounds that are not complete fail, and it hears of nothing.
  */
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank);
-/*
- * Reminds of rounds older than `warn` ns (0: never) every so often; fails those older than `fail` ns (0:
- * never).
- */
+/* Reminds of rounds older than `warn` ns (0: never) every so often; fails those older than `fail` ns (0: never). */
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * part.c - contributions that were kept apart: one pass over all of them, in the order of their ranks.
+ * one_pass.c - the policy of a sum that is made when all are there: contributions are kept apart, and one pass
+ * goes over all of them, in the order of their ranks.
  *
  * With loans the pass goes in chunks: each is summed, and the sum copied to everybody's answer while it is in
  * the cache. So every byte is read from memory once and written once for each answer, which is the least
@@ -11,16 +12,55 @@
 
 #include "sum/round.h"
 
-/*
- * Where all is mapped: half of a first-level cache would do, but this many pages in a row please the
- * prefetchers.
- */
+/* Where all is mapped: half of a first-level cache would do, but this many pages in a row please the prefetchers. */
 #define CHUNK_MAPPED (32u << 10)
 /*
- * Where a system call copies: large enough to make up for the call, and all copies together still in the
- * second level.
+ * Where a system call copies: large enough to make up for the call, and all copies together still in the second level.
  */
 #define CHUNK_COPIED (256u << 10)
+
+/* ---- contributions ---- */
+
+static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
+{
+    return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
+}
+
+static void **entry(const struct bps_sum_cursor *cursor, uint32_t offset)
+{
+    (void)offset;
+    return &part_of(cursor)->block;
+}
+
+/* The last contribution, if it is whole and summed at once, need not be copied to a block. */
+static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+{
+    const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
+    struct bps_part *part = part_of(cursor);
+    if (part->block != NULL || offset > 0 || bytes < cursor->bytes ||
+        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
+        return false;
+    }
+    part->block = (void *)(uintptr_t)data;
+    part->borrowed = true;
+    return true;
+}
+
+static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_part *part = part_of(cursor);
+    part->scale = cursor->scale;
+    if (borrow(cursor, offset, data, bytes)) {
+        return BPS_OK;
+    }
+    char *block = bps_block_at(cursor, &part->block);
+    if (block != NULL && block + offset != data) {
+        memcpy(block + offset, data, bytes);
+    }
+    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+/* ---- the pass ---- */
 
 /* The sources are in the engine's arrays: origin is their slot. */
 struct pass {
@@ -50,8 +90,8 @@ static void list_sources(struct pass *pass)
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
         sum->origin[pass->sources] = i;
-        sum->weight[pass->sources++] = round->scale[i];
-        if (round->scale[i] != 1.0) {
+        sum->weight[pass->sources++] = part->scale;
+        if (part->scale != 1.0) {
             pass->weights = sum->weight;
         }
     }
@@ -91,7 +131,7 @@ static bps_status take_block(struct pass *pass)
     const struct bps_part *first = &bps_parts(slice)[sum->origin[0]];
     slice->block = first->borrowed ? NULL : first->block;
     if (slice->block == NULL) {
-        slice->block = bps_pool_get(&sum->pool, bps_slice_room(slice));
+        slice->block = bps_pool_get(&sum->pool, slice->bytes);
     }
     return slice->block != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
@@ -193,47 +233,16 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
                        : round->spec.op == BPS_AVERAGE ? sum->config.workers
                                                        : 1;
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
-    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / bps_element(round),
+    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element,
                           partial ? 1.0 : round->spec.postscale, divisor);
     return spread(pass, offset, bytes, to);
 }
 
-static bps_status prepare(struct pass *pass)
-{
-    bps_status status = needs_block(pass) ? take_block(pass) : BPS_OK;
-    if (status == BPS_OK) {
-        choose_direct(pass);
-        status = choose_chunk(pass);
-    }
-    if (status != BPS_OK) {
-        bps_round_fail_nomem(pass->slice->round);
-    }
-    return status;
-}
-
-bps_status bps_parts_sum(struct bps_sum_slice *slice)
-{
-    struct pass pass = {.slice = slice};
-    list_sources(&pass);
-    if (pass.sources == 0) {
-        return BPS_OK; /* the root of the broadcast is in another group */
-    }
-    bps_status status = prepare(&pass);
-    for (uint32_t at = 0, bytes; at < slice->bytes && status == BPS_OK; at += bytes) {
-        bytes = slice->bytes - at < pass.chunk ? slice->bytes - at : pass.chunk;
-        status = sum_chunk(&pass, at, bytes);
-    }
-    if (status == BPS_OK) {
-        slice->payload = slice->block != NULL ? slice->block : leader_answer(slice);
-        bps_parts_free(slice);
-    }
-    return status;
-}
-
-void bps_parts_free(struct bps_sum_slice *slice)
+/* Returns the blocks of contributions, except one that has become the slice's. */
+static void free_parts(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
-    for (uint32_t i = 0; slice->round->part != NULL && i < sum->members; i++) {
+    for (uint32_t i = 0; i < sum->members; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
         if (part->block != NULL && part->block != slice->block && !part->borrowed) {
             bps_pool_put(&sum->pool, part->block, slice->bytes);
@@ -241,3 +250,34 @@ void bps_parts_free(struct bps_sum_slice *slice)
         part->block = NULL;
     }
 }
+
+static bps_status finish(struct bps_sum_slice *slice)
+{
+    struct pass pass = {.slice = slice};
+    list_sources(&pass);
+    if (pass.sources == 0) {
+        return BPS_OK; /* the root of the broadcast is in another group */
+    }
+    bps_status status = needs_block(&pass) ? take_block(&pass) : BPS_OK;
+    choose_direct(&pass);
+    if (status == BPS_OK) {
+        status = choose_chunk(&pass);
+    }
+    for (uint32_t at = 0, bytes; at < slice->bytes && status == BPS_OK; at += bytes) {
+        bytes = slice->bytes - at < pass.chunk ? slice->bytes - at : pass.chunk;
+        status = sum_chunk(&pass, at, bytes);
+    }
+    if (status == BPS_OK) {
+        slice->payload = slice->block != NULL ? slice->block : leader_answer(slice);
+        free_parts(slice);
+    }
+    return status;
+}
+
+const struct bps_sum_policy bps_one_pass = {
+    .apart = true,
+    .entry = entry,
+    .take = take,
+    .finish = finish,
+    .free_parts = free_parts,
+};

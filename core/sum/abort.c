@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * abort.c - what ends rounds from outside: a worker's word, or the network's, workers that are no longer there,
+ * and waiting too long.
+ */
+#include "sum/round.h"
+
+/* ---- POISON and FAILED ---- */
+
+/* Finds the round that such a frame ends. Its kind does not matter: the round is going to fail. */
+static bps_status find_ending(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out)
+{
+    struct bps_header shape = *header;
+    if (header->tensor == 0 || (header->tensor >= BPS_ID_UNNAMED && header->round != 0) ||
+        header->bytes > BPS_TENSOR_LIMIT ||
+        header->partition >= bps_partitions(header->bytes, sum->config.partition)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    shape.op = BPS_SUM;
+    shape.dtype = BPS_UINT8;
+    return bps_round_find(sum, &shape, out);
+}
+
+bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                          const char *text)
+{
+    struct bps_round *round = NULL;
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (header->flags & BPS_FLAG_GROUP) != 0)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = find_ending(sum, header, &round);
+    if (status != BPS_OK || round == NULL) {
+        return status;
+    }
+    status = bps_round_speak(round, rank, bps_is_grouped(sum, rank, header->flags));
+    if (status != BPS_OK) {
+        return status;
+    }
+    bps_round_hold(round);
+    bps_round_fail(round, bps_wire_status(header->root), text, rank);
+    if ((header->flags & BPS_FLAG_ANSWER) != 0 && !round->pending) {
+        bps_round_tell(round, rank, BPS_FRAME_FAILED, round->failure);
+    }
+    bps_round_release(round);
+    return BPS_OK;
+}
+
+bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_header *header, bps_status verdict,
+                        const char *text)
+{
+    struct bps_round *round = NULL;
+    bps_status status = find_ending(sum, header, &round);
+    if (status != BPS_OK || round == NULL) {
+        return status;
+    }
+    bps_round_hold(round);
+    if (round->deliveries == 0) { /* else the result is there and on its way */
+        round->max_bytes = header->bytes > round->max_bytes ? header->bytes : round->max_bytes;
+        round->handed_on = true;
+        if (round->pending) {
+            bps_round_end_pending(round, verdict, text);
+        } else {
+            bps_round_fail(round, verdict, text, BPS_SUM_ALL);
+        }
+    }
+    bps_round_release(round);
+    return BPS_OK;
+}
+
+/* ---- workers that are no longer there ---- */
+
+static void on_left(struct bps_round *round, const void *arg)
+{
+    (void)arg;
+    bps_round_join_left(round);
+    bps_round_settle(round);
+}
+
+void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
+{
+    bps_set_bit(sum->left_bits, rank);
+    bps_rounds_walk(sum, on_left, NULL);
+}
+
+static void on_gone(struct bps_round *round, const void *arg)
+{
+    uint32_t rank = *(const uint32_t *)arg;
+    char text[80];
+    bps_loans_forget(round, rank);
+    if (round->complete < round->slices) {
+        snprintf(text, sizeof text, "worker %u was lost", rank);
+        bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+    }
+    on_left(round, NULL);
+}
+
+void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
+{
+    if (bps_is_member(sum, rank)) {
+        bps_set_bit(sum->gone_bits, rank);
+        bps_rounds_walk(sum, on_gone, &rank);
+    }
+}
+
+/* ---- waiting ---- */
+
+struct patience {
+    uint64_t now, warn, fail;
+};
+
+static void check_stall(struct bps_round *round, const void *arg)
+{
+    const struct patience *p = arg;
+    char missing[200], text[400];
+    uint64_t age = p->now > round->begun ? p->now - round->begun : 0;
+    bool give_up = p->fail > 0 && age > p->fail;
+    bool remind = p->warn > 0 && p->now > round->reminded && p->now - round->reminded > p->warn;
+    if (round->failure != NULL || (!give_up && !remind)) {
+        return;
+    }
+    bps_verdict_missing(round, missing, sizeof missing);
+    if (missing[0] == '\0') {
+        return; /* all have contributed; a slow receiver is not a missing one */
+    }
+    if (give_up) {
+        bps_verdict_overdue(missing, p->fail, text, sizeof text);
+        bps_round_fail(round, BPS_ERR_TIMEOUT, text, BPS_SUM_ALL);
+        bps_round_settle(round);
+        return;
+    }
+    round->reminded = p->now;
+    bps_verdict_waiting(missing, age, text, sizeof text);
+    bps_round_tell_all(round, BPS_FRAME_STALLED, text, BPS_SUM_ALL);
+}
+
+void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail)
+{
+    const struct patience patience = {now, warn, fail};
+    bps_rounds_walk(sum, check_stall, &patience);
+}
