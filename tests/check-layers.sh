@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Includes inside the core go only down the list of its folders, and a plugin includes nothing of the core but the
-# public headers. A planted violation proves that the check sees one.
+# public headers; transports share transports/util. A planted violation proves that the check sees one.
 layers="base conf plugin wire sum node server graph flow shards group device device_group worker"
 
 # Prints each include under $1/core that goes up.
@@ -26,7 +26,7 @@ check_core()
     done
 }
 
-# Prints each quoted include of a plugin under $1 that is not its own file.
+# Prints each quoted include of a plugin under $1 that is not its own file, nor, in a transport, one of transports/util.
 check_plugins()
 {
     for dir in "$1"/transports/* "$1"/reducers/* "$1"/compressors/* "$1"/frameworks/* "$1"/examples/stage_*; do
@@ -34,7 +34,12 @@ check_plugins()
             [ -f "$file" ] || continue
             sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
             while read -r name; do
-                [ -f "$dir/$name" ] || echo "$file: \"$name\" is not a file of this plugin"
+                case $dir:$name in
+                *:*../*) found= ;;
+                "$1"/transports/*:util/*) found=$1/transports/$name ;;
+                *) found=$dir/$name ;;
+                esac
+                [ -f "$found" ] || echo "$file: \"$name\" is not a file of this plugin"
             done
         done
     done
@@ -42,11 +47,13 @@ check_plugins()
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/core/base" "$work/core/device" "$work/transports/bad"
+mkdir -p "$work/core/base" "$work/core/device" "$work/transports/bad" "$work/transports/util" "$work/reducers/bad"
 echo '#include "conf/conf.h"' >"$work/core/base/bad.c"
-echo '#include "base/log.h"' >"$work/transports/bad/bad.c"
+printf '#include "%s"\n' base/log.h util/no.h ../bad/bad.c util/util.h >"$work/transports/bad/bad.c"
+echo '#include "util/util.h"' >"$work/reducers/bad/bad.c"
+touch "$work/transports/util/util.h"
 echo '#include "group/local.h"' >"$work/core/device/bad.c"
-if [ "$(check_core "$work" | wc -l)" -ne 2 ] || [ -z "$(check_plugins "$work")" ]; then
+if [ "$(check_core "$work" | wc -l)" -ne 2 ] || [ "$(check_plugins "$work" | wc -l)" -ne 4 ]; then
     echo "the check does not see a planted violation"
     exit 1
 fi

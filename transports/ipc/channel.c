@@ -30,8 +30,9 @@ void ipc_channel_turn(struct bps_channel *channel)
     ipc_release(channel);
 }
 
-static void work(struct bps_channel *channel)
+void ipc_channel_work(void *arg)
 {
+    struct bps_channel *channel = arg;
     ipc_hold(channel);
     if (channel->state == IPC_DIALLING || channel->failure[0] != '\0') {
         ipc_dial_continue(channel);
@@ -45,36 +46,10 @@ static void work(struct bps_channel *channel)
     ipc_release(channel);
 }
 
-void ipc_run_ready(struct ipc *ipc)
-{
-    for (size_t n = ipc->nready; n > 0 && !TAILQ_EMPTY(&ipc->ready); n--) {
-        struct bps_channel *channel = TAILQ_FIRST(&ipc->ready);
-        TAILQ_REMOVE(&ipc->ready, channel, ready);
-        ipc->nready--;
-        channel->queued = false;
-        work(channel);
-    }
-}
-
-static void run_deferred(void *arg)
-{
-    struct ipc *ipc = arg;
-    ipc->deferred = false;
-    ipc_run_ready(ipc);
-}
-
 void ipc_channel_queue(struct bps_channel *channel)
 {
-    struct ipc *ipc = channel->ipc;
-    if (channel->queued || channel->state == IPC_DEAD) {
-        return;
-    }
-    channel->queued = true;
-    TAILQ_INSERT_TAIL(&ipc->ready, channel, ready);
-    ipc->nready++;
-    if (!ipc->deferred) {
-        ipc->deferred = true;
-        ipc->host->defer(ipc->host, run_deferred, ipc);
+    if (channel->state != IPC_DEAD) {
+        bps_util_turn_queue(&channel->ipc->turns, &channel->turn);
     }
 }
 
@@ -90,8 +65,8 @@ static void on_event(void *arg, uint32_t events)
     if ((events & BPS_WRITABLE) != 0 && channel->state == IPC_OPEN) {
         ipc_posts_flush(channel);
     }
-    if (!channel->queued) {
-        work(channel);
+    if (!channel->turn.queued) {
+        ipc_channel_work(channel);
     }
     ipc_release(channel);
 }
@@ -104,7 +79,8 @@ struct bps_channel *ipc_channel_new(struct ipc *ipc)
     if (channel == NULL) {
         return NULL;
     }
-    *channel = (struct bps_channel){.ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
+    *channel =
+        (struct bps_channel){.turn.arg = channel, .ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
     memset(channel->fds, -1, sizeof channel->fds);
     channel->tickets.free = channel->tickets.first = channel->tickets.last = IPC_NONE;
     STAILQ_INIT(&channel->posts);
@@ -125,14 +101,6 @@ bool ipc_channel_attach(struct bps_channel *channel, int fd)
     return true;
 }
 
-static void cancel_timer(struct bps_channel *channel)
-{
-    if (channel->timer != NULL) {
-        channel->ipc->host->cancel(channel->ipc->host, channel->timer);
-        channel->timer = NULL;
-    }
-}
-
 static void on_hurry(void *arg)
 {
     struct bps_channel *channel = arg;
@@ -149,7 +117,7 @@ void ipc_channel_hurry(struct bps_channel *channel)
 void ipc_channel_open(struct bps_channel *channel)
 {
     channel->state = IPC_OPEN;
-    cancel_timer(channel);
+    bps_util_cancel(channel->ipc->host, &channel->timer);
     ipc_regions_announce(channel);
     ipc_channel_queue(channel);
     if (channel->finishing) {
@@ -162,9 +130,9 @@ void ipc_channel_open(struct bps_channel *channel)
 
 bps_status ipc_channel_receive(struct bps_channel *channel, struct ipc_message *message)
 {
-    ipc_fork_hold();
+    bps_util_fork_hold();
     bps_status status = ipc_message_receive(channel->fd, message, channel->fds);
-    ipc_fork_release();
+    bps_util_fork_release();
     return status;
 }
 
@@ -185,7 +153,9 @@ static void channel_free(struct bps_channel *channel)
     ipc_arena_free(channel);
     ipc_tickets_free(channel);
     ipc_posts_free(channel);
-    ipc_fork_remove(channel);
+    bps_util_fork_hold();
+    bps_util_fork_remove(&channel->forked);
+    bps_util_fork_release();
     if (channel->ring.shared != NULL) {
         ipc_memory_unmap(channel->ring.shared, ipc_ring_size(channel->ring.bytes));
     }
@@ -210,15 +180,15 @@ static void channel_kill(struct bps_channel *channel)
 {
     struct ipc *ipc = channel->ipc;
     channel->state = IPC_DEAD;
-    cancel_timer(channel);
+    bps_util_cancel(ipc->host, &channel->timer);
     if (channel->ring.shared != NULL) {
         ipc_remote_end(channel);
     }
     if (channel->fd >= 0) {
-        ipc_fork_hold();
+        bps_util_fork_hold();
         ipc->host->unwatch(ipc->host, channel->watch);
         close(channel->fd);
-        ipc_fork_release();
+        bps_util_fork_release();
         channel->fd = -1;
     }
     ipc_fork_close(&channel->event);
@@ -226,11 +196,7 @@ static void channel_kill(struct bps_channel *channel)
         ipc->cursor = LIST_NEXT(channel, entry);
     }
     LIST_REMOVE(channel, entry);
-    if (channel->queued) {
-        TAILQ_REMOVE(&ipc->ready, channel, ready);
-        ipc->nready--;
-        channel->queued = false;
-    }
+    bps_util_turn_remove(&ipc->turns, &channel->turn);
 }
 
 void ipc_channel_end(struct bps_channel *channel, bps_status status, const char *text)

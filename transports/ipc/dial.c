@@ -70,7 +70,7 @@ void ipc_dial_continue(struct bps_channel *channel)
 /* A channel with a socket that is watched; NULL and an errno. */
 static struct bps_channel *new_channel(struct ipc *ipc, int *error)
 {
-    ipc_fork_hold();
+    bps_util_fork_hold();
     int fd = ipc_socket();
     *error = fd < 0 ? errno : ENOMEM;
     struct bps_channel *channel = fd >= 0 ? ipc_channel_new(ipc) : NULL;
@@ -78,7 +78,7 @@ static struct bps_channel *new_channel(struct ipc *ipc, int *error)
     if (fd >= 0 && !attached) {
         close(fd);
     }
-    ipc_fork_release();
+    bps_util_fork_release();
     if (channel != NULL && !attached) {
         ipc_drop(channel);
         return NULL;

@@ -8,7 +8,6 @@
 #include "ipc.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,15 +37,14 @@ static uint32_t try_peer(const struct bps_channel *channel, const struct ipc_mes
 static bool take_event(struct bps_channel *channel, int *fd)
 {
     struct stat file;
-    int flags = *fd >= 0 ? fcntl(*fd, F_GETFL) : -1;
-    if (channel->event >= 0 || flags < 0 || fstat(*fd, &file) != 0 || (file.st_mode & S_IFMT) != 0 ||
-        fcntl(*fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    if (channel->event >= 0 || *fd < 0 || fstat(*fd, &file) != 0 || (file.st_mode & S_IFMT) != 0 ||
+        !bps_util_nonblock(*fd)) {
         return false;
     }
-    ipc_fork_hold();
+    bps_util_fork_hold();
     channel->event = *fd;
     *fd = -1;
-    ipc_fork_release();
+    bps_util_fork_release();
     return true;
 }
 

@@ -78,10 +78,10 @@ static bps_status ipc_open(const struct bps_host *host, const void *opts, void *
     *ipc = (struct ipc){.host = host, .options = *(const struct ipc_options *)opts, .event = -1};
     LIST_INIT(&ipc->listeners);
     LIST_INIT(&ipc->channels);
-    TAILQ_INIT(&ipc->ready);
+    bps_util_turns_init(&ipc->turns, host, ipc_channel_work, NULL, NULL);
     TAILQ_INIT(&ipc->region_list);
     count(ipc);
-    ipc_fork_init();
+    bps_util_fork_init();
     *instance_out = ipc;
     return BPS_OK;
 }
@@ -98,15 +98,15 @@ bps_status ipc_start(struct ipc *ipc, struct bps_report *report)
     if (ipc->poller != NULL) {
         return BPS_OK;
     }
-    ipc_fork_hold();
+    bps_util_fork_hold();
     if (getrandom(&ipc->nonce, sizeof ipc->nonce, 0) != sizeof ipc->nonce ||
         (ipc->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
-        ipc_fork_release();
+        bps_util_fork_release();
         BPS_REPORT(report, "shared memory: %s", strerror(errno));
         return BPS_ERR_IO;
     }
     ipc->event_watch = host->watch(host, ipc->event, on_signal, ipc);
-    ipc_fork_release();
+    bps_util_fork_release();
     ipc->poller = ipc->event_watch != NULL ? host->poller(host, ipc_poll, ipc_arm, ipc) : NULL;
     if (ipc->poller == NULL) {
         if (ipc->event_watch != NULL) {
@@ -137,16 +137,16 @@ static void ipc_close(void *instance)
 {
     struct ipc *ipc = instance;
     const struct bps_host *host = ipc->host;
-    ipc_listeners_close(ipc);
+    bps_util_listeners_close(&ipc->listeners);
     while (!LIST_EMPTY(&ipc->channels)) {
         ipc_drop(LIST_FIRST(&ipc->channels));
     }
     if (ipc->poller != NULL) {
         host->unpoll(host, ipc->poller);
-        ipc_fork_hold();
+        bps_util_fork_hold();
         host->unwatch(host, ipc->event_watch);
         close(ipc->event);
-        ipc_fork_release();
+        bps_util_fork_release();
     }
     ipc_regions_free(ipc);
     host->release(host, ipc->scratch);
@@ -165,15 +165,14 @@ static void ipc_describe(void *instance, char *text, size_t n)
     static const char *const copies[] = {"auto", "process_vm", "arena", "ring"};
     const struct ipc *ipc = instance;
     char remote[120];
-    int used = 0;
     ipc_remote_describe(remote, sizeof remote);
-    used = snprintf(text, n, "ring %llu KiB, inline up to %llu KiB, copy %s, %s",
-                    (unsigned long long)(ipc->options.ring >> 10),
-                    (unsigned long long)(ipc->options.inline_bytes >> 10), copies[ipc->options.copy], remote);
-    for (unsigned way = 0; way < IPC_WAYS && used > 0 && (size_t)used < n; way++) {
+    snprintf(text, n, "ring %llu KiB, inline up to %llu KiB, copy %s, %s",
+             (unsigned long long)(ipc->options.ring >> 10),
+             (unsigned long long)(ipc->options.inline_bytes >> 10), copies[ipc->options.copy], remote);
+    for (unsigned way = 0; way < IPC_WAYS; way++) {
         if (*ipc->count.frames[way] > 0) {
-            used += snprintf(text + used, n - (size_t)used, ", %s %llu frames", way_names[way],
-                             (unsigned long long)*ipc->count.frames[way]);
+            bps_util_append(text, n, ", %s %llu frames", way_names[way],
+                            (unsigned long long)*ipc->count.frames[way]);
         }
     }
 }

@@ -10,13 +10,10 @@
 #ifndef IPC_H
 #define IPC_H
 
-#include <byteps/transport.h>
-
-#include <sys/queue.h>
-#include <sys/socket.h>
 #include <sys/types.h>
 
 #include "layout.h"
+#include "util/util.h"
 
 #define IPC_TURN_BYTES   (4u << 20) /* then the other channels have their turn */
 #define IPC_TURN_RECORDS 256
@@ -46,8 +43,6 @@ struct ipc_counters {
     uint64_t *frames[IPC_WAYS], *bytes[IPC_WAYS];
 };
 
-struct ipc_listener;
-
 /* A region of the core's. Frames of every channel may point into it. */
 struct ipc_own_region {
     TAILQ_ENTRY(ipc_own_region) entry; /* in the order of numbers */
@@ -65,11 +60,9 @@ struct ipc {
     struct bps_poller *poller;
     uint64_t nonce;
     uint8_t *scratch; /* IPC_SCRATCH bytes, used within one call only; NULL until it is needed */
-    LIST_HEAD(, ipc_listener) listeners;
+    struct bps_util_listeners listeners;
     LIST_HEAD(, bps_channel) channels;
-    TAILQ_HEAD(ipc_ready, bps_channel) ready; /* have work that need not wait for an event */
-    size_t nready;
-    bool deferred;                   /* a turn over `ready` is coming */
+    struct bps_util_turns turns;
     bool armed;                      /* the peers have been told that we sleep */
     uint32_t said;                   /* ways that the log has told of, a bit for each */
     struct bps_channel *cursor;      /* the channel that is polled next */
@@ -146,8 +139,8 @@ enum ipc_state { IPC_DIALLING, IPC_GREETING, IPC_OPEN, IPC_DEAD };
 
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
-    TAILQ_ENTRY(bps_channel) ready;
-    LIST_ENTRY(bps_channel) forked; /* fork.c */
+    struct bps_util_turn turn;
+    struct bps_util_forked forked;
     struct ipc *ipc;
     enum ipc_state state;
     int fd, event;        /* the socket; the peer's eventfd; -1: none */
@@ -165,7 +158,6 @@ struct bps_channel {
     pid_t pid;
     char peer[32];             /* for messages */
     uint32_t reach;            /* 0: the peer can reach memory here, or the errno with which it cannot */
-    bool queued;               /* in ipc->ready */
     bool readable;             /* the socket has more to read */
     bool kicked;               /* the core may have frames */
     bool sends;                /* a turn is under way that will ask for them */
@@ -203,13 +195,8 @@ uint8_t *ipc_scratch(struct ipc *ipc);
 
 /* ---- fork.c ---- */
 
-void ipc_fork_init(void);
-/* Keeps fork() waiting while a descriptor is open that a child would keep. */
-void ipc_fork_hold(void);
-void ipc_fork_release(void);
 /* While fork is held: from now on a child closes the channel's event, its fds and those of its posts. */
 void ipc_fork_add(struct bps_channel *channel);
-void ipc_fork_remove(struct bps_channel *channel); /* fork is not held */
 /* Closes one of those. -1: there is none. */
 void ipc_fork_close(int *fd);
 
@@ -259,7 +246,6 @@ void ipc_remote_describe(char *text, size_t n);
 
 bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
                       size_t n, struct bps_report *report);
-void ipc_listeners_close(struct ipc *ipc);
 bps_status ipc_dial(void *instance, const char *address, uint32_t lane,
                     const struct bps_channel_events *events, void *user, struct bps_channel **out,
                     struct bps_report *report);
@@ -287,8 +273,8 @@ void ipc_channel_open(struct bps_channel *channel);
 void ipc_channel_end(struct bps_channel *channel, bps_status status, const char *text);
 /* Gives the channel a turn after the events. */
 void ipc_channel_queue(struct bps_channel *channel);
-/* One turn for each channel that has been queued. */
-void ipc_run_ready(struct ipc *ipc);
+/* A queued turn. */
+void ipc_channel_work(void *arg);
 /* Does what there is to do for an open channel. */
 void ipc_channel_turn(struct bps_channel *channel);
 void ipc_hold(struct bps_channel *channel);

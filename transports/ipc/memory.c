@@ -14,13 +14,13 @@
 
 static void *map(int fd, uint64_t bytes, uint64_t offset)
 {
-    ipc_fork_hold();
+    bps_util_fork_hold();
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)offset);
     if (memory != MAP_FAILED && madvise(memory, bytes, MADV_DONTFORK) != 0) {
         munmap(memory, bytes);
         memory = MAP_FAILED;
     }
-    ipc_fork_release();
+    bps_util_fork_release();
     if (memory == MAP_FAILED) {
         return NULL;
     }
@@ -30,9 +30,9 @@ static void *map(int fd, uint64_t bytes, uint64_t offset)
 
 bool ipc_memory_make(const char *name, uint64_t bytes, int *fd, void **memory)
 {
-    ipc_fork_hold();
+    bps_util_fork_hold();
     *fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    ipc_fork_release();
+    bps_util_fork_release();
     if (*fd < 0 || ftruncate(*fd, (off_t)bytes) != 0 ||
         fcntl(*fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0 ||
         (*memory = map(*fd, bytes, 0)) == NULL) {

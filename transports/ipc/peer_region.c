@@ -40,14 +40,11 @@ static bool make_room(struct bps_channel *channel)
     if (room > IPC_REGIONS_MAX) {
         return false;
     }
-    struct ipc_region *regions = host->alloc(host, room * sizeof *regions, 8);
+    struct ipc_region *regions =
+        bps_util_grow(host, channel->regions, channel->nregions * sizeof *regions, room * sizeof *regions, 8);
     if (regions == NULL) {
         return false;
     }
-    if (channel->nregions > 0) {
-        memcpy(regions, channel->regions, channel->nregions * sizeof *regions);
-    }
-    host->release(host, channel->regions);
     channel->regions = regions;
     channel->region_room = room;
     return true;

@@ -47,7 +47,7 @@ bool ipc_poll(void *arg)
         }
     }
     if (worked) {
-        ipc_run_ready(ipc);
+        bps_util_turns_run(&ipc->turns);
     }
     return worked;
 }

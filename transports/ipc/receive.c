@@ -12,11 +12,6 @@ static bool is_receiving(const struct bps_channel *channel)
     return channel->state == IPC_OPEN && !channel->finishing;
 }
 
-static uint32_t payload_bytes(const uint8_t *h)
-{
-    return (uint32_t)h[0] | (uint32_t)h[1] << 8 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 24;
-}
-
 static const char *reason(bps_status status)
 {
     switch (status) {
@@ -90,7 +85,7 @@ static bps_status begin_frame(struct bps_channel *channel, const uint8_t *place,
     uint8_t header[BPS_HEADER_BYTES];
     memcpy(header, place + IPC_LINE, sizeof header);
     *sink = NULL;
-    *length = payload_bytes(header);
+    *length = bps_util_payload_bytes(header);
     ++*channel->ipc->count.frames_received;
     bps_status status = channel->events->header(channel->user, header, sink);
     if (!is_receiving(channel) || *length == 0) {
@@ -106,7 +101,8 @@ static bps_status on_inline(struct bps_channel *channel, const struct ipc_record
 {
     struct bps_sink *sink;
     uint32_t length;
-    if (record->bytes > record->size - 2 * IPC_LINE || payload_bytes(place + IPC_LINE) != record->bytes) {
+    if (record->bytes > record->size - 2 * IPC_LINE ||
+        bps_util_payload_bytes(place + IPC_LINE) != record->bytes) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = begin_frame(channel, place, &sink, &length);
@@ -188,7 +184,7 @@ static bps_status on_return(struct bps_channel *channel, const struct ipc_record
 {
     struct bps_sink *sink;
     uint32_t length;
-    if (payload_bytes(place + IPC_LINE) != 0) {
+    if (bps_util_payload_bytes(place + IPC_LINE) != 0) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = ipc_ticket_return(channel, record->ticket, record->serial);

@@ -29,13 +29,13 @@ static bool queue(struct bps_channel *channel, const struct ipc_message *message
     if (post == NULL) {
         return false;
     }
-    ipc_fork_hold();
+    bps_util_fork_hold();
     *post = (struct ipc_post){.message = *message, .fd = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 0)};
     bool copied = fd < 0 || post->fd >= 0;
     if (copied) {
         STAILQ_INSERT_TAIL(&channel->posts, post, entry);
     }
-    ipc_fork_release();
+    bps_util_fork_release();
     if (!copied) {
         host->release(host, post);
     }
@@ -60,12 +60,12 @@ static void post(struct bps_channel *channel, const struct ipc_message *message,
 
 static void post_free(struct bps_channel *channel, struct ipc_post *post)
 {
-    ipc_fork_hold();
+    bps_util_fork_hold();
     STAILQ_REMOVE_HEAD(&channel->posts, entry);
     if (post->fd >= 0) {
         close(post->fd);
     }
-    ipc_fork_release();
+    bps_util_fork_release();
     channel->ipc->host->release(channel->ipc->host, post);
 }
 
@@ -135,14 +135,11 @@ static bool make_room(struct ipc *ipc)
     if (ipc->nregions < ipc->region_room) {
         return true;
     }
-    struct ipc_own_region **regions = ipc->host->alloc(ipc->host, room * sizeof *regions, 8);
+    struct ipc_own_region **regions =
+        bps_util_grow(ipc->host, ipc->regions, ipc->nregions * sizeof *regions, room * sizeof *regions, 8);
     if (regions == NULL) {
         return false;
     }
-    if (ipc->nregions > 0) {
-        memcpy(regions, ipc->regions, ipc->nregions * sizeof *regions);
-    }
-    ipc->host->release(ipc->host, ipc->regions);
     ipc->regions = regions;
     ipc->region_room = room;
     return true;

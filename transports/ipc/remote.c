@@ -94,12 +94,9 @@ void ipc_remote_describe(char *text, size_t n)
                                          ", only for privileged processes (Yama's ptrace_scope is 2)", NULL};
     uint64_t here = 1, there = 2;
     int error = copy(getpid(), (uintptr_t)&there, &here, sizeof here, false);
-    FILE *file = fopen("/proc/sys/kernel/yama/ptrace_scope", "re");
-    int scope = 0;
-    if (file != NULL) {
-        scope = fgetc(file) - '0';
-        fclose(file);
-    }
+    char line[16];
+    bps_util_read_line("/proc/sys/kernel/yama/ptrace_scope", line, sizeof line);
+    int scope = line[0] != '\0' ? line[0] - '0' : 0;
     if (error != 0) {
         snprintf(text, n, "process_vm_readv forbidden (%s)", strerror(error));
     } else if (scope >= 3) {

@@ -15,14 +15,13 @@ static bool grow(struct bps_channel *channel)
     const struct bps_host *host = channel->ipc->host;
     struct ipc_tickets *tickets = &channel->tickets;
     uint32_t room = tickets->room == 0 ? FIRST_ROOM : 2 * tickets->room;
-    struct ipc_ticket *items = room <= MOST ? host->alloc(host, room * sizeof *items, IPC_LINE) : NULL;
+    struct ipc_ticket *items = room > MOST
+                                   ? NULL
+                                   : bps_util_grow(host, tickets->items, tickets->room * sizeof *items,
+                                                   room * sizeof *items, IPC_LINE);
     if (items == NULL) {
         return false;
     }
-    if (tickets->room > 0) {
-        memcpy(items, tickets->items, tickets->room * sizeof *items);
-    }
-    host->release(host, tickets->items);
     for (uint32_t i = tickets->room; i < room; i++) {
         items[i] = (struct ipc_ticket){.next = i + 1 < room ? i + 1 : IPC_NONE};
     }

@@ -9,8 +9,9 @@
 
 /* ---- turns ---- */
 
-static void work(struct bps_channel *channel)
+void tcp_channel_work(void *arg)
 {
+    struct bps_channel *channel = arg;
     tcp_hold(channel);
     if (channel->state == TCP_DIALLING) {
         tcp_dial_continue(channel);
@@ -24,32 +25,10 @@ static void work(struct bps_channel *channel)
     tcp_release(channel);
 }
 
-/* One turn for each channel that has work now; those that queue again come after the next events. */
-static void run_ready(void *arg)
-{
-    struct tcp *tcp = arg;
-    tcp->deferred = false;
-    for (size_t n = tcp->nready; n > 0 && !TAILQ_EMPTY(&tcp->ready); n--) {
-        struct bps_channel *channel = TAILQ_FIRST(&tcp->ready);
-        TAILQ_REMOVE(&tcp->ready, channel, ready);
-        tcp->nready--;
-        channel->queued = false;
-        work(channel);
-    }
-}
-
 void tcp_channel_queue(struct bps_channel *channel)
 {
-    struct tcp *tcp = channel->tcp;
-    if (channel->queued || channel->state == TCP_DEAD) {
-        return;
-    }
-    channel->queued = true;
-    TAILQ_INSERT_TAIL(&tcp->ready, channel, ready);
-    tcp->nready++;
-    if (!tcp->deferred) {
-        tcp->deferred = true;
-        tcp->host->defer(tcp->host, run_ready, tcp);
+    if (channel->state != TCP_DEAD) {
+        bps_util_turn_queue(&channel->tcp->turns, &channel->turn);
     }
 }
 
@@ -80,7 +59,7 @@ struct bps_channel *tcp_channel_new(struct tcp *tcp)
     if (channel == NULL) {
         return NULL;
     }
-    *channel = (struct bps_channel){.tcp = tcp, .state = TCP_DIALLING, .fd = -1};
+    *channel = (struct bps_channel){.turn.arg = channel, .tcp = tcp, .state = TCP_DIALLING, .fd = -1};
     LIST_INSERT_HEAD(&tcp->channels, channel, entry);
     return channel;
 }
@@ -96,23 +75,15 @@ bool tcp_channel_attach(struct bps_channel *channel, int fd)
     return true;
 }
 
-static void cancel_timer(struct bps_channel *channel)
-{
-    if (channel->timer != NULL) {
-        channel->tcp->host->cancel(channel->tcp->host, channel->timer);
-        channel->timer = NULL;
-    }
-}
-
 void tcp_channel_detach(struct bps_channel *channel)
 {
     const struct bps_host *host = channel->tcp->host;
-    cancel_timer(channel);
+    bps_util_cancel(host, &channel->timer);
     if (channel->fd >= 0) {
-        tcp_fork_hold();
+        bps_util_fork_hold();
         host->unwatch(host, channel->watch);
         close(channel->fd);
-        tcp_fork_release();
+        bps_util_fork_release();
         channel->fd = -1;
     }
 }
@@ -139,15 +110,10 @@ void tcp_release(struct bps_channel *channel)
 /* From here on nothing calls back. */
 static void channel_kill(struct bps_channel *channel)
 {
-    struct tcp *tcp = channel->tcp;
     channel->state = TCP_DEAD;
     tcp_channel_detach(channel);
     LIST_REMOVE(channel, entry);
-    if (channel->queued) {
-        TAILQ_REMOVE(&tcp->ready, channel, ready);
-        tcp->nready--;
-        channel->queued = false;
-    }
+    bps_util_turn_remove(&channel->tcp->turns, &channel->turn);
 }
 
 void tcp_channel_end(struct bps_channel *channel, bps_status status, const char *text)
@@ -216,7 +182,7 @@ static void linger(struct bps_channel *channel)
 void tcp_channel_open(struct bps_channel *channel)
 {
     channel->state = TCP_OPEN;
-    cancel_timer(channel);
+    bps_util_cancel(channel->tcp->host, &channel->timer);
     tcp_silence_watch(channel->tcp);
     tcp_send_room(channel);
     if (channel->finishing) {
@@ -252,6 +218,6 @@ void tcp_local_host(struct bps_channel *channel, char *host, size_t n)
     socklen_t length = sizeof own;
     snprintf(host, n, "%s", "");
     if (channel->fd >= 0 && getsockname(channel->fd, (struct sockaddr *)&own, &length) == 0) {
-        tcp_host_text((struct sockaddr *)&own, host, n);
+        bps_util_host_text((struct sockaddr *)&own, host, n);
     }
 }

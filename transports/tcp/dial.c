@@ -15,8 +15,8 @@
 static void note_failure(struct bps_channel *channel, int error)
 {
     struct tcp_dial *dial = channel->dial;
-    char address[TCP_ADDRESS_TEXT], reason[100];
-    tcp_address_text(dial->at->ai_addr, address, sizeof address);
+    char address[BPS_UTIL_ADDRESS_TEXT], reason[100];
+    bps_util_address_text(dial->at->ai_addr, address, sizeof address);
     tcp_reason(channel->tcp, error, reason, sizeof reason);
     snprintf(dial->failure, sizeof dial->failure, "connect %s: %s", address, reason);
 }
@@ -27,7 +27,7 @@ static int bind_to_interface(const struct bps_channel *channel, int fd, const st
     const struct bps_list *interfaces = &channel->tcp->options.interface;
     struct sockaddr_storage own;
     const int yes = 1;
-    if (interfaces->count == 0 || tcp_is_loopback(peer)) {
+    if (interfaces->count == 0 || bps_util_is_loopback(peer)) {
         return 0;
     }
     const char *interface = interfaces->items[channel->dial->lane % interfaces->count];
@@ -37,8 +37,8 @@ static int bind_to_interface(const struct bps_channel *channel, int fd, const st
     }
     /* The port is chosen by connect, so that it may serve towards several peers. */
     (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &yes, sizeof yes);
-    tcp_set_port((struct sockaddr *)&own, 0);
-    return bind(fd, (struct sockaddr *)&own, tcp_address_length((struct sockaddr *)&own));
+    bps_util_set_port((struct sockaddr *)&own, 0);
+    return bind(fd, (struct sockaddr *)&own, bps_util_address_length((struct sockaddr *)&own));
 }
 
 static void on_timeout(void *arg);
@@ -69,9 +69,9 @@ static bool connect_socket(struct bps_channel *channel)
 static bool attempt(struct bps_channel *channel)
 {
     const struct tcp *tcp = channel->tcp;
-    tcp_fork_hold();
+    bps_util_fork_hold();
     bool begun = connect_socket(channel);
-    tcp_fork_release();
+    bps_util_fork_release();
     if (begun && tcp->options.user_timeout > 0) {
         channel->timer = tcp->host->timer(tcp->host, tcp->options.user_timeout, 0, on_timeout, channel);
     }
@@ -115,12 +115,12 @@ static bool is_connected_to_itself(int fd, const struct sockaddr_storage *peer)
 {
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
-    char a[TCP_ADDRESS_TEXT], b[TCP_ADDRESS_TEXT];
+    char a[BPS_UTIL_ADDRESS_TEXT], b[BPS_UTIL_ADDRESS_TEXT];
     if (getsockname(fd, (struct sockaddr *)&own, &length) != 0) {
         return false;
     }
-    tcp_address_text((const struct sockaddr *)&own, a, sizeof a);
-    tcp_address_text((const struct sockaddr *)peer, b, sizeof b);
+    bps_util_address_text((const struct sockaddr *)&own, a, sizeof a);
+    bps_util_address_text((const struct sockaddr *)peer, b, sizeof b);
     return strcmp(a, b) == 0;
 }
 
@@ -146,10 +146,7 @@ void tcp_dial_continue(struct bps_channel *channel)
         give_up(channel, error);
         return;
     }
-    if (channel->timer != NULL) {
-        channel->tcp->host->cancel(channel->tcp->host, channel->timer);
-        channel->timer = NULL;
-    }
+    bps_util_cancel(channel->tcp->host, &channel->timer);
     tcp_dial_free(channel);
     tcp_channel_open(channel);
     channel->events->connected(channel->user);
@@ -171,11 +168,11 @@ void tcp_dial_free(struct bps_channel *channel)
 /*
  * A name that is not known (yet) is a refusal like any other: it is told by closed, and may be tried again.
  */
-static void look_up(struct bps_channel *channel, const struct tcp_target *target)
+static void look_up(struct bps_channel *channel, const struct bps_util_target *target)
 {
     struct tcp_dial *dial = channel->dial;
     struct bps_report report = {""};
-    dial->list = dial->at = tcp_resolve(target, channel->tcp->options.family, &report);
+    dial->list = dial->at = bps_util_resolve(target, channel->tcp->options.family, &report);
     snprintf(dial->failure, sizeof dial->failure, "%.255s", report.text);
 }
 
@@ -184,14 +181,10 @@ bps_status tcp_dial(void *instance, const char *address, uint32_t lane,
                     struct bps_report *report)
 {
     struct tcp *tcp = instance;
-    struct tcp_target target;
-    bps_status status = tcp_target_parse(address, &target, report);
+    struct bps_util_target target;
+    bps_status status = bps_util_target_parse_peer(address, &target, report);
     if (status != BPS_OK) {
         return status;
-    }
-    if (target.host[0] == '\0' || target.port == 0) {
-        BPS_REPORT(report, "'%.200s' cannot be dialled; expected a host and a port from 1 to 65535", address);
-        return BPS_ERR_INVALID;
     }
     struct bps_channel *channel = tcp_channel_new(tcp);
     struct tcp_dial *dial = tcp->host->alloc(tcp->host, sizeof *dial, 8);

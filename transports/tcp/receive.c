@@ -20,16 +20,11 @@ static bool is_receiving(const struct bps_channel *channel)
 
 /* ---- frames ---- */
 
-static uint32_t payload_bytes(const uint8_t *h)
-{
-    return (uint32_t)h[0] | (uint32_t)h[1] << 8 | (uint32_t)h[2] << 16 | (uint32_t)h[3] << 24;
-}
-
 /* A header is complete. */
 static void begin_frame(struct bps_channel *channel)
 {
     struct tcp_incoming *in = &channel->in;
-    uint32_t length = payload_bytes(in->header);
+    uint32_t length = bps_util_payload_bytes(in->header);
     in->have = 0;
     in->sink = NULL;
     ++*channel->tcp->count.frames_received;

@@ -95,8 +95,5 @@ void tcp_silence_watch(struct tcp *tcp)
 
 void tcp_silence_unwatch(struct tcp *tcp)
 {
-    if (tcp->silence != NULL) {
-        tcp->host->cancel(tcp->host, tcp->silence);
-        tcp->silence = NULL;
-    }
+    bps_util_cancel(tcp->host, &tcp->silence);
 }

@@ -3,7 +3,6 @@
 #include "tcp.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -86,19 +85,6 @@ int tcp_socket(const struct tcp *tcp, int family)
     return fd;
 }
 
-/* The first line of a file of the kernel. */
-static void read_line(const char *path, char *text, size_t n)
-{
-    ssize_t length = -1;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd >= 0) {
-        length = read(fd, text, n - 1);
-        close(fd);
-    }
-    text[length > 0 ? length : 0] = '\0';
-    text[strcspn(text, "\n")] = '\0';
-}
-
 /* Of many instances in a process the first one says it. */
 static void warn_of_congestion(const struct tcp *tcp, int error)
 {
@@ -107,7 +93,7 @@ static void warn_of_congestion(const struct tcp *tcp, int error)
     if (atomic_flag_test_and_set(&warned)) {
         return;
     }
-    read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
+    bps_util_read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
     tcp->host->log(tcp->host, BPS_LOG_WARN,
                    "congestion control '%s' was refused (%s); using %s. The kernel allows: %s",
                    tcp->options.congestion, strerror(error), tcp->congestion, allowed);
@@ -118,7 +104,7 @@ void tcp_choose_congestion(struct tcp *tcp)
     bool automatic = strcmp(tcp->options.congestion, "auto") == 0;
     const char *wanted = automatic ? "cubic" : tcp->options.congestion;
     socklen_t length = sizeof tcp->congestion - 1;
-    tcp_fork_hold();
+    bps_util_fork_hold();
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {
         fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -135,7 +121,7 @@ void tcp_choose_congestion(struct tcp *tcp)
     if (fd >= 0) {
         close(fd);
     }
-    tcp_fork_release();
+    bps_util_fork_release();
     if (error != 0 && !automatic) {
         warn_of_congestion(tcp, error);
     }

@@ -69,7 +69,7 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
     *tcp = (struct tcp){.host = host, .options = *(const struct tcp_options *)opts};
     LIST_INIT(&tcp->listeners);
     LIST_INIT(&tcp->channels);
-    TAILQ_INIT(&tcp->ready);
+    bps_util_turns_init(&tcp->turns, host, tcp_channel_work, NULL, NULL);
     bps_status status = check_interfaces(tcp, report);
     if (status == BPS_OK && tcp->options.multipath) {
         status = tcp_multipath_check(report);
@@ -84,7 +84,7 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
         goto fail;
     }
     count(tcp);
-    tcp_fork_init();
+    bps_util_fork_init();
     tcp_choose_congestion(tcp);
     *instance_out = tcp;
     return BPS_OK;
@@ -98,7 +98,7 @@ static void tcp_close(void *instance)
 {
     struct tcp *tcp = instance;
     tcp_silence_unwatch(tcp);
-    tcp_listeners_close(tcp);
+    bps_util_listeners_close(&tcp->listeners);
     while (!LIST_EMPTY(&tcp->channels)) {
         tcp_drop(LIST_FIRST(&tcp->channels));
     }
@@ -132,17 +132,16 @@ static void tcp_describe(void *instance, char *text, size_t n)
 {
     const struct tcp *tcp = instance;
     const struct bps_list *interfaces = &tcp->options.interface;
-    char low_water[32] = "of the system", names[256] = "any";
+    char low_water[32] = "of the system", names[256] = "";
     if (tcp->options.notsent_lowat > 0) {
         size_text(tcp->options.notsent_lowat, low_water, sizeof low_water);
     }
-    for (uint32_t i = 0, used = 0; i < interfaces->count && used < sizeof names; i++) {
-        used += (uint32_t)snprintf(names + used, sizeof names - used, "%s%s", i > 0 ? " " : "",
-                                   interfaces->items[i]);
+    for (uint32_t i = 0; i < interfaces->count; i++) {
+        bps_util_append(names, sizeof names, " %s", interfaces->items[i]);
     }
-    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s %s", tcp->congestion,
+    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion,
              lanes(tcp), lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
-             interfaces->count > 1 ? "s" : "", names);
+             interfaces->count > 1 ? "s" : "", interfaces->count > 0 ? names : " any");
 }
 
 static const struct bps_transport_ops ops = {

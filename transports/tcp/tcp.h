@@ -10,22 +10,14 @@
 #ifndef TCP_H
 #define TCP_H
 
-#include <byteps/transport.h>
-
-#include <netinet/in.h>
-#include <sys/queue.h>
-#include <sys/socket.h>
+#include "util/util.h"
 
 #define TCP_BATCH_FRAMES 64
-#define TCP_BATCH_BYTES  (128 << 10)  /* enough for one system call */
-#define TCP_BULK         (32u << 10)  /* payloads from this size on are read straight into their place */
-#define TCP_SCRATCH      (128u << 10) /* stays in the second-level cache */
-#define TCP_SCRATCH_HEAD 64u          /* before it, room for the rest of an element */
-#define TCP_TURN_BYTES   (1u << 20)   /* then the other channels have their turn */
-#define TCP_ADDRESS_TEXT 128          /* "[IPv6%interface]:port" */
-#define TCP_FAMILY_AUTO  0u
-#define TCP_FAMILY_IPV4  1u
-#define TCP_FAMILY_IPV6  2u
+#define TCP_BATCH_BYTES  (128 << 10)   /* enough for one system call */
+#define TCP_BULK         (32u << 10)   /* payloads from this size on are read straight into their place */
+#define TCP_SCRATCH      (128u << 10)  /* stays in the second-level cache */
+#define TCP_SCRATCH_HEAD 64u           /* before it, room for the rest of an element */
+#define TCP_TURN_BYTES   (1u << 20)    /* then the other channels have their turn */
 #define TCP_LINGER       5000000000ull /* ns that the end of a channel may take */
 
 struct addrinfo;
@@ -38,15 +30,13 @@ struct tcp_options {
     uint64_t notsent_lowat;
     uint64_t send_buffer, receive_buffer;
     uint64_t keepalive, user_timeout; /* ns */
-    uint32_t family;                  /* TCP_FAMILY_* */
+    uint32_t family;                  /* BPS_UTIL_FAMILY_* */
     bool multipath;
 };
 
 struct tcp_counters {
     uint64_t *bytes_sent, *bytes_received, *frames_sent, *frames_received, *send_calls, *receive_calls;
 };
-
-struct tcp_listener;
 
 /* An instance. */
 struct tcp {
@@ -56,11 +46,9 @@ struct tcp {
     char congestion[32]; /* in force; set on every socket if it is the wanted one */
     bool set_congestion;
     uint8_t *scratch; /* TCP_SCRATCH_HEAD + TCP_SCRATCH bytes, used within one call only */
-    LIST_HEAD(, tcp_listener) listeners;
+    struct bps_util_listeners listeners;
     LIST_HEAD(, bps_channel) channels;
-    TAILQ_HEAD(, bps_channel) ready; /* have work that need not wait for an event */
-    size_t nready;
-    bool deferred;             /* a turn over `ready` is coming */
+    struct bps_util_turns turns;
     struct bps_timer *silence; /* looks for peers that are gone; NULL: not yet, or nobody wants to know */
 };
 
@@ -97,7 +85,7 @@ struct tcp_outgoing {
 
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
-    TAILQ_ENTRY(bps_channel) ready;
+    struct bps_util_turn turn;
     struct tcp *tcp;
     enum tcp_state state;
     int fd; /* -1: none */
@@ -107,7 +95,6 @@ struct bps_channel {
     const struct bps_channel_events *events;
     void *user;
     struct tcp_dial *dial;
-    bool queued;               /* in tcp->ready */
     bool readable;             /* the socket has more to read */
     bool hangup;               /* the peer has closed its end, or an error: only reading on tells */
     bool finishing, shut, eof; /* finish was called; our end is closed; the peer's end is closed */
@@ -119,34 +106,12 @@ struct bps_channel {
     struct tcp_outgoing out;
 };
 
-/* ---- address.c: texts to addresses and back, interfaces ---- */
+/* ---- interface.c ---- */
 
-struct tcp_target {
-    char host[256]; /* without brackets */
-    uint16_t port;
-};
-/* "host:port", "[ipv6]:port", ":port". */
-bps_status tcp_target_parse(const char *text, struct tcp_target *out, struct bps_report *report);
-/* A number is never looked up, so that it does not block; a name may. NULL and the reason in the report. */
-struct addrinfo *tcp_resolve(const struct tcp_target *target, uint32_t family, struct bps_report *report);
-/* "10.0.0.7:9000", "[::1]:9000" */
-void tcp_address_text(const struct sockaddr *address, char *text, size_t n);
-/* The same without the port: "10.0.0.7", "[::1]". */
-void tcp_host_text(const struct sockaddr *address, char *text, size_t n);
-void tcp_set_port(struct sockaddr *address, uint16_t port);
-socklen_t tcp_address_length(const struct sockaddr *address);
-bool tcp_is_loopback(const struct sockaddr *address);
-bool tcp_is_wildcard(const struct sockaddr *address);
 /* An address of an interface (NULL: of any that is not loopback) in this family (AF_UNSPEC: IPv4 first). */
 bool tcp_interface_address(const char *name, int family, struct sockaddr_storage *out);
 /* Refuses a name that this host has no interface for. */
 bps_status tcp_interface_check(const char *name, struct bps_report *report);
-
-/* ---- fork.c ---- */
-void tcp_fork_init(void);
-/* Between these two nobody forks: while a socket is open and not watched. They do not nest. */
-void tcp_fork_hold(void);
-void tcp_fork_release(void);
 
 /* ---- socket.c: options of sockets ---- */
 
@@ -165,7 +130,6 @@ void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
 
 bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
                       size_t n, struct bps_report *report);
-void tcp_listeners_close(struct tcp *tcp);
 
 /* ---- dial.c ---- */
 
@@ -189,6 +153,8 @@ void tcp_channel_open(struct bps_channel *channel);
 void tcp_channel_end(struct bps_channel *channel, bps_status status, const char *text);
 /* Ends the channel because of an error of a system call. */
 void tcp_channel_fail(struct bps_channel *channel, const char *call, int error);
+/* A turn of a channel. */
+void tcp_channel_work(void *arg);
 /* Gives the channel a turn after the events. */
 void tcp_channel_queue(struct bps_channel *channel);
 void tcp_hold(struct bps_channel *channel);

@@ -13,8 +13,9 @@ static void refused(struct bps_channel *channel)
     verbs_channel_broken(channel, BPS_ERR_IO, text);
 }
 
-static void work(struct bps_channel *channel)
+static void work(void *arg)
 {
+    struct bps_channel *channel = arg;
     verbs_hold(channel);
     if (channel->state == VERBS_DIALLING && channel->dial->left == 0) {
         verbs_dial_lost(channel);
@@ -36,41 +37,25 @@ static void work(struct bps_channel *channel)
     verbs_release(channel);
 }
 
-/* One turn for each channel that has work now; those that queue again come after the next events. */
-void verbs_run_ready(struct verbs *verbs)
+/* Receive buffers that those who had a turn have left behind. */
+static void repost(void *arg)
 {
+    const struct verbs *verbs = arg;
     struct verbs_device *device;
-    for (size_t n = verbs->nready; n > 0 && !TAILQ_EMPTY(&verbs->ready); n--) {
-        struct bps_channel *channel = TAILQ_FIRST(&verbs->ready);
-        TAILQ_REMOVE(&verbs->ready, channel, ready);
-        verbs->nready--;
-        channel->queued = false;
-        work(channel);
-    }
     LIST_FOREACH(device, &verbs->devices, entry) {
         verbs_slots_repost(device);
     }
 }
 
-static void on_defer(void *arg)
+void verbs_turns_init(struct verbs *verbs)
 {
-    struct verbs *verbs = arg;
-    verbs->deferred = false;
-    verbs_run_ready(verbs);
+    bps_util_turns_init(&verbs->turns, verbs->host, work, repost, verbs);
 }
 
 void verbs_channel_queue(struct bps_channel *channel)
 {
-    struct verbs *verbs = channel->verbs;
-    if (channel->queued || channel->state == VERBS_DEAD) {
-        return;
-    }
-    channel->queued = true;
-    TAILQ_INSERT_TAIL(&verbs->ready, channel, ready);
-    verbs->nready++;
-    if (!verbs->deferred) {
-        verbs->deferred = true;
-        verbs->host->defer(verbs->host, on_defer, verbs);
+    if (channel->state != VERBS_DEAD) {
+        bps_util_turn_queue(&channel->verbs->turns, &channel->turn);
     }
 }
 
@@ -100,7 +85,7 @@ struct bps_channel *verbs_channel_new(struct verbs *verbs)
     if (channel == NULL) {
         return NULL;
     }
-    *channel = (struct bps_channel){.verbs = verbs, .state = VERBS_DIALLING};
+    *channel = (struct bps_channel){.turn.arg = channel, .verbs = verbs, .state = VERBS_DIALLING};
     LIST_INSERT_HEAD(&verbs->channels, channel, entry);
     return channel;
 }
@@ -116,14 +101,6 @@ void verbs_release(struct bps_channel *channel)
     if (channel->holders == 0 && channel->state == VERBS_DEAD) {
         verbs_dial_free(channel);
         channel->verbs->host->release(channel->verbs->host, channel);
-    }
-}
-
-void verbs_cancel_timer(struct bps_channel *channel)
-{
-    if (channel->timer != NULL) {
-        channel->verbs->host->cancel(channel->verbs->host, channel->timer);
-        channel->timer = NULL;
     }
 }
 
@@ -158,15 +135,10 @@ void verbs_channel_disconnect(struct bps_channel *channel)
 /* From here on nothing calls back. */
 static void channel_kill(struct bps_channel *channel)
 {
-    struct verbs *verbs = channel->verbs;
     channel->state = VERBS_DEAD;
-    verbs_cancel_timer(channel);
+    bps_util_cancel(channel->verbs->host, &channel->timer);
     LIST_REMOVE(channel, entry);
-    if (channel->queued) {
-        TAILQ_REMOVE(&verbs->ready, channel, ready);
-        verbs->nready--;
-        channel->queued = false;
-    }
+    bps_util_turn_remove(&channel->verbs->turns, &channel->turn);
     verbs_channel_disconnect(channel);
     if (channel->former != NULL) {
         verbs_pair_leave(channel->former);
@@ -296,6 +268,6 @@ void verbs_local_host(struct bps_channel *channel, char *host, size_t n)
 {
     snprintf(host, n, "%s", "");
     if (channel->id != NULL) {
-        verbs_host_text(rdma_get_local_addr(channel->id), host, n);
+        bps_util_host_text(rdma_get_local_addr(channel->id), host, n);
     }
 }

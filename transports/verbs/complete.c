@@ -144,7 +144,7 @@ bool verbs_poll(void *instance)
         worked = poll_device(device) || worked;
     }
     if (worked) {
-        verbs_run_ready(verbs);
+        bps_util_turns_run(&verbs->turns);
     }
     return worked;
 }
@@ -158,7 +158,7 @@ bool verbs_arm(void *instance)
             return false;
         }
     }
-    return verbs->nready == 0;
+    return verbs->turns.nready == 0;
 }
 
 /* ---- waiting ---- */

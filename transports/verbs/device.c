@@ -39,11 +39,8 @@ static bps_status no_device(struct bps_report *report)
 static bps_status unknown_device(const struct verbs *verbs, const char *item, struct bps_report *report)
 {
     char known[256] = "";
-    size_t used = 0;
     for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
-        int n = snprintf(known + used, sizeof known - used, " %s",
-                         ibv_get_device_name(verbs->contexts[i]->device));
-        used += n > 0 && (size_t)n < sizeof known - used ? (size_t)n : 0;
+        bps_util_append(known, sizeof known, " %s", ibv_get_device_name(verbs->contexts[i]->device));
     }
     BPS_REPORT(report, "device '%.64s': there is no such RDMA device; this host has%s", item, known);
     return BPS_ERR_CONF;
@@ -94,22 +91,16 @@ static void on_wake(void *arg, uint32_t events)
     verbs_poll(device->verbs);
 }
 
-static bool make_nonblocking(int fd)
-{
-    int flags = fcntl(fd, F_GETFL);
-    return flags >= 0 && fcntl(fd, F_SETFL, flags | O_NONBLOCK) == 0;
-}
-
 /* All instances of a process share the context, and a loop watches a descriptor once: so each has its own. */
 static bool watch_device(struct verbs_device *device)
 {
     const struct bps_host *host = device->verbs->host;
-    verbs_fork_hold();
+    bps_util_fork_hold();
     device->async_fd = fcntl(device->context->async_fd, F_DUPFD_CLOEXEC, 0);
-    if (device->async_fd >= 0 && make_nonblocking(device->async_fd)) {
+    if (device->async_fd >= 0 && bps_util_nonblock(device->async_fd)) {
         device->async_watch = host->watch(host, device->async_fd, on_async, device);
     }
-    verbs_fork_release();
+    bps_util_fork_release();
     return device->async_watch != NULL;
 }
 
@@ -117,15 +108,12 @@ static bool watch_device(struct verbs_device *device)
 static bool hold_completions(struct verbs_device *device, uint32_t room)
 {
     const struct bps_host *host = device->verbs->host;
-    struct ibv_wc *wc = host->alloc(host, room * sizeof *wc, 64);
+    struct ibv_wc *wc =
+        bps_util_grow(host, device->wc, (size_t)device->nwc * sizeof *wc, room * sizeof *wc, 64);
     if (wc == NULL) {
         errno = ENOMEM;
         return false;
     }
-    if (device->nwc > 0) {
-        memcpy(wc, device->wc, (size_t)device->nwc * sizeof *wc);
-    }
-    host->release(host, device->wc);
     device->wc = wc;
     device->cq_room = room;
     return true;
@@ -137,12 +125,12 @@ static bool open_queues(struct verbs_device *device)
     uint32_t limit = (uint32_t)device->attr.max_srq_wr;
     device->srq_room = limit < RECEIVES ? limit : RECEIVES;
     device->pd = ibv_alloc_pd(device->context);
-    verbs_fork_hold();
+    bps_util_fork_hold();
     device->wake = ibv_create_comp_channel(device->context);
-    if (device->wake != NULL && make_nonblocking(device->wake->fd)) {
+    if (device->wake != NULL && bps_util_nonblock(device->wake->fd)) {
         device->wake_watch = host->watch(host, device->wake->fd, on_wake, device);
     }
-    verbs_fork_release();
+    bps_util_fork_release();
     if (device->pd == NULL || device->wake_watch == NULL || !hold_completions(device, COMPLETIONS)) {
         return false;
     }
@@ -180,7 +168,7 @@ static void close_chunks(struct verbs_device *device)
 static void close_watches(struct verbs_device *device)
 {
     const struct bps_host *host = device->verbs->host;
-    verbs_fork_hold();
+    bps_util_fork_hold();
     if (device->async_watch != NULL) {
         host->unwatch(host, device->async_watch);
     }
@@ -193,7 +181,7 @@ static void close_watches(struct verbs_device *device)
     if (device->wake != NULL) {
         ibv_destroy_comp_channel(device->wake);
     }
-    verbs_fork_release();
+    bps_util_fork_release();
 }
 
 static void device_close(struct verbs_device *device)
@@ -248,15 +236,10 @@ static bps_status device_open(struct verbs_device *device, struct bps_report *re
 /* The NUMA node of a device; -1: unknown. */
 static int node_of(const struct ibv_context *context)
 {
-    char path[sizeof context->device->ibdev_path + 32], text[16] = "";
+    char path[sizeof context->device->ibdev_path + 32], text[16];
     snprintf(path, sizeof path, "%s/device/numa_node", context->device->ibdev_path);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
-        return -1;
-    }
-    ssize_t bytes = read(fd, text, sizeof text - 1);
-    close(fd);
-    return bytes > 0 ? (int)strtol(text, NULL, 10) : -1;
+    bps_util_read_line(path, text, sizeof text);
+    return *text != '\0' ? (int)strtol(text, NULL, 10) : -1;
 }
 
 /* With the first device that is prepared. */
@@ -468,12 +451,12 @@ static bps_status find_devices(struct verbs *verbs, struct bps_report *report)
 
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report)
 {
-    verbs_fork_hold(); /* librdmacm opens the devices */
+    bps_util_fork_hold(); /* librdmacm opens the devices */
     bps_status status = find_devices(verbs, report);
     if (verbs->contexts != NULL) {
         verbs_fork_add(verbs);
     }
-    verbs_fork_release();
+    bps_util_fork_release();
     return status == BPS_OK ? find_rails(verbs, report) : status;
 }
 
@@ -485,9 +468,9 @@ void verbs_devices_close(struct verbs *verbs)
     verbs_arena_fini(&verbs->send, verbs->host);
     verbs_arena_fini(&verbs->receive, verbs->host);
     if (verbs->contexts != NULL) {
-        verbs_fork_hold();
-        verbs_fork_remove(verbs);
+        bps_util_fork_hold();
+        bps_util_fork_remove(&verbs->forked);
         rdma_free_devices(verbs->contexts);
-        verbs_fork_release();
+        bps_util_fork_release();
     }
 }

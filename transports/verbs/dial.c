@@ -31,8 +31,8 @@ static const struct verbs_rail *rail(const struct verbs *verbs, const struct ver
 static void note_failure(struct bps_channel *channel, const char *reason)
 {
     struct verbs_dial *dial = channel->dial;
-    char address[VERBS_ADDRESS_TEXT];
-    verbs_address_text(target(dial), address, sizeof address);
+    char address[BPS_UTIL_ADDRESS_TEXT];
+    bps_util_address_text(target(dial), address, sizeof address);
     snprintf(dial->failure, sizeof dial->failure, "connect %s: %s", address, reason);
 }
 
@@ -106,7 +106,7 @@ void verbs_dial_lost(struct bps_channel *channel)
 static void give_up(struct bps_channel *channel, const char *reason)
 {
     note_failure(channel, reason);
-    verbs_cancel_timer(channel);
+    bps_util_cancel(channel->verbs->host, &channel->timer);
     verbs_channel_disconnect(channel);
     next_attempt(channel->dial);
     attempt_rest(channel);
@@ -153,7 +153,7 @@ static void answered(struct bps_channel *channel, const void *data, size_t bytes
         return;
     }
     channel->pair->connected = true;
-    verbs_cancel_timer(channel);
+    bps_util_cancel(channel->verbs->host, &channel->timer);
     if (channel->former != NULL) {
         verbs_resume(channel);
         return;

@@ -77,8 +77,8 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
     const struct bps_host *host = verbs->host;
     struct verbs_terms terms;
     struct bps_report report = {"out of memory"};
-    char peer[VERBS_ADDRESS_TEXT];
-    verbs_address_text(rdma_get_peer_addr(id), peer, sizeof peer);
+    char peer[BPS_UTIL_ADDRESS_TEXT];
+    bps_util_address_text(rdma_get_peer_addr(id), peer, sizeof peer);
     id->context = NULL;
     if (!verbs_terms_get(data, bytes, &terms)) {
         host->log(host, BPS_LOG_WARN, "%s is no peer of this transport, or of a different version", peer);
@@ -111,9 +111,9 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
 void verbs_welcome(struct bps_channel *channel)
 {
     struct verbs_listener *listener = channel->listener;
-    char peer[VERBS_ADDRESS_TEXT];
-    verbs_cancel_timer(channel);
-    verbs_address_text(rdma_get_peer_addr(channel->id), peer, sizeof peer);
+    char peer[BPS_UTIL_ADDRESS_TEXT];
+    bps_util_cancel(channel->verbs->host, &channel->timer);
+    bps_util_address_text(rdma_get_peer_addr(channel->id), peer, sizeof peer);
     verbs_hold(channel);
     const struct bps_channel_events *events = listener->accept(listener->arg, channel, peer, &channel->user);
     if (channel->state != VERBS_DEAD) {
@@ -129,32 +129,16 @@ void verbs_welcome(struct bps_channel *channel)
 
 /* ---- listening ---- */
 
-static bps_status listen_failed(const struct sockaddr *address, int error, struct bps_report *report)
-{
-    const char *remedy = "";
-    char text[VERBS_ADDRESS_TEXT];
-    if (error == EADDRINUSE) {
-        remedy = "; another process has this port: choose a different one, or 0 for any free one";
-    } else if (error == EADDRNOTAVAIL || error == ENODEV) {
-        remedy = "; no RDMA device of this host has this address";
-    } else if (error == EACCES) {
-        remedy = "; ports below 1024 are for privileged processes";
-    }
-    verbs_address_text(address, text, sizeof text);
-    BPS_REPORT(report, "listen %s: %s%s", text, strerror(error), remedy);
-    return BPS_ERR_IO;
-}
-
 /* The addresses that peers can dial. A wildcard is no such address; it stands for those of all rails. */
 static void announce(const struct verbs *verbs, struct rdma_cm_id *id, char *actual, size_t n)
 {
     const struct sockaddr *bound = rdma_get_local_addr(id);
     struct sockaddr_storage own;
-    char host[VERBS_ADDRESS_TEXT];
+    char host[BPS_UTIL_ADDRESS_TEXT];
     size_t used = 0;
-    for (uint32_t i = 0; verbs_is_wildcard(bound) && i < verbs->nrails; i++) {
+    for (uint32_t i = 0; bps_util_is_wildcard(bound) && i < verbs->nrails; i++) {
         if (verbs_own_address(verbs, &verbs->rails[i], bound->sa_family, &own)) {
-            verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+            bps_util_host_text((struct sockaddr *)&own, host, sizeof host);
             /* Those without room are not told: they are reached by those that are. */
             if (used + strlen(host) + sizeof ",:65535" <= n) {
                 used += (size_t)snprintf(actual + used, n - used, "%s%s", used > 0 ? "," : "", host);
@@ -162,7 +146,7 @@ static void announce(const struct verbs *verbs, struct rdma_cm_id *id, char *act
         }
     }
     if (used == 0) {
-        verbs_host_text(bound, host, sizeof host);
+        bps_util_host_text(bound, host, sizeof host);
         used = (size_t)snprintf(actual, n, "%s", host);
     }
     snprintf(actual + used, n - used, ":%u", ntohs(rdma_get_src_port(id)));
@@ -213,7 +197,7 @@ bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accep
         LIST_INSERT_HEAD(&verbs->listeners, listener, entry);
         announce(verbs, listener->id, actual, n);
     } else {
-        status = listen_failed(first, errno, report);
+        status = bps_util_listen_failed(first, errno, "no RDMA device of this host has this address", report);
         listener_free(verbs, listener);
     }
     return status;

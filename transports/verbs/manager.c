@@ -3,7 +3,6 @@
 #include "verbs.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 
 /* Says what the peer had to say when it connected: only valid until the event is given back. */
@@ -95,13 +94,12 @@ static void on_event(void *arg, uint32_t events)
 bps_status verbs_manager_open(struct verbs *verbs, struct bps_report *report)
 {
     const struct bps_host *host = verbs->host;
-    verbs_fork_hold();
+    bps_util_fork_hold();
     verbs->manager = rdma_create_event_channel();
-    int flags = verbs->manager != NULL ? fcntl(verbs->manager->fd, F_GETFL) : -1;
-    if (flags >= 0 && fcntl(verbs->manager->fd, F_SETFL, flags | O_NONBLOCK) == 0) {
+    if (verbs->manager != NULL && bps_util_nonblock(verbs->manager->fd)) {
         verbs->manager_watch = host->watch(host, verbs->manager->fd, on_event, verbs);
     }
-    verbs_fork_release();
+    bps_util_fork_release();
     if (verbs->manager_watch == NULL) {
         BPS_REPORT(report, "connection manager: %s", strerror(errno));
         return BPS_ERR_IO;
@@ -114,10 +112,10 @@ void verbs_manager_close(struct verbs *verbs)
     if (verbs->manager == NULL) {
         return;
     }
-    verbs_fork_hold();
+    bps_util_fork_hold();
     if (verbs->manager_watch != NULL) {
         verbs->host->unwatch(verbs->host, verbs->manager_watch);
     }
     rdma_destroy_event_channel(verbs->manager);
-    verbs_fork_release();
+    bps_util_fork_release();
 }

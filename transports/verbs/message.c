@@ -29,11 +29,6 @@ static uint32_t get32(const uint8_t *data)
     return get16(data) | (uint32_t)get16(data + 2) << 16;
 }
 
-uint32_t verbs_payload_bytes(const uint8_t *header)
-{
-    return get32(header);
-}
-
 static bool has_header(uint8_t kind)
 {
     return kind == VERBS_WHOLE || kind == VERBS_BEGIN;
@@ -89,7 +84,7 @@ bool verbs_message_get(const uint8_t *data, uint32_t bytes, struct verbs_message
         out->rkey = get32(place + 8);
         out->bytes = get32(place + 12);
     } else if (out->kind == VERBS_WHOLE) {
-        out->bytes = verbs_payload_bytes(out->header);
+        out->bytes = bps_util_payload_bytes(out->header);
         return out->bytes == bytes - need;
     }
     return bytes == need;
@@ -100,7 +95,7 @@ uint32_t verbs_message_bytes(const uint8_t *data)
     uint32_t bytes = VERBS_PREFIX;
     bytes += has_header(data[0]) ? BPS_HEADER_BYTES : 0;
     bytes += has_place(data[0]) ? VERBS_PLACE_BYTES : 0;
-    return data[0] == VERBS_WHOLE ? bytes + verbs_payload_bytes(data + VERBS_PREFIX) : bytes;
+    return data[0] == VERBS_WHOLE ? bytes + bps_util_payload_bytes(data + VERBS_PREFIX) : bytes;
 }
 
 void verbs_message_rekey(uint8_t *data, uint32_t rkey)

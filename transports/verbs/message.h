@@ -8,7 +8,7 @@
 #ifndef VERBS_MESSAGE_H
 #define VERBS_MESSAGE_H
 
-#include <byteps/transport.h>
+#include "util/util.h"
 
 #define VERBS_WHOLE  1u /* a frame with its payload */
 #define VERBS_BEGIN  2u /* a frame, and where the first piece of its payload may be read */
@@ -37,8 +37,6 @@ bool verbs_message_get(const uint8_t *data, uint32_t bytes, struct verbs_message
 /* Of a message that we have written: its bytes, with the payload; and a new key for the piece. */
 uint32_t verbs_message_bytes(const uint8_t *data);
 void verbs_message_rekey(uint8_t *data, uint32_t rkey);
-/* Bytes of the payload that the header of a frame announces. */
-uint32_t verbs_payload_bytes(const uint8_t *header);
 
 /* What both ends say when they connect. */
 #define VERBS_TERMS_BYTES 40u

@@ -36,7 +36,7 @@ static bool fits(struct bps_channel *channel, const struct verbs_message *messag
         if (in->last || in->announced != 0) {
             return false;
         }
-        in->announced = verbs_payload_bytes(message->header);
+        in->announced = bps_util_payload_bytes(message->header);
         break;
     case VERBS_PIECE:
         break;
@@ -134,7 +134,7 @@ static bool begin_frame(struct bps_channel *channel, const struct verbs_message 
 {
     struct verbs_incoming *in = &channel->in;
     struct bps_sink *sink = NULL;
-    uint32_t length = verbs_payload_bytes(message->header);
+    uint32_t length = bps_util_payload_bytes(message->header);
     ++*channel->verbs->count.frames_received;
     bps_status status = channel->events->header(channel->user, message->header, &sink);
     if (channel->state != VERBS_OPEN) {

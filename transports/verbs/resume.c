@@ -59,7 +59,7 @@ bool verbs_suspend(struct bps_channel *channel, const char *text)
     verbs_channel_detach(channel);
     channel->former = pair;
     channel->out.error = 0;
-    verbs_cancel_timer(channel);
+    bps_util_cancel(channel->verbs->host, &channel->timer);
     if (channel->dial != NULL) {
         channel->state = VERBS_DIALLING;
         verbs_dial_again(channel);
@@ -89,7 +89,7 @@ void verbs_resume(struct bps_channel *channel)
     verbs_pair_inherit(pair, former);
     channel->former = NULL;
     verbs_pair_leave(former);
-    verbs_cancel_timer(channel);
+    bps_util_cancel(channel->verbs->host, &channel->timer);
     channel->out.finish_done = channel->out.finished && missing == 0;
     if (!verbs_send_again(channel, missing)) {
         verbs_channel_end(channel, BPS_ERR_IO, "another RDMA device does not know the memory of a frame");
@@ -165,8 +165,5 @@ void verbs_probe_start(struct verbs *verbs)
 
 void verbs_probe_stop(struct verbs *verbs)
 {
-    if (verbs->probe != NULL) {
-        verbs->host->cancel(verbs->host, verbs->probe);
-        verbs->probe = NULL;
-    }
+    bps_util_cancel(verbs->host, &verbs->probe);
 }

@@ -113,7 +113,7 @@ static bps_status verbs_open(const struct bps_host *host, const void *opts, void
         return BPS_ERR_NOMEM;
     }
     *verbs = (struct verbs){.host = host, .options = *(const struct verbs_options *)opts};
-    TAILQ_INIT(&verbs->ready);
+    verbs_turns_init(verbs);
     TAILQ_INIT(&verbs->starved);
     count(verbs);
     verbs_fork_init();
@@ -143,17 +143,16 @@ static void verbs_query(void *instance, struct bps_transport_attr *out)
 /* "rxe0 port 1 at 10.0.0.7, rxe1 port 1 at 10.1.0.7" */
 static void describe_rails(const struct verbs *verbs, char *text, size_t n)
 {
-    size_t used = 0;
     *text = '\0';
-    for (uint32_t i = 0; i < verbs->nrails && used < n; i++) {
+    for (uint32_t i = 0; i < verbs->nrails; i++) {
         const struct verbs_rail *rail = &verbs->rails[i];
         struct sockaddr_storage own;
-        char host[VERBS_ADDRESS_TEXT] = "no address";
+        char host[BPS_UTIL_ADDRESS_TEXT] = "no address";
         if (verbs_own_address(verbs, rail, AF_UNSPEC, &own)) {
-            verbs_host_text((struct sockaddr *)&own, host, sizeof host);
+            bps_util_host_text((struct sockaddr *)&own, host, sizeof host);
         }
-        used += (size_t)snprintf(text + used, n - used, "%s%s port %u at %s", i > 0 ? ", " : "",
-                                 ibv_get_device_name(rail->device->context->device), rail->port, host);
+        bps_util_append(text, n, "%s%s port %u at %s", i > 0 ? ", " : "",
+                        ibv_get_device_name(rail->device->context->device), rail->port, host);
     }
 }
 

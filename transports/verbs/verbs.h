@@ -16,25 +16,21 @@
 
 #include "message.h"
 
-#define VERBS_FAMILY_AUTO  0u
-#define VERBS_FAMILY_IPV4  1u
-#define VERBS_FAMILY_IPV6  2u
-#define VERBS_ADDRESS_TEXT 128              /* "[IPv6%interface]:port" */
-#define VERBS_LINGER       5000000000ull    /* ns that the end of a channel may take */
-#define VERBS_FLUSH        1000000000ull    /* ns that the device may take to return what it has not done */
-#define VERBS_READS        BPS_PLACES_LIMIT /* RDMA reads of a channel that may be under way, at most */
-#define VERBS_BATCH        16u              /* work requests posted by one call, at most */
-#define VERBS_POLL         64               /* completions fetched by one call, at most */
-#define VERBS_TURN_FRAMES  64u              /* then the other channels have their turn */
-#define VERBS_BUCKETS      256u
-#define VERBS_RAILS        8u
-#define VERBS_TARGETS      16u /* addresses of a peer that are tried, at most */
+#define VERBS_LINGER      5000000000ull    /* ns that the end of a channel may take */
+#define VERBS_FLUSH       1000000000ull    /* ns that the device may take to return what it has not done */
+#define VERBS_READS       BPS_PLACES_LIMIT /* RDMA reads of a channel that may be under way, at most */
+#define VERBS_BATCH       16u              /* work requests posted by one call, at most */
+#define VERBS_POLL        64               /* completions fetched by one call, at most */
+#define VERBS_TURN_FRAMES 64u              /* then the other channels have their turn */
+#define VERBS_BUCKETS     256u
+#define VERBS_RAILS       8u
+#define VERBS_TARGETS     16u /* addresses of a peer that are tried, at most */
 
 struct verbs_options {
     struct bps_list device;
     int64_t port, gid_index;
     struct bps_list host;
-    uint32_t family; /* VERBS_FAMILY_* */
+    uint32_t family; /* BPS_UTIL_FAMILY_* */
     int64_t traffic_class, service_level, ack_timeout, retry_count;
     uint64_t timeout; /* ns */
     uint64_t eager, block, window, arena;
@@ -229,7 +225,8 @@ struct verbs_outgoing {
 
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
-    TAILQ_ENTRY(bps_channel) ready, starving;
+    TAILQ_ENTRY(bps_channel) starving;
+    struct bps_util_turn turn;
     struct verbs *verbs;
     enum verbs_state state;
     unsigned holders;
@@ -245,7 +242,7 @@ struct bps_channel {
     void *user;
     struct verbs_dial *dial;
     struct verbs_listener *listener; /* that it came by, until it is accepted */
-    bool queued, starved;            /* in verbs->ready, in device->starved */
+    bool starved;                    /* in verbs->starved */
     bool finishing, eof;             /* finish was called; the peer's last message has come */
     bool progress;                   /* since the timer was set */
     struct verbs_incoming in;
@@ -261,7 +258,7 @@ struct verbs {
     struct bps_watch *manager_watch;
     struct bps_poller *poller;
     struct ibv_context **contexts; /* of all devices, and NULL */
-    LIST_ENTRY(verbs) forked;
+    struct bps_util_forked forked;
     struct verbs_rail rails[VERBS_RAILS];
     uint32_t nrails; /* at least 1 */
     LIST_HEAD(, verbs_device) devices;
@@ -271,9 +268,7 @@ struct verbs {
     uint32_t device_regions; /* of them those that the host cannot touch */
     LIST_HEAD(, verbs_listener) listeners;
     LIST_HEAD(, bps_channel) channels;
-    TAILQ_HEAD(, bps_channel) ready; /* have work */
-    size_t nready;
-    bool deferred;           /* a turn over `ready` is coming */
+    struct bps_util_turns turns;
     struct bps_timer *probe; /* NULL: nobody has to be probed */
 };
 
@@ -287,12 +282,6 @@ uint32_t verbs_resolve(const struct verbs *verbs, const char *text, struct socka
                        struct bps_report *report);
 /* Refuses what is no address to dial. */
 bps_status verbs_check_target(const char *text, struct bps_report *report);
-/* "10.0.0.7:9000", "[::1]:9000" */
-void verbs_address_text(const struct sockaddr *address, char *text, size_t n);
-/* The same without the port. */
-void verbs_host_text(const struct sockaddr *address, char *text, size_t n);
-uint16_t verbs_port_of(const struct sockaddr *address);
-bool verbs_is_wildcard(const struct sockaddr *address);
 /* The own address of a rail for a family (AF_UNSPEC: any). False: there is none. */
 bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail, int family,
                        struct sockaddr_storage *out);
@@ -331,12 +320,8 @@ const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const 
 /* ---- fork.c ---- */
 
 void verbs_fork_init(void);
-/* Between these two nobody forks: while a descriptor is open and not watched. They do not nest. */
-void verbs_fork_hold(void);
-void verbs_fork_release(void);
-/* Between those two: children close the descriptors of its contexts from now on; from now on no more. */
+/* While fork is held: from now on children close the descriptors of its contexts. */
 void verbs_fork_add(struct verbs *verbs);
-void verbs_fork_remove(struct verbs *verbs);
 
 /* ---- manager.c: events of the connection manager ---- */
 
@@ -388,10 +373,9 @@ void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct
 struct bps_channel *verbs_channel_new(struct verbs *verbs);
 void verbs_channel_open(struct bps_channel *channel);
 void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text);
+void verbs_turns_init(struct verbs *verbs);
 void verbs_channel_queue(struct bps_channel *channel);
 void verbs_channel_wait(struct bps_channel *channel); /* for a block */
-void verbs_cancel_timer(struct bps_channel *channel);
-void verbs_run_ready(struct verbs *verbs);
 /* The channel has no connection any more, which goes on by itself. */
 void verbs_channel_detach(struct bps_channel *channel);
 /* Takes the connection away. */
