@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage_pool.c - threads for the stages that compute, so that the core thread never waits for them. */
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/thread.h"
 #include "flow/step.h"
 
 #define AUTO_LIMIT 4
@@ -71,21 +71,12 @@ bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool *
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->ready, NULL);
     TAILQ_INIT(&pool->tasks);
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals belong to the application's threads */
-    while (pool->threads < n) {
-        int error = pthread_create(&pool->thread[pool->threads], NULL, work, pool);
-        if (error != 0) {
-            BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
-            break;
+    for (; pool->threads < n; pool->threads++) {
+        bps_status status = bps_thread_start(&pool->thread[pool->threads], "bps-stage", work, pool, report);
+        if (status != BPS_OK) {
+            bps_stage_pool_free(pool);
+            return status;
         }
-        pool->threads++;
-    }
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (pool->threads < n) {
-        bps_stage_pool_free(pool);
-        return BPS_ERR_IO;
     }
     *out = pool;
     return BPS_OK;

@@ -10,13 +10,13 @@
 #include <openssl/crypto.h>
 #include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/heap.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "node/listener.h"
 #include "plugin/use.h"
 #include "sum/sum.h"
@@ -436,21 +436,11 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked: they belong to the process's own threads. */
 static bps_status start_thread(struct bps_shard *shard, struct bps_report *report)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int error = pthread_create(&shard->thread, NULL, run, shard);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error != 0) {
-        BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
-        return BPS_ERR_IO;
-    }
-    pthread_setname_np(shard->thread, "bps-shard");
-    shard->running = true;
-    return BPS_OK;
+    bps_status status = bps_thread_start(&shard->thread, "bps-shard", run, shard, report);
+    shard->running = status == BPS_OK;
+    return status;
 }
 
 static bps_status open_parts(struct bps_shard *shard, const char *host, bool near, struct bps_report *report)

@@ -3,12 +3,11 @@
 #include "flow/worker.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "device/copy.h"
 #include "device_group/devices.h"
 #include "node/transport.h"
@@ -292,19 +291,12 @@ static void *run(void *arg)
 
 static bps_status start_thread(struct bps_worker *worker, struct bps_report *report)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old); /* signals belong to the application's threads */
-    int error = pthread_create(&worker->thread, NULL, run, worker);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (error != 0) {
-        BPS_REPORT(report, "cannot start a thread: %s", strerror(error));
-        return BPS_ERR_IO;
+    bps_status status = bps_thread_start(&worker->thread, "bps-worker", run, worker, report);
+    worker->running = status == BPS_OK;
+    if (worker->running) {
+        bps_memory_run(worker->loop);
     }
-    pthread_setname_np(worker->thread, "bps-worker");
-    worker->running = true;
-    bps_memory_run(worker->loop);
-    return BPS_OK;
+    return status;
 }
 
 static void wait_for(sem_t *semaphore)
