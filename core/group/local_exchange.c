@@ -244,21 +244,15 @@ static void on_done(void *owner, void *task)
     bps_task_done(task, BPS_OK, NULL);
 }
 
-/* FAILED, STALLED: if we have told it ourselves, and do not wait, there is no task any more. */
+/* If we have told it ourselves, and do not wait, there is no task any more. */
 static void on_notice(void *owner, const struct bps_header *header, const char *text)
 {
     struct bps_local *local = owner;
-    if (!local->dropped && bps_task_find(local->worker, header) != NULL) {
-        bps_round_notice(local->worker, header, text);
-    }
-}
-
-static void on_overdue(void *owner, const struct bps_header *header, const char *text)
-{
-    struct bps_local *local = owner;
-    const struct bps_task *task = bps_task_find(local->worker, header);
-    if (!local->dropped && task != NULL) {
+    const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, header);
+    if (task != NULL && header->type == BPS_FRAME_POISON) {
         speak(bps_local_leader_of(task->tensor, task->partition), header, text);
+    } else if (task != NULL) {
+        bps_round_notice(local->worker, header, text);
     }
 }
 
@@ -294,9 +288,7 @@ void bps_local_exchange_reached(struct bps_local_peer *peer)
 
 static const struct bps_exchange_events events = {
     .done = on_done,
-    .failed = on_notice,
-    .stalled = on_notice,
-    .overdue = on_overdue,
+    .notice = on_notice,
     .poisoned = on_poisoned,
 };
 

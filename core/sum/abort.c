@@ -104,13 +104,9 @@ void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
 
 /* ---- waiting ---- */
 
-struct patience {
-    uint64_t now, warn, fail;
-};
-
 static void check_stall(struct bps_round *round, const void *arg)
 {
-    const struct patience *p = arg;
+    const struct bps_patience *p = arg;
     char missing[200], text[400];
     uint64_t age = p->now > round->begun ? p->now - round->begun : 0;
     bool give_up = p->fail > 0 && age > p->fail;
@@ -135,6 +131,6 @@ static void check_stall(struct bps_round *round, const void *arg)
 
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail)
 {
-    const struct patience patience = {now, warn, fail};
+    const struct bps_patience patience = {now, warn, fail};
     bps_rounds_walk(sum, check_stall, &patience);
 }

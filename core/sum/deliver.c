@@ -8,18 +8,12 @@
 static void prepare_headers(struct bps_sum_slice *slice)
 {
     const struct bps_round *round = slice->round;
-    struct bps_header header = {.type = BPS_FRAME_RESULT,
-                                .dtype = round->spec.dtype,
-                                .op = round->spec.op,
-                                .epoch = round->sum->config.epoch,
-                                .tensor = (uint32_t)(round->key->id >> 32),
-                                .bytes = round->spec.bytes,
-                                .partition = (uint32_t)round->key->id,
-                                .round = round->number,
-                                .offset = slice->index * (uint32_t)round->sum->config.slice,
-                                .root = round->spec.root,
-                                .priority = round->priority,
-                                .length = slice->bytes};
+    struct bps_header header = bps_round_header(round, BPS_FRAME_RESULT);
+    header.bytes = round->spec.bytes;
+    header.root = round->spec.root;
+    header.offset = slice->index * (uint32_t)round->sum->config.slice;
+    header.priority = round->priority;
+    header.length = slice->bytes;
     slice->fields = header;
     bps_header_encode(&header, slice->header);
     header.length = 0;

@@ -29,12 +29,11 @@ struct bps_exchange_round;
 struct bps_exchange_events {
     /* The sum is where this task of ours wants it. The round is gone. */
     void (*done)(void *owner, void *task);
-    /* A round that we have entered has failed: header and text of FAILED. The round is gone. */
-    void (*failed)(void *owner, const struct bps_header *header, const char *text);
-    /* One waits for others: header and text of STALLED. */
-    void (*stalled)(void *owner, const struct bps_header *header, const char *text);
-    /* One has waited for too long, and is to be poisoned: header and text of POISON. Said once. */
-    void (*overdue)(void *owner, const struct bps_header *header, const char *text);
+    /*
+     * A round that we have entered has failed, and is gone (FAILED); or waits for others (STALLED); or has waited for
+     * too long, and is to be poisoned, which is said once (POISON). Header and text of that.
+     */
+    void (*notice)(void *owner, const struct bps_header *header, const char *text);
     /* Somebody has poisoned a round: tell all others, with this header and text of FAILED. */
     void (*poisoned)(void *owner, const struct bps_header *header, const char *text);
 };

@@ -67,7 +67,7 @@ void bps_exchange_tell(struct bps_exchange_round *round)
     char *text = round->failure;
     round->failure = NULL;
     bps_exchange_retire(round);
-    config->events->failed(config->owner, &header, text != NULL ? text : "");
+    config->events->notice(config->owner, &header, text != NULL ? text : "");
     free(text);
 }
 
@@ -221,14 +221,10 @@ void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank)
     each_round(exchange, check_left, NULL);
 }
 
-struct patience {
-    uint64_t now, warn, fail;
-};
-
 static void check_stall(struct bps_exchange_round *round, const void *arg)
 {
     const struct bps_exchange_config *config = &round->exchange->config;
-    const struct patience *p = arg;
+    const struct bps_patience *p = arg;
     char missing[200], text[400];
     uint64_t age = p->now > round->begun ? p->now - round->begun : 0, silent = 0;
     bool give_up = p->fail > 0 && age > p->fail && !round->overdue;
@@ -245,17 +241,17 @@ static void check_stall(struct bps_exchange_round *round, const void *arg)
         const struct bps_header header = header_of(round, BPS_FRAME_POISON, BPS_ERR_TIMEOUT);
         bps_verdict_overdue(missing, p->fail, text, sizeof text);
         round->overdue = true;
-        config->events->overdue(config->owner, &header, text);
+        config->events->notice(config->owner, &header, text);
         return;
     }
     const struct bps_header header = header_of(round, BPS_FRAME_STALLED, BPS_OK);
     bps_verdict_waiting(missing, age, text, sizeof text);
     round->reminded = p->now;
-    config->events->stalled(config->owner, &header, text);
+    config->events->notice(config->owner, &header, text);
 }
 
 void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail)
 {
-    const struct patience patience = {now, warn, fail};
+    const struct bps_patience patience = {now, warn, fail};
     each_round(exchange, check_stall, &patience);
 }

@@ -5,7 +5,7 @@
 
 #include "sum/round.h"
 
-static struct bps_header header_of(const struct bps_round *round, uint8_t type)
+struct bps_header bps_round_header(const struct bps_round *round, uint8_t type)
 {
     return (struct bps_header){.type = type,
                                .dtype = round->spec.dtype,
@@ -21,7 +21,7 @@ static struct bps_header header_of(const struct bps_round *round, uint8_t type)
 void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text)
 {
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_header header = header_of(round, type);
+    const struct bps_header header = bps_round_header(round, type);
     config->events->notice(config->owner, rank, &header, text);
 }
 
@@ -29,7 +29,7 @@ void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const 
 static bool tell_network(struct bps_round *round, const char *text)
 {
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_header header = header_of(round, BPS_FRAME_FAILED);
+    const struct bps_header header = bps_round_header(round, BPS_FRAME_FAILED);
     if (!bps_is_partial(round->sum) || round->handed_on) {
         return false;
     }

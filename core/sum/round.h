@@ -284,6 +284,8 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
 void bps_round_fail_here(struct bps_round *round, bps_status status);
 /* The network's words for a round that has failed here already. */
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text);
+/* Of a frame about the round. */
+struct bps_header bps_round_header(const struct bps_round *round, uint8_t type);
 void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text);
 /* Tells all who have spoken and are still there, except `quiet`. */
 void bps_round_tell_all(struct bps_round *round, uint8_t type, const char *text, uint32_t quiet);

@@ -72,15 +72,8 @@ void bps_sum_free(struct bps_sum *sum)
 
 /* ---- joining a round ---- */
 
-static bool same_spec(const struct bps_spec *a, const struct bps_header *header)
-{
-    const struct bps_spec b = bps_spec_of(header);
-    return bps_spec_equal(a, &b);
-}
-
 /* Notes for the verdict what this rank, or each of its group, has pushed. */
-static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
-                           const struct bps_header *header)
+static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_spec *spec)
 {
     uint32_t i = rank;
     do {
@@ -89,17 +82,17 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
             return BPS_ERR_NOMEM;
         }
         round->odd = odd;
-        odd[round->odds++] = (struct bps_pushed){i, bps_spec_of(header)};
+        odd[round->odds++] = (struct bps_pushed){i, *spec};
         i = grouped ? round->sum->mate[i] : rank;
     } while (i != rank);
-    if (header->bytes > round->max_bytes) {
-        round->max_bytes = header->bytes;
+    if (spec->bytes > round->max_bytes) {
+        round->max_bytes = spec->bytes;
     }
     return BPS_OK;
 }
 
 /* The first frame of a worker in a round. */
-static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_header *header)
+static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_spec *spec)
 {
     bps_status status = bps_round_speak(round, rank, grouped);
     if (status != BPS_OK) {
@@ -112,7 +105,7 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, con
         bps_round_tell(round, rank, BPS_FRAME_FAILED, round->failure);
         return BPS_OK;
     }
-    status = same_spec(&round->spec, header) ? BPS_OK : note_odd(round, rank, grouped, header);
+    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, grouped, spec);
     if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
         char text[BPS_TEXT_LIMIT];
         bps_verdict_odd(round, text, sizeof text);
@@ -166,12 +159,12 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool grouped)
 }
 
 /* The frame is one of a round that goes well. */
-static bps_status begin(struct bps_round *round, const struct bps_header *header,
+static bps_status begin(struct bps_round *round, const struct bps_header *header, const struct bps_spec *spec,
                         struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
     cursor->slice = (uint32_t)(header->offset / round->sum->config.slice);
-    if (!same_spec(&round->spec, header) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
+    if (!bps_spec_equal(&round->spec, spec) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
@@ -188,6 +181,7 @@ static bps_status begin(struct bps_round *round, const struct bps_header *header
 bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                         struct bps_sum_cursor *cursor)
 {
+    const struct bps_spec spec = bps_spec_of(header);
     struct bps_round *round = NULL;
     *cursor =
         (struct bps_sum_cursor){.sum = sum, .rank = rank, .bytes = header->length, .scale = header->prescale};
@@ -203,12 +197,12 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_hea
     cursor->slot = sum->slot[cursor->grouped ? sum->config.group[rank] : rank];
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
-        status = join(round, rank, cursor->grouped, header);
+        status = join(round, rank, cursor->grouped, &spec);
         round->holds--;
     }
     if (status != BPS_OK || round->failure != NULL || round->odds > 0) {
         bps_round_settle(round); /* its bytes no longer matter */
         return status;
     }
-    return begin(round, header, cursor);
+    return begin(round, header, &spec, cursor);
 }

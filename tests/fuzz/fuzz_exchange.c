@@ -75,6 +75,17 @@ static void on_overdue(void *owner, const struct bps_header *header, const char 
     check(bps_exchange_poison(worker.exchange, header, text) == BPS_OK);
 }
 
+static void on_notice(void *owner, const struct bps_header *header, const char *text)
+{
+    if (header->type == BPS_FRAME_POISON) {
+        on_overdue(owner, header, text);
+    } else if (header->type == BPS_FRAME_STALLED) {
+        on_stalled(owner, header, text);
+    } else {
+        on_failed(owner, header, text);
+    }
+}
+
 static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
 {
     (void)owner;
@@ -224,9 +235,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct bps_exchange_events events = {
         .done = on_done,
-        .failed = on_failed,
-        .stalled = on_stalled,
-        .overdue = on_overdue,
+        .notice = on_notice,
         .poisoned = on_poisoned,
     };
     static const struct bps_reducer_ops ops = {.kernels = stub_kernels};

@@ -175,6 +175,17 @@ static void on_overdue(void *owner, const struct bps_header *header, const char 
     poison(rank_of(owner), header, text);
 }
 
+static void on_notice(void *owner, const struct bps_header *header, const char *text)
+{
+    if (header->type == BPS_FRAME_POISON) {
+        on_overdue(owner, header, text);
+    } else if (header->type == BPS_FRAME_STALLED) {
+        on_stalled(owner, header, text);
+    } else {
+        on_failed(owner, header, text);
+    }
+}
+
 static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
 {
     ck_assert_uint_eq(header->type, BPS_FRAME_FAILED);
@@ -183,9 +194,7 @@ static void on_poisoned(void *owner, const struct bps_header *header, const char
 
 static const struct bps_exchange_events events = {
     .done = on_done,
-    .failed = on_failed,
-    .stalled = on_stalled,
-    .overdue = on_overdue,
+    .notice = on_notice,
     .poisoned = on_poisoned,
 };
 
