@@ -262,17 +262,22 @@ static void on_host(void *arg, bps_status status, const char *text)
 static void on_device(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
+    struct bps_worker *worker = task->tensor->worker;
+    worker->memory->to_device.under_way -= staged(task);
+    bps_task_done(task, status, text);
+    begin_copies(worker, &worker->memory->to_device);
+}
+
+/* The same of a task that has not waited for it, nor has its operation. */
+static void on_left(void *arg, bps_status status, const char *text)
+{
+    const struct bps_task *task = arg;
     struct bps_tensor_entry *tensor = task->tensor;
     struct bps_worker *worker = tensor->worker;
     char line[BPS_TEXT_LIMIT];
     worker->memory->to_device.under_way -= staged(task);
-    if (task->grouped) {
-        bps_task_done(task, status, text);
-        begin_copies(worker, &worker->memory->to_device);
-        return;
-    }
     tensor->leaving--;
-    if (status != BPS_OK) { /* the operation has ended already */
+    if (status != BPS_OK) {
         const struct bps_node *first = tensor->path.step[0].node, *copies = &worker->graph->to_device;
         const struct bps_node *stage = first->kind == BPS_NODE_REDUCE_ON_DEVICE ? first : copies;
         snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, stage->name, text);
@@ -294,7 +299,7 @@ static char *device_memory(const struct bps_task *task, const void *tensor)
 static const char *source(const struct bps_task *task)
 {
     const struct bps_push_pull *request = &task->tensor->operation.request;
-    return device_memory(task, task->grouped ? request->out : request->in);
+    return device_memory(task, task->for_group ? request->out : request->in);
 }
 
 static char *target(const struct bps_task *task)
@@ -304,6 +309,7 @@ static char *target(const struct bps_task *task)
 
 static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to_device)
 {
+    bool leaves = to_device && task->step + 1 == task->way->length;
     const struct bps_push_pull *request = &task->tensor->operation.request;
     struct bps_report report = {""};
     const struct bps_copy copy = {
@@ -312,7 +318,9 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         .to = (to_device ? target(task) : task->dst) + task->direct,
         .from = (to_device ? task->src : source(task)) + task->direct,
         .bytes = staged(task),
-        .done = to_device ? on_device : on_host,
+        .done = leaves      ? on_left
+                : to_device ? on_device
+                            : on_host,
         .arg = task,
     };
     struct bps_copier *copier = to_device ? &worker->memory->to_device : &worker->memory->to_host;
@@ -325,7 +333,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         return;
     }
     copier->under_way += staged(task);
-    if (to_device && !task->grouped) {
+    if (leaves) {
         task->tensor->leaving++;
         bps_task_done(task, BPS_OK, NULL);
     }
@@ -341,7 +349,6 @@ static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
 static void enqueue(struct bps_task *task, struct bps_copier *copier)
 {
     struct bps_worker *worker = task->tensor->worker;
-    task->state = BPS_TASK_COPYING;
     if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
         bps_task_done(task, BPS_ERR_NOMEM, "out of memory");
         return;
@@ -354,7 +361,7 @@ static void enqueue(struct bps_task *task, struct bps_copier *copier)
 /* The stage counts what it copies, and no partition of which it copies nothing. */
 static void count_direct(const struct bps_task *task)
 {
-    struct bps_node *node = task->tensor->path.step[task->step].node;
+    struct bps_node *node = bps_task_on(task)->node;
     node->bytes -= task->direct;
     node->tasks -= task->direct == task->bytes && task->direct > 0;
 }
@@ -420,7 +427,7 @@ static bool reduce_on_device(struct bps_task *task)
         .scales = scaled ? &request->prescale : NULL,
         .scale = scaled ? request->postscale : 1,
         .divisor = 1,
-        .done = on_device,
+        .done = on_left,
         .arg = task,
     };
     arithmetic(operation, &reduction.op, &reduction.dtype);
@@ -435,9 +442,13 @@ static bool reduce_on_device(struct bps_task *task)
     return true;
 }
 
-const struct bps_step_ops bps_step_copy_to_host = {.start = copy_to_host};
-const struct bps_step_ops bps_step_copy_to_device = {.start = copy_to_device};
-const struct bps_step_ops bps_step_reduce_on_device = {.start = reduce_on_device};
+static const struct bps_step_ops to_host = {.start = copy_to_host};
+static const struct bps_step_ops to_device = {.start = copy_to_device};
+static const struct bps_step_ops on_the_device = {.start = reduce_on_device};
+
+const struct bps_step_ops *const bps_copy_to_host_steps[] = {&to_host, NULL};
+const struct bps_step_ops *const bps_copy_to_device_steps[] = {&to_device, NULL};
+const struct bps_step_ops *const bps_reduce_on_device_steps[] = {&on_the_device, NULL};
 
 const struct bps_device_memory_ops bps_device_memory = {
     .check = check,

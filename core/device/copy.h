@@ -57,7 +57,8 @@ bps_status bps_copy_open(struct bps_worker *worker, struct bps_report *report);
 /* Waits for the copies under way, and frees the staging memory. The transports have been closed before. */
 void bps_copy_close(struct bps_worker *worker);
 
-extern const struct bps_step_ops bps_step_copy_to_host, bps_step_copy_to_device, bps_step_reduce_on_device;
+extern const struct bps_step_ops *const bps_copy_to_host_steps[], *const bps_copy_to_device_steps[],
+                                                                      *const bps_reduce_on_device_steps[];
 /* True if tensors on the reducer's devices stay there in a job of one worker, as far as devices can compute. */
 bool bps_copy_may_stay(const struct bps_instance *reducer, const struct bps_graph *graph);
 /* What the flow knows of it. */

@@ -179,8 +179,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_worker *worker = tensor->worker;
-    bool from_here = task->grouped || !bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
-    if (!tensor->operation.direct || !from_here ||
+    if (!tensor->operation.direct || bps_way_has(task->way, BPS_NODE_LOCAL_REDUCE) ||
         bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
         return 0;
     }

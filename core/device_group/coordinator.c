@@ -17,7 +17,7 @@
 #define LOG        "local"
 #define AHEAD      2u           /* batches under way at this worker */
 #define FORM_LIMIT (60 * BPS_S) /* until all devices have joined */
-#define HELD       (1u << 31)   /* in task->given: its leader has said HELD */
+#define HELD       (1u << 31)   /* in `given` of a task: its leader has said HELD */
 
 /* A round of which not all have spoken, or that waits for the group. */
 struct ask {
@@ -106,7 +106,7 @@ void bps_coordinator_separate(struct bps_coordinator *coordinator, const char *w
     if (devices->state != BPS_DEVICES_OFF) {
         send_to_all(coordinator, BPS_FRAME_SEPARATE, why, strnlen(why, BPS_TEXT_LIMIT));
         forget_all(coordinator);
-        bps_devices_separate(devices, why);
+        devices->orders->separate(devices, why);
     }
 }
 
@@ -117,7 +117,7 @@ static uint32_t next_step(const struct bps_devices *devices, const struct bps_ta
     if (bps_local_is_final(devices->local)) {
         return BPS_STEP_ALL_REDUCE;
     }
-    return task->given == 0 ? BPS_STEP_REDUCE : BPS_STEP_BROADCAST;
+    return bps_devices_round_of(task)->given == 0 ? BPS_STEP_REDUCE : BPS_STEP_BROADCAST;
 }
 
 static void order_batch(struct bps_coordinator *coordinator)
@@ -139,7 +139,7 @@ static void order_batch(struct bps_coordinator *coordinator)
         send_to_all(coordinator, BPS_FRAME_ORDER, w.data, w.size);
         coordinator->under_way++;
         bps_reader_init(&reader, w.data, w.size);
-        status = bps_devices_run(devices, &reader);
+        status = devices->orders->run(devices, &reader);
     }
     bps_writer_fini(&w);
     if (status != BPS_OK) {
@@ -187,7 +187,7 @@ static bps_status enqueue(struct bps_coordinator *coordinator, struct bps_task *
 /* All have the round on their devices, this worker too. */
 static bps_status schedule(struct bps_coordinator *coordinator, struct ask *ask)
 {
-    struct bps_task *task = bps_task_grouped(coordinator->devices->local->worker, &ask->header);
+    struct bps_task *task = bps_devices_task(coordinator->devices->local->worker, &ask->header);
     forget(coordinator, ask);
     if (task == NULL) {
         return BPS_OK; /* the job has failed */
@@ -204,12 +204,12 @@ bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t pl
                                 const struct bps_header *header)
 {
     struct bps_local *local = coordinator->devices->local;
-    struct bps_task *task = bps_task_grouped(local->worker, header);
-    if (task == NULL || task->failed || task->given != 1u << BPS_STEP_REDUCE ||
+    struct bps_task *task = bps_devices_task(local->worker, header);
+    if (task == NULL || task->failed || bps_devices_round_of(task)->given != 1u << BPS_STEP_REDUCE ||
         bps_local_leader_of(task->tensor, task->partition) != &local->peer[place]) {
         return BPS_ERR_PROTOCOL;
     }
-    task->given |= HELD;
+    bps_devices_round_of(task)->given |= HELD;
     return enqueue(coordinator, task);
 }
 
@@ -252,7 +252,7 @@ static void form(struct bps_coordinator *coordinator)
     }
     coordinator->forming_since = bps_now();
     send_to_all(coordinator, BPS_FRAME_FORM, name, sizeof name);
-    bps_devices_form(devices, name);
+    devices->orders->form(devices, name);
 }
 
 bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t place, const char *why)
@@ -323,7 +323,7 @@ static void tell_host(struct bps_coordinator *coordinator, struct ask *ask)
         forget(coordinator, ask);
     }
     if ((waiting & 1) != 0) {
-        bps_devices_release(coordinator->devices, &header);
+        coordinator->devices->orders->release(coordinator->devices, &header);
     }
 }
 

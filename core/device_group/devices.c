@@ -23,36 +23,11 @@ static bool is_coordinator(const struct bps_devices *devices)
     return devices->local->place == 0;
 }
 
-/* To the coordinator, which is another worker. */
-static void send_word(struct bps_devices *devices, struct bps_header *header, const void *payload,
-                      size_t bytes)
-{
-    struct bps_link *link = devices->local->peer[0].link;
-    header->epoch = devices->local->worker->book->epoch;
-    if (link != NULL) {
-        bps_link_send(link, header, payload, bytes);
-    }
-}
-
 static void send_text(struct bps_devices *devices, uint8_t type, const char *text)
 {
     struct bps_header header = {.type = type};
-    send_word(devices, &header, text, strnlen(text, BPS_TEXT_LIMIT));
-}
-
-static struct bps_header header_of(const struct bps_operation *operation, uint8_t type)
-{
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    return (struct bps_header){
-        .type = type,
-        .dtype = (uint8_t)operation->request.dtype,
-        .op = (uint8_t)operation->op,
-        .epoch = tensor->worker->book->epoch,
-        .tensor = tensor->id,
-        .bytes = operation->bytes,
-        .round = tensor->unnamed ? 0 : tensor->round,
-        .priority = operation->request.priority,
-    };
+    size_t bytes = strlen(text);
+    bps_devices_send(devices, &header, text, bytes < BPS_TEXT_LIMIT ? bytes : BPS_TEXT_LIMIT);
 }
 
 /* ---- life ---- */
@@ -74,34 +49,6 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
         return "a worker uses no reducer whose devices form groups";
     }
     return device->group->query(reducer->self, text, n, report) == BPS_OK ? NULL : report->text;
-}
-
-static bps_status open_devices(struct bps_local *local, struct bps_report *report)
-{
-    const struct bps_worker *worker = local->worker;
-    struct bps_devices *devices = calloc(1, sizeof *devices);
-    struct bps_report why = {""};
-    if (devices == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    local->devices = devices;
-    devices->local = local;
-    devices->device = -1;
-    SLIST_INIT(&devices->spare);
-    TAILQ_INIT(&devices->under_way);
-    const char *against = bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text,
-                                               sizeof devices->text, &why);
-    if (against != NULL && bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
-        BPS_REPORT(report, NO_GROUP "%s", against);
-        return BPS_ERR_UNSUPPORTED;
-    }
-    if (against != NULL) {
-        bps_devices_separate(devices, against);
-        return BPS_OK;
-    }
-    devices->ops = bps_device_ops(worker->device)->group;
-    devices->self = worker->device->self;
-    return is_coordinator(devices) ? bps_coordinator_new(devices, &devices->coordinator) : BPS_OK;
 }
 
 static void reached(struct bps_local_peer *peer)
@@ -129,6 +76,7 @@ static void drop(struct bps_devices *devices)
 static void free_devices(struct bps_devices *devices)
 {
     bps_coordinator_free(devices->coordinator);
+    bps_path_fini(&devices->path);
     while (!TAILQ_EMPTY(&devices->under_way)) {
         struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
         TAILQ_REMOVE(&devices->under_way, batch, entry);
@@ -167,7 +115,7 @@ static void release(struct bps_operation *operation)
     bps_tasks_start(operation);
 }
 
-void bps_devices_off(struct bps_devices *devices, const char *why)
+static void go_apart(struct bps_devices *devices, const char *why)
 {
     struct bps_worker *worker = devices->local->worker;
     struct bps_operation *operation, *next;
@@ -187,7 +135,7 @@ void bps_devices_off(struct bps_devices *devices, const char *why)
     }
 }
 
-void bps_devices_separate(struct bps_devices *devices, const char *why)
+static void separate(struct bps_devices *devices, const char *why)
 {
     struct bps_worker *worker = devices->local->worker;
     char text[BPS_TEXT_LIMIT];
@@ -202,21 +150,15 @@ void bps_devices_separate(struct bps_devices *devices, const char *why)
     if (worker->device != NULL) {
         bps_info(LOG, "tensors on devices are summed by the host: %s", why);
     }
-    bps_devices_off(devices, why);
+    go_apart(devices, why);
 }
 
-void bps_devices_release(struct bps_devices *devices, const struct bps_header *header)
+static void end_asking(struct bps_devices *devices, const struct bps_header *header)
 {
-    struct bps_task *task = bps_task_grouped(devices->local->worker, header);
+    const struct bps_task *task = bps_devices_task(devices->local->worker, header);
     if (task != NULL && task->tensor->operation.asking) {
         release(&task->tensor->operation);
     }
-}
-
-uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)
-{
-    bool divides = bps_local_is_final(devices->local) || bps_local_divisor(operation) > 1;
-    return operation->op == BPS_AVERAGE && !divides ? BPS_SUM : operation->op;
 }
 
 /* Why this worker cannot do it on its device; NULL: it can. */
@@ -249,12 +191,12 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
 /* Tells the coordinator; without an identity, that the round is to go through the host. */
 static void tell(struct bps_devices *devices, const struct bps_operation *operation, const uint8_t *identity)
 {
-    struct bps_header header = header_of(operation, BPS_FRAME_READY);
+    struct bps_header header = bps_devices_header(operation, BPS_FRAME_READY);
     bps_status status = BPS_OK;
     if (is_coordinator(devices)) {
         status = bps_coordinator_ready(devices->coordinator, 0, &header, identity);
     } else {
-        send_word(devices, &header, identity, identity != NULL ? BPS_GROUP_IDENTITY_BYTES : 0);
+        bps_devices_send(devices, &header, identity, identity != NULL ? BPS_GROUP_IDENTITY_BYTES : 0);
     }
     if (status != BPS_OK) {
         bps_worker_fail(devices->local->worker, status, "could not tell the group of devices of a tensor");
@@ -286,29 +228,22 @@ static bool ask(struct bps_operation *operation)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_devices *devices = tensor->worker->local->devices;
     uint8_t identity[BPS_GROUP_IDENTITY_BYTES];
-    if (devices->state == BPS_DEVICES_OFF) {
+    if (devices->state == BPS_DEVICES_OFF || tensor->worker->failure != BPS_OK) {
         return false;
     }
-    if (!can(devices, operation, identity)) {
+    if (!can(devices, operation, identity) || bps_tasks_start_on(operation, &devices->path) != BPS_OK) {
         tell(devices, operation, NULL);
         return false;
     }
     devices->device = operation->request.device.index;
     operation->asking = true;
-    operation->left = tensor->tasks;
-    for (uint32_t i = 0; i < tensor->tasks; i++) {
-        struct bps_task *task = &tensor->task[i];
-        bps_task_reset(task);
-        task->grouped = true;
-        task->state = BPS_TASK_AWAITED;
-    }
     tell(devices, operation, identity); /* the last word: the tasks may have begun when this returns */
     return true;
 }
 
 static bool asks(struct bps_worker *worker, const struct bps_header *header)
 {
-    const struct bps_task *task = bps_task_grouped(worker, header);
+    const struct bps_task *task = bps_devices_task(worker, header);
     return task != NULL && task->tensor->operation.asking;
 }
 
@@ -321,34 +256,28 @@ static void decline(struct bps_operation *operation)
     }
 }
 
-/* ---- the step device_broadcast ---- */
-
-static bool may_share(const struct bps_tensor_entry *tensor)
+/* True if this worker pushes the partition for the group, and waits for the result. */
+static bool crosses(const struct bps_task *task)
 {
-    const struct bps_local *local = tensor->worker->local;
-    return local != NULL && local->devices != NULL && local->devices->state != BPS_DEVICES_OFF &&
-           bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
+    return task->state == BPS_TASK_WAITING && task->for_group && !bps_devices_has_result(task);
 }
 
-/* A leader's device has the result of a partition that came through the network; a batch brings it to the others. */
-static bool share(struct bps_task *task)
+static bool network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
-    if (!task->grouped) {
-        return true;
+    struct bps_local *local = worker->local;
+    const struct bps_task *task = bps_devices_task(worker, header);
+    if (task == NULL) {
+        return false;
     }
-    struct bps_devices *devices = task->tensor->worker->local->devices;
-    struct bps_header header = header_of(&task->tensor->operation, BPS_FRAME_HELD);
-    header.partition = task->partition;
-    task->state = BPS_TASK_AWAITED;
-    if (!is_coordinator(devices)) {
-        send_word(devices, &header, NULL, 0);
-    } else if (bps_coordinator_held(devices->coordinator, 0, &header) != BPS_OK) {
-        bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
+    bps_devices_forget(task);
+    for (uint32_t place = 0; place < local->size && crosses(task); place++) {
+        struct bps_link *link = local->peer[place].link;
+        if (place != local->place && link != NULL) {
+            bps_link_send(link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+        }
     }
-    return false;
+    return true;
 }
-
-const struct bps_step_ops bps_step_device_broadcast = {.crosses = true, .probe = may_share, .start = share};
 
 /* ---- joining ---- */
 
@@ -367,7 +296,7 @@ static void on_joined(void *arg, bps_status status, const char *text)
     }
 }
 
-bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name)
+static bps_status form(struct bps_devices *devices, const uint8_t *name)
 {
     struct bps_report report = {""};
     if (devices->state == BPS_DEVICES_OFF) {
@@ -403,7 +332,7 @@ static void left(struct bps_local_peer *peer)
         strcat(why, " during a round of its device");
         bps_worker_fail(devices->local->worker, BPS_ERR_PROTOCOL, why);
     } else {
-        bps_devices_off(devices, why);
+        go_apart(devices, why);
     }
 }
 
@@ -461,16 +390,16 @@ static bps_status from_coordinator(struct bps_devices *devices, const struct bps
     char text[BPS_TEXT_LIMIT + 1];
     switch (header->type) {
     case BPS_FRAME_HOST:
-        bps_devices_release(devices, header);
+        end_asking(devices, header);
         return bps_reader_done(payload) ? BPS_OK : BPS_ERR_PROTOCOL;
     case BPS_FRAME_FORM:
         bps_get_bytes(payload, name, sizeof name);
-        return bps_reader_done(payload) ? bps_devices_form(devices, name) : BPS_ERR_PROTOCOL;
+        return bps_reader_done(payload) ? form(devices, name) : BPS_ERR_PROTOCOL;
     case BPS_FRAME_ORDER:
         return bps_devices_run(devices, payload);
     default:
         bps_get_text(payload, text, sizeof text);
-        bps_devices_separate(devices, text);
+        separate(devices, text);
         return BPS_OK;
     }
 }
@@ -495,6 +424,45 @@ static bps_status message(struct bps_local_peer *peer, const struct bps_header *
                              : from_coordinator(local->devices, header, payload);
 }
 
+static const struct bps_devices_orders orders = {
+    .run = bps_devices_run,
+    .form = form,
+    .release = end_asking,
+    .separate = separate,
+};
+
+static bps_status open_devices(struct bps_local *local, struct bps_report *report)
+{
+    const struct bps_worker *worker = local->worker;
+    struct bps_devices *devices = calloc(1, sizeof *devices);
+    struct bps_report why = {""};
+    if (devices == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    local->devices = devices;
+    devices->local = local;
+    devices->device = -1;
+    devices->orders = &orders;
+    SLIST_INIT(&devices->spare);
+    TAILQ_INIT(&devices->under_way);
+    const char *against = bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text,
+                                               sizeof devices->text, &why);
+    if (against != NULL && bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
+        BPS_REPORT(report, NO_GROUP "%s", against);
+        return BPS_ERR_UNSUPPORTED;
+    }
+    if (against != NULL) {
+        separate(devices, against);
+        return BPS_OK;
+    }
+    devices->ops = bps_device_ops(worker->device)->group;
+    devices->self = worker->device->self;
+    if (bps_path_new_among_devices(worker->graph, &devices->path) != BPS_OK) {
+        return BPS_ERR_NOMEM;
+    }
+    return is_coordinator(devices) ? bps_coordinator_new(devices, &devices->coordinator) : BPS_OK;
+}
+
 const struct bps_local_device_ops bps_device_group = {
     .open = open_devices,
     .reached = reached,
@@ -506,7 +474,6 @@ const struct bps_local_device_ops bps_device_group = {
     .ask = ask,
     .decline = decline,
     .asks = asks,
-    .network_failed = bps_devices_network_failed,
-    .failed = bps_devices_failed,
+    .network_failed = network_failed,
     .message = message,
 };

@@ -21,7 +21,9 @@
 
 #include "group/local.h"
 
-extern const struct bps_step_ops bps_step_device_broadcast;
+/* What can take a partition at the nodes device_reduce and device_broadcast. */
+extern const struct bps_step_ops *const bps_device_reduce_steps[], *const bps_device_broadcast_steps[];
+
 /*
  * Why so many workers of a host with this reducer (NULL: with none that has devices) do not sum on their devices; NULL:
  * they do, by what `text` says then. The answer may lie in the report.
@@ -44,6 +46,16 @@ struct bps_devices_batch {
     uint8_t kind[BPS_STEPS_LIMIT]; /* BPS_STEP_* of each */
 };
 
+/* What the coordinator tells the worker that it is part of; the others get the frames that mean the same. */
+struct bps_devices_orders {
+    /* ORDER, FORM and HOST. */
+    bps_status (*run)(struct bps_devices *devices, struct bps_reader *order);
+    bps_status (*form)(struct bps_devices *devices, const uint8_t *name);
+    void (*release)(struct bps_devices *devices, const struct bps_header *header);
+    /* SEPARATE: everything goes through the host from now on; the log says why, or it is an error. */
+    void (*separate)(struct bps_devices *devices, const char *why);
+};
+
 enum bps_devices_state {
     BPS_DEVICES_APART,   /* no group yet */
     BPS_DEVICES_FORMING, /* the devices are joining */
@@ -53,6 +65,7 @@ enum bps_devices_state {
 
 struct bps_devices {
     struct bps_local *local;
+    const struct bps_devices_orders *orders;
     const struct bps_group_ops *ops;
     void *self; /* the instance */
     enum bps_devices_state state;
@@ -60,6 +73,7 @@ struct bps_devices {
     bool explained;          /* why a tensor went through the host */
     struct bps_group *group; /* NULL: none yet */
     int32_t device;          /* of this worker in it */
+    struct bps_path path;    /* of what they sum */
     SLIST_HEAD(, bps_devices_batch) spare;
     TAILQ_HEAD(, bps_devices_batch) under_way;
     struct bps_coordinator *coordinator; /* at place 0 */
@@ -68,24 +82,39 @@ struct bps_devices {
 /* What is written of a task in a batch. */
 #define BPS_ORDER_BYTES 13u
 
-/* ---- devices.c ---- */
-/* Everything goes through the host from now on, in this worker; the log says why, or it is an error. */
-void bps_devices_separate(struct bps_devices *devices, const char *why);
-/* The same without a word. */
-void bps_devices_off(struct bps_devices *devices, const char *why);
-/* The operation that waits for the coordinator's word, if it still does: it goes through the host. */
-void bps_devices_release(struct bps_devices *devices, const struct bps_header *header);
-bps_status bps_devices_form(struct bps_devices *devices, const uint8_t *name);
+/* ---- devices_round.c ---- */
+/* The task of a header that devices of the group sum. NULL: there is none. */
+struct bps_task *bps_devices_task(struct bps_worker *worker, const struct bps_header *header);
+/* What this worker tells the coordinator of a round: the header of such a frame. */
+struct bps_header bps_devices_header(const struct bps_operation *operation, uint8_t type);
+/* To the coordinator, which is another worker. */
+void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload,
+                      size_t bytes);
+
 /*
  * What the devices combine by: an average of several hosts is divided in the network, unless this group's sum
  * has to be divided before.
  */
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation);
 
+/* ---- devices_step.c ---- */
+
+/* What is kept of a task that the devices sum. */
+struct bps_devices_round {
+    uint32_t held;  /* batches that have it */
+    uint32_t given; /* the steps that its device was given, a bit each */
+};
+static inline struct bps_devices_round *bps_devices_round_of(const struct bps_task *task)
+{
+    return task->way->step[0].context;
+}
+
+/* True if this worker leads it, and its device has the result. */
+bool bps_devices_has_result(const struct bps_task *task);
+/* Its next step, if it is to be ordered, is not any more. */
+void bps_devices_forget(const struct bps_task *task);
+
 /* ---- devices_batch.c ---- */
-/* The network has failed a round that this worker leads; the leader says so: as in bps_local_device_ops. */
-bool bps_devices_network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
-bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text);
 /* Gives the batch of an ORDER to the device. */
 bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * devices_batch.c - a batch that the coordinator has ordered: what its steps mean here, and how the tasks go
- * on when the device has done them, or the network has failed their round.
+ * on when the device has done them.
  */
 #include <stdlib.h>
 
@@ -11,40 +11,25 @@
 
 /* ---- partitions on their way ---- */
 
-/* The device of the leader has the sum of the group: it goes to the host, the network and back. */
-static void lead_on(struct bps_task *task)
-{
-    task->for_group = true;
-    task->divisor = bps_local_divisor(&task->tensor->operation);
-    bps_task_start(task);
-}
-
-/* The device has the result: its way is that of a task behind the last step. */
-static void finish(struct bps_task *task)
-{
-    task->step = task->tensor->path.length - 1;
-    bps_task_done(task, BPS_OK, NULL);
-}
-
-static bool leads(const struct bps_task *task)
-{
-    const struct bps_local *local = task->tensor->worker->local;
-    return bps_local_leader_of(task->tensor, task->partition) == &local->peer[local->place];
-}
-
+/*
+ * The device of the leader has the sum of the group, with which it goes on to the host and the network; the others wait
+ * for its result. All else is the end.
+ */
 static void on_step(struct bps_task *task, uint32_t kind)
 {
-    bool reduced = kind == BPS_STEP_REDUCE;
-    if (--task->held > 0) {
+    const struct bps_tensor_entry *tensor = task->tensor;
+    bool over = task->failed || tensor->worker->failure != BPS_OK;
+    if (--bps_devices_round_of(task)->held > 0) {
         return; /* its leader was faster, and another batch has the task */
     }
-    if (task->tensor->worker->failure != BPS_OK || task->failed || !reduced) {
-        finish(task);
-    } else if (leads(task)) {
-        lead_on(task);
-    } else {
-        task->state = BPS_TASK_AWAITED; /* for its leader */
+    if (kind == BPS_STEP_REDUCE && !over) {
+        if (!bps_local_leads(tensor, task->partition)) {
+            return;
+        }
+        task->for_group = true;
+        task->divisor = bps_local_divisor(&tensor->operation);
     }
+    bps_task_done(task, BPS_OK, NULL);
 }
 
 static void on_batch(void *arg, bps_status status, const char *text)
@@ -77,20 +62,16 @@ static struct bps_devices_batch *batch_take(struct bps_devices *devices)
     return batch;
 }
 
-/* True if the leader's device has the result: it is behind the stage that copies it there. */
-static bool has_result(const struct bps_task *task)
-{
-    return task->state == BPS_TASK_AWAITED && task->step + 1 == task->tensor->path.length;
-}
-
 static bool may_follow(const struct bps_devices *devices, const struct bps_task *task, uint32_t kind)
 {
-    bool is_final = bps_local_is_final(devices->local), is_first = task->given == 0;
+    uint32_t given = bps_devices_round_of(task)->given;
     if (kind != BPS_STEP_BROADCAST) {
-        return is_first && kind == (is_final ? BPS_STEP_ALL_REDUCE : BPS_STEP_REDUCE);
+        bool is_final = bps_local_is_final(devices->local);
+        return given == 0 && kind == (is_final ? BPS_STEP_ALL_REDUCE : BPS_STEP_REDUCE);
     }
-    bool reduced = (task->given & 1u << BPS_STEP_REDUCE) != 0, is_last = (task->given & 1u << kind) == 0;
-    return reduced && is_last && !task->failed && (!leads(task) || has_result(task));
+    bool reduced = (given & 1u << BPS_STEP_REDUCE) != 0, is_last = (given & 1u << kind) == 0;
+    bool leads = bps_local_leads(task->tensor, task->partition);
+    return reduced && is_last && !task->failed && (!leads || bps_devices_has_result(task));
 }
 
 /* What a step of an ORDER means here. False: it cannot be. */
@@ -102,7 +83,7 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
     struct bps_header header = {.tensor = bps_get_u32(order)};
     header.partition = bps_get_u32(order);
     header.round = bps_get_u32(order);
-    struct bps_task *task = order->bad ? NULL : bps_task_grouped(worker, &header);
+    struct bps_task *task = order->bad ? NULL : bps_devices_task(worker, &header);
     if (task == NULL || !may_follow(devices, task, kind)) {
         return false;
     }
@@ -120,9 +101,8 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
         .count = task->bytes / bps_dtype_size(r->dtype),
     };
     task->tensor->operation.asking = false;
-    task->given |= 1u << kind;
-    task->held++;
-    task->state = BPS_TASK_COPYING;
+    bps_devices_round_of(task)->given |= 1u << kind;
+    bps_devices_round_of(task)->held++;
     *out = task;
     return true;
 }
@@ -165,52 +145,4 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
         on_batch(batch, status, report.text);
     }
     return BPS_OK;
-}
-
-/* ---- failures in the network ---- */
-
-/* True if this worker pushes the partition for the group, and waits for the result. */
-static bool crosses(const struct bps_task *task)
-{
-    bool waits = task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED;
-    return waits && leads(task) && task->given == 1u << BPS_STEP_REDUCE && !has_result(task);
-}
-
-/* Its next step, if it is to be ordered, is not any more. */
-static void forget(const struct bps_devices *devices, const struct bps_task *task)
-{
-    if (devices->coordinator != NULL) {
-        bps_coordinator_forget(devices->coordinator, task);
-    }
-}
-
-bool bps_devices_network_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
-{
-    struct bps_local *local = worker->local;
-    const struct bps_task *task = bps_task_grouped(worker, header);
-    if (task == NULL) {
-        return false;
-    }
-    forget(local->devices, task);
-    for (uint32_t place = 0; place < local->size && crosses(task); place++) {
-        struct bps_link *link = local->peer[place].link;
-        if (place != local->place && link != NULL) {
-            bps_link_send(link, header, text, strnlen(text, BPS_TEXT_LIMIT));
-        }
-    }
-    return true;
-}
-
-bool bps_devices_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
-{
-    struct bps_task *task = bps_task_grouped(worker, header);
-    if (task != NULL) {
-        forget(worker->local->devices, task);
-    }
-    if (task == NULL || task->state != BPS_TASK_COPYING) {
-        return false;
-    }
-    bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
-    task->failed = true; /* and over when its batch is */
-    return true;
 }

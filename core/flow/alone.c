@@ -42,4 +42,6 @@ static bool start(struct bps_task *task)
     return status == BPS_OK;
 }
 
-const struct bps_step_ops bps_step_alone = {.crosses = true, .start = start};
+static const struct bps_step_ops alone = {.crosses = true, .start = start};
+
+const struct bps_step_ops *const bps_alone_steps[] = {&alone, NULL};

@@ -33,16 +33,7 @@ void bps_change_begin(struct bps_operation *operation)
         bps_worker_fail(tensor->worker, BPS_ERR_NOMEM, "out of memory for a tensor that changes its size");
         return;
     }
-    uint32_t n = operation->left = tensor->tasks;
-    for (uint32_t i = 0; i < n; i++) {
-        bps_task_reset(&tensor->task[i]);
-        tensor->task[i].state = BPS_TASK_AWAITED;
-        tensor->task[i].refused = true;
-    }
-    /* If this worker leads the last one, the verdict comes at once and ends the round: nothing after the loop. */
-    for (uint32_t i = 0; i < n; i++) {
-        bps_tensor_refuse(tensor, i, tensor->job.bytes, BPS_WIRE_CHANGED, text, true);
-    }
+    bps_tasks_refuse(operation, tensor->job.bytes, BPS_WIRE_CHANGED, text);
 }
 
 /* The words of the shards have done their part. */

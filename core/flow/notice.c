@@ -15,8 +15,7 @@ static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, con
     return tensor;
 }
 
-/* The task of a round that this worker has begun, in whatever state. */
-static struct bps_task *find_begun(struct bps_worker *worker, const struct bps_header *header)
+struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header)
 {
     struct bps_tensor_entry *tensor = find_tensor(worker, header);
     bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
@@ -24,17 +23,17 @@ static struct bps_task *find_begun(struct bps_worker *worker, const struct bps_h
     return found ? &tensor->task[header->partition] : NULL;
 }
 
-struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_task *task = find_begun(worker, header);
-    return task != NULL && task->grouped && task->state != BPS_TASK_DONE ? task : NULL;
-}
-
 struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header)
 {
-    struct bps_task *task = find_begun(worker, header);
-    bool open = task != NULL && (task->state == BPS_TASK_QUEUED || task->state == BPS_TASK_AWAITED);
-    return open && !task->failed ? task : NULL;
+    struct bps_task *task = bps_task_begun(worker, header);
+    return task != NULL && task->state == BPS_TASK_WAITING && !task->failed ? task : NULL;
+}
+
+struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header,
+                             const struct bps_step_ops *ops)
+{
+    struct bps_task *task = bps_task_find(worker, header);
+    return task != NULL && !task->refused && bps_task_step(task) == ops ? task : NULL;
 }
 
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header)

@@ -7,13 +7,14 @@
 
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 
-bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
+bps_status bps_stage_run(struct bps_stage_call *call, struct bps_report *report)
 {
+    const struct bps_task *task = call->task;
     const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_path_step *step = &tensor->path.step[task->step];
-    const struct bps_node *node = step->node;
+    const struct bps_path_step *on = bps_task_on(task);
+    const struct bps_node *node = on->node;
     uint32_t size = (uint32_t)bps_dtype_size(tensor->path_dtype);
-    task->view = (struct bps_stage_task){
+    call->view = (struct bps_stage_task){
         .partition = task->partition,
         .round = tensor->round,
         .first = (uint64_t)task->partition * (tensor->worker->partition / size),
@@ -22,13 +23,15 @@ bps_status bps_stage_run(struct bps_task *task, struct bps_report *report)
         .dst = node->attr.writes != 0 ? task->dst : NULL,
         .done = on_answer,
     };
-    return node->ops->run(node->instance->self, step->state, &task->view, report);
+    return node->ops->run(node->instance->self, on->state, &call->view, report);
 }
 
 /* What the stage has written is what goes on. */
-static void finish(struct bps_task *task, bps_status status, const char *text)
+static void finish(struct bps_stage_call *call, bps_status status, const char *text)
 {
-    if (status == BPS_OK && task->tensor->path.step[task->step].node->attr.writes != 0) {
+    struct bps_task *task = call->task;
+    call->runs = false;
+    if (status == BPS_OK && bps_task_on(task)->node->attr.writes != 0) {
         task->src = task->dst;
     }
     bps_task_done(task, status, text);
@@ -36,43 +39,44 @@ static void finish(struct bps_task *task, bps_status status, const char *text)
 
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text)
 {
-    struct bps_task *task = bps_container(view, struct bps_task, view);
-    if (task->state != BPS_TASK_IN_STAGE || status == BPS_INPROGRESS) {
+    struct bps_stage_call *call = bps_container(view, struct bps_stage_call, view);
+    if (!call->runs || status == BPS_INPROGRESS) {
         bps_error("stage", "a stage has answered to a task that it does not have, or not at all");
         return;
     }
-    finish(task, status, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
+    finish(call, status, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
 }
 
 /* Back from the pool. */
 static void on_pooled(struct bps_post *post)
 {
-    struct bps_task *task = bps_container(post, struct bps_task, post);
-    bps_status status = task->stage_status;
-    char *text = task->stage_text;
-    task->stage_text = NULL;
+    struct bps_stage_call *call = bps_container(post, struct bps_stage_call, post);
+    bps_status status = call->status;
+    char *text = call->text;
+    call->text = NULL;
     if (status == BPS_INPROGRESS) {
         status = BPS_ERR_UNSUPPORTED; /* its task is not its own any more when it comes back from there */
-        finish(task, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
+        finish(call, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
     } else {
-        finish(task, status, text != NULL ? text : bps_strerror(status));
+        finish(call, status, text != NULL ? text : bps_strerror(status));
     }
     free(text);
 }
 
 static bool start(struct bps_task *task)
 {
-    const struct bps_node *node = task->tensor->path.step[task->step].node;
+    struct bps_stage_call *call = bps_task_context(task);
     struct bps_report report = {""};
-    task->state = BPS_TASK_IN_STAGE;
-    if (node->attr.executor == BPS_EXECUTOR_CPU) {
-        task->post.fn = on_pooled;
-        bps_stage_pool_run(task->tensor->worker->pool, task);
+    call->task = task;
+    call->runs = true;
+    if (bps_task_on(task)->node->attr.executor == BPS_EXECUTOR_CPU) {
+        call->post.fn = on_pooled;
+        bps_stage_pool_run(task->tensor->worker->pool, call);
         return false;
     }
-    bps_status status = bps_stage_run(task, &report);
+    bps_status status = bps_stage_run(call, &report);
     if (status != BPS_INPROGRESS) {
-        finish(task, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+        finish(call, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
     return false;
 }
@@ -80,12 +84,18 @@ static bool start(struct bps_task *task)
 /* One in the pool comes back anyhow. */
 static void abandon(struct bps_task *task)
 {
-    const struct bps_path_step *step = &task->tensor->path.step[task->step];
-    const struct bps_node *node = step->node;
-    if (task->state == BPS_TASK_IN_STAGE && node->attr.executor != BPS_EXECUTOR_CPU &&
-        node->ops->cancel != NULL) {
-        node->ops->cancel(node->instance->self, step->state, &task->view);
+    struct bps_stage_call *call = bps_task_context(task);
+    const struct bps_path_step *on = bps_task_on(task);
+    const struct bps_node *node = on->node;
+    if (call->runs && node->attr.executor != BPS_EXECUTOR_CPU && node->ops->cancel != NULL) {
+        node->ops->cancel(node->instance->self, on->state, &call->view);
     }
 }
 
-const struct bps_step_ops bps_step_plugin = {.start = start, .abandon = abandon};
+static const struct bps_step_ops stage = {
+    .context = sizeof(struct bps_stage_call),
+    .start = start,
+    .abandon = abandon,
+};
+
+const struct bps_step_ops *const bps_plugin_steps[] = {&stage, NULL};

@@ -8,26 +8,26 @@
 
 #define AUTO_LIMIT 4
 
-TAILQ_HEAD(task_list, bps_task);
+TAILQ_HEAD(call_list, bps_stage_call);
 
 struct bps_stage_pool {
     struct bps_worker *worker;
-    pthread_mutex_t lock; /* guards tasks and stop */
+    pthread_mutex_t lock; /* guards calls and stop */
     pthread_cond_t ready;
-    struct task_list tasks;
+    struct call_list calls;
     bool stop;
     uint32_t threads;
     pthread_t thread[];
 };
 
-static void run_task(struct bps_stage_pool *pool, struct bps_task *task)
+static void run(struct bps_stage_pool *pool, struct bps_stage_call *call)
 {
     struct bps_report report = {""};
-    task->stage_status = bps_stage_run(task, &report);
-    if (task->stage_status != BPS_OK && report.text[0] != '\0') {
-        task->stage_text = strdup(report.text);
+    call->status = bps_stage_run(call, &report);
+    if (call->status != BPS_OK && report.text[0] != '\0') {
+        call->text = strdup(report.text);
     }
-    bps_loop_post(pool->worker->loop, &task->post);
+    bps_loop_post(pool->worker->loop, &call->post);
 }
 
 static void *work(void *arg)
@@ -35,14 +35,14 @@ static void *work(void *arg)
     struct bps_stage_pool *pool = arg;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stop) {
-        struct bps_task *task = TAILQ_FIRST(&pool->tasks);
-        if (task == NULL) {
+        struct bps_stage_call *call = TAILQ_FIRST(&pool->calls);
+        if (call == NULL) {
             pthread_cond_wait(&pool->ready, &pool->lock);
             continue;
         }
-        TAILQ_REMOVE(&pool->tasks, task, pool_entry);
+        TAILQ_REMOVE(&pool->calls, call, entry);
         pthread_mutex_unlock(&pool->lock);
-        run_task(pool, task);
+        run(pool, call);
         pthread_mutex_lock(&pool->lock);
     }
     pthread_mutex_unlock(&pool->lock);
@@ -70,7 +70,7 @@ bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool *
     pool->worker = worker;
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->ready, NULL);
-    TAILQ_INIT(&pool->tasks);
+    TAILQ_INIT(&pool->calls);
     for (; pool->threads < n; pool->threads++) {
         bps_status status = bps_thread_start(&pool->thread[pool->threads], "bps-stage", work, pool, report);
         if (status != BPS_OK) {
@@ -108,10 +108,10 @@ void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpu
     }
 }
 
-void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_task *task)
+void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_stage_call *call)
 {
     pthread_mutex_lock(&pool->lock);
-    TAILQ_INSERT_TAIL(&pool->tasks, task, pool_entry);
+    TAILQ_INSERT_TAIL(&pool->calls, call, entry);
     pthread_cond_signal(&pool->ready);
     pthread_mutex_unlock(&pool->lock);
 }

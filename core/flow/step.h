@@ -13,11 +13,15 @@
 struct bps_step_ops {
     /* It meets the partition of other workers, so that its end is that of the round, for all alike. */
     bool crosses;
+    /* It ends with the result of all: its way goes on behind the node of this kind. BPS_NODE_PLUGIN: with the next. */
+    enum bps_node_kind until;
+    /* Bytes that it keeps of a task, zeroed when the way is made: its context. And how many more for each slice. */
+    size_t context, slice_context;
     /*
-     * Whether it is on the path of this tensor, whose form and id are known; what crosses, all workers answer alike.
-     * NULL: always.
+     * Whether it takes this partition of a tensor whose form and id are known; what crosses, all workers answer alike.
+     * Asked once, when the tensor's path is made. NULL: always.
      */
-    bool (*probe)(const struct bps_tensor_entry *tensor);
+    bool (*probe)(const struct bps_tensor_entry *tensor, uint32_t partition);
     /* Begins. True: it is done at once. Otherwise bps_task_done() follows, perhaps before this returns. */
     bool (*start)(struct bps_task *task);
     /*
@@ -25,8 +29,16 @@ struct bps_step_ops {
      * returns. NULL: it holds nothing while it waits.
      */
     void (*cancel)(struct bps_task *task);
-    /* The job has failed while the step works on the task itself: it need not go on. NULL: it does not take long. */
+    /*
+     * The job has failed: likewise. NULL: a step that waits for others holds nothing any more, as all links have been
+     * dropped; one that works on the task itself does not take long.
+     */
     void (*abandon)(struct bps_task *task);
+    /*
+     * A worker of this host has left in order, and its link has ended. True: the step has waited for it, and does not
+     * any more; the task may be done. Also asked for a task that was refused here. NULL: it waits for none of them.
+     */
+    bool (*left)(struct bps_task *task, uint32_t rank);
     /*
      * This worker cannot contribute to a partition of so many bytes of the tensor, of which there need be no task:
      * tells those who wait. True: with `answer`, they end the round for all, this worker too. NULL: nobody waits.
@@ -38,8 +50,8 @@ struct bps_step_ops {
 /* What a group of workers has to do with rounds beside its steps. */
 struct bps_round_hooks {
     /*
-     * A round of a tensor begins, and its path is known. True: the group has to agree first which way it goes, and
-     * bps_tasks_start() follows, or a way of the group's.
+     * A round of a tensor begins, and its path is known. True: the group has begun it with bps_tasks_start_on(), or
+     * will do so.
      */
     bool (*ask)(struct bps_operation *operation);
     /* It ends instead: this worker cannot contribute. */
@@ -98,11 +110,39 @@ static inline void *bps_task_place(const struct bps_task *task, uint32_t offset)
     return (offset < task->direct ? task->direct_dst : task->dst) + offset;
 }
 
-extern const struct bps_step_ops bps_step_alone;  /* push_pull in a job of one worker: alone.c */
-extern const struct bps_step_ops bps_step_plugin; /* a stage of worker.graph: stage.c */
+extern const struct bps_step_ops *const bps_alone_steps[];  /* push_pull in a job of one worker: alone.c */
+extern const struct bps_step_ops *const bps_plugin_steps[]; /* a stage of worker.graph: stage.c */
 
-/* True if a step of this kind is on the path of the tensor. */
+static inline const struct bps_step_ops *bps_task_step(const struct bps_task *task)
+{
+    return task->way->step[task->step].ops;
+}
+
+static inline const struct bps_path_step *bps_task_on(const struct bps_task *task)
+{
+    return task->way->step[task->step].on;
+}
+
+/* What the step that has the task keeps of it. */
+static inline void *bps_task_context(const struct bps_task *task)
+{
+    return task->way->step[task->step].context;
+}
+
+/* ---- way.c ---- */
+
+/* What takes the partition of a tensor at a node of this kind. NULL: nothing. */
+const struct bps_step_ops *bps_step_for(const struct bps_tensor_entry *tensor, uint32_t partition,
+                                        enum bps_node_kind kind);
+/* True if something does so of all its partitions. */
 bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind kind);
+/* The way of a task along a path, which outlives it. NULL: no memory. */
+struct bps_way *bps_way_new(const struct bps_task *task, const struct bps_path *path);
+void bps_way_free(struct bps_way *way);
+/* True if it has a step on a node of this kind. */
+bool bps_way_has(const struct bps_way *way, enum bps_node_kind kind);
+/* What another step of the task's way keeps of it; NULL: there is no such step. */
+void *bps_way_context(const struct bps_way *way, const struct bps_step_ops *ops);
 
 /* True if what this worker pushes of a tensor to a shard stands for that rank as well. */
 bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank);
@@ -111,12 +151,20 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 
 /* Begins an operation whose tensor is declared. */
 void bps_tasks_begin(struct bps_operation *operation);
-/* Forgets the task's last round. */
-void bps_task_reset(struct bps_task *task);
-/* Begins the tasks of an operation that has begun. */
+/* Sends the tasks of an operation that has begun along their own ways; */
 void bps_tasks_start(struct bps_operation *operation);
-/* Sends a task along its path, from the beginning. */
-void bps_task_start(struct bps_task *task);
+/* or along a path of the group's, which outlives the tensor. BPS_ERR_NOMEM: nothing has happened. */
+bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_path *path);
+/* True if the task is on such a way. */
+static inline bool bps_task_is_elsewhere(const struct bps_task *task)
+{
+    return task->way != NULL && task->way == task->other;
+}
+/*
+ * This worker contributes to no partition of the operation, which others take for one of so many bytes, and waits for
+ * the words of those who sum. The operation may be over when this returns.
+ */
+void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text);
 /*
  * The step of the task is done; nothing of the task is in its hands any more. With an error (and its text) it has
  * failed; if the round has failed before, it does not matter how. The task goes on, or ends, and with it perhaps its
@@ -130,13 +178,18 @@ void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
                        const char *text, bool answer);
 /* The job has failed: ends the tasks that wait for others. */
 void bps_tasks_abort(struct bps_operation *operation);
+/* A worker of this host has left in order, and its link has ended: what waits for it cannot end otherwise. */
+void bps_tasks_left(struct bps_worker *worker, uint32_t rank);
 
 /* ---- notice.c ---- */
 
-/* The task in flight that a header is about; NULL: there is none. */
+/* The task of a round that this worker has begun, whoever has it; NULL: there is none. */
+struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header);
+/* The same, if it waits for others. */
 struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header);
-/* The same of a task that devices of the group sum, which may be in a batch. */
-struct bps_task *bps_task_grouped(struct bps_worker *worker, const struct bps_header *header);
+/* The same, if it does so in this step. */
+struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header,
+                             const struct bps_step_ops *ops);
 /* True if a result is for a task that has ended: its round has failed while some slices were on their way. */
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
 /* FAILED or STALLED, from whoever sums. */
@@ -144,7 +197,18 @@ bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *
 
 /* ---- stage.c ---- */
 
-/* Runs the stage of task->step, on any thread. */
-bps_status bps_stage_run(struct bps_task *task, struct bps_report *report);
+/* A stage at work on a task: the context of the step. */
+struct bps_stage_call {
+    struct bps_task *task;
+    struct bps_post post; /* back from the pool */
+    TAILQ_ENTRY(bps_stage_call) entry;
+    struct bps_stage_task view;
+    bool runs;
+    bps_status status; /* of one in the pool */
+    char *text;        /* of its error; owned */
+};
+
+/* Runs the stage, on any thread. */
+bps_status bps_stage_run(struct bps_stage_call *call, struct bps_report *report);
 
 #endif

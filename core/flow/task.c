@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * task.c - partitions on their way through the steps of their path.
+ * task.c - partitions on their way, and who has them.
  *
- * A task runs along its tensor's path until a step is not done at once. Whatever has it then calls bps_task_done(),
- * and the task goes on, or ends.
+ * A task runs along its way until a step is not done at once. Whatever has it then calls bps_task_done(), and the task
+ * goes on, or ends.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,17 +13,6 @@
 static struct bps_operation *operation_of(struct bps_task *task)
 {
     return &task->tensor->operation;
-}
-
-static const struct bps_step_ops *step_of(const struct bps_tensor_entry *tensor, uint32_t i)
-{
-    return tensor->worker->step[tensor->path.step[i].node->kind];
-}
-
-bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind kind)
-{
-    const struct bps_step_ops *step = tensor->worker->step[kind];
-    return step->probe == NULL || step->probe(tensor);
 }
 
 bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
@@ -39,7 +28,7 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 static void end(struct bps_task *task)
 {
     struct bps_operation *operation = operation_of(task);
-    task->state = BPS_TASK_DONE;
+    task->state = BPS_TASK_IDLE;
     if (--operation->left > 0) {
         return;
     }
@@ -61,9 +50,10 @@ static void end_with(struct bps_task *task, bps_status status, const char *text)
 void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer)
 {
-    const struct bps_worker *worker = tensor->worker;
-    bool grouped = bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE);
-    const struct bps_step_ops *first = worker->step[grouped ? BPS_NODE_LOCAL_REDUCE : BPS_NODE_PUSH_PULL];
+    const struct bps_step_ops *first = bps_step_for(tensor, partition, BPS_NODE_LOCAL_REDUCE);
+    if (first == NULL) {
+        first = bps_step_for(tensor, partition, BPS_NODE_PUSH_PULL);
+    }
     if (first->refuse != NULL) {
         first->refuse(tensor, partition, bytes, status, text, answer);
     }
@@ -76,11 +66,11 @@ void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
 static bool refuse(struct bps_task *task, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = task->tensor;
-    for (uint32_t i = task->step; i < tensor->path.length; i++) {
-        const struct bps_step_ops *step = step_of(tensor, i);
+    for (uint32_t i = task->step; i < task->way->length; i++) {
+        const struct bps_step_ops *step = task->way->step[i].ops;
         if (step->refuse != NULL) {
             task->refused = true;
-            task->state = BPS_TASK_AWAITED;
+            task->state = BPS_TASK_WAITING;
             return step->refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
         }
     }
@@ -90,18 +80,14 @@ static bool refuse(struct bps_task *task, bps_status status, const char *text)
 /* A step of this worker alone has failed: before others have its contribution, that is everybody's failure. */
 static void fail_step(struct bps_task *task, bps_status status, const char *text)
 {
-    struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_worker *worker = tensor->worker;
-    struct bps_node *node = tensor->path.step[task->step].node;
+    const struct bps_worker *worker = task->tensor->worker;
+    struct bps_node *node = bps_task_on(task)->node;
     char line[BPS_TEXT_LIMIT];
     node->failures++;
     snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
-    if (task->grouped) { /* the other devices wait for this one */
-        bps_worker_fail(worker, status, line);
-    } else if (refuse(task, status, line)) {
-        return;
+    if (!refuse(task, status, line)) {
+        end_with(task, status, line);
     }
-    end_with(task, status, line);
 }
 
 /* ---- along the path ---- */
@@ -115,30 +101,29 @@ static void take_result(struct bps_task *task)
     task->src = task->dst;
 }
 
-/* The step of the task is behind it; with a result of all, everything up to the one that hands that out. */
+/* The step of the task is behind it. */
 static void pass(struct bps_task *task)
 {
-    const struct bps_path *path = &task->tensor->path;
-    if (step_of(task->tensor, task->step)->crosses) {
+    if (bps_task_step(task)->crosses) {
         take_result(task);
     }
-    task->step = task->whole ? bps_path_find(path, BPS_NODE_LOCAL_BROADCAST) + 1 : task->step + 1;
-    task->whole = false;
+    task->step++;
 }
 
 static void advance(struct bps_task *task)
 {
-    const struct bps_tensor_entry *tensor = task->tensor;
-    const struct bps_worker *worker = tensor->worker;
-    while (task->step < tensor->path.length) {
+    const struct bps_worker *worker = task->tensor->worker;
+    while (task->step < task->way->length) {
         if (worker->failure != BPS_OK) { /* perhaps while the tasks before this one began */
             end_with(task, worker->failure, worker->failure_text);
             return;
         }
-        struct bps_node *node = tensor->path.step[task->step].node;
+        const struct bps_step_ops *step = bps_task_step(task);
+        struct bps_node *node = bps_task_on(task)->node;
         node->tasks++;
         node->bytes += task->bytes;
-        if (!step_of(tensor, task->step)->start(task)) {
+        task->state = step->crosses ? BPS_TASK_WAITING : BPS_TASK_WORKING;
+        if (!step->start(task)) {
             return;
         }
         pass(task);
@@ -146,17 +131,10 @@ static void advance(struct bps_task *task)
     end(task);
 }
 
-void bps_task_start(struct bps_task *task)
-{
-    task->step = 0;
-    task->state = BPS_TASK_DONE;
-    advance(task);
-}
-
 void bps_task_done(struct bps_task *task, bps_status status, const char *text)
 {
     const struct bps_worker *worker = task->tensor->worker;
-    task->state = BPS_TASK_DONE;
+    task->state = BPS_TASK_IDLE;
     if (worker->failure != BPS_OK) {
         end_with(task, worker->failure, worker->failure_text);
     } else if (task->failed) {
@@ -164,7 +142,7 @@ void bps_task_done(struct bps_task *task, bps_status status, const char *text)
     } else if (status == BPS_OK) {
         pass(task);
         advance(task);
-    } else if (task->refused || step_of(task->tensor, task->step)->crosses) {
+    } else if (task->refused || bps_task_step(task)->crosses) {
         end_with(task, status, text);
     } else {
         fail_step(task, status, text);
@@ -173,12 +151,11 @@ void bps_task_done(struct bps_task *task, bps_status status, const char *text)
 
 void bps_task_cancel(struct bps_task *task)
 {
-    bool waits = task->refused || step_of(task->tensor, task->step)->cancel == NULL;
     task->failed = true;
-    if (waits) {
+    if (task->refused || bps_task_step(task)->cancel == NULL) {
         bps_task_done(task, BPS_OK, NULL);
     } else {
-        step_of(task->tensor, task->step)->cancel(task);
+        bps_task_step(task)->cancel(task);
     }
 }
 
@@ -186,30 +163,49 @@ void bps_tasks_abort(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
-        enum bps_task_state state = tensor->task[i].state;
-        if (state == BPS_TASK_QUEUED || state == BPS_TASK_AWAITED) {
-            tensor->task[i].held = 0;
-            bps_task_done(&tensor->task[i], BPS_OK, NULL);
-        } else if (state != BPS_TASK_DONE && step_of(tensor, tensor->task[i].step)->abandon != NULL) {
-            step_of(tensor, tensor->task[i].step)->abandon(&tensor->task[i]);
+        struct bps_task *task = &tensor->task[i];
+        if (task->state == BPS_TASK_IDLE) {
+            continue;
         }
+        if (!task->refused && bps_task_step(task)->abandon != NULL) {
+            bps_task_step(task)->abandon(task);
+        } else if (task->state == BPS_TASK_WAITING) {
+            bps_task_done(task, BPS_OK, NULL);
+        }
+    }
+}
+
+/* Whom a task waits for that was refused, or the step that has it. */
+static const struct bps_step_ops *awaited_step(const struct bps_task *task)
+{
+    const struct bps_step_ops *first = bps_step_for(task->tensor, task->partition, BPS_NODE_LOCAL_REDUCE);
+    return !task->refused ? bps_task_step(task) : first;
+}
+
+/* True: some task has heard of it, and its operation may be over. */
+static bool tell_left(struct bps_operation *operation, uint32_t rank)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
+        struct bps_task *task = &tensor->task[i];
+        const struct bps_step_ops *step = task->state == BPS_TASK_WAITING ? awaited_step(task) : NULL;
+        if (step != NULL && step->left != NULL && step->left(task, rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void bps_tasks_left(struct bps_worker *worker, uint32_t rank)
+{
+    struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
+    while (operation != NULL) {
+        operation =
+            tell_left(operation, rank) ? TAILQ_FIRST(&worker->operations) : TAILQ_NEXT(operation, entry);
     }
 }
 
 /* ---- beginning ---- */
-
-/* Leaves out the built-in steps that do nothing for this tensor. */
-static void leave_out(struct bps_tensor_entry *tensor)
-{
-    struct bps_path *path = &tensor->path;
-    uint32_t n = 0;
-    for (uint32_t i = 0; i < path->length; i++) {
-        if (bps_step_serves(tensor, path->step[i].node->kind)) {
-            path->step[n++] = path->step[i];
-        }
-    }
-    path->length = n;
-}
 
 static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
@@ -220,10 +216,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
-    if (tensor->path_op != BPS_WIRE_OPS) {
-        bps_path_fini(&tensor->path);
-        tensor->path_op = BPS_WIRE_OPS;
-    }
+    bps_tensor_forget_path(tensor);
     bool bare = operation->op == BPS_WIRE_BROADCAST || tensor->id >= BPS_ID_BARRIER;
     const struct bps_tensor_info info = {
         .name = tensor->name,
@@ -237,7 +230,6 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
                             ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
                             : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
-        leave_out(tensor);
         tensor->renamed = false;
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
@@ -264,36 +256,75 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     bps_operation_end(operation);
 }
 
-void bps_task_reset(struct bps_task *task)
+static void reset(struct bps_task *task)
 {
-    uint32_t slices = bps_partitions(task->bytes, task->tensor->worker->slice);
-    task->step = task->sent = task->received = task->held = task->given = task->direct = 0;
-    task->failed = task->grouped = task->refused = task->whole = task->for_group = false;
-    memset(task->got, 0, (slices + 63) / 64 * sizeof *task->got);
+    task->state = BPS_TASK_IDLE;
+    task->step = task->direct = 0;
+    task->failed = task->refused = task->for_group = false;
+}
+
+/* The last task that ends may end the operation, and its tensor may be used again: nothing after the loop. */
+static void start(struct bps_tensor_entry *tensor)
+{
+    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
+        advance(&tensor->task[i]);
+    }
+}
+
+/* Before the first of them starts. */
+static void prepare(struct bps_task *task, const struct bps_way *way)
+{
+    const struct bps_operation *operation = operation_of(task);
+    const struct bps_worker *worker = task->tensor->worker;
+    const struct bps_push_pull *r = &operation->request;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
+    bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
+    size_t at = (size_t)task->partition * worker->partition;
+    task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
+    task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
+    task->way = way;
+    reset(task);
 }
 
 void bps_tasks_start(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    const struct bps_worker *worker = tensor->worker;
-    const struct bps_push_pull *r = &operation->request;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
-    bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
-    uint32_t n = tensor->tasks;
-    operation->left = n;
-    for (uint32_t i = 0; i < n; i++) {
-        struct bps_task *task = &tensor->task[i];
-        size_t at = (size_t)i * worker->partition;
-        task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
-        task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
-        bps_task_reset(task);
+    operation->left = tensor->tasks;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        prepare(&tensor->task[i], tensor->task[i].own);
     }
-    /*
-     * The last task that ends may end the operation, and its tensor may
-     * be used again: nothing after the loop.
-     */
+    start(tensor);
+}
+
+bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_path *path)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        struct bps_task *task = &tensor->task[i];
+        if (task->other == NULL && (task->other = bps_way_new(task, path)) == NULL) {
+            return BPS_ERR_NOMEM;
+        }
+    }
+    operation->left = tensor->tasks;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        prepare(&tensor->task[i], tensor->task[i].other);
+    }
+    start(tensor);
+    return BPS_OK;
+}
+
+void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
+{
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    uint32_t n = operation->left = tensor->tasks;
     for (uint32_t i = 0; i < n; i++) {
-        bps_task_start(&tensor->task[i]);
+        reset(&tensor->task[i]);
+        tensor->task[i].state = BPS_TASK_WAITING;
+        tensor->task[i].refused = true;
+    }
+    /* If this worker leads the last one, the verdict comes at once and ends the round: nothing after the loop. */
+    for (uint32_t i = 0; i < n; i++) {
+        bps_tensor_refuse(tensor, i, bytes, status, text, true);
     }
 }
 
@@ -316,6 +347,9 @@ void bps_tasks_begin(struct bps_operation *operation)
     bps_status status = find_path(tensor, &report);
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
+    }
+    if (status == BPS_OK) {
+        status = bps_tensor_ways(tensor);
     }
     if (status == BPS_OK && bps_is_on_device(operation)) {
         status = worker->memory_ops->begin(operation, &report);

@@ -233,13 +233,29 @@ bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_p
     return status;
 }
 
-static void free_tasks(struct bps_tensor_entry *tensor)
+static void free_ways(struct bps_tensor_entry *tensor)
 {
     for (uint32_t i = 0; i < tensor->tasks; i++) {
-        free(tensor->task[i].got);
-        free(tensor->task[i].header);
-        free(tensor->task[i].stage_text);
+        struct bps_task *task = &tensor->task[i];
+        bps_way_free(task->own);
+        bps_way_free(task->other);
+        task->own = task->other = NULL;
+        task->way = NULL;
     }
+}
+
+void bps_tensor_forget_path(struct bps_tensor_entry *tensor)
+{
+    free_ways(tensor);
+    if (tensor->path_op != BPS_WIRE_OPS) {
+        bps_path_fini(&tensor->path);
+        tensor->path_op = BPS_WIRE_OPS;
+    }
+}
+
+static void free_tasks(struct bps_tensor_entry *tensor)
+{
+    free_ways(tensor);
     free(tensor->task);
     tensor->task = NULL;
     tensor->tasks = 0;
@@ -251,23 +267,7 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor)
     free(tensor->shard);
     free(tensor->lead);
     tensor->shard = tensor->lead = NULL;
-    if (tensor->path_op != BPS_WIRE_OPS) {
-        bps_path_fini(&tensor->path);
-        tensor->path_op = BPS_WIRE_OPS;
-    }
-}
-
-static bps_status new_task(struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t index)
-{
-    const struct bps_worker *worker = tensor->worker;
-    struct bps_task *task = &tensor->task[index];
-    task->tensor = tensor;
-    task->partition = index;
-    task->bytes = bps_partition_bytes(bytes, worker->partition, index);
-    uint32_t slices = bps_partitions(task->bytes, worker->slice);
-    task->got = calloc((slices + 63) / 64, sizeof *task->got);
-    task->header = calloc(slices, sizeof *task->header);
-    return task->got == NULL || task->header == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    bps_tensor_forget_path(tensor);
 }
 
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
@@ -284,12 +284,26 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
     }
     tensor->tasks = n;
     tensor->path_bytes = bytes;
-    bps_status status = BPS_OK;
-    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
-        status = new_task(tensor, bytes, i);
+    for (uint32_t i = 0; i < n; i++) {
+        tensor->task[i].tensor = tensor;
+        tensor->task[i].partition = i;
+        tensor->task[i].bytes = bps_partition_bytes(bytes, worker->partition, i);
     }
-    if (status != BPS_OK) {
-        free_tasks(tensor);
+    return BPS_OK;
+}
+
+bps_status bps_tensor_ways(struct bps_tensor_entry *tensor)
+{
+    for (uint32_t i = tensor->tasks; i-- > 0;) { /* the first one comes last: it stands for all */
+        struct bps_task *task = &tensor->task[i];
+        if (tensor->task[0].own != NULL) {
+            return BPS_OK;
+        }
+        bps_way_free(task->own); /* of an attempt that had no memory */
+        task->own = bps_way_new(task, &tensor->path);
+        if (task->own == NULL) {
+            return BPS_ERR_NOMEM;
+        }
     }
-    return status;
+    return BPS_OK;
 }

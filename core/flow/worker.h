@@ -30,8 +30,6 @@
 
 struct bps_worker;
 struct bps_local;
-struct bps_sum_slice;
-struct bps_exchange_round;
 struct bps_step_ops;
 struct bps_round_hooks;
 struct bps_device_memory;
@@ -42,45 +40,39 @@ struct bps_tensor_entry;
 
 /* ---- one partition of a tensor ---- */
 
+/* Who has a task. Only task.c sets it; what a step has to know besides is in its context. */
 enum bps_task_state {
-    BPS_TASK_DONE,     /* nothing under way */
-    BPS_TASK_IN_STAGE, /* a stage works on it in the pool, or answers later */
-    BPS_TASK_COPYING,  /* it waits for a copy between a device and the host, for its end, or for a batch */
-    BPS_TASK_QUEUED,   /* waits to be sent, wholly or in part */
-    BPS_TASK_AWAITED,  /* sent; results are coming */
+    BPS_TASK_IDLE,    /* nobody: its round has not begun, or is over for it */
+    BPS_TASK_WORKING, /* a step of this worker alone, which comes back whatever others say */
+    BPS_TASK_WAITING, /* it waits for other workers, whose words may end its round */
+};
+
+/* The steps that a partition takes, in their order. */
+struct bps_way {
+    uint32_t length;
+    struct bps_way_step {
+        const struct bps_step_ops *ops;
+        const struct bps_path_step *on; /* of the path that the way was made of */
+        void *context;                  /* what the step keeps of this task */
+    } step[];
 };
 
 struct bps_task {
-    struct bps_post post; /* back from the pool */
     struct bps_tensor_entry *tensor;
-    TAILQ_ENTRY(bps_task) pool_entry;
-    enum bps_task_state state;
     uint32_t partition, bytes;
-    uint32_t step;     /* of the path */
-    uint32_t sent;     /* slices handed to the transport */
-    uint32_t received; /* slices of the result */
-    uint32_t held;     /* frames of it that the transport still reads, or is filling; batches of devices */
-    bool failed;       /* the round has failed; waits until nothing is held */
-    bool refused;      /* this worker does not contribute, and waits for the words of those who sum */
-    bool whole;        /* its step ends with the result of all, and not with a sum to go on with */
-    bool for_group;    /* it has the sum of this host, which was divided by: */
+    enum bps_task_state state;
+    uint32_t step;               /* of its way */
+    const struct bps_way *way;   /* that it is on; NULL: it has none yet */
+    struct bps_way *own, *other; /* along the tensor's path; along one that its group takes for some rounds */
+    bool failed;                 /* the round has failed: it ends as soon as its step lets go of it */
+    bool refused;   /* this worker does not contribute, and waits for the words of those who sum */
+    bool for_group; /* it has the sum of this host, which was divided by: */
     uint32_t divisor;
-    const char *src;                     /* what is sent */
-    char *dst;                           /* where the result goes */
-    struct bps_stage_task view;          /* of the stage that works on it */
-    bps_status stage_status;             /* of the stage that ran in the pool */
-    char *stage_text;                    /* of its error; owned */
-    uint64_t *got;                       /* slices of the result, a bit each */
-    struct bps_loan loan;                /* of this worker to itself, where it leads */
-    struct bps_sum_slice *sum;           /* of its group, while the network has it */
-    struct bps_exchange_round *exchange; /* in which everybody sums for himself */
-    bool grouped;                        /* the devices of the group sum it, see devices.h */
+    const char *src; /* what is sent */
+    char *dst;       /* where the result goes */
     uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
     const char *direct_src;
     char *direct_dst;
-    uint32_t given; /* the steps that its device was given, a bit each */
-    uint32_t owed;  /* places of the group to which it is still to be sent there, a bit each */
-    uint8_t (*header)[BPS_HEADER_BYTES]; /* one for each slice in flight */
 };
 
 /* ---- one push_pull, broadcast or barrier ---- */
@@ -179,6 +171,7 @@ struct bps_tensor_table {
 };
 
 struct bps_stage_pool;
+struct bps_stage_call;
 
 enum bps_worker_phase {
     BPS_WORKER_JOINING,
@@ -223,9 +216,10 @@ struct bps_worker {
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
-    struct bps_instance *near;                       /* the transport to processes of this host; NULL: none */
-    struct bps_graph *graph;                         /* [const] once joined */
-    const struct bps_step_ops *step[BPS_NODE_KINDS]; /* [const] what each kind of node does */
+    struct bps_instance *near; /* the transport to processes of this host; NULL: none */
+    struct bps_graph *graph;   /* [const] once joined */
+    /* [const] what can take a partition at each kind of node: the first that says so; each ends with NULL */
+    const struct bps_step_ops *const *steps[BPS_NODE_KINDS];
     const struct bps_device_memory_ops *memory_ops;  /* [const] */
     struct bps_device_memory *memory;                /* [const] NULL: this worker reaches no devices */
     const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
@@ -304,6 +298,10 @@ bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
 /* [core] Tasks for a tensor of so many bytes. */
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
+/* [core] Their ways along its path, if they have none. */
+bps_status bps_tensor_ways(struct bps_tensor_entry *tensor);
+/* [core] Frees the path, and the ways of its tasks. */
+void bps_tensor_forget_path(struct bps_tensor_entry *tensor);
 /* [core] Frees what belongs to the wire: placement, tasks, path. */
 void bps_tensor_strip(struct bps_tensor_entry *tensor);
 
@@ -370,7 +368,7 @@ bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool *
 void bps_stage_pool_free(struct bps_stage_pool *pool);
 /* Binds its threads. */
 void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus);
-/* Runs the task's stage on some thread and posts the task back. */
-void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_task *task);
+/* Runs the stage on some thread and posts the call back. */
+void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_stage_call *call);
 
 #endif

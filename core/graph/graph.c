@@ -14,7 +14,7 @@ static const char *const builtin_names[] = {
     [BPS_NODE_LOCAL_REDUCE] = "local_reduce",         [BPS_NODE_PUSH_PULL] = "push_pull",
     [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",   [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
     [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",     [BPS_NODE_DEVICE_BROADCAST] = "device_broadcast",
-    [BPS_NODE_REDUCE_ON_DEVICE] = "reduce_on_device",
+    [BPS_NODE_REDUCE_ON_DEVICE] = "reduce_on_device", [BPS_NODE_DEVICE_REDUCE] = "device_reduce",
 };
 
 /* Built-in stages carry host memory as it is; reducers can sum nothing else. */
@@ -223,6 +223,7 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
     bps_status status = BPS_OK;
     build_device_node(&graph->to_host, BPS_NODE_COPY_TO_HOST, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
     build_device_node(&graph->to_device, BPS_NODE_COPY_TO_DEVICE, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
+    build_device_node(&graph->reduce, BPS_NODE_DEVICE_REDUCE, BPS_MEMORY_DEVICE);
     build_device_node(&graph->broadcast, BPS_NODE_DEVICE_BROADCAST, BPS_MEMORY_DEVICE);
     build_device_node(&graph->on_device, BPS_NODE_REDUCE_ON_DEVICE, BPS_MEMORY_DEVICE);
     while (status == BPS_OK && graph->nodes < n) {

@@ -7,8 +7,9 @@
  * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
  * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
  * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
- * host memory, which copy what the network does not reach on the device, and device_broadcast, by which the result
- * comes to the other devices of a group; or it is reduce_on_device alone, where the result needs nobody else.
+ * host memory, which copy what the network does not reach on the device; or it is reduce_on_device alone, where the
+ * result needs nobody else. If the devices of a host sum among themselves, another path has that sum first,
+ * device_reduce, and in the end device_broadcast, by which the result comes to all of them.
  */
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
@@ -23,6 +24,7 @@ enum bps_node_kind {
     BPS_NODE_LOCAL_BROADCAST,
     BPS_NODE_COPY_TO_HOST, /* these are not configured, but put into paths where they are needed */
     BPS_NODE_COPY_TO_DEVICE,
+    BPS_NODE_DEVICE_REDUCE,
     BPS_NODE_DEVICE_BROADCAST,
     BPS_NODE_REDUCE_ON_DEVICE,
     BPS_NODE_KINDS,
@@ -43,7 +45,8 @@ struct bps_node {
 struct bps_graph {
     uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
     bool local;                /* it has local_reduce and local_broadcast */
-    struct bps_node to_host, to_device, broadcast, on_device; /* for tensors on a device */
+    struct bps_node to_host, to_device, on_device; /* for tensors on a device, */
+    struct bps_node reduce, broadcast;             /* and for those of a group */
     struct bps_node node[];
 };
 
@@ -82,6 +85,8 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
                         struct bps_path *out, struct bps_report *report);
 /* The path of a tensor that stays on its device. */
 bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, struct bps_path *out);
+/* The path of all tensors that the devices of a group sum: no stage of a plugin is on it. */
+bps_status bps_path_new_among_devices(struct bps_graph *graph, struct bps_path *out);
 void bps_path_fini(struct bps_path *path);
 
 #endif

@@ -39,7 +39,7 @@ static void append(struct bps_path *path, struct bps_node *node, void *state)
 bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *tensor, bool broadcast,
                         struct bps_path *out, struct bps_report *report)
 {
-    struct bps_path path = {0, calloc(graph->nodes + 3, sizeof *path.step), strdup(tensor->name)};
+    struct bps_path path = {0, calloc(graph->nodes + 2, sizeof *path.step), strdup(tensor->name)};
     bps_status status = path.step == NULL || path.name == NULL ? BPS_ERR_NOMEM : BPS_OK;
     struct bps_tensor_info info = *tensor;
     bool copied = tensor->memory == BPS_MEMORY_DEVICE; /* as all stages take host memory */
@@ -60,7 +60,21 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
     }
     if (copied) {
         append(&path, &graph->to_device, NULL);
-        append(&path, &graph->broadcast, NULL);
+    }
+    *out = path;
+    return BPS_OK;
+}
+
+/* Of nodes that are built in. */
+static bps_status make(struct bps_node *const *node, uint32_t n, const char *name, struct bps_path *out)
+{
+    struct bps_path path = {0, calloc(n, sizeof *path.step), strdup(name)};
+    if (path.step == NULL || path.name == NULL) {
+        bps_path_fini(&path);
+        return BPS_ERR_NOMEM;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        append(&path, node[i], NULL);
     }
     *out = path;
     return BPS_OK;
@@ -68,14 +82,15 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
 
 bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, struct bps_path *out)
 {
-    struct bps_path path = {0, calloc(1, sizeof *path.step), strdup(tensor)};
-    if (path.step == NULL || path.name == NULL) {
-        bps_path_fini(&path);
-        return BPS_ERR_NOMEM;
-    }
-    append(&path, &graph->on_device, NULL);
-    *out = path;
-    return BPS_OK;
+    struct bps_node *const node[] = {&graph->on_device};
+    return make(node, 1, tensor, out);
+}
+
+bps_status bps_path_new_among_devices(struct bps_graph *graph, struct bps_path *out)
+{
+    struct bps_node *const node[] = {&graph->reduce, &graph->to_host, &graph->node[graph->push_pull],
+                                     &graph->to_device, &graph->broadcast};
+    return make(node, sizeof node / sizeof node[0], "", out);
 }
 
 uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind)

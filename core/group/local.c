@@ -3,7 +3,6 @@
 #include "group/local.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -149,42 +148,6 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 uint32_t bps_local_links(const struct bps_local *local)
 {
     return bps_local_is_grouped(local) ? local->size - 1 : 0;
-}
-
-bool bps_local_is_grouped(const struct bps_local *local)
-{
-    return local != NULL && local->sum != NULL;
-}
-
-bool bps_local_is_final(const struct bps_local *local)
-{
-    return bps_local_is_grouped(local) && local->final;
-}
-
-/* ---- failures that are told later ---- */
-
-bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
-                    const char *text)
-{
-    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
-    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
-        free(unsent);
-        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
-        return false;
-    }
-    unsent->header = *header;
-    STAILQ_INSERT_TAIL(list, unsent, entry);
-    return true;
-}
-
-void bps_local_forget(struct bps_unsent_list *list)
-{
-    while (!STAILQ_EMPTY(list)) {
-        struct bps_unsent *unsent = STAILQ_FIRST(list);
-        STAILQ_REMOVE_HEAD(list, entry);
-        free(unsent->text);
-        free(unsent);
-    }
 }
 
 /* ---- the end ---- */

@@ -18,7 +18,8 @@
 #include "sum/sum.h"
 #include "wire/lobby.h"
 
-extern const struct bps_step_ops bps_step_local_reduce, bps_step_local_broadcast;
+/* What can take a partition at the nodes local_reduce and local_broadcast. */
+extern const struct bps_step_ops *const bps_local_reduce_steps[], *const bps_local_broadcast_steps[];
 
 /* Of a worker that is in a group of several; set before it connects. */
 extern const struct bps_round_hooks bps_local_hooks;
@@ -143,73 +144,82 @@ struct bps_local_device_ops {
     bool (*asks)(struct bps_worker *worker, const struct bps_header *header);
     /* The network has failed a round that this worker leads. False: it was none of the devices. */
     bool (*network_failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
-    /* The leader says so; the task may be in a batch. False: it is not. */
-    bool (*failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
     /* READY to SEPARATE, from a peer. */
     bps_status (*message)(struct bps_local_peer *peer, const struct bps_header *header,
                           struct bps_reader *payload);
 };
 
-/* ---- local.c ---- */
+/* A step that sends frames to others of the group. */
+struct bps_local_step {
+    struct bps_step_ops ops;
+    /* A peer asks for the frame of a task that was put into the queue for it. */
+    void (*frame)(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out);
+    /* That one is out. */
+    void (*sent)(struct bps_task *task, struct bps_local_peer *peer);
+};
+
+static inline const struct bps_local_step *bps_local_step_of(const struct bps_task *task)
+{
+    return bps_container(bps_task_step(task), const struct bps_local_step, ops);
+}
+
+/* ---- local_peer.c ---- */
+/*
+ * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not
+ * agreed upon beforehand, and some types (bps_local_types()): each worker pushes these itself.
+ */
+bool bps_local_takes(const struct bps_tensor_entry *tensor);
+struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
+/* True if that is this worker. */
+bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* Keeps a failure for later. False: no memory, and the job has failed. */
 bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
                     const char *text);
 void bps_local_forget(struct bps_unsent_list *list);
+struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank);
+void bps_local_kick(struct bps_local_peer *peer);
+/* The header of a PUSH of this worker's whole contribution. */
+void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out);
+/* The peer will ask for a frame of the task. False: no memory, and the job has failed. */
+bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task);
 
 /* ---- local_link.c ---- */
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
 /* Judges those who said hello before the book was there. */
 void bps_local_admit_waiting(struct bps_local *local);
-struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank);
-void bps_local_kick(struct bps_local_peer *peer);
+
+/* ---- local_frame.c: what is sent to a peer, and what comes from it ---- */
+bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
+void bps_local_sent(struct bps_local_peer *peer, void *cookie);
+bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header,
+                           struct bps_sink **sink);
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
+                             struct bps_reader *payload);
 
 /* ---- local_lead.c: what a leader does ---- */
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);
 bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
                                   struct bps_sink **sink);
-/* Our own contribution to a partition that we lead. */
-void bps_local_contribute(struct bps_task *task, const struct bps_header *header);
-/* The step local_broadcast: gives the result to the others. True: the task goes on at once. */
-bool bps_local_broadcast(struct bps_task *task);
 /* The next result or loan for this peer. BPS_AGAIN: there is none. */
 bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out);
 /* False: the cookie is not of such a frame. */
 bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
 
+/* ---- local_lend.c: what the others do ---- */
+extern const struct bps_local_step bps_local_lend;
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
+                            struct bps_sink **sink);
+
 /* ---- local_exchange.c: small tensors, which nobody leads ---- */
+extern const struct bps_local_step bps_local_exchange;
 /* Sets up the exchange, if there can be one. */
 bps_status bps_local_exchange_open(struct bps_local *local);
-/* True if the workers exchange this tensor, which all of them answer alike. */
-bool bps_local_exchanges(const struct bps_tensor_entry *tensor);
-/* Our contribution, with the header of its PUSH. */
-void bps_local_exchange(struct bps_task *task, struct bps_header *header);
-/* The frame of it, which is the same for all. */
-void bps_local_exchange_frame(struct bps_task *task, struct bps_frame *out);
-/* A frame of the task to this peer is out. False: it was none of an exchange. */
-bool bps_local_exchange_sent(struct bps_local_peer *peer, struct bps_task *task);
-void bps_local_exchange_unqueue(struct bps_task *task);
-/* The link to the peer has ended: what was for it is out. */
-void bps_local_exchange_left(struct bps_local_peer *peer);
 /* PUSH; POISON, FAILED; from a peer. */
 bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
                                struct bps_sink **sink);
-/* The link to a peer is open now: it is told what was said before. */
-void bps_local_exchange_reached(struct bps_local_peer *peer);
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
                                    const char *text);
-/* This worker cannot contribute, as its POISON says. */
-void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_header *header,
-                               const char *text);
-
-/* ---- local_stage.c: the stages, and what those do who do not lead ---- */
-bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
-                            struct bps_sink **sink);
-bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
-void bps_local_sent(struct bps_local_peer *peer, void *cookie);
-bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
-                             struct bps_reader *payload);
-/* A peer has left, and its link has ended: what it led of ours cannot end otherwise. */
-void bps_local_left(struct bps_local_peer *peer);
-struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
+/* The link to a peer is open now: it is told what was said before. */
+void bps_local_exchange_reached(struct bps_local_peer *peer);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_exchange.c - small tensors go from every worker of the group to all others, and everybody sums for
- * himself.
+ * local_exchange.c - the step of small tensors: they go from every worker of the group to all others, and
+ * everybody sums for himself.
  *
  * Whether a tensor is small all must answer alike: so what counts is the size of the job's declaration. Who
  * cannot go on with a round tells the leader, who passes on to all what it hears, so that all end with the
@@ -11,14 +11,22 @@
 
 #include "flow/step.h"
 #include "group/local.h"
+#include "shards/shards.h"
 #include "wire/sink.h"
 
+struct exchange {
+    uint8_t header[BPS_HEADER_BYTES];
+    struct bps_exchange_round *round;
+    uint32_t owed; /* places of the group to which it is still to be sent, a bit each */
+};
+
 /* With more bytes to all others together the copies cost what one way less saves. */
-bool bps_local_exchanges(const struct bps_tensor_entry *tensor)
+static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
-    return local != NULL && local->exchange != NULL && !tensor->unnamed &&
+    (void)partition;
+    return bps_local_takes(tensor) && local->exchange != NULL && !tensor->unnamed &&
            tensor->job.bytes <= worker->partition &&
            tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
@@ -38,130 +46,111 @@ static uint32_t payload_of(const struct bps_task *task)
     return receiver ? 0 : task->bytes;
 }
 
-/* A frame of the task is out, or will not be sent. */
-static void let_go(struct bps_task *task, const struct bps_local_peer *peer)
-{
-    task->owed &= ~bit_of(peer);
-    if (task->owed == 0) {
-        task->held = 0;
-        task->state = BPS_TASK_AWAITED;
-    }
-}
-
 /* All frames are out: the sum may overwrite what they came from. */
 static void check(struct bps_task *task)
 {
-    if (task->owed == 0 && task->failed) {
+    const struct exchange *exchange = bps_task_context(task);
+    if (exchange->owed == 0 && task->failed) {
         bps_task_done(task, BPS_OK, NULL);
-    } else if (task->owed == 0) {
-        bps_exchange_ready(task->exchange);
+    } else if (exchange->owed == 0) {
+        bps_exchange_ready(exchange->round);
     }
 }
 
 static void send_to_all(struct bps_task *task)
 {
-    struct bps_worker *worker = task->tensor->worker;
-    struct bps_local *local = worker->local;
-    int32_t priority = task->tensor->operation.request.priority;
-    task->state = BPS_TASK_QUEUED;
+    struct bps_local *local = task->tensor->worker->local;
+    struct exchange *exchange = bps_task_context(task);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
         if (place == local->place || peer->link == NULL) {
             continue;
         }
-        if (!bps_heap_push(&peer->pushes, priority, worker->sequence++, task)) {
-            bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        exchange->owed |= bit_of(peer);
+        if (!bps_local_enqueue(peer, task)) {
             return;
         }
-        task->owed |= bit_of(peer);
-        task->held = 1;
-        bps_local_kick(peer);
     }
     check(task);
 }
 
-void bps_local_exchange(struct bps_task *task, struct bps_header *header)
+static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_local *local = worker->local;
+    struct exchange *exchange = bps_task_context(task);
+    struct bps_header header;
     char text[160];
-    task->state = BPS_TASK_AWAITED;
-    task->owed = 0;
+    *exchange = (struct exchange){.owed = 0};
     if (local->dropped) {
-        return; /* it ends with the job */
+        return false; /* it ends with the job */
     }
-    header->flags |= BPS_FLAG_EXCHANGE;
-    header->length = payload_of(task);
-    bps_header_encode(header, task->header[0]);
-    bps_status status = bps_exchange_enter(local->exchange, header, &task->exchange);
-    if (status == BPS_OK && task->exchange == NULL) {
-        return; /* the round has failed, and with it the task */
+    bps_local_push_header(task, BPS_FLAG_EXCHANGE, &header);
+    header.length = payload_of(task);
+    bps_header_encode(&header, exchange->header);
+    bps_status status = bps_exchange_enter(local->exchange, &header, &exchange->round);
+    if (status == BPS_OK && exchange->round == NULL) {
+        return false; /* the round has failed, and with it the task */
     }
     if (status == BPS_OK) {
-        status = bps_exchange_contribute(task->exchange, task->src, task->dst, task);
+        status = bps_exchange_contribute(exchange->round, task->src, task->dst, task);
     }
     if (status == BPS_ERR_UNSUPPORTED) {
         snprintf(text, sizeof text, "worker %u's reducer '%s' has no %s of %s", worker->rank,
-                 worker->reducer->name, bps_op_name(header->op), bps_dtype_name(header->dtype));
-        bps_tensor_refuse(task->tensor, task->partition, header->bytes, status, text, true);
+                 worker->reducer->name, bps_op_name(header.op), bps_dtype_name(header.dtype));
+        bps_tensor_refuse(task->tensor, task->partition, header.bytes, status, text, true);
     } else if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not contribute to the sum of this host");
     } else {
         send_to_all(task);
     }
+    return false;
 }
 
-void bps_local_exchange_frame(struct bps_task *task, struct bps_frame *out)
+static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
 {
+    struct exchange *exchange = bps_task_context(task);
+    (void)peer;
     *out = (struct bps_frame){
-        .header = task->header[0],
+        .header = exchange->header,
         .payload = task->src,
         .bytes = payload_of(task),
         .cookie = task,
     };
 }
 
-bool bps_local_exchange_sent(struct bps_local_peer *peer, struct bps_task *task)
+static void sent(struct bps_task *task, struct bps_local_peer *peer)
 {
-    if ((task->owed & bit_of(peer)) == 0) {
-        return false;
-    }
-    let_go(task, peer);
+    struct exchange *exchange = bps_task_context(task);
+    exchange->owed &= ~bit_of(peer);
     check(task);
-    return true;
 }
 
-void bps_local_exchange_unqueue(struct bps_task *task)
+static void cancel(struct bps_task *task)
 {
     struct bps_local *local = task->tensor->worker->local;
+    struct exchange *exchange = bps_task_context(task);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
-        if ((task->owed & bit_of(peer)) != 0 && bps_heap_remove(&peer->pushes, task)) {
-            let_go(task, peer);
+        if ((exchange->owed & bit_of(peer)) != 0 && bps_heap_remove(&peer->pushes, task)) {
+            exchange->owed &= ~bit_of(peer);
         }
+    }
+    if (exchange->owed == 0) {
+        bps_task_done(task, BPS_OK, NULL);
     }
 }
 
-/* A task with a frame for this peer. */
-static struct bps_task *find_owing(const struct bps_local_peer *peer)
+/* What was for it is out. */
+static bool left(struct bps_task *task, uint32_t rank)
 {
-    struct bps_operation *operation;
-    TAILQ_FOREACH(operation, &peer->local->worker->operations, entry) {
-        struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-        if (operation->begun && tensor->tasks > 0 && bps_local_exchanges(tensor) &&
-            (tensor->task[0].owed & bit_of(peer)) != 0) {
-            return &tensor->task[0];
-        }
+    const struct exchange *exchange = task->refused ? NULL : bps_task_context(task);
+    struct bps_local_peer *peer = bps_local_peer_of(task->tensor->worker->local, rank);
+    if (exchange == NULL || (exchange->owed & bit_of(peer)) == 0) {
+        return false;
     }
-    return NULL;
-}
-
-void bps_local_exchange_left(struct bps_local_peer *peer)
-{
-    struct bps_task *task;
-    while ((task = find_owing(peer)) != NULL) {
-        bps_local_exchange_sent(peer, task);
-    }
+    sent(task, peer);
+    return true;
 }
 
 /* ---- those of others ---- */
@@ -211,17 +200,37 @@ static void speak(struct bps_local_peer *leader, const struct bps_header *header
     }
 }
 
-void bps_local_exchange_poison(struct bps_local_peer *leader, const struct bps_header *header,
-                               const char *text)
+static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                   const char *text, bool answer)
 {
+    struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
+    const struct bps_header header =
+        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
     struct bps_exchange_round *round;
-    bps_status status = bps_exchange_enter(leader->local->exchange, header, &round);
-    if (status != BPS_OK) {
-        bps_worker_fail(leader->local->worker, status, "could not fail the sum of this host");
+    bps_status entered = bps_exchange_enter(leader->local->exchange, &header, &round);
+    if (entered != BPS_OK) {
+        bps_worker_fail(leader->local->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
-        speak(leader, header, text);
+        speak(leader, &header, text);
     }
+    return true;
 }
+
+const struct bps_local_step bps_local_exchange = {
+    .ops =
+        {
+            .crosses = true,
+            .until = BPS_NODE_LOCAL_BROADCAST,
+            .context = sizeof(struct exchange),
+            .probe = probe,
+            .start = start,
+            .cancel = cancel,
+            .left = left,
+            .refuse = refuse,
+        },
+    .frame = frame,
+    .sent = sent,
+};
 
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * local_lead.c - the leader of a partition in its group: takes contributions, hands the sum on or out.
+ * local_lead.c - the steps of the leader of a partition in its group: takes contributions, hands the sum on or out.
  *
  * The engine calls back when a sum is there. If the group is the whole job that is the result, written to
  * everybody's memory already; else it lies in our own tensor, goes through the network as the group's
@@ -18,6 +18,20 @@
 #define SLICE_COOKIE  2u
 #define RETURN_COOKIE 4u
 #define TAGS          6u
+
+/* Of a task that this worker leads, and of one whose result it hands out. */
+struct lead {
+    struct bps_loan loan;      /* of this worker to itself */
+    struct bps_sum_slice *sum; /* while the network has it */
+    uint32_t held;             /* frames for others whose payload lies in the task's tensor */
+};
+
+static const struct bps_step_ops lead_for_network;
+
+static struct lead *lead_of(const struct bps_task *task)
+{
+    return bps_task_context(task);
+}
 
 static struct bps_task *task_of(struct bps_local *local, const struct bps_sum_slice *slice)
 {
@@ -73,26 +87,30 @@ bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_
     return status;
 }
 
-void bps_local_contribute(struct bps_task *task, const struct bps_header *header)
+static bool contribute(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_sum_cursor *cursor = &worker->local->cursor;
-    task->state = BPS_TASK_AWAITED;
+    struct lead *lead = lead_of(task);
+    struct bps_header header;
+    *lead = (struct lead){.held = 0};
     if (worker->local->dropped) {
-        return; /* it ends with the job */
+        return false; /* it ends with the job */
     }
-    task->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header->length};
-    bps_status status = bps_sum_push(worker->local->sum, worker->rank, header, cursor);
+    bps_local_push_header(task, 0, &header);
+    lead->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header.length};
+    bps_status status = bps_sum_push(worker->local->sum, worker->rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {
-        status = header->length > 0 ? bps_sum_lend(cursor, &task->loan) : BPS_AGAIN;
+        status = header.length > 0 ? bps_sum_lend(cursor, &lead->loan) : BPS_AGAIN;
         if (status == BPS_AGAIN) {
-            bps_sum_take(cursor, 0, task->src, header->length);
+            bps_sum_take(cursor, 0, task->src, header.length);
             status = BPS_OK;
         }
     }
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not contribute to the sum of this host");
     }
+    return false;
 }
 
 /* ---- sums and results ---- */
@@ -104,7 +122,7 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
         memcpy(task->dst, slice->payload, slice->bytes);
     }
     bps_sum_delivered(slice);
-    if (task != NULL && task->held == 0) {
+    if (task != NULL && lead_of(task)->held == 0) {
         bps_task_done(task, BPS_OK, NULL); /* else when the last frame is out */
     }
 }
@@ -123,7 +141,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     }
     struct bps_task *task = payload_owner(local, slice, rank);
     if (task != NULL) {
-        task->held++;
+        lead_of(task)->held++;
     }
     if (!bps_heap_push(&peer->results, slice->fields.priority, local->worker->sequence++, slice)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
@@ -139,7 +157,7 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     if (task == NULL) {
         return; /* the job has failed meanwhile */
     }
-    task->sum = slice;
+    lead_of(task)->sum = slice;
     if (slice->payload != NULL) {
         task->src = task->dst;
     }
@@ -165,20 +183,6 @@ static void on_due(void *owner)
         local->working = true;
         bps_loop_defer_for(local->worker->loop, local, on_work, local);
     }
-}
-
-bool bps_local_broadcast(struct bps_task *task)
-{
-    struct bps_sum_slice *slice = task->sum;
-    task->sum = NULL;
-    task->state = BPS_TASK_AWAITED;
-    if (task->tensor->worker->local->dropped) {
-        return false; /* it ends with the job: a lost peer's loan is gone */
-    }
-    task->held = 1;
-    bps_sum_distribute(slice, task->bytes > 0 ? task->dst : NULL);
-    task->held--;
-    return task->held == 0; /* else it goes on when the last frame is out */
 }
 
 /* ---- failures ---- */
@@ -308,7 +312,7 @@ static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
     struct bps_local *local = peer->local;
     struct bps_task *task = payload_owner(local, slice, peer->rank);
     bps_sum_delivered(slice);
-    if (task != NULL && --task->held == 0) {
+    if (task != NULL && --lead_of(task)->held == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -324,6 +328,106 @@ bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie)
     }
     return tag != 0;
 }
+
+/* ---- the steps ---- */
+
+static bool takes_part(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    (void)partition;
+    return bps_local_takes(tensor);
+}
+
+static bool leads(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    return bps_local_takes(tensor) && bps_local_leads(tensor, partition);
+}
+
+static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    return leads(tensor, partition) && tensor->worker->local->final;
+}
+
+static void cancel(struct bps_task *task)
+{
+    const struct lead *lead = lead_of(task);
+    if (lead->held == 0) {
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
+static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                   const char *text, bool answer)
+{
+    const struct bps_worker *worker = tensor->worker;
+    const struct bps_header header =
+        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
+    bps_sum_poison(worker->local->sum, worker->rank, &header, text);
+    return true;
+}
+
+static bool hand_out(struct bps_task *task)
+{
+    const struct lead *led = bps_way_context(task->way, &lead_for_network);
+    struct lead *lead = lead_of(task);
+    lead->held = 0;
+    if (task->tensor->worker->local->dropped) {
+        return false; /* it ends with the job: a lost peer's loan is gone */
+    }
+    lead->held = 1;
+    bps_sum_distribute(led->sum, task->bytes > 0 ? task->dst : NULL);
+    lead->held--;
+    return lead->held == 0; /* else it goes on when the last frame is out */
+}
+
+/* The others of the group wait for a result that does not come. Of this worker it is the end as well. */
+static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                          bps_status status, const char *text, bool answer)
+{
+    struct bps_task *task = &tensor->task[partition];
+    struct bps_header header;
+    (void)bytes;
+    (void)answer;
+    bps_push_header(task, 0, 0, 0, &header);
+    header.type = BPS_FRAME_FAILED;
+    header.root = (uint32_t)-status;
+    task->failed = true; /* it need not hear it */
+    bps_local_fail(tensor->worker->local, &header, text);
+    return false;
+}
+
+/* The sum of the group is that of the job. */
+static const struct bps_step_ops lead_for_all = {
+    .crosses = true,
+    .until = BPS_NODE_LOCAL_BROADCAST,
+    .context = sizeof(struct lead),
+    .probe = leads_all,
+    .start = contribute,
+    .cancel = cancel,
+    .refuse = refuse,
+};
+
+static const struct bps_step_ops lead_for_network = {
+    .crosses = true,
+    .context = sizeof(struct lead),
+    .probe = leads,
+    .start = contribute,
+    .cancel = cancel,
+    .refuse = refuse,
+};
+
+static const struct bps_step_ops local_broadcast = {
+    .crosses = true,
+    .context = sizeof(struct lead),
+    .probe = takes_part,
+    .start = hand_out,
+    .cancel = cancel,
+    .refuse = refuse_result,
+};
+
+const struct bps_step_ops *const bps_local_reduce_steps[] = {
+    &bps_local_exchange.ops, &lead_for_all, &lead_for_network, &bps_local_lend.ops, NULL,
+};
+const struct bps_step_ops *const bps_local_broadcast_steps[] = {&local_broadcast, NULL};
 
 /* ---- the engine ---- */
 

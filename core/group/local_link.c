@@ -20,23 +20,6 @@ struct visitor {
     uint8_t proof[BPS_PROOF_BYTES];
 };
 
-struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank)
-{
-    for (uint32_t place = 0; place < local->size; place++) {
-        if (local->peer[place].rank == rank) {
-            return &local->peer[place];
-        }
-    }
-    return NULL;
-}
-
-void bps_local_kick(struct bps_local_peer *peer)
-{
-    if (peer->link != NULL) {
-        bps_link_kick(peer->link);
-    }
-}
-
 /* ---- coming in ---- */
 
 /* BPS_OK if the guest belongs to this group and generation, and proves it. */
@@ -160,16 +143,8 @@ static bps_status host_message(void *owner, struct bps_link *link, const struct 
 static bps_status host_slice(void *owner, struct bps_link *link, const struct bps_header *header,
                              struct bps_sink **sink)
 {
-    struct bps_local_peer *peer = owner;
     (void)link;
-    if (header->epoch != peer->local->worker->book->epoch) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (header->type == BPS_FRAME_RESULT) {
-        return bps_local_result(peer, header, sink);
-    }
-    return (header->flags & BPS_FLAG_EXCHANGE) != 0 ? bps_local_exchanged(peer, header, sink)
-                                                    : bps_local_contribution(peer, header, sink);
+    return bps_local_slice(owner, header, sink);
 }
 
 static bps_status host_next(void *owner, struct bps_link *link, struct bps_frame *out)
@@ -195,7 +170,8 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
         bps_sum_abandon(&peer->cursor);
         bps_exchange_abandon(&peer->exchange);
         bps_sum_gone(peer->local->sum, peer->rank);
-        bps_local_left(peer);
+        bps_heap_fini(&peer->pushes);
+        bps_tasks_left(worker, peer->rank);
     } else {
         peer->local->dropped = true; /* the job is going to fail, and the loans of this peer are gone */
         bps_member_text(&worker->book->member[peer->rank], who, sizeof who);

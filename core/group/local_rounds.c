@@ -8,8 +8,8 @@
 /* True if the devices of the group may take rounds of this tensor. */
 static bool may_stay_on_devices(const struct bps_tensor_entry *tensor)
 {
-    return tensor->id < BPS_ID_BARRIER && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) &&
-           !bps_local_exchanges(tensor);
+    const struct bps_step_ops *step = bps_step_for(tensor, 0, BPS_NODE_LOCAL_REDUCE);
+    return tensor->id < BPS_ID_BARRIER && step != NULL && step != &bps_local_exchange.ops;
 }
 
 static bool ask(struct bps_operation *operation)

@@ -22,8 +22,7 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
         memcpy(place, data, bytes);
     }
     if (offset + bytes == lane->length) {
-        lane->task->held--;
-        bps_remote_answered(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
+        bps_remote_placed(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
     }
     return bytes;
 }
@@ -55,24 +54,23 @@ void bps_receive_placed(struct bps_open_slice *slice)
 {
     struct bps_task *task = slice->task;
     slice->task = NULL;
-    task->held--;
-    bps_remote_answered(task, slice->offset / (uint32_t)task->tensor->worker->slice);
+    bps_remote_placed(task, slice->offset / (uint32_t)task->tensor->worker->slice);
 }
 
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
                              struct bps_sink **sink)
 {
     struct bps_worker *worker = lane->remote->worker;
-    struct bps_task *task = bps_task_find(worker, header);
+    struct bps_task *task = bps_task_in(worker, header, &bps_step_push_pull);
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    if (task == NULL && bps_task_is_late(worker, header)) {
+    if (task == NULL && bps_task_find(worker, header) == NULL && bps_task_is_late(worker, header)) {
         bps_sink_discard(&lane->sink);
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL || task->refused || header->offset % worker->slice != 0 ||
+    if (task == NULL || header->offset % worker->slice != 0 ||
         (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -81,15 +79,16 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
     bool root = broadcast && bps_tensor_speaks_for(task->tensor, operation->root);
     uint32_t index = (uint32_t)(header->offset / worker->slice);
     uint32_t expected = root ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
-    bool answers = broadcast && !root ? task->state == BPS_TASK_AWAITED : index < task->sent;
-    if (header->length != expected || !answers || (task->got[index / 64] >> (index % 64) & 1) != 0) {
+    struct bps_push *push = bps_task_context(task);
+    bool answers = broadcast && !root ? push->sent > 0 : index < push->sent;
+    if (header->length != expected || !answers || push->got[index]) {
         return BPS_ERR_PROTOCOL;
     }
     if (expected == 0) {
         bps_remote_answered(task, index);
         return BPS_OK;
     }
-    task->held++;
+    push->held++;
     lane->task = task;
     lane->offset = header->offset;
     lane->length = expected;

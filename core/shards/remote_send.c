@@ -14,6 +14,7 @@
  * look after each event.
  */
 #include <assert.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "shards/shards.h"
@@ -66,6 +67,12 @@ static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
     return is_request(task) ? 0 : bps_partition_bytes(task->bytes, task->tensor->worker->slice, index);
 }
 
+/* Slices that are out, of a task that a shard's queue has. */
+static uint32_t sent_of(const struct bps_task *task)
+{
+    return ((const struct bps_push *)bps_task_context(task))->sent;
+}
+
 static void on_patience(void *arg);
 
 /* Looks from time to time at shards that have no credit. False: no memory for that. */
@@ -89,7 +96,7 @@ static void settle(struct bps_remote *remote)
     uint32_t freed;
     remote->starved =
         task != NULL &&
-        !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, task->sent)) &&
+        !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task))) &&
         have_patience(worker);
     if (task == NULL || remote->starved) {
         bps_window_rest(&worker->shards->window, remote->index);
@@ -142,7 +149,10 @@ static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    task->state = BPS_TASK_QUEUED;
+    struct bps_push *push = bps_task_context(task);
+    uint32_t slices = bps_partitions(task->bytes, worker->slice);
+    *push = (struct bps_push){.got = (bool *)(push->header + slices)};
+    memset(push->got, false, slices * sizeof *push->got);
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return false;
@@ -203,19 +213,19 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     }
     bool request = is_request(task);
     uint32_t slices = request ? 1 : bps_partitions(task->bytes, worker->slice);
-    uint32_t index = task->sent++;
+    struct bps_push *push = bps_task_context(task);
+    uint32_t index = push->sent++;
     uint32_t bytes = pushed_bytes(task, index);
-    slice_header(task, index, bytes, request ? BPS_FLAG_EMPTY : 0, task->header[index]);
-    if (task->sent == slices) {
+    slice_header(task, index, bytes, request ? BPS_FLAG_EMPTY : 0, push->header[index]);
+    if (push->sent == slices) {
         bps_heap_pop(&lane->remote->queue);
-        task->state = BPS_TASK_AWAITED;
     }
     bps_window_sent(&worker->shards->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
     bps_credit_sent(&lane->remote->credit, priority_of(task), bytes, bps_now());
     settle(lane->remote);
-    task->held++;
+    push->held++;
     *out = (struct bps_frame){
-        .header = task->header[index],
+        .header = push->header[index],
         .payload = bps_task_payload(task, index * (uint32_t)worker->slice),
         .bytes = bytes,
         .cookie = task,
@@ -227,9 +237,9 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
 /* The transport has let go of a frame, or a slice has come: is the task's exchange with the shard over? */
 static void check(struct bps_task *task)
 {
-    bool has_result = task->state == BPS_TASK_AWAITED &&
-                      task->received == bps_partitions(task->bytes, task->tensor->worker->slice);
-    if (task->held == 0 && (task->failed || has_result)) {
+    const struct bps_push *push = bps_task_context(task);
+    bool has_result = push->answered == bps_partitions(task->bytes, task->tensor->worker->slice);
+    if (push->held == 0 && (task->failed || has_result)) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -237,17 +247,19 @@ static void check(struct bps_task *task)
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 {
     struct bps_task *task = cookie;
+    struct bps_push *push = bps_task_context(task);
     (void)owner;
     (void)link;
-    task->held--;
+    push->held--;
     check(task);
 }
 
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    task->got[index / 64] |= 1ull << (index % 64);
-    task->received++;
+    struct bps_push *push = bps_task_context(task);
+    push->got[index] = true;
+    push->answered++;
     if (!task->failed) {
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
         resume_starved(remote);
@@ -256,13 +268,21 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     check(task);
 }
 
+void bps_remote_placed(struct bps_task *task, uint32_t index)
+{
+    struct bps_push *push = bps_task_context(task);
+    push->held--;
+    bps_remote_answered(task, index);
+}
+
 /* What was sent and is not answered never will be. */
 static void give_up(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
+    const struct bps_push *push = bps_task_context(task);
     uint64_t bytes = 0;
-    for (uint32_t i = 0; i < task->sent; i++) {
-        bytes += (task->got[i / 64] >> (i % 64) & 1) == 0 ? pushed_bytes(task, i) : 0;
+    for (uint32_t i = 0; i < push->sent; i++) {
+        bytes += push->got[i] ? 0 : pushed_bytes(task, i);
     }
     if (bytes > 0) {
         bps_credit_given_up(&remote->credit, priority_of(task), bytes);
@@ -284,7 +304,11 @@ static void cancel(struct bps_task *task)
 
 const struct bps_step_ops bps_step_push_pull = {
     .crosses = true,
+    .context = sizeof(struct bps_push),
+    .slice_context = BPS_HEADER_BYTES + sizeof(bool),
     .start = start,
     .cancel = cancel,
     .refuse = bps_remote_refuse,
 };
+
+const struct bps_step_ops *const bps_push_pull_steps[] = {&bps_step_push_pull, NULL};

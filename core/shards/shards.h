@@ -44,7 +44,16 @@ struct bps_shards {
     struct bps_timer *patience; /* while one of them is starved */
 };
 
-extern const struct bps_step_ops bps_step_push_pull; /* remote_send.c */
+extern const struct bps_step_ops bps_step_push_pull, *const bps_push_pull_steps[]; /* remote_send.c */
+
+/* What the step keeps of a task. */
+struct bps_push {
+    uint32_t sent;                      /* slices handed to the transport */
+    uint32_t answered;                  /* slices of the result */
+    uint32_t held;                      /* frames that the transport still reads, or is filling */
+    bool *got;                          /* of each slice: its result is there */
+    uint8_t header[][BPS_HEADER_BYTES]; /* of each slice, while it is sent */
+};
 
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
@@ -74,8 +83,10 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
 /* [core] What a lane sends next, and what it has sent: of its link's handler. */
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
-/* [core] A slice of the result has come. */
+/* [core] A slice of the result has come; */
 void bps_remote_answered(struct bps_task *task, uint32_t index);
+/* with bytes, which the transport has let go of. */
+void bps_remote_placed(struct bps_task *task, uint32_t index);
 /* [core] The header of a PUSH of these bytes of a task's partition. */
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
                      struct bps_header *out);

@@ -355,18 +355,19 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
-/* What each kind of step does in this job. */
+/* What can take a partition at each kind of node in this job. */
 static void choose_steps(struct bps_worker *worker)
 {
     bool alone = bps_conf_cluster(worker->conf)->scheduler[0] == '\0';
-    worker->step[BPS_NODE_PLUGIN] = &bps_step_plugin;
-    worker->step[BPS_NODE_LOCAL_REDUCE] = &bps_step_local_reduce;
-    worker->step[BPS_NODE_PUSH_PULL] = alone ? &bps_step_alone : &bps_step_push_pull;
-    worker->step[BPS_NODE_LOCAL_BROADCAST] = &bps_step_local_broadcast;
-    worker->step[BPS_NODE_COPY_TO_HOST] = &bps_step_copy_to_host;
-    worker->step[BPS_NODE_COPY_TO_DEVICE] = &bps_step_copy_to_device;
-    worker->step[BPS_NODE_REDUCE_ON_DEVICE] = &bps_step_reduce_on_device;
-    worker->step[BPS_NODE_DEVICE_BROADCAST] = &bps_step_device_broadcast;
+    worker->steps[BPS_NODE_PLUGIN] = bps_plugin_steps;
+    worker->steps[BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps;
+    worker->steps[BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : bps_push_pull_steps;
+    worker->steps[BPS_NODE_LOCAL_BROADCAST] = bps_local_broadcast_steps;
+    worker->steps[BPS_NODE_COPY_TO_HOST] = bps_copy_to_host_steps;
+    worker->steps[BPS_NODE_COPY_TO_DEVICE] = bps_copy_to_device_steps;
+    worker->steps[BPS_NODE_REDUCE_ON_DEVICE] = bps_reduce_on_device_steps;
+    worker->steps[BPS_NODE_DEVICE_REDUCE] = bps_device_reduce_steps;
+    worker->steps[BPS_NODE_DEVICE_BROADCAST] = bps_device_broadcast_steps;
     worker->device_group = &bps_device_group;
     worker->memory_ops = &bps_device_memory;
 }

@@ -345,8 +345,8 @@ static void check_idle(struct job *job, const struct bps_worker *worker)
     for (uint32_t slot = 1; slot < atomic_load(&worker->table.count); slot++) {
         const struct bps_tensor_entry *tensor = bps_tensor_at((struct bps_worker *)(uintptr_t)worker, slot);
         for (uint32_t i = 0; i < tensor->tasks; i++) {
-            if (tensor->task[i].state != BPS_TASK_DONE || tensor->task[i].held > 0) {
-                blame(job, "a task is not done, or held");
+            if (tensor->task[i].state != BPS_TASK_IDLE) {
+                blame(job, "a task is not done");
             }
         }
     }
@@ -495,9 +495,8 @@ static void describe_worker(const struct worker *w)
                tensor->id, operation->begun, operation->left);
         for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
             const struct bps_task *task = &tensor->task[i];
-            printf("      %u: state %u, step %u, sent %u, received %u, held %u, failed %d, refused %d\n", i,
-                   task->state, task->step, task->sent, task->received, task->held, task->failed,
-                   task->refused);
+            printf("      %u: state %u, step %u, failed %d, refused %d\n", i, task->state, task->step,
+                   task->failed, task->refused);
         }
     }
 }

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_frame.c - the frames between workers of one host: which step sends the next one, and whom they are for. */
+#include "group/local.h"
+
+/* ---- sending ---- */
+
+bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
+{
+    bps_status status = bps_local_next_result(peer, out); /* others wait for it */
+    struct bps_task *task = status == BPS_AGAIN ? bps_heap_pop(&peer->pushes) : NULL;
+    if (task != NULL) {
+        bps_local_step_of(task)->frame(task, peer, out);
+        status = BPS_OK;
+    }
+    return status;
+}
+
+void bps_local_sent(struct bps_local_peer *peer, void *cookie)
+{
+    if (!bps_local_result_sent(peer, cookie)) {
+        struct bps_task *task = cookie;
+        bps_local_step_of(task)->sent(task, peer);
+    }
+}
+
+/* ---- receiving ---- */
+
+bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header,
+                           struct bps_sink **sink)
+{
+    if (header->epoch != peer->local->worker->book->epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (header->type == BPS_FRAME_RESULT) {
+        return bps_local_result(peer, header, sink);
+    }
+    return (header->flags & BPS_FLAG_EXCHANGE) != 0 ? bps_local_exchanged(peer, header, sink)
+                                                    : bps_local_contribution(peer, header, sink);
+}
+
+/* True unless the frame is about a partition of this worker's that another one leads. */
+static bool may_judge(const struct bps_local_peer *peer, const struct bps_header *header)
+{
+    const struct bps_task *task = bps_task_find(peer->local->worker, header);
+    return task == NULL || bps_local_leader_of(task->tensor, task->partition) == peer;
+}
+
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    struct bps_local *local = peer->local;
+    char text[BPS_TEXT_LIMIT + 1];
+    if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {
+        bps_get_text(payload, text, sizeof text);
+        return bps_local_exchange_word(local, header, text);
+    }
+    switch (header->type) {
+    case BPS_FRAME_LEAVE:
+        peer->left = true;
+        if (!local->dropped) {
+            bps_sum_leave(local->sum, peer->rank);
+            if (local->exchange != NULL) {
+                bps_exchange_leave(local->exchange, peer->rank);
+            }
+            local->device_ops->left(peer);
+        }
+        return BPS_OK;
+    case BPS_FRAME_RETURNED:
+        return BPS_OK; /* the loan was all */
+    case BPS_FRAME_POISON:
+        bps_get_text(payload, text, sizeof text);
+        if (header->epoch != local->worker->book->epoch) {
+            return BPS_ERR_PROTOCOL;
+        }
+        return local->dropped ? BPS_OK : bps_sum_poison(local->sum, peer->rank, header, text);
+    case BPS_FRAME_FAILED:
+    case BPS_FRAME_STALLED:
+        bps_get_text(payload, text, sizeof text);
+        return may_judge(peer, header) ? bps_round_notice(local->worker, header, text) : BPS_ERR_PROTOCOL;
+    default:
+        return header->type >= BPS_FRAME_READY ? local->device_ops->message(peer, header, payload)
+                                               : BPS_ERR_PROTOCOL;
+    }
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * local_lend.c - the step of a worker that does not lead a partition: it lends its contribution to the leader, and
+ * waits for the result, wherever that comes from.
+ */
+#include <string.h>
+
+#include "group/local.h"
+#include "shards/shards.h"
+#include "wire/sink.h"
+
+struct lend {
+    uint8_t header[BPS_HEADER_BYTES];
+    bool sent, received;
+    uint32_t held; /* frames that the transport still reads, or is filling */
+};
+
+/* It is over when the result is there and the transport has let go of the contribution. */
+static void check(struct bps_task *task)
+{
+    const struct lend *lend = bps_task_context(task);
+    if (lend->held == 0 && (task->failed || lend->received)) {
+        bps_task_done(task, BPS_OK, NULL);
+    }
+}
+
+/* ---- contributing ---- */
+
+static void fail_left(struct bps_task *task, uint32_t rank)
+{
+    char text[80];
+    snprintf(text, sizeof text, "worker %u has left the job", rank);
+    bps_task_done(task, BPS_ERR_LOST, text);
+}
+
+static bool start(struct bps_task *task)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
+    struct lend *lend = bps_task_context(task);
+    struct bps_header header;
+    *lend = (struct lend){.sent = false};
+    if (worker->local->dropped) {
+        return false; /* it ends with the job */
+    }
+    if (leader->link == NULL) {
+        fail_left(task, leader->rank);
+        return false;
+    }
+    bps_local_push_header(task, 0, &header);
+    bps_header_encode(&header, lend->header);
+    bps_local_enqueue(leader, task);
+    return false;
+}
+
+static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
+{
+    struct lend *lend = bps_task_context(task);
+    (void)peer;
+    lend->sent = true;
+    lend->held++;
+    *out = (struct bps_frame){
+        .header = lend->header,
+        .payload = task->src,
+        .bytes = task->bytes,
+        .cookie = task,
+        .answer = task->bytes > 0 ? task->dst : NULL,
+    };
+}
+
+static void sent(struct bps_task *task, struct bps_local_peer *peer)
+{
+    struct lend *lend = bps_task_context(task);
+    (void)peer;
+    lend->held--;
+    check(task);
+}
+
+static void cancel(struct bps_task *task)
+{
+    bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, task);
+    check(task);
+}
+
+static bool left(struct bps_task *task, uint32_t rank)
+{
+    if (bps_local_leader_of(task->tensor, task->partition)->rank != rank) {
+        return false;
+    }
+    fail_left(task, rank);
+    return true;
+}
+
+static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                   const char *text, bool answer)
+{
+    const struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
+    const struct bps_header header =
+        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
+    if (leader->link != NULL) {
+        bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
+    return true;
+}
+
+static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    (void)partition;
+    return bps_local_takes(tensor);
+}
+
+const struct bps_local_step bps_local_lend = {
+    .ops =
+        {
+            .crosses = true,
+            .until = BPS_NODE_LOCAL_BROADCAST,
+            .context = sizeof(struct lend),
+            .probe = probe,
+            .start = start,
+            .cancel = cancel,
+            .left = left,
+            .refuse = refuse,
+        },
+    .frame = frame,
+    .sent = sent,
+};
+
+/* ---- the result ---- */
+
+static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+{
+    const struct bps_local_peer *peer = bps_container(sink, struct bps_local_peer, result);
+    *bytes = peer->task->bytes - offset;
+    return peer->task->dst + offset;
+}
+
+static void receive(struct bps_task *task)
+{
+    struct lend *lend = bps_task_context(task);
+    lend->received = true;
+    check(task);
+}
+
+static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_task *task = bps_container(sink, struct bps_local_peer, result)->task;
+    struct lend *lend = bps_task_context(task);
+    char *place = task->dst + offset;
+    if (data != place) {
+        memcpy(place, data, bytes);
+    }
+    if (offset + bytes == task->bytes) {
+        lend->held--;
+        receive(task);
+    }
+    return bytes;
+}
+
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
+                            struct bps_sink **sink)
+{
+    struct bps_worker *worker = peer->local->worker;
+    struct bps_task *task = bps_task_in(worker, header, &bps_local_lend.ops);
+    if (task == NULL && bps_task_find(worker, header) == NULL && bps_task_is_late(worker, header)) {
+        bps_sink_discard(&peer->result);
+        *sink = &peer->result;
+        return BPS_OK;
+    }
+    struct lend *lend = task != NULL ? bps_task_context(task) : NULL;
+    if (lend == NULL || !lend->sent || lend->received || header->offset != 0 ||
+        bps_local_leader_of(task->tensor, task->partition) != peer ||
+        (header->length != 0 && header->length != task->bytes)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (header->length == 0) { /* empty, or in its place already */
+        receive(task);
+        return BPS_OK;
+    }
+    lend->held++;
+    peer->task = task;
+    peer->result = (struct bps_sink){.place = result_place, .take = result_take};
+    *sink = &peer->result;
+    return BPS_OK;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* local_peer.c - the others of the group: who leads what, and what is to be sent to whom. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "group/local.h"
+#include "shards/shards.h"
+
+bool bps_local_is_grouped(const struct bps_local *local)
+{
+    return local != NULL && local->sum != NULL;
+}
+
+bool bps_local_is_final(const struct bps_local *local)
+{
+    return bps_local_is_grouped(local) && local->final;
+}
+
+/* ---- what is summed here, and who leads ---- */
+
+bool bps_local_takes(const struct bps_tensor_entry *tensor)
+{
+    const struct bps_local *local = tensor->worker->local;
+    if (!bps_local_is_grouped(local)) {
+        return false;
+    }
+    return local->final || (!tensor->unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);
+}
+
+uint32_t bps_local_divisor(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    return bps_group_divisor(operation->op, operation->request.dtype, tensor->worker->local->size);
+}
+
+struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    struct bps_local *local = tensor->worker->local;
+    uint64_t place =
+        tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->lead[partition];
+    return &local->peer[place];
+}
+
+bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    return bps_local_leader_of(tensor, partition)->rank == tensor->worker->rank;
+}
+
+/* ---- peers ---- */
+
+struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank)
+{
+    for (uint32_t place = 0; place < local->size; place++) {
+        if (local->peer[place].rank == rank) {
+            return &local->peer[place];
+        }
+    }
+    return NULL;
+}
+
+void bps_local_kick(struct bps_local_peer *peer)
+{
+    if (peer->link != NULL) {
+        bps_link_kick(peer->link);
+    }
+}
+
+void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out)
+{
+    const struct bps_operation *operation = &task->tensor->operation;
+    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != task->tensor->worker->rank;
+    bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (receiver ? BPS_FLAG_EMPTY : 0)), out);
+}
+
+bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task)
+{
+    struct bps_worker *worker = peer->local->worker;
+    if (!bps_heap_push(&peer->pushes, task->tensor->operation.request.priority, worker->sequence++, task)) {
+        bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
+        return false;
+    }
+    bps_local_kick(peer);
+    return true;
+}
+
+/* ---- failures that are told later ---- */
+
+bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
+                    const char *text)
+{
+    struct bps_unsent *unsent = calloc(1, sizeof *unsent);
+    if (unsent == NULL || (unsent->text = strdup(text)) == NULL) {
+        free(unsent);
+        bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
+        return false;
+    }
+    unsent->header = *header;
+    STAILQ_INSERT_TAIL(list, unsent, entry);
+    return true;
+}
+
+void bps_local_forget(struct bps_unsent_list *list)
+{
+    while (!STAILQ_EMPTY(list)) {
+        struct bps_unsent *unsent = STAILQ_FIRST(list);
+        STAILQ_REMOVE_HEAD(list, entry);
+        free(unsent->text);
+        free(unsent);
+    }
+}
