@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "hot_paths.h"
-#include "sum/sum.h"
+#include "server/sum_frames.h"
 
 #define WORKERS 4u
 #define BYTES   4096u /* of the tensor: one slice, one partition */
@@ -28,6 +28,12 @@ static uint8_t data[WORKERS][BYTES];
 static struct bps_loan loan[WORKERS];
 static uint32_t results;
 
+static void on_finished(void *owner, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    bps_frame_result(slice, 1);
+}
+
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     (void)owner;
@@ -36,14 +42,14 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     bps_sum_delivered(slice);
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *notice, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     (void)owner;
-    (void)notice;
-    hot_path_need(false, "worker %u: %s", rank, text);
+    hot_path_need(false, "worker %u: %s", rank, notice->text);
 }
 
-static const struct bps_sum_events events = {.result = on_result, .notice = on_notice};
+static const struct bps_sum_events events = {
+    .finished = on_finished, .result = on_result, .notice = on_notice};
 
 static void open_engine(const struct bps_sum_config *config, uint8_t dtype)
 {
@@ -57,7 +63,6 @@ static void open_shard(const void *arg)
 {
     const struct bps_sum_config config = {
         .workers = WORKERS,
-        .epoch = 1,
         .partition = BYTES,
         .slice = BYTES,
         .only = BPS_SUM_ALL,
@@ -71,7 +76,7 @@ static void open_shard(const void *arg)
 static void push_slice(uint32_t rank)
 {
     struct bps_sum_cursor cursor;
-    hot_path_need(bps_sum_push(sum, rank, &header, &cursor) == BPS_OK, "a slice was refused");
+    hot_path_need(bps_frame_push(sum, rank, &header, &cursor) == BPS_OK, "a slice was refused");
     for (uint32_t at = 0; at < BYTES; at += PIECE) {
         uint32_t room = PIECE;
         const void *place = bps_sum_place(&cursor, at, &room);
@@ -95,7 +100,6 @@ static void open_group(const void *arg)
     static const uint32_t group[WORKERS] = {0, 0, 0, 0};
     const struct bps_sum_config config = {
         .workers = WORKERS,
-        .epoch = 1,
         .partition = BYTES,
         .slice = BYTES,
         .group = group,
@@ -115,7 +119,7 @@ static void sum_loans(void)
     results = 0;
     header.round++;
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        hot_path_need(bps_sum_push(sum, rank, &header, &cursor) == BPS_OK, "a partition was refused");
+        hot_path_need(bps_frame_push(sum, rank, &header, &cursor) == BPS_OK, "a partition was refused");
         hot_path_need(bps_sum_lend(&cursor, &loan[rank]) == BPS_OK, "a loan was refused");
     }
     hot_path_need(results == WORKERS, "%u results for %u workers", results, WORKERS);

@@ -14,8 +14,8 @@
 
 #include "base/heap.h"
 #include "flow/step.h"
+#include "server/sum_frames.h"
 #include "sum/exchange.h"
-#include "sum/sum.h"
 #include "wire/lobby.h"
 
 /* What can take a partition at the nodes local_reduce and local_broadcast. */

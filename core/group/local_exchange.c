@@ -88,7 +88,11 @@ static bool start(struct bps_task *task)
     bps_local_push_header(task, BPS_FLAG_EXCHANGE, &header);
     header.length = payload_of(task);
     bps_header_encode(&header, exchange->header);
-    bps_status status = bps_exchange_enter(local->exchange, &header, &exchange->round);
+    struct bps_contribution own;
+    bps_status status = bps_frame_contribution(&header, true, &own);
+    if (status == BPS_OK) {
+        status = bps_exchange_enter(local->exchange, &own, &exchange->round);
+    }
     if (status == BPS_OK && exchange->round == NULL) {
         return false; /* the round has failed, and with it the task */
     }
@@ -171,6 +175,7 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
                                struct bps_sink **sink)
 {
     struct bps_local *local = peer->local;
+    struct bps_contribution c;
     *sink = &peer->contribution;
     if (local->exchange == NULL) {
         return BPS_ERR_PROTOCOL;
@@ -180,23 +185,24 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
         return BPS_OK;
     }
     peer->contribution = (struct bps_sink){.place = contribution_place, .take = contribution_take};
-    return bps_exchange_push(local->exchange, peer->rank, header, &peer->exchange);
+    bps_status status = bps_frame_contribution(header, true, &c);
+    return status == BPS_OK ? bps_exchange_push(local->exchange, peer->rank, &c, &peer->exchange) : status;
 }
 
 /* ---- words ---- */
 
 /* Whoever has left has had a sum of all, so it is only we who wait; there is nobody to be told. */
-static void speak(struct bps_local_peer *leader, const struct bps_header *header, const char *text)
+static void speak(struct bps_local_peer *leader, const struct bps_notice *poison)
 {
     struct bps_local *local = leader->local;
-    struct bps_header poison = *header;
-    poison.flags = BPS_FLAG_EXCHANGE;
     if (leader->rank == local->worker->rank) {
-        bps_exchange_poison(local->exchange, &poison, text);
+        bps_exchange_poison(local->exchange, poison);
     } else if (leader->link == NULL || leader->left) {
-        bps_exchange_fail(local->exchange, &poison, text);
+        bps_exchange_fail(local->exchange, poison);
     } else {
-        bps_link_send(leader->link, &poison, text, strnlen(text, BPS_TEXT_LIMIT));
+        const struct bps_header header =
+            bps_notice_header(poison, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+        bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
     }
 }
 
@@ -204,14 +210,20 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
                    const char *text, bool answer)
 {
     struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
-    const struct bps_header header =
-        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
+    const struct bps_round_id id = {tensor->id, partition, tensor->round};
+    const struct bps_contribution own = {.id = id, .spec.bytes = bytes};
+    const struct bps_notice poison = {.kind = BPS_NOTICE_POISON,
+                                      .id = id,
+                                      .bytes = bytes,
+                                      .status = status,
+                                      .text = text,
+                                      .answer = answer};
     struct bps_exchange_round *round;
-    bps_status entered = bps_exchange_enter(leader->local->exchange, &header, &round);
+    bps_status entered = bps_exchange_enter(leader->local->exchange, &own, &round);
     if (entered != BPS_OK) {
         bps_worker_fail(leader->local->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
-        speak(leader, &header, text);
+        speak(leader, &poison);
     }
     return true;
 }
@@ -235,14 +247,16 @@ const struct bps_local_step bps_local_exchange = {
 bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text)
 {
     bool known = header->type == BPS_FRAME_POISON || header->type == BPS_FRAME_FAILED;
-    if (local->exchange == NULL || !known || header->epoch != local->worker->book->epoch) {
+    struct bps_notice notice;
+    if (local->exchange == NULL || !known || header->epoch != local->worker->book->epoch ||
+        bps_frame_notice(header, text, &notice) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
     if (local->dropped) {
         return BPS_OK;
     }
-    return header->type == BPS_FRAME_POISON ? bps_exchange_poison(local->exchange, header, text)
-                                            : bps_exchange_fail(local->exchange, header, text);
+    return notice.kind == BPS_NOTICE_POISON ? bps_exchange_poison(local->exchange, &notice)
+                                            : bps_exchange_fail(local->exchange, &notice);
 }
 
 /* ---- events ---- */
@@ -254,14 +268,15 @@ static void on_done(void *owner, void *task)
 }
 
 /* If we have told it ourselves, and do not wait, there is no task any more. */
-static void on_notice(void *owner, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
-    const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, header);
-    if (task != NULL && header->type == BPS_FRAME_POISON) {
-        speak(bps_local_leader_of(task->tensor, task->partition), header, text);
+    const struct bps_header header = bps_notice_header(notice, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+    const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, &header);
+    if (task != NULL && notice->kind == BPS_NOTICE_POISON) {
+        speak(bps_local_leader_of(task->tensor, task->partition), notice);
     } else if (task != NULL) {
-        bps_round_notice(local->worker, header, text);
+        bps_round_notice(local->worker, &header, notice->text);
     }
 }
 
@@ -273,15 +288,16 @@ static void tell(struct bps_local_peer *peer, const struct bps_header *header, c
 }
 
 /* Others may have joined, and have begun, while we still wait for the link to one of them. */
-static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
+static void on_poisoned(void *owner, const struct bps_notice *failed)
 {
     struct bps_local *local = owner;
+    const struct bps_header header = bps_notice_header(failed, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
         if (place != local->place && peer->reached) {
-            tell(peer, header, text);
+            tell(peer, &header, failed->text);
         } else if (place != local->place) {
-            bps_local_keep(local, &peer->words, header, text);
+            bps_local_keep(local, &peer->words, &header, failed->text);
         }
     }
 }
@@ -307,7 +323,6 @@ bps_status bps_local_exchange_open(struct bps_local *local)
     const struct bps_exchange_config config = {
         .workers = local->size,
         .rank = worker->rank,
-        .epoch = worker->book->epoch,
         .reducer = worker->reducer,
         .events = &events,
         .owner = local,

@@ -72,7 +72,7 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
         if (header->epoch != local->worker->book->epoch) {
             return BPS_ERR_PROTOCOL;
         }
-        return local->dropped ? BPS_OK : bps_sum_poison(local->sum, peer->rank, header, text);
+        return local->dropped ? BPS_OK : bps_frame_poison(local->sum, peer->rank, header, text);
     case BPS_FRAME_FAILED:
     case BPS_FRAME_STALLED:
         bps_get_text(payload, text, sizeof text);

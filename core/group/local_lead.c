@@ -35,7 +35,9 @@ static struct lead *lead_of(const struct bps_task *task)
 
 static struct bps_task *task_of(struct bps_local *local, const struct bps_sum_slice *slice)
 {
-    return bps_task_find(local->worker, &slice->fields);
+    const struct bps_header header = {
+        .tensor = slice->id.tensor, .partition = slice->id.partition, .round = slice->id.round};
+    return bps_task_find(local->worker, &header);
 }
 
 /* True if a worker of the group gets the slice's bytes in a frame, because it has lent nothing. */
@@ -78,7 +80,7 @@ bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_
         bps_sink_discard(&peer->contribution);
         return BPS_OK;
     }
-    bps_status status = bps_sum_push(peer->local->sum, peer->rank, header, &peer->cursor);
+    bps_status status = bps_frame_push(peer->local->sum, peer->rank, header, &peer->cursor);
     if (status == BPS_OK && header->length == 0 && peer->cursor.round != NULL) {
         bps_sum_take(&peer->cursor, 0, NULL, 0);
     }
@@ -99,7 +101,7 @@ static bool contribute(struct bps_task *task)
     }
     bps_local_push_header(task, 0, &header);
     lead->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header.length};
-    bps_status status = bps_sum_push(worker->local->sum, worker->rank, &header, cursor);
+    bps_status status = bps_frame_push(worker->local->sum, worker->rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {
         status = header.length > 0 ? bps_sum_lend(cursor, &lead->loan) : BPS_AGAIN;
         if (status == BPS_AGAIN) {
@@ -127,6 +129,11 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
     }
 }
 
+static void on_finished(void *owner, struct bps_sum_slice *slice)
+{
+    bps_frame_result(slice, ((struct bps_local *)owner)->worker->book->epoch);
+}
+
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_local *local = owner;
@@ -143,7 +150,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     if (task != NULL) {
         lead_of(task)->held++;
     }
-    if (!bps_heap_push(&peer->results, slice->fields.priority, local->worker->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->priority, local->worker->sequence++, slice)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }
@@ -187,31 +194,32 @@ static void on_due(void *owner)
 
 /* ---- failures ---- */
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
+    const struct bps_header header = bps_notice_header(notice, local->worker->book->epoch, 0);
     if (local->dropped) {
         return; /* the operations end with the job */
     }
     if (rank == local->worker->rank) {
-        bps_round_notice(local->worker, header, text);
+        bps_round_notice(local->worker, &header, notice->text);
     } else if (peer->link != NULL) {
-        bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+        bps_link_send(peer->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
     }
 }
 
-static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
-    struct bps_header poison = *header;
+    const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
+    struct bps_header poison = bps_notice_header(notice, local->worker->book->epoch, flags);
     poison.type = BPS_FRAME_POISON;
-    poison.flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
-    if (local->dropped || bps_remote_pass_poison(local->worker, &poison, text)) {
+    if (local->dropped || bps_remote_pass_poison(local->worker, &poison, notice->text)) {
         return true;
     }
     poison.flags = BPS_FLAG_GROUP; /* our group is not made to wait for this worker to declare the tensor */
-    return !bps_local_keep(local, &local->unsent, &poison, text);
+    return !bps_local_keep(local, &local->unsent, &poison, notice->text);
 }
 
 static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
@@ -235,7 +243,7 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 
 bps_status bps_local_fail(struct bps_local *local, const struct bps_header *header, const char *text)
 {
-    return bps_sum_fail(local->sum, header, bps_wire_status(header->root), text);
+    return bps_frame_fail(local->sum, header, text);
 }
 
 /* ---- loans that are not mapped ---- */
@@ -361,7 +369,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
     const struct bps_worker *worker = tensor->worker;
     const struct bps_header header =
         bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
-    bps_sum_poison(worker->local->sum, worker->rank, &header, text);
+    bps_frame_poison(worker->local->sum, worker->rank, &header, text);
     return true;
 }
 
@@ -432,6 +440,7 @@ const struct bps_step_ops *const bps_local_broadcast_steps[] = {&local_broadcast
 /* ---- the engine ---- */
 
 static const struct bps_sum_events events = {
+    .finished = on_finished,
     .result = on_result,
     .notice = on_notice,
     .loan_read = on_loan_read,
@@ -459,7 +468,6 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
     }
     const struct bps_sum_config config = {
         .workers = book->workers,
-        .epoch = book->epoch,
         .partition = worker->partition,
         .slice = worker->partition,
         .group = group,

@@ -19,7 +19,7 @@
 #include "base/thread.h"
 #include "node/listener.h"
 #include "plugin/use.h"
-#include "sum/sum.h"
+#include "server/sum_frames.h"
 
 #define LOG         "shard"
 #define LANES_LIMIT 64u
@@ -69,24 +69,31 @@ static void kick_peer(struct peer *peer)
     }
 }
 
+static void on_finished(void *owner, struct bps_sum_slice *slice)
+{
+    bps_frame_result(slice, ((struct bps_shard *)owner)->book.epoch);
+}
+
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
-    if (!bps_heap_push(&peer->results, slice->fields.priority, shard->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice)) {
         bps_error(LOG, "out of memory for the results of worker %u", rank);
         return;
     }
     kick_peer(peer);
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
+    const struct bps_header header = bps_notice_header(notice, shard->book.epoch, 0);
     for (uint32_t i = 0; i < peer->lanes; i++) {
         if (peer->lane[i] != NULL) {
-            bps_link_send(&peer->lane[i]->guest->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+            bps_link_send(&peer->lane[i]->guest->link, &header, notice->text,
+                          strnlen(notice->text, BPS_TEXT_LIMIT));
             return;
         }
     }
@@ -110,8 +117,11 @@ static void on_detach(void *owner, const struct bps_region *region)
     transport->detach(net->self, region);
 }
 
-static const struct bps_sum_events sum_events = {
-    .result = on_result, .notice = on_notice, .attach = on_attach, .detach = on_detach};
+static const struct bps_sum_events sum_events = {.finished = on_finished,
+                                                 .result = on_result,
+                                                 .notice = on_notice,
+                                                 .attach = on_attach,
+                                                 .detach = on_detach};
 
 static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
@@ -182,7 +192,7 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     if (header->type != BPS_FRAME_PUSH || header->epoch != shard->book.epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = bps_sum_push(shard->sum, lane->rank, header, &lane->cursor);
+    bps_status status = bps_frame_push(shard->sum, lane->rank, header, &lane->cursor);
     *sink = &lane->sink;
     return status;
 }
@@ -206,7 +216,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    return bps_sum_poison(shard->sum, lane->rank, header, text);
+    return bps_frame_poison(shard->sum, lane->rank, header, text);
 }
 
 /* ---- who may come in ---- */
@@ -345,7 +355,6 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     uint32_t *group = bps_book_groups(book);
     const struct bps_sum_config config = {
         .workers = book->workers,
-        .epoch = book->epoch,
         .group = group,
         .partition = bps_conf_worker(shard->conf)->partition,
         .slice = bps_conf_worker(shard->conf)->slice,

@@ -7,60 +7,57 @@
 
 /* ---- POISON and FAILED ---- */
 
-/* Finds the round that such a frame ends. Its kind does not matter: the round is going to fail. */
-static bps_status find_ending(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out)
+/* Finds the round that ends so. Its kind does not matter: the round is going to fail. */
+static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *notice, struct bps_round **out)
 {
-    struct bps_header shape = *header;
-    if (header->tensor == 0 || (header->tensor >= BPS_ID_UNNAMED && header->round != 0) ||
-        header->bytes > BPS_TENSOR_LIMIT ||
-        header->partition >= bps_partitions(header->bytes, sum->config.partition)) {
+    const struct bps_contribution shape = {
+        .id = notice->id,
+        .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0}};
+    if (notice->bytes > BPS_TENSOR_LIMIT ||
+        notice->id.partition >= bps_partitions(notice->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }
-    shape.op = BPS_SUM;
-    shape.dtype = BPS_UINT8;
     return bps_round_find(sum, &shape, out);
 }
 
-bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                          const char *text)
+bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
 {
     struct bps_round *round = NULL;
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (header->flags & BPS_FLAG_GROUP) != 0)) {
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && poison->grouped)) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = find_ending(sum, header, &round);
+    bps_status status = find_ending(sum, poison, &round);
     if (status != BPS_OK || round == NULL) {
         return status;
     }
-    status = bps_round_speak(round, rank, bps_is_grouped(sum, rank, header->flags));
+    status = bps_round_speak(round, rank, bps_is_grouped(sum, rank, poison->grouped));
     if (status != BPS_OK) {
         return status;
     }
     bps_round_hold(round);
-    bps_round_fail(round, bps_wire_status(header->root), text, rank);
-    if ((header->flags & BPS_FLAG_ANSWER) != 0 && !round->pending) {
-        bps_round_tell(round, rank, BPS_FRAME_FAILED, round->failure);
+    bps_round_fail(round, poison->status, poison->text, rank);
+    if (poison->answer && !round->pending) {
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->failure);
     }
     bps_round_release(round);
     return BPS_OK;
 }
 
-bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_header *header, bps_status verdict,
-                        const char *text)
+bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed)
 {
     struct bps_round *round = NULL;
-    bps_status status = find_ending(sum, header, &round);
+    bps_status status = find_ending(sum, failed, &round);
     if (status != BPS_OK || round == NULL) {
         return status;
     }
     bps_round_hold(round);
     if (round->deliveries == 0) { /* else the result is there and on its way */
-        round->max_bytes = header->bytes > round->max_bytes ? header->bytes : round->max_bytes;
+        round->max_bytes = failed->bytes > round->max_bytes ? failed->bytes : round->max_bytes;
         round->handed_on = true;
         if (round->pending) {
-            bps_round_end_pending(round, verdict, text);
+            bps_round_end_pending(round, failed->status, failed->text);
         } else {
-            bps_round_fail(round, verdict, text, BPS_SUM_ALL);
+            bps_round_fail(round, failed->status, failed->text, BPS_SUM_ALL);
         }
     }
     bps_round_release(round);
@@ -126,7 +123,7 @@ static void check_stall(struct bps_round *round, const void *arg)
     }
     round->reminded = p->now;
     bps_verdict_waiting(missing, age, text, sizeof text);
-    bps_round_tell_all(round, BPS_FRAME_STALLED, text, BPS_SUM_ALL);
+    bps_round_tell_all(round, BPS_NOTICE_STALLED, text, BPS_SUM_ALL);
 }
 
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail)

@@ -5,22 +5,6 @@
 /* Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile. */
 #define CHUNK (256u << 10)
 
-static void prepare_headers(struct bps_sum_slice *slice)
-{
-    const struct bps_round *round = slice->round;
-    struct bps_header header = bps_round_header(round, BPS_FRAME_RESULT);
-    header.bytes = round->spec.bytes;
-    header.root = round->spec.root;
-    header.offset = slice->index * (uint32_t)round->sum->config.slice;
-    header.priority = round->priority;
-    header.length = slice->bytes;
-    slice->fields = header;
-    bps_header_encode(&header, slice->header);
-    header.length = 0;
-    header.flags = BPS_FLAG_EMPTY;
-    bps_header_encode(&header, slice->empty_header);
-}
-
 /* Passes the result to one worker, if it has spoken. */
 static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 {
@@ -63,7 +47,9 @@ static void complete(struct bps_sum_slice *slice)
         bps_round_fail_here(round, status);
         return;
     }
-    prepare_headers(slice);
+    if (config->events->finished != NULL) {
+        config->events->finished(config->owner, slice);
+    }
     if (bps_is_partial(round->sum)) {
         round->handed_on = true;
         config->events->summed(config->owner, slice);

@@ -49,7 +49,7 @@ static void fail_mismatch(struct bps_exchange_round *round)
 {
     uint32_t workers = round->exchange->config.workers;
     struct bps_pushed pushed[BPS_EXCHANGE_WORKERS];
-    char text[BPS_TEXT_LIMIT];
+    char text[BPS_VERDICT_BYTES];
     for (uint32_t i = 0; i < workers; i++) {
         pushed[i] = (struct bps_pushed){i, round->part[i].spec};
     }
@@ -121,17 +121,17 @@ static void forget_earlier(struct bps_exchange_round *round)
     key->done = round->number;
 }
 
-bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_header *header,
+bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_contribution *own,
                               struct bps_exchange_round **out)
 {
     struct bps_exchange_round *round;
-    bps_status status = bps_exchange_find(exchange, header, &round);
+    bps_status status = bps_exchange_find(exchange, &own->id, &round);
     *out = NULL;
     if (status != BPS_OK || round == NULL) {
         return status != BPS_OK ? status : BPS_ERR_INVALID;
     }
     forget_earlier(round);
-    round->own = *header;
+    round->own = *own;
     round->entered = true;
     round->begun = round->reminded = bps_now_roughly();
     if (round->verdict != BPS_OK) {
@@ -142,20 +142,19 @@ bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_he
     return BPS_OK;
 }
 
-static void speak(struct bps_exchange_part *part, const struct bps_header *header)
+static void speak(struct bps_exchange_part *part, const struct bps_contribution *c)
 {
     part->spoke = true;
-    part->spec = bps_spec_of(header);
-    part->scale = header->prescale;
-    part->bytes = header->length;
+    part->spec = c->spec;
+    part->scale = c->prescale;
+    part->bytes = c->length;
 }
 
 bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task)
 {
     const struct bps_exchange_config *config = &round->exchange->config;
     struct bps_exchange_part *part = &round->part[config->rank];
-    const struct bps_spec spec = bps_spec_of(&round->own);
-    bps_status status = bps_find_kernels(config->reducer, &spec, &round->kernels);
+    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels);
     if (status != BPS_OK) {
         return status;
     }
@@ -173,26 +172,26 @@ void bps_exchange_ready(struct bps_exchange_round *round)
 
 /* ---- that of others ---- */
 
-/* What holds for every PUSH of a worker that works, whatever the others do. */
-static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const struct bps_header *h)
+/* What holds for every contribution of a worker that works, whatever the others do. */
+static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c)
 {
-    size_t size = bps_dtype_size(h->dtype);
-    bool receiver = h->op == BPS_WIRE_BROADCAST && h->root != rank;
-    uint8_t flags = BPS_FLAG_EXCHANGE | (receiver ? BPS_FLAG_EMPTY : 0);
+    const struct bps_spec *spec = &c->spec;
+    size_t size = bps_dtype_size(spec->dtype);
+    bool receiver = spec->op == BPS_WIRE_BROADCAST && spec->root != rank;
     return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 &&
-           h->op < BPS_WIRE_OPS && h->bytes <= BPS_EXCHANGE_BYTES && h->bytes % size == 0 && h->offset == 0 &&
-           h->flags == flags && h->length == (receiver ? 0 : h->bytes) && bps_scales_are_finite(h);
+           spec->op < BPS_WIRE_OPS && spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 &&
+           c->offset == 0 && !c->grouped && c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);
 }
 
-bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_header *header,
+bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,
                              struct bps_exchange_cursor *cursor)
 {
     struct bps_exchange_round *round;
-    *cursor = (struct bps_exchange_cursor){.rank = rank, .bytes = header->length};
-    if (!is_sane(exchange, rank, header)) {
+    *cursor = (struct bps_exchange_cursor){.rank = rank, .bytes = c->length};
+    if (!is_sane(exchange, rank, c)) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = bps_exchange_find(exchange, header, &round);
+    bps_status status = bps_exchange_find(exchange, &c->id, &round);
     if (status != BPS_OK || round == NULL) {
         return status;
     }
@@ -200,11 +199,11 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
     if (part->spoke) {
         return BPS_ERR_PROTOCOL;
     }
-    speak(part, header);
+    speak(part, c);
     if (round->verdict != BPS_OK) {
         return BPS_OK;
     }
-    if (header->length == 0) {
+    if (c->length == 0) {
         arrive(round);
         return BPS_OK;
     }

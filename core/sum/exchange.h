@@ -17,7 +17,7 @@
 #define BPS_SUM_EXCHANGE_H
 
 #include "plugin/instance.h"
-#include "wire/link.h"
+#include "sum/contribution.h"
 
 #define BPS_EXCHANGE_BYTES   (16u << 10) /* at most, of a contribution */
 #define BPS_EXCHANGE_WORKERS 32u         /* at most */
@@ -29,17 +29,14 @@ struct bps_exchange_round;
 struct bps_exchange_events {
     /* The sum is where this task of ours wants it. The round is gone. */
     void (*done)(void *owner, void *task);
-    /*
-     * A round that we have entered has failed, and is gone (FAILED); or waits for others (STALLED); or has waited for
-     * too long, and is to be poisoned, which is said once (POISON). Header and text of that.
-     */
-    void (*notice)(void *owner, const struct bps_header *header, const char *text);
-    /* Somebody has poisoned a round: tell all others, with this header and text of FAILED. */
-    void (*poisoned)(void *owner, const struct bps_header *header, const char *text);
+    /* A round that we have entered has failed, and is gone; or waits; or is overdue: to be poisoned. */
+    void (*notice)(void *owner, const struct bps_notice *notice);
+    /* Somebody has poisoned a round: tell all others that it has failed. */
+    void (*poisoned)(void *owner, const struct bps_notice *failed);
 };
 
 struct bps_exchange_config {
-    uint32_t workers, rank, epoch; /* rank: of this process */
+    uint32_t workers, rank; /* rank: of this process */
     struct bps_instance *reducer;
     const struct bps_exchange_events *events;
     void *owner;
@@ -52,10 +49,10 @@ void bps_exchange_free(struct bps_exchange *exchange);
 /* ---- our part ---- */
 
 /*
- * We come to a round, as this PUSH or POISON of ours says, and leave all earlier ones of the tensor behind.
+ * We come to the round of this contribution of ours, and leave all earlier ones of the tensor behind.
  * NULL with BPS_OK: it has failed, which `failed` was told.
  */
-bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_header *header,
+bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_contribution *own,
                               struct bps_exchange_round **out);
 /*
  * Our contribution to it. It counts with bps_exchange_ready(): until then `from` is still sent, and may not
@@ -73,10 +70,10 @@ struct bps_exchange_cursor {
 };
 
 /*
- * A PUSH has arrived. The cursor takes header->length bytes through place and take.
+ * A contribution has begun to arrive. The cursor takes c->length bytes through place and take.
  * BPS_ERR_PROTOCOL: no worker that works sends this.
  */
-bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_header *header,
+bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,
                              struct bps_exchange_cursor *cursor);
 void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, uint32_t *bytes);
 uint32_t bps_exchange_take(struct bps_exchange_cursor *cursor, uint32_t offset, const void *data,
@@ -86,12 +83,10 @@ void bps_exchange_abandon(struct bps_exchange_cursor *cursor);
 
 /* ---- what ends a round otherwise ---- */
 
-/* The round of this FAILED fails, unless it is over. We may not have come to it yet. */
-bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header,
-                             const char *text);
-/* A worker cannot go on with the round of this POISON, and we are the one who says so to all. */
-bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_header *header,
-                               const char *text);
+/* The round of this notice fails, unless it is over. We may not have come to it yet. */
+bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_notice *failed);
+/* A worker cannot go on with the round, and we are the one who says so to all. */
+bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_notice *poison);
 /* A worker has left: rounds that still need it fail. */
 void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank);
 /* As bps_sum_check_stalls(), for the rounds that we are in. */

@@ -50,24 +50,22 @@ void bps_exchange_retire(struct bps_exchange_round *round)
     bps_exchange_settle(round);
 }
 
-static struct bps_header header_of(const struct bps_exchange_round *round, uint8_t type, bps_status status)
+static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind,
+                                   bps_status status, const char *text)
 {
-    struct bps_header header = round->own;
-    header.length = 0;
-    header.type = type;
-    header.flags = BPS_FLAG_EXCHANGE;
-    header.root = (uint32_t)-status;
-    return header;
+    return (struct bps_notice){
+        .kind = kind, .id = round->own.id, .bytes = round->own.spec.bytes, .status = status, .text = text};
 }
 
 void bps_exchange_tell(struct bps_exchange_round *round)
 {
     const struct bps_exchange_config *config = &round->exchange->config;
-    const struct bps_header header = header_of(round, BPS_FRAME_FAILED, round->verdict);
     char *text = round->failure;
+    const struct bps_notice notice =
+        notice_of(round, BPS_NOTICE_FAILED, round->verdict, text != NULL ? text : "");
     round->failure = NULL;
     bps_exchange_retire(round);
-    config->events->notice(config->owner, &header, text != NULL ? text : "");
+    config->events->notice(config->owner, &notice);
     free(text);
 }
 
@@ -139,29 +137,29 @@ static struct bps_exchange_round *open_round(struct bps_exchange *exchange, stru
     return round;
 }
 
-bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_header *header,
+bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_round_id *id,
                              struct bps_exchange_round **out)
 {
     *out = NULL;
-    if (header->tensor == 0 || header->tensor >= BPS_ID_UNNAMED || header->partition != 0) {
+    if (id->tensor >= BPS_ID_UNNAMED || id->partition != 0) {
         return BPS_ERR_PROTOCOL;
     }
-    struct bps_exchange_key *key = find_key(exchange, header->tensor);
+    struct bps_exchange_key *key = find_key(exchange, id->tensor);
     if (key == NULL) {
         return BPS_ERR_NOMEM;
     }
-    if (header->round < key->done) {
+    if (id->round < key->done) {
         return BPS_OK;
     }
     struct bps_exchange_round *round = key->rounds;
-    while (round != NULL && round->number != header->round) {
+    while (round != NULL && round->number != id->round) {
         round = round->next;
     }
     if (round == NULL && key->open >= BPS_OPEN_ROUNDS) {
         return BPS_ERR_PROTOCOL;
     }
     if (round == NULL) {
-        round = open_round(exchange, key, header->round);
+        round = open_round(exchange, key, id->round);
     }
     *out = round;
     return round != NULL ? BPS_OK : BPS_ERR_NOMEM;
@@ -169,31 +167,29 @@ bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_hea
 
 /* ---- what ends a round otherwise ---- */
 
-bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_header *header, const char *text)
+bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_notice *failed)
 {
     struct bps_exchange_round *round;
-    bps_status status = bps_exchange_find(exchange, header, &round);
+    bps_status status = bps_exchange_find(exchange, &failed->id, &round);
     if (status == BPS_OK && round != NULL) {
-        bps_exchange_end(round, bps_wire_status(header->root), text);
+        bps_exchange_end(round, failed->status, failed->text);
     }
     return status;
 }
 
 /* Even if it is over for us: whoever says this waits for the answer. */
-bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_header *header,
-                               const char *text)
+bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_notice *poison)
 {
     const struct bps_exchange_config *config = &exchange->config;
     struct bps_exchange_round *round;
-    struct bps_header failed = *header;
-    bps_status status = bps_exchange_find(exchange, header, &round);
+    struct bps_notice failed = *poison;
+    bps_status status = bps_exchange_find(exchange, &poison->id, &round);
     if (status != BPS_OK) {
         return status;
     }
-    failed.type = BPS_FRAME_FAILED;
-    failed.flags = BPS_FLAG_EXCHANGE;
-    config->events->poisoned(config->owner, &failed, text);
-    return bps_exchange_fail(exchange, &failed, text);
+    failed.kind = BPS_NOTICE_FAILED;
+    config->events->poisoned(config->owner, &failed);
+    return bps_exchange_fail(exchange, &failed);
 }
 
 typedef void (*round_fn)(struct bps_exchange_round *round, const void *arg);
@@ -238,16 +234,16 @@ static void check_stall(struct bps_exchange_round *round, const void *arg)
     }
     bps_verdict_ranks(&silent, config->workers, missing, sizeof missing);
     if (give_up) {
-        const struct bps_header header = header_of(round, BPS_FRAME_POISON, BPS_ERR_TIMEOUT);
+        const struct bps_notice poison = notice_of(round, BPS_NOTICE_POISON, BPS_ERR_TIMEOUT, text);
         bps_verdict_overdue(missing, p->fail, text, sizeof text);
         round->overdue = true;
-        config->events->notice(config->owner, &header, text);
+        config->events->notice(config->owner, &poison);
         return;
     }
-    const struct bps_header header = header_of(round, BPS_FRAME_STALLED, BPS_OK);
+    const struct bps_notice notice = notice_of(round, BPS_NOTICE_STALLED, BPS_OK, text);
     bps_verdict_waiting(missing, age, text, sizeof text);
     round->reminded = p->now;
-    config->events->notice(config->owner, &header, text);
+    config->events->notice(config->owner, &notice);
 }
 
 void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail)

@@ -29,12 +29,12 @@ struct bps_exchange_round {
     struct bps_exchange *exchange;
     struct bps_exchange_key *key;
     uint32_t number;
-    uint32_t here;         /* contributions that are complete */
-    uint32_t arriving;     /* cursors that point here */
-    bool entered;          /* by us */
-    bool over;             /* it stays only for the cursors */
-    bool overdue;          /* that was said */
-    struct bps_header own; /* once entered: the frame that says so */
+    uint32_t here;               /* contributions that are complete */
+    uint32_t arriving;           /* cursors that point here */
+    bool entered;                /* by us */
+    bool over;                   /* it stays only for the cursors */
+    bool overdue;                /* that was said */
+    struct bps_contribution own; /* once entered */
     struct bps_kernels kernels;
     void *to, *task;
     uint64_t begun, reminded;        /* ns */
@@ -51,8 +51,8 @@ struct bps_exchange {
 };
 
 /* ---- exchange_round.c ---- */
-/* The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over. */
-bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_header *header,
+/* The round of that id, opened if need be. NULL with BPS_OK: it is over. */
+bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_round_id *id,
                              struct bps_exchange_round **out);
 /* The round is over: nobody finds it any more. */
 void bps_exchange_retire(struct bps_exchange_round *round);

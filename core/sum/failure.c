@@ -5,45 +5,38 @@
 
 #include "sum/round.h"
 
-struct bps_header bps_round_header(const struct bps_round *round, uint8_t type)
+static struct bps_notice notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
-    return (struct bps_header){.type = type,
-                               .dtype = round->spec.dtype,
-                               .op = round->spec.op,
-                               .epoch = round->sum->config.epoch,
-                               .tensor = (uint32_t)(round->key->id >> 32),
-                               .bytes = round->max_bytes,
-                               .partition = (uint32_t)round->key->id,
-                               .round = round->number,
-                               .root = (uint32_t)-round->verdict};
+    return (struct bps_notice){
+        .kind = kind, .id = round->id, .bytes = round->max_bytes, .status = round->verdict, .text = text};
 }
 
-void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text)
+void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text)
 {
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_header header = bps_round_header(round, type);
-    config->events->notice(config->owner, rank, &header, text);
+    const struct bps_notice notice = notice_of(round, kind, text);
+    config->events->notice(config->owner, rank, &notice);
 }
 
 /* The others wait for this group's sum, unless they have it, or know. True: they will answer. */
 static bool tell_network(struct bps_round *round, const char *text)
 {
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_header header = bps_round_header(round, BPS_FRAME_FAILED);
+    const struct bps_notice notice = notice_of(round, BPS_NOTICE_FAILED, text);
     if (!bps_is_partial(round->sum) || round->handed_on) {
         return false;
     }
     round->handed_on = true;
-    return config->events->failed(config->owner, &header, text);
+    return config->events->failed(config->owner, &notice);
 }
 
-void bps_round_tell_all(struct bps_round *round, uint8_t type, const char *text, uint32_t quiet)
+void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, const char *text, uint32_t quiet)
 {
     const struct bps_sum *sum = round->sum;
     for (uint32_t i = 0; i < sum->members; i++) {
         uint32_t rank = sum->member[i];
         if (bps_bit(round->spoke_bits, rank) && !bps_is_absent(sum, rank) && rank != quiet) {
-            bps_round_tell(round, rank, type, text);
+            bps_round_tell(round, rank, kind, text);
         }
     }
 }
@@ -69,7 +62,7 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
     if (round->pending) {
         return; /* with the hold */
     }
-    bps_round_tell_all(round, BPS_FRAME_FAILED, text, quiet);
+    bps_round_tell_all(round, BPS_NOTICE_FAILED, text, quiet);
     bps_loans_release(round);
     round->holds--; /* not settled: the caller still has it */
 }
@@ -78,7 +71,7 @@ void bps_round_end_pending(struct bps_round *round, bps_status status, const cha
 {
     set_failure(round, status, text);
     round->pending = false;
-    bps_round_tell_all(round, BPS_FRAME_FAILED, text, BPS_SUM_ALL);
+    bps_round_tell_all(round, BPS_NOTICE_FAILED, text, BPS_SUM_ALL);
     bps_loans_release(round);
     round->holds--;
 }

@@ -62,9 +62,9 @@ bool bps_is_member(const struct bps_sum *sum, uint32_t rank)
     return !bps_aggregates(sum) || sum->config.group[rank] == sum->config.only;
 }
 
-bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, uint8_t flags)
+bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, bool grouped)
 {
-    return (flags & BPS_FLAG_GROUP) != 0 && sum->mate[rank] != rank;
+    return grouped && sum->mate[rank] != rank;
 }
 
 bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who)

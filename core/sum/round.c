@@ -65,7 +65,7 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
 static void insert(struct bps_key *key, struct bps_round *round)
 {
     struct bps_round **link = &key->rounds;
-    while (*link != NULL && (*link)->number > round->number) {
+    while (*link != NULL && (*link)->id.round > round->id.round) {
         link = &(*link)->next;
     }
     round->next = *link;
@@ -94,58 +94,67 @@ static void check_possible(struct bps_round *round, bps_status known)
  * Opens a round. Several may be open: a fast worker begins the next one while the last is still delivered to a slow
  * one, and rounds that have failed wait for workers that have not come to them yet, while the others go on.
  */
-static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_header *header)
+static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key,
+                                    const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
-    uint32_t bytes = bps_partition_bytes(header->bytes, config->partition, header->partition);
+    uint32_t bytes = bps_partition_bytes(c->spec.bytes, config->partition, c->id.partition);
     uint32_t slices = bps_partitions(bytes, config->slice);
-    const struct bps_spec spec = bps_spec_of(header);
-    struct bps_kernels kernels = {.accumulator = spec.dtype};
-    bps_status known = bps_find_kernels(config->reducer, &spec, &kernels);
-    struct bps_round *round = allocate(sum, slices, choose_policy(sum, &spec, &kernels));
+    struct bps_kernels kernels = {.accumulator = c->spec.dtype};
+    bps_status known = bps_find_kernels(config->reducer, &c->spec, &kernels);
+    struct bps_round *round = allocate(sum, slices, choose_policy(sum, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
     }
     round->sum = sum;
     round->key = key;
-    round->number = header->round;
-    round->spec = spec;
+    round->id = c->id;
+    round->spec = c->spec;
     round->kernels = kernels;
-    round->element = (uint32_t)bps_dtype_size(spec.dtype);
+    round->element = (uint32_t)bps_dtype_size(c->spec.dtype);
     round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
-    round->priority = header->priority;
+    round->priority = c->priority;
     round->slices = round->unfinished = slices;
     round->bytes = bytes;
-    round->max_bytes = header->bytes;
+    round->max_bytes = c->spec.bytes;
     round->begun = round->reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
-        round->slice[i].round = round;
-        round->slice[i].index = i;
-        round->slice[i].bytes = bps_partition_bytes(bytes, config->slice, i);
+        struct bps_sum_slice *slice = &round->slice[i];
+        slice->round = round;
+        slice->id = round->id;
+        slice->spec = &round->spec;
+        slice->priority = round->priority;
+        slice->index = i;
+        slice->offset = i * (uint32_t)config->slice;
+        slice->bytes = bps_partition_bytes(bytes, config->slice, i);
     }
     insert(key, round);
     check_possible(round, known);
     return round;
 }
 
-static struct bps_key *known_key(const struct bps_sum *sum, const struct bps_header *header)
+static uint64_t key_of(const struct bps_round_id *id)
 {
-    uint64_t id = (uint64_t)header->tensor << 32 | header->partition;
+    return (uint64_t)id->tensor << 32 | id->partition;
+}
+
+static struct bps_key *known_key(const struct bps_sum *sum, uint64_t id)
+{
     struct bps_key *key;
     HASH_FIND(hh, sum->keys, &id, sizeof id, key);
     return key;
 }
 
-static struct bps_key *find_key(struct bps_sum *sum, const struct bps_header *header)
+static struct bps_key *find_key(struct bps_sum *sum, uint64_t id)
 {
-    struct bps_key *key = known_key(sum, header);
+    struct bps_key *key = known_key(sum, id);
     if (key == NULL) {
         key = bps_pool_get(&sum->pool, sizeof *key);
         if (key == NULL) {
             return NULL;
         }
         memset(key, 0, sizeof *key);
-        key->id = (uint64_t)header->tensor << 32 | header->partition;
+        key->id = id;
         HASH_ADD(hh, sum->keys, id, sizeof key->id, key);
         if (key->hh.tbl == NULL) {
             bps_pool_put(&sum->pool, key, sizeof *key);
@@ -158,34 +167,34 @@ static struct bps_key *find_key(struct bps_sum *sum, const struct bps_header *he
 static struct bps_round *open_of(const struct bps_key *key, uint32_t number)
 {
     struct bps_round *round = key->rounds;
-    while (round != NULL && round->number > number) {
+    while (round != NULL && round->id.round > number) {
         round = round->next;
     }
-    return round != NULL && round->number == number ? round : NULL;
+    return round != NULL && round->id.round == number ? round : NULL;
 }
 
-bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_header *header)
+bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id)
 {
-    const struct bps_key *key = known_key(sum, header);
-    return key != NULL && open_of(key, header->round) != NULL;
+    const struct bps_key *key = known_key(sum, key_of(id));
+    return key != NULL && open_of(key, id->round) != NULL;
 }
 
-bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out)
+bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out)
 {
-    struct bps_key *key = find_key(sum, header);
+    struct bps_key *key = find_key(sum, key_of(&c->id));
     *out = NULL;
     if (key == NULL) {
         return BPS_ERR_NOMEM;
     }
-    struct bps_round *round = open_of(key, header->round);
+    struct bps_round *round = open_of(key, c->id.round);
     if (round == NULL) {
-        if (header->round < key->done) {
+        if (c->id.round < key->done) {
             return BPS_OK;
         }
         if (key->open >= BPS_OPEN_ROUNDS) {
             return BPS_ERR_PROTOCOL;
         }
-        round = open_round(sum, key, header);
+        round = open_round(sum, key, c);
     }
     *out = round;
     return round == NULL ? BPS_ERR_NOMEM : BPS_OK;
@@ -214,8 +223,8 @@ static void free_round(struct bps_round *round)
     }
     *link = round->next;
     key->open--;
-    if (key->done <= round->number) {
-        key->done = round->number + 1;
+    if (key->done <= round->id.round) {
+        key->done = round->id.round + 1;
     }
     free(round->failure);
     free(round->odd);
@@ -238,7 +247,7 @@ void bps_round_settle(struct bps_round *round)
         return;
     }
     /* Late slices of a failed round must still find its key; all others of unnamed tensors are forgotten. */
-    bool forget = round->failure == NULL && (uint32_t)(key->id >> 32) >= BPS_ID_UNNAMED;
+    bool forget = round->failure == NULL && round->id.tensor >= BPS_ID_UNNAMED;
     free_round(round);
     if (forget) {
         HASH_DEL(sum->keys, key);

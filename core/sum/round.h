@@ -19,14 +19,6 @@
 /* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
 #define BPS_OPEN_ROUNDS 65536u
 
-/* What all contributions to a round must agree on. */
-struct bps_spec {
-    uint64_t bytes; /* of the tensor */
-    uint32_t root;
-    uint8_t dtype, op;
-    double postscale;
-};
-
 struct bps_key {
     uint64_t id;              /* tensor << 32 | partition */
     struct bps_round *rounds; /* that are open, the latest first; see bps_round_new() */
@@ -72,7 +64,7 @@ struct bps_round {
     struct bps_round *next; /* of the key */
     struct bps_sum *sum;
     struct bps_key *key;
-    uint32_t number;
+    struct bps_round_id id;
     struct bps_spec spec;
     int32_t priority;
     struct bps_kernels kernels;
@@ -157,16 +149,6 @@ static inline struct bps_part *bps_parts(const struct bps_sum_slice *slice)
     return slice->round->part + (size_t)slice->index * slice->round->sum->members;
 }
 
-static inline struct bps_spec bps_spec_of(const struct bps_header *h)
-{
-    return (struct bps_spec){h->bytes, h->root, h->dtype, h->op, h->postscale};
-}
-
-static inline bool bps_scales_are_finite(const struct bps_header *h)
-{
-    return h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
-}
-
 static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor *cursor)
 {
     return &cursor->round->slice[cursor->slice];
@@ -222,8 +204,8 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
 bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
                             struct bps_kernels *out);
-/* The round that a frame belongs to, opened if need be. NULL with BPS_OK: it is over, the frame is to be ignored. */
-bps_status bps_round_find(struct bps_sum *sum, const struct bps_header *header, struct bps_round **out);
+/* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
+bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
 void bps_round_settle(struct bps_round *round);
 /* A round that is held stays, whatever others do. */
@@ -244,8 +226,8 @@ void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg);
 bps_status bps_groups_init(struct bps_sum *sum);
 void bps_groups_fini(struct bps_sum *sum);
 bool bps_is_member(const struct bps_sum *sum, uint32_t rank);
-/* Whether a frame of this worker with these flags stands for more than itself. */
-bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, uint8_t flags);
+/* Whether a worker that says so stands for more than itself. */
+bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, bool grouped);
 /* Whether it stands for `who`. */
 bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who);
 /*
@@ -284,11 +266,9 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
 void bps_round_fail_here(struct bps_round *round, bps_status status);
 /* The network's words for a round that has failed here already. */
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text);
-/* Of a frame about the round. */
-struct bps_header bps_round_header(const struct bps_round *round, uint8_t type);
-void bps_round_tell(struct bps_round *round, uint32_t rank, uint8_t type, const char *text);
+void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text);
 /* Tells all who have spoken and are still there, except `quiet`. */
-void bps_round_tell_all(struct bps_round *round, uint8_t type, const char *text, uint32_t quiet);
+void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, const char *text, uint32_t quiet);
 /* Workers that have left count as joined; a round that needs one has failed from the start. */
 void bps_round_join_left(struct bps_round *round);
 

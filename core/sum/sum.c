@@ -91,7 +91,7 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
     return BPS_OK;
 }
 
-/* The first frame of a worker in a round. */
+/* The first contribution of a worker to a round. */
 static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_spec *spec)
 {
     bps_status status = bps_round_speak(round, rank, grouped);
@@ -102,50 +102,47 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, con
         return BPS_OK; /* told with all others */
     }
     if (round->failure != NULL) {
-        bps_round_tell(round, rank, BPS_FRAME_FAILED, round->failure);
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->failure);
         return BPS_OK;
     }
     status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, grouped, spec);
     if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
-        char text[BPS_TEXT_LIMIT];
+        char text[BPS_VERDICT_BYTES];
         bps_verdict_odd(round, text, sizeof text);
         bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
     }
     return status;
 }
 
-/* ---- a PUSH ---- */
+/* ---- contributions ---- */
 
-/* Whether the frame has the size of what it stands for. */
-static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_header *h)
+/* Whether it has the size of what it stands for. */
+static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
 {
-    uint32_t bytes = bps_partition_bytes(h->bytes, sum->config.partition, h->partition);
-    if ((h->flags & BPS_FLAG_EMPTY) != 0) {
-        bool lends = bps_aggregates(sum) && h->length == bytes;
-        return receiver && h->offset == 0 && (h->length == 0 || lends);
+    uint32_t bytes = bps_partition_bytes(c->spec.bytes, sum->config.partition, c->id.partition);
+    if (c->empty) {
+        bool lends = bps_aggregates(sum) && c->length == bytes;
+        return receiver && c->offset == 0 && (c->length == 0 || lends);
     }
-    uint32_t slice = (uint32_t)(h->offset / sum->config.slice);
-    return !receiver && h->offset % sum->config.slice == 0 && (h->offset < bytes || h->offset == 0) &&
-           h->length == bps_partition_bytes(bytes, sum->config.slice, slice);
+    uint32_t slice = (uint32_t)(c->offset / sum->config.slice);
+    return !receiver && c->offset % sum->config.slice == 0 && (c->offset < bytes || c->offset == 0) &&
+           c->length == bps_partition_bytes(bytes, sum->config.slice, slice);
 }
 
-/* What holds for every PUSH of a worker that works, whatever the others do. */
-static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const struct bps_header *h)
+/* What holds for every contribution of a worker that works, whatever the others do. */
+static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
-    size_t size = bps_dtype_size(h->dtype);
-    if (size == 0 || h->op >= BPS_WIRE_OPS || h->bytes > BPS_TENSOR_LIMIT || h->bytes % size != 0 ||
-        h->partition >= bps_partitions(h->bytes, sum->config.partition) ||
-        (h->tensor >= BPS_ID_UNNAMED && h->round != 0) || h->tensor == 0) {
+    const struct bps_spec *spec = &c->spec;
+    size_t size = bps_dtype_size(spec->dtype);
+    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes > BPS_TENSOR_LIMIT || spec->bytes % size != 0 ||
+        c->id.partition >= bps_partitions(spec->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (!bps_scales_are_finite(h) || (h->flags & BPS_FLAG_EXCHANGE) != 0) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (h->flags & BPS_FLAG_GROUP) != 0)) {
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && c->grouped)) {
         return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one */
     }
-    bool root = bps_stands_for(sum, rank, bps_is_grouped(sum, rank, h->flags), h->root);
-    return fits(sum, h->op == BPS_WIRE_BROADCAST && !root, h) ? BPS_OK : BPS_ERR_PROTOCOL;
+    bool root = bps_stands_for(sum, rank, bps_is_grouped(sum, rank, c->grouped), spec->root);
+    return fits(sum, spec->op == BPS_WIRE_BROADCAST && !root, c) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
@@ -158,18 +155,18 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool grouped)
     bps_round_release(round);
 }
 
-/* The frame is one of a round that goes well. */
-static bps_status begin(struct bps_round *round, const struct bps_header *header, const struct bps_spec *spec,
+/* The round goes well. */
+static bps_status begin(struct bps_round *round, const struct bps_contribution *c,
                         struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
-    cursor->slice = (uint32_t)(header->offset / round->sum->config.slice);
-    if (!bps_spec_equal(&round->spec, spec) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
+    cursor->slice = (uint32_t)(c->offset / round->sum->config.slice);
+    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
-    if (header->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
+    if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->grouped);
         return BPS_OK;
     }
@@ -178,31 +175,29 @@ static bps_status begin(struct bps_round *round, const struct bps_header *header
     return BPS_OK;
 }
 
-bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c,
                         struct bps_sum_cursor *cursor)
 {
-    const struct bps_spec spec = bps_spec_of(header);
     struct bps_round *round = NULL;
-    *cursor =
-        (struct bps_sum_cursor){.sum = sum, .rank = rank, .bytes = header->length, .scale = header->prescale};
-    bps_status status = check_push(sum, rank, header);
+    *cursor = (struct bps_sum_cursor){.sum = sum, .rank = rank, .bytes = c->length, .scale = c->prescale};
+    bps_status status = check_push(sum, rank, c);
     if (status == BPS_OK) {
-        status = bps_round_find(sum, header, &round);
+        status = bps_round_find(sum, c, &round);
     }
     if (status != BPS_OK || round == NULL) {
         return status;
     }
-    cursor->grouped = bps_is_grouped(sum, rank, header->flags);
-    cursor->hollow = (header->flags & BPS_FLAG_EMPTY) != 0;
+    cursor->grouped = bps_is_grouped(sum, rank, c->grouped);
+    cursor->hollow = c->empty;
     cursor->slot = sum->slot[cursor->grouped ? sum->config.group[rank] : rank];
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
-        status = join(round, rank, cursor->grouped, &spec);
+        status = join(round, rank, cursor->grouped, &c->spec);
         round->holds--;
     }
     if (status != BPS_OK || round->failure != NULL || round->odds > 0) {
         bps_round_settle(round); /* its bytes no longer matter */
         return status;
     }
-    return begin(round, header, &spec, cursor);
+    return begin(round, c, cursor);
 }

@@ -8,7 +8,7 @@
  *
  * A shard's engine takes contributions slice by slice, in any order over the workers. Of a slice, the bytes
  * that come first land in a block as they are, those of the others are added as they come; when the last
- * contribution is complete, so is the result. A frame with BPS_FLAG_GROUP stands for all ranks of its
+ * contribution is complete, so is the result. A grouped one stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
  * flight: a block for each slice, and one for each contribution that a transport is fetching. With order =
  * "rank", of 8 and 16 bits floating point with at most 16 workers, and of averages of integers: one for each
@@ -23,9 +23,11 @@
 #ifndef BPS_SUM_SUM_H
 #define BPS_SUM_SUM_H
 
+#include <byteps/transport.h>
+
 #include "plugin/instance.h"
+#include "sum/contribution.h"
 #include "sum/pool.h"
-#include "wire/link.h"
 
 struct bps_round;
 
@@ -55,23 +57,28 @@ static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t m
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
 struct bps_sum_slice {
     struct bps_round *round;
-    struct bps_header fields;               /* of the RESULT frame */
-    uint8_t header[BPS_HEADER_BYTES];       /* the same as it is sent */
+    uint8_t header[BPS_HEADER_BYTES]; /* the owner's, written by `finished`: of the frame with the result */
     uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
-    const void *payload;                    /* the result; NULL: it is empty, or nobody needs it from here */
-    void *block;                            /* the engine's: the accumulator, then the result */
-    uint32_t index, bytes;                  /* bytes of the payload */
-    uint32_t landed;                        /* bytes from the front that someone's contribution has reached */
-    uint32_t arrived;                       /* ranks whose contributions are complete */
+    struct bps_round_id id;
+    const struct bps_spec *spec;
+    int32_t priority;
+    uint32_t offset;       /* in the partition */
+    const void *payload;   /* the result; NULL: it is empty, or nobody needs it from here */
+    void *block;           /* the engine's: the accumulator, then the result */
+    uint32_t index, bytes; /* bytes of the payload */
+    uint32_t landed;       /* bytes from the front that someone's contribution has reached */
+    uint32_t arrived;      /* ranks whose contributions are complete */
     uint32_t undelivered;
 };
 
 /* From these calls the engine may be called again, except from loan_read and loan_write, but not be freed. */
 struct bps_sum_events {
-    /* A slice is finished: deliver it to this worker and then call bps_sum_delivered(). */
+    /* Optional. A slice is finished; comes once, before it is delivered. */
+    void (*finished)(void *owner, struct bps_sum_slice *slice);
+    /* Deliver a finished slice to this worker and then call bps_sum_delivered(). */
     void (*result)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
-    /* This round of a partition has failed for this worker (FAILED), or waits (STALLED): header and text. */
-    void (*notice)(void *owner, uint32_t rank, const struct bps_header *header, const char *text);
+    /* For this worker: a round has failed, or waits. */
+    void (*notice)(void *owner, uint32_t rank, const struct bps_notice *notice);
 
     /* Optional. Blocks of slices lie in this region from now on; the other one: no more. */
     void (*attach)(void *owner, const struct bps_region *region);
@@ -98,17 +105,17 @@ struct bps_sum_events {
      */
     void (*summed)(void *owner, struct bps_sum_slice *slice);
     /*
-     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network, once, with this FAILED
-     * header. True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same time;
+     * Partial: a round has failed in this group, and not by bps_sum_fail: tell the network this, once.
+     * True: bps_sum_fail will follow, whose words everybody gets, as several groups may fail at the same time;
      * until then nobody is told, and loans are kept. False: the notices with these words follow.
      */
-    bool (*failed)(void *owner, const struct bps_header *header, const char *text);
+    bool (*failed)(void *owner, const struct bps_notice *notice);
 };
 
 #define BPS_SUM_ALL UINT32_MAX
 
 struct bps_sum_config {
-    uint32_t workers, epoch;
+    uint32_t workers;
     uint64_t partition, slice; /* bytes; an aggregator does not cut partitions */
     const uint32_t *group;     /* of each worker: the lowest rank of its group; NULL: all alone; copied */
     uint32_t only;             /* aggregator: the one group that contributes; else BPS_SUM_ALL */
@@ -139,14 +146,14 @@ struct bps_sum_cursor {
 };
 
 /*
- * A PUSH has arrived. Empty contributions are complete at once; for others the cursor takes header->length
- * bytes through place and take. BPS_ERR_PROTOCOL: no worker that works sends this.
+ * A contribution has begun to arrive. Empty ones are complete at once; for others the cursor takes c->length bytes
+ * through place and take. BPS_ERR_PROTOCOL: no worker that works sends this.
  *
- * In an aggregator a receiver of a broadcast (BPS_FLAG_EMPTY) may bring a loan for the answer, too: its frame
+ * In an aggregator a receiver of a broadcast may bring a loan for the answer, too: it
  * has a length of 0 or of the whole partition, and is complete only with bps_sum_lend or the last byte; where
  * the length is 0 and there is no loan, say bps_sum_take(cursor, 0, NULL, 0).
  */
-bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c,
                         struct bps_sum_cursor *cursor);
 void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes);
 uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
@@ -190,17 +197,18 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data);
 
 /* ---- what ends a round otherwise ---- */
 
-/* A POISON has arrived: the round fails for everybody with this text, or has failed with an earlier one. */
-bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                          const char *text);
-/* Whether somebody has come to the round that a header is about, and it is not over. */
-bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_header *header);
 /*
- * A partial sum has failed in the network, as this FAILED header says: everybody in the round is told, now or
- * when it comes to it. BPS_ERR_PROTOCOL: there can be no such round.
+ * A worker cannot contribute (POISON): the round fails for everybody with its text, or has failed with an earlier one.
+ * BPS_ERR_PROTOCOL as above.
  */
-bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_header *header, bps_status status,
-                        const char *text);
+bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison);
+/* Whether somebody has come to this round, and it is not over. */
+bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id);
+/*
+ * A partial sum has failed in the network (FAILED): everybody in the round is told, now or when it comes to it.
+ * BPS_ERR_PROTOCOL: there can be no such round.
+ */
+bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed);
 /* A worker has left: rounds that need it fail. */
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 /*

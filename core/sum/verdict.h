@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define BPS_VERDICT_BYTES 1000u /* room for any verdict */
+
 /* "worker 1", "workers 0, 2 and 3", "workers 0, 1, 2, 3, 4, 5, 6, 7 and 24 more" */
 void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room);
 

@@ -9,6 +9,8 @@
 
 #include <byteps/transport.h>
 
+#include "base/tensor.h"
+
 #define BPS_WIRE_VERSION 1u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
@@ -59,10 +61,6 @@ enum bps_frame_type {
 /* CHANGED: in place of a status; no answer yet, but which workers it waits for. */
 #define BPS_WIRE_WAITING 255u
 
-/* On the wire a broadcast is one more operation. */
-#define BPS_WIRE_BROADCAST BPS_OPS
-#define BPS_WIRE_OPS       (BPS_OPS + 1u)
-
 /* PUSH: stands for the whole partition and has no payload (a receiver of a broadcast). */
 #define BPS_FLAG_EMPTY 1u
 /* POISON: the sender wants FAILED as well, since another worker's reason may have come first. */
@@ -73,15 +71,6 @@ enum bps_frame_type {
 #define BPS_FLAG_EXCHANGE 4u
 
 #define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE)
-
-/*
- * Tensor ids: named ones count from 1 and are handed out by the scheduler. One that no worker knows any more is
- * used again, and its rounds go on, so that frames of earlier ones are known to be late. Unnamed ones and barriers
- * carry their number in the order of calls, so they need no declaration.
- */
-#define BPS_ID_UNNAMED 0x80000000u
-#define BPS_ID_BARRIER 0xc0000000u
-#define BPS_ID_NUMBER  0x3fffffffu
 
 struct bps_header {
     uint32_t length; /* of the payload, bytes */
@@ -105,23 +94,6 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
 static inline bps_status bps_wire_status(uint32_t root)
 {
     return root >= 1 && root <= 15 ? -(bps_status)root : BPS_ERR_FAILED;
-}
-
-/* ---- how a tensor is cut; the same on every member ---- */
-
-/* Number of partitions: at least 1, so that empty tensors meet too. */
-static inline uint32_t bps_partitions(uint64_t bytes, uint64_t partition)
-{
-    uint64_t n = (bytes + partition - 1) / partition;
-    return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
-}
-
-/* Bytes of partition `index`. */
-static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, uint32_t index)
-{
-    uint64_t first = (uint64_t)index * partition;
-    uint64_t rest = first < bytes ? bytes - first : 0;
-    return (uint32_t)(rest < partition ? rest : partition);
 }
 
 #endif

@@ -10,8 +10,10 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/sum_frames.h"
 #include "sum/exchange.h"
 #include "sum_stubs.h"
+#include "wire/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,43 +55,43 @@ static void on_done(void *owner, void *arg)
 }
 
 /* Entering tells at once of a round that has failed before: then there is no round yet. */
-static void on_failed(void *owner, const struct bps_header *header, const char *text)
+static void on_failed(void *owner, const struct bps_notice *notice)
 {
-    struct task *task = &worker.task[header->tensor % TENSORS];
+    struct task *task = &worker.task[notice->id.tensor % TENSORS];
     (void)owner;
-    check(header->type == BPS_FRAME_FAILED && strlen(text) <= BPS_TEXT_LIMIT);
-    check(header->round == task->number);
+    check(notice->kind == BPS_NOTICE_FAILED && strlen(notice->text) <= BPS_TEXT_LIMIT);
+    check(notice->id.round == task->number);
     end(task);
 }
 
-static void on_stalled(void *owner, const struct bps_header *header, const char *text)
+static void on_stalled(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    check(header->type == BPS_FRAME_STALLED && text[0] != '\0');
+    check(notice->kind == BPS_NOTICE_STALLED && notice->text[0] != '\0');
 }
 
-static void on_overdue(void *owner, const struct bps_header *header, const char *text)
+static void on_overdue(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    check(header->type == BPS_FRAME_POISON && text[0] != '\0');
-    check(bps_exchange_poison(worker.exchange, header, text) == BPS_OK);
+    check(notice->kind == BPS_NOTICE_POISON && notice->text[0] != '\0');
+    check(bps_exchange_poison(worker.exchange, notice) == BPS_OK);
 }
 
-static void on_notice(void *owner, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, const struct bps_notice *notice)
 {
-    if (header->type == BPS_FRAME_POISON) {
-        on_overdue(owner, header, text);
-    } else if (header->type == BPS_FRAME_STALLED) {
-        on_stalled(owner, header, text);
+    if (notice->kind == BPS_NOTICE_POISON) {
+        on_overdue(owner, notice);
+    } else if (notice->kind == BPS_NOTICE_STALLED) {
+        on_stalled(owner, notice);
     } else {
-        on_failed(owner, header, text);
+        on_failed(owner, notice);
     }
 }
 
-static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
+static void on_poisoned(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    check(header->type == BPS_FRAME_FAILED && text[0] != '\0');
+    check(notice->kind == BPS_NOTICE_FAILED && notice->text[0] != '\0');
 }
 
 /* ---- frames ---- */
@@ -151,7 +153,9 @@ static void push(uint32_t rank, const struct bps_header *header)
         return;
     }
     worker.at[rank] = 0;
-    if (bps_exchange_push(worker.exchange, rank, header, &worker.cursor[rank]) != BPS_OK) {
+    struct bps_contribution c;
+    if (bps_frame_contribution(header, true, &c) != BPS_OK ||
+        bps_exchange_push(worker.exchange, rank, &c, &worker.cursor[rank]) != BPS_OK) {
         end_link(rank);
     }
 }
@@ -162,6 +166,7 @@ static void enter(struct bps_header *header)
 {
     struct task *task = &worker.task[header->tensor % TENSORS];
     struct bps_exchange_round *round;
+    struct bps_contribution own;
     bool receiver = header->op == BPS_WIRE_BROADCAST && header->root != RANK;
     header->tensor = header->tensor % TENSORS + TENSORS;
     if (task->round != NULL) {
@@ -176,7 +181,8 @@ static void enter(struct bps_header *header)
     task->data = calloc(1, BYTES);
     task->round = (struct bps_exchange_round *)task; /* some, for on_failed */
     check(task->data != NULL);
-    check(bps_exchange_enter(worker.exchange, header, &round) == BPS_OK);
+    check(bps_frame_contribution(header, true, &own) == BPS_OK);
+    check(bps_exchange_enter(worker.exchange, &own, &round) == BPS_OK);
     check((round != NULL) == (task->round != NULL));
     task->round = round;
 }
@@ -194,6 +200,7 @@ static void contribute(struct task *task)
 static void act(const uint8_t *step)
 {
     struct bps_header header = header_of(step);
+    struct bps_notice notice;
     uint32_t rank = (step[0] >> 4 & 1) * 2; /* another one than ours */
     switch (step[0] & 15) {
     case 0:
@@ -213,12 +220,12 @@ static void act(const uint8_t *step)
         contribute(&worker.task[step[2] % TENSORS]);
         break;
     case 8:
-        header.root = (uint32_t)-BPS_ERR_FAILED;
-        bps_exchange_fail(worker.exchange, &header, "planted");
-        break;
     case 9:
         header.root = (uint32_t)-BPS_ERR_FAILED;
-        bps_exchange_poison(worker.exchange, &header, "planted");
+        if (bps_frame_notice(&header, "planted", &notice) == BPS_OK) {
+            (step[0] & 1) == 0 ? bps_exchange_fail(worker.exchange, &notice)
+                               : bps_exchange_poison(worker.exchange, &notice);
+        }
         break;
     case 10:
         bps_exchange_leave(worker.exchange, rank);
@@ -243,7 +250,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     const struct bps_exchange_config config = {
         .workers = WORKERS,
         .rank = RANK,
-        .epoch = 1,
         .reducer = &reducer,
         .events = &events,
     };

@@ -11,8 +11,9 @@
 #include <sys/queue.h>
 
 #include "base/clock.h"
-#include "sum/sum.h"
+#include "server/sum_frames.h"
 #include "sum_stubs.h"
+#include "wire/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -46,7 +47,7 @@ static struct engine {
     uint32_t deliveries;
     struct pending { /* partial sums in the network */
         struct bps_sum_slice *slice;
-        struct bps_header header;
+        struct bps_round_id id;
     } pending[DELIVERIES];
     uint32_t pendings;
     LIST_HEAD(, lent) loans;
@@ -60,7 +61,7 @@ static void see(const void *data, uint32_t bytes)
     }
 }
 
-static bool same_round(const struct bps_header *a, const struct bps_header *b)
+static bool same_round(const struct bps_round_id *a, const struct bps_round_id *b)
 {
     return a->tensor == b->tensor && a->partition == b->partition && a->round == b->round;
 }
@@ -87,6 +88,12 @@ static void take_back(struct lent *lent)
     free(lent);
 }
 
+static void on_finished(void *owner, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    bps_frame_result(slice, 1);
+}
+
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     (void)owner;
@@ -94,19 +101,19 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     engine.delivery[engine.deliveries++] = (struct delivery){slice, rank};
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     (void)owner;
-    check(rank < WORKERS && strlen(text) <= BPS_TEXT_LIMIT);
-    check(header->type == BPS_FRAME_FAILED || header->type == BPS_FRAME_STALLED);
+    check(rank < WORKERS && strlen(notice->text) <= BPS_TEXT_LIMIT);
+    check(notice->kind == BPS_NOTICE_FAILED || notice->kind == BPS_NOTICE_STALLED);
 }
 
-static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    check(header->type == BPS_FRAME_FAILED && strlen(text) <= BPS_TEXT_LIMIT);
+    check(notice->kind == BPS_NOTICE_FAILED && strlen(notice->text) <= BPS_TEXT_LIMIT);
     for (uint32_t i = 0; i < engine.pendings; i++) {
-        check(!same_round(&engine.pending[i].header, header)); /* the network has that */
+        check(!same_round(&engine.pending[i].id, &notice->id)); /* the network has that */
     }
     return false;
 }
@@ -145,7 +152,7 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     (void)owner;
     check(engine.pendings < DELIVERIES);
     pending->slice = slice;
-    check(bps_header_decode(slice->header, &pending->header) == BPS_OK);
+    pending->id = slice->id;
     if (slice->payload != NULL) {
         see(slice->payload, slice->bytes);
     }
@@ -285,7 +292,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
         return true;
     }
     engine.at[rank] = 0;
-    if (bps_sum_push(engine.sum, rank, header, &engine.cursor[rank]) != BPS_OK) {
+    if (bps_frame_push(engine.sum, rank, header, &engine.cursor[rank]) != BPS_OK) {
         end_link(rank);
         return true;
     }
@@ -336,8 +343,9 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
 /* The round is about to fail, and its slice to vanish. */
 static void forget_pending(const struct bps_header *header)
 {
+    const struct bps_round_id id = bps_frame_round(header);
     for (uint32_t i = engine.pendings; i-- > 0;) {
-        if (same_round(&engine.pending[i].header, header)) {
+        if (same_round(&engine.pending[i].id, &id)) {
             engine.pending[i] = engine.pending[--engine.pendings];
         }
     }
@@ -357,7 +365,7 @@ static size_t act_on_aggregator(const uint8_t *step, size_t size)
     case 0x40:
         if (frame_of(step, size, &header)) {
             forget_pending(&header);
-            bps_sum_fail(engine.sum, &header, BPS_ERR_FAILED, "planted");
+            bps_frame_fail(engine.sum, &header, "planted");
         }
         return (step[0] & 0x80) != 0 ? 1 + BPS_HEADER_BYTES : STEP_BYTES;
     default:
@@ -394,7 +402,7 @@ static size_t act(const uint8_t *step, size_t size)
     case 4:
         if (!engine.closed[rank] && frame_of(step, size, &header)) {
             feed(rank, UINT32_MAX);
-            if (bps_sum_poison(engine.sum, rank, &header, "planted") != BPS_OK) {
+            if (bps_frame_poison(engine.sum, rank, &header, "planted") != BPS_OK) {
                 end_link(rank);
             }
         }
@@ -415,6 +423,7 @@ static size_t act(const uint8_t *step, size_t size)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct bps_sum_events events = {
+        .finished = on_finished,
         .result = on_result,
         .notice = on_notice,
         .loan_read = on_read,
@@ -429,7 +438,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     uint32_t kind = size > 0 ? data[0] >> 1 & 3 : 0;
     const struct bps_sum_config config = {
         .workers = WORKERS,
-        .epoch = 1,
         .partition = PARTITION,
         .slice = SLICE,
         .group = groups[kind],

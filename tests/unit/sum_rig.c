@@ -67,11 +67,17 @@ struct bps_header rig_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t
                                .postscale = 1.0};
 }
 
+void rig_finished(void *owner, struct bps_sum_slice *slice)
+{
+    (void)owner;
+    bps_frame_result(slice, 1);
+}
+
 bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank,
                      const struct bps_header *header, const void *payload)
 {
     *frame = (struct rig_frame){.payload = payload, .length = header->length};
-    return bps_sum_push(sum, rank, header, &frame->cursor);
+    return bps_frame_push(sum, rank, header, &frame->cursor);
 }
 
 bool rig_feed(struct rig_frame *frame, uint32_t most)

@@ -3,7 +3,8 @@
 #ifndef BPS_TEST_SUM_RIG_H
 #define BPS_TEST_SUM_RIG_H
 
-#include "sum/sum.h"
+#include "server/sum_frames.h"
+#include "wire/link.h"
 
 extern struct bps_instance *rig_reducer;
 
@@ -18,6 +19,9 @@ void rig_fill(uint8_t dtype, void *data, size_t count);
 
 /* A PUSH of a tensor; the caller adds partition, offset and length. */
 struct bps_header rig_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes);
+
+/* Event: the headers of a slice, in epoch 1. */
+void rig_finished(void *owner, struct bps_sum_slice *slice);
 
 /* A frame whose payload is on its way. */
 struct rig_frame {

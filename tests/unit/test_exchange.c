@@ -88,6 +88,26 @@ static void feed(struct bps_exchange_cursor *cursor, const struct frame *frame)
     }
 }
 
+static bps_status push_frame(struct bps_exchange *exchange, uint32_t from, const struct bps_header *header,
+                             struct bps_exchange_cursor *cursor)
+{
+    struct bps_contribution c;
+    bps_status status = bps_frame_contribution(header, true, &c);
+    return status == BPS_OK ? bps_exchange_push(exchange, from, &c, cursor) : status;
+}
+
+/* POISON, FAILED. */
+static bps_status hear(struct bps_exchange *exchange, const struct bps_header *header, const char *text)
+{
+    struct bps_notice notice;
+    bps_status status = bps_frame_notice(header, text, &notice);
+    if (status != BPS_OK) {
+        return status;
+    }
+    return notice.kind == BPS_NOTICE_POISON ? bps_exchange_poison(exchange, &notice)
+                                            : bps_exchange_fail(exchange, &notice);
+}
+
 /* False: there is nothing on this way. */
 static bool deliver(uint32_t from, uint32_t to)
 {
@@ -100,17 +120,14 @@ static bool deliver(uint32_t from, uint32_t to)
     STAILQ_REMOVE_HEAD(&worker[from].to[to], entry);
     switch (frame->header.type) {
     case BPS_FRAME_PUSH:
-        ck_assert_int_eq(bps_exchange_push(exchange, from, &frame->header, &cursor), BPS_OK);
+        ck_assert_int_eq(push_frame(exchange, from, &frame->header, &cursor), BPS_OK);
         feed(&cursor, frame);
-        break;
-    case BPS_FRAME_POISON:
-        ck_assert_int_eq(bps_exchange_poison(exchange, &frame->header, frame->text), BPS_OK);
         break;
     case BPS_FRAME_LEAVE:
         bps_exchange_leave(exchange, from);
         break;
     default:
-        ck_assert_int_eq(bps_exchange_fail(exchange, &frame->header, frame->text), BPS_OK);
+        ck_assert_int_eq(hear(exchange, &frame->header, frame->text), BPS_OK);
     }
     free(frame);
     return true;
@@ -137,59 +154,60 @@ static void on_done(void *owner, void *task)
     w->sums++;
 }
 
-static void on_failed(void *owner, const struct bps_header *header, const char *text)
+static void on_failed(void *owner, const struct bps_notice *notice)
 {
     struct worker *w = owner;
-    ck_assert_uint_eq(header->type, BPS_FRAME_FAILED);
-    ck_assert_uint_eq(header->tensor, TENSOR);
-    ck_assert_uint_eq(header->round, w->number);
+    ck_assert_uint_eq(notice->kind, BPS_NOTICE_FAILED);
+    ck_assert_uint_eq(notice->id.tensor, TENSOR);
+    ck_assert_uint_eq(notice->id.round, w->number);
     ck_assert(w->waits);
     w->waits = false;
     w->failures++;
-    w->status = bps_wire_status(header->root);
-    snprintf(w->text, sizeof w->text, "%s", text);
+    w->status = notice->status;
+    snprintf(w->text, sizeof w->text, "%s", notice->text);
 }
 
-static void on_stalled(void *owner, const struct bps_header *header, const char *text)
+static void on_stalled(void *owner, const struct bps_notice *notice)
 {
     struct worker *w = owner;
-    ck_assert_uint_eq(header->type, BPS_FRAME_STALLED);
+    ck_assert_uint_eq(notice->kind, BPS_NOTICE_STALLED);
     w->stalls++;
-    snprintf(w->text, sizeof w->text, "%s", text);
+    snprintf(w->text, sizeof w->text, "%s", notice->text);
 }
 
 static void poison(uint32_t rank, const struct bps_header *header, const char *text)
 {
     if (rank == LEADER) {
-        ck_assert_int_eq(bps_exchange_poison(worker[rank].exchange, header, text), BPS_OK);
+        ck_assert_int_eq(hear(worker[rank].exchange, header, text), BPS_OK);
     } else {
         send_frame(rank, LEADER, header, text, NULL);
     }
 }
 
-static void on_overdue(void *owner, const struct bps_header *header, const char *text)
+static void on_overdue(void *owner, const struct bps_notice *notice)
 {
     struct worker *w = owner;
-    ck_assert_uint_eq(header->type, BPS_FRAME_POISON);
+    const struct bps_header header = bps_notice_header(notice, 1, BPS_FLAG_EXCHANGE);
     w->overdue++;
-    poison(rank_of(owner), header, text);
+    poison(rank_of(owner), &header, notice->text);
 }
 
-static void on_notice(void *owner, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, const struct bps_notice *notice)
 {
-    if (header->type == BPS_FRAME_POISON) {
-        on_overdue(owner, header, text);
-    } else if (header->type == BPS_FRAME_STALLED) {
-        on_stalled(owner, header, text);
+    if (notice->kind == BPS_NOTICE_POISON) {
+        on_overdue(owner, notice);
+    } else if (notice->kind == BPS_NOTICE_STALLED) {
+        on_stalled(owner, notice);
     } else {
-        on_failed(owner, header, text);
+        on_failed(owner, notice);
     }
 }
 
-static void on_poisoned(void *owner, const struct bps_header *header, const char *text)
+static void on_poisoned(void *owner, const struct bps_notice *notice)
 {
-    ck_assert_uint_eq(header->type, BPS_FRAME_FAILED);
-    send_to_others(rank_of(owner), header, text, NULL);
+    const struct bps_header header = bps_notice_header(notice, 1, BPS_FLAG_EXCHANGE);
+    ck_assert_uint_eq(header.type, BPS_FRAME_FAILED);
+    send_to_others(rank_of(owner), &header, notice->text, NULL);
 }
 
 static const struct bps_exchange_events events = {
@@ -206,7 +224,6 @@ static void setup(void)
         const struct bps_exchange_config config = {
             .workers = WORKERS,
             .rank = rank,
-            .epoch = 1,
             .reducer = rig_reducer,
             .events = &events,
             .owner = &worker[rank],
@@ -245,8 +262,10 @@ static struct bps_header push_header(uint32_t rank, uint8_t op, uint32_t root)
 static bool enter(uint32_t rank, const struct bps_header *header)
 {
     struct worker *w = &worker[rank];
+    struct bps_contribution own;
     w->waits = true;
-    ck_assert_int_eq(bps_exchange_enter(w->exchange, header, &w->round), BPS_OK);
+    ck_assert_int_eq(bps_frame_contribution(header, true, &own), BPS_OK);
+    ck_assert_int_eq(bps_exchange_enter(w->exchange, &own, &w->round), BPS_OK);
     ck_assert(w->waits == (w->round != NULL));
     return w->round != NULL;
 }
@@ -325,7 +344,6 @@ static void expect(uint8_t op, double prescale, double postscale)
     const uint32_t group[WORKERS] = {0};
     const struct bps_sum_config config = {
         .workers = WORKERS,
-        .epoch = 1,
         .partition = 1u << 20,
         .slice = 1u << 20,
         .group = group,
@@ -579,7 +597,7 @@ START_TEST(test_abandon)
     struct bps_exchange_cursor cursor;
     struct bps_header h = push_header(1, BPS_SUM, 0);
     push(0, BPS_SUM, 0);
-    ck_assert_int_eq(bps_exchange_push(worker[0].exchange, 1, &h, &cursor), BPS_OK);
+    ck_assert_int_eq(push_frame(worker[0].exchange, 1, &h, &cursor), BPS_OK);
     bps_exchange_take(&cursor, 0, worker[1].data, 8);
     if (_i == 0) {
         bps_exchange_abandon(&cursor);
@@ -597,7 +615,7 @@ END_TEST
 START_TEST(test_frames_that_nobody_sends)
 {
     struct bps_exchange *exchange = worker[0].exchange;
-    struct bps_exchange_cursor cursor;
+    struct bps_exchange_cursor cursor = {0};
     const struct bps_header good = push_header(1, BPS_SUM, 0);
     struct bps_header bad[12];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -616,16 +634,19 @@ START_TEST(test_frames_that_nobody_sends)
     bad[10].dtype = BPS_DTYPES;
     bad[11].prescale = (double)1e300 * 1e300;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ck_assert_int_eq(bps_exchange_push(exchange, 1, &bad[i], &cursor), BPS_ERR_PROTOCOL);
+        ck_assert_int_eq(push_frame(exchange, 1, &bad[i], &cursor), BPS_ERR_PROTOCOL);
         ck_assert_ptr_null(cursor.round);
     }
-    ck_assert_int_eq(bps_exchange_push(exchange, 0, &good, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_exchange_push(exchange, WORKERS, &good, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_exchange_push(exchange, 1, &good, &cursor), BPS_OK);
+    ck_assert_int_eq(push_frame(exchange, 0, &good, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_frame(exchange, WORKERS, &good, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_frame(exchange, 1, &good, &cursor), BPS_OK);
     bps_exchange_abandon(&cursor);
-    ck_assert_int_eq(bps_exchange_push(exchange, 1, &good, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_exchange_poison(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_exchange_fail(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_frame(exchange, 1, &good, &cursor), BPS_ERR_PROTOCOL);
+    bad[8].type = bad[9].type = BPS_FRAME_POISON;
+    ck_assert_int_eq(hear(exchange, &bad[8], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(hear(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
+    bad[9].type = BPS_FRAME_FAILED;
+    ck_assert_int_eq(hear(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
 }
 END_TEST
 

@@ -11,7 +11,9 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "server/sum_frames.h"
 #include "sum/round.h"
+#include "wire/link.h"
 
 #define WORKERS_LIMIT 70u
 #define PARTITION     4096u
@@ -48,16 +50,23 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     deliveries[delivery_count++] = (struct delivery){slice, rank};
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
     (void)owner;
-    heard[rank].failures += header->type == BPS_FRAME_FAILED;
-    heard[rank].stalls += header->type == BPS_FRAME_STALLED;
-    heard[rank].bytes = header->bytes;
-    snprintf(heard[rank].text, sizeof heard[rank].text, "%s", text);
+    bps_frame_result(slice, 1);
 }
 
-static const struct bps_sum_events events = {.result = on_result, .notice = on_notice};
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+{
+    (void)owner;
+    heard[rank].failures += notice->kind == BPS_NOTICE_FAILED;
+    heard[rank].stalls += notice->kind == BPS_NOTICE_STALLED;
+    heard[rank].bytes = notice->bytes;
+    snprintf(heard[rank].text, sizeof heard[rank].text, "%s", notice->text);
+}
+
+static const struct bps_sum_events events = {
+    .finished = on_finished, .result = on_result, .notice = on_notice};
 
 static void deliver_one(size_t i)
 {
@@ -83,7 +92,6 @@ static void deliver_all(void)
 static void start(uint32_t n, bool rank_order)
 {
     const struct bps_sum_config config = {.workers = n,
-                                          .epoch = 1,
                                           .partition = PARTITION,
                                           .slice = SLICE,
                                           .only = BPS_SUM_ALL,
@@ -152,7 +160,7 @@ static void begin_slice(struct sending *s, uint32_t partition, uint32_t slice)
     s->header.length = bps_partition_bytes(bytes, SLICE, slice);
     s->at = 0;
     s->block = NULL;
-    ck_assert_int_eq(bps_sum_push(sum, s->rank, &s->header, &s->cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, s->rank, &s->header, &s->cursor), BPS_OK);
     s->open = s->header.length > 0;
 }
 
@@ -395,7 +403,7 @@ START_TEST(test_broadcast)
             empty.flags = BPS_FLAG_EMPTY;
             empty.partition = p;
             empty.offset = empty.length = 0;
-            ck_assert_int_eq(bps_sum_push(sum, r, &empty, &cursor), BPS_OK);
+            ck_assert_int_eq(bps_frame_push(sum, r, &empty, &cursor), BPS_OK);
         }
         for (uint32_t s = 0; s < (p == 0 ? PARTITION / SLICE : 1); s++) {
             begin_slice(&root, p, s);
@@ -416,7 +424,7 @@ static bps_status push_small(uint32_t rank, struct bps_header header)
     static const uint8_t zeros[SLICE];
     struct bps_sum_cursor cursor;
     header.length = (uint32_t)header.bytes;
-    bps_status status = bps_sum_push(sum, rank, &header, &cursor);
+    bps_status status = bps_frame_push(sum, rank, &header, &cursor);
     for (uint32_t at = 0; status == BPS_OK && at < header.length;) {
         at += bps_sum_take(&cursor, at, zeros, header.length - at);
     }
@@ -478,7 +486,7 @@ START_TEST(test_wrong_root)
     h.root = 7;
     h.flags = BPS_FLAG_EMPTY;
     for (uint32_t r = 0; r < 2; r++) {
-        ck_assert_int_eq(bps_sum_push(sum, r, &h, &cursor), BPS_OK);
+        ck_assert_int_eq(bps_frame_push(sum, r, &h, &cursor), BPS_OK);
     }
     check_verdict("root 7 is not a worker of this job (0..1)");
     check_recovers(1, 1);
@@ -493,7 +501,7 @@ START_TEST(test_poison)
     start(3, _i / 3 != 0);
     for (uint32_t i = 0; i < 3; i++) {
         if (i == (uint32_t)_i % 3) { /* first, second or last */
-            ck_assert_int_eq(bps_sum_poison(sum, 1, &poison, "worker 1: stage nanguard: NaN"), BPS_OK);
+            ck_assert_int_eq(bps_frame_poison(sum, 1, &poison, "worker 1: stage nanguard: NaN"), BPS_OK);
         } else {
             ck_assert_int_eq(push_small(i == 1 ? (uint32_t)_i % 3 : i, h), BPS_OK);
         }
@@ -617,7 +625,7 @@ START_TEST(test_failed_rounds_ahead)
     for (h.round = 0; h.round < 10; h.round++) {
         struct bps_header poison = h;
         poison.root = (uint32_t)-BPS_ERR_FAILED;
-        ck_assert_int_eq(bps_sum_poison(sum, 0, &poison, "worker 0: stage clip: no"), BPS_OK);
+        ck_assert_int_eq(bps_frame_poison(sum, 0, &poison, "worker 0: stage clip: no"), BPS_OK);
         ck_assert_int_eq(push_small(1, h), BPS_OK);
         ck_assert_uint_eq(heard[1].failures, h.round + 1);
     }
@@ -678,7 +686,7 @@ START_TEST(test_frames_that_nobody_sends)
     h[17].bytes = h[17].length = 0;
     h[17].offset = SLICE; /* nothing has no second slice */
     for (int i = 0; i < 18; i++) {
-        ck_assert_msg(bps_sum_push(sum, 0, &h[i], &cursor) == BPS_ERR_PROTOCOL, "frame %d", i);
+        ck_assert_msg(bps_frame_push(sum, 0, &h[i], &cursor) == BPS_ERR_PROTOCOL, "frame %d", i);
     }
     /* The same slice twice. */
     ck_assert_int_eq(push_small(0, tensor_header(2, 0, BPS_FLOAT32, BPS_SUM, 400)), BPS_OK);
@@ -688,9 +696,9 @@ START_TEST(test_frames_that_nobody_sends)
     first.length = second.length = SLICE;
     second.tensor = 3;
     second.offset = 2 * SLICE;
-    ck_assert_int_eq(bps_sum_push(sum, 0, &first, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, 0, &first, &cursor), BPS_OK);
     bps_sum_abandon(&cursor);
-    ck_assert_int_eq(bps_sum_push(sum, 0, &second, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 0, &second, &cursor), BPS_ERR_PROTOCOL);
 }
 END_TEST
 
@@ -752,7 +760,7 @@ START_TEST(test_opened_in_vain)
         s.header = h;
         begin_slice(&s, 0, 0);
         open_slice(&s);
-        ck_assert_int_eq(bps_sum_poison(sum, 1, &poison, "worker 1: no"), BPS_OK);
+        ck_assert_int_eq(bps_frame_poison(sum, 1, &poison, "worker 1: no"), BPS_OK);
         if (_i % 2 == 0) {
             place_slice(&s);
         } else {

@@ -34,20 +34,20 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     bps_sum_delivered(slice); /* at once: as fast as any network */
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     (void)owner;
-    heard[rank].failures += header->type == BPS_FRAME_FAILED;
-    heard[rank].stalls += header->type == BPS_FRAME_STALLED;
-    snprintf(heard[rank].text, sizeof heard[rank].text, "%s", text);
+    heard[rank].failures += notice->kind == BPS_NOTICE_FAILED;
+    heard[rank].stalls += notice->kind == BPS_NOTICE_STALLED;
+    snprintf(heard[rank].text, sizeof heard[rank].text, "%s", notice->text);
 }
 
-static const struct bps_sum_events events = {.result = on_result, .notice = on_notice};
+static const struct bps_sum_events events = {
+    .finished = rig_finished, .result = on_result, .notice = on_notice};
 
 static void start_groups(const uint32_t *group, bool rank_order)
 {
     const struct bps_sum_config config = {.workers = WORKERS,
-                                          .epoch = 1,
                                           .partition = PARTITION,
                                           .slice = SLICE,
                                           .group = group,
@@ -228,10 +228,10 @@ START_TEST(test_poison)
     start(false);
     if (_i == 0) {
         ck_assert_int_eq(push(1, BPS_FLAG_GROUP, header(0, BPS_SUM), 1.0f), BPS_OK);
-        ck_assert_int_eq(bps_sum_poison(sum, 2, &poison, "worker 0: stage clip: no"), BPS_OK);
+        ck_assert_int_eq(bps_frame_poison(sum, 2, &poison, "worker 0: stage clip: no"), BPS_OK);
     } else {
         poison.flags |= BPS_FLAG_ANSWER;
-        ck_assert_int_eq(bps_sum_poison(sum, 2, &poison, "worker 0: stage clip: no"), BPS_OK);
+        ck_assert_int_eq(bps_frame_poison(sum, 2, &poison, "worker 0: stage clip: no"), BPS_OK);
         ck_assert_int_eq(push(1, BPS_FLAG_GROUP, header(0, BPS_SUM), 1.0f), BPS_OK);
         expect_failure(2, "worker 0: stage clip: no");
     }
@@ -293,7 +293,7 @@ START_TEST(test_mixed)
     ck_assert_int_eq(push(mixes[_i].first, mixes[_i].first_flags, header(0, BPS_SUM), 1.0f), BPS_OK);
     uint32_t second = mixes[_i].second;
     ck_assert_int_eq(push(second, poison.flags, header(0, BPS_SUM), 1.0f), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_sum_poison(sum, second, &poison, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_poison(sum, second, &poison, "no"), BPS_ERR_PROTOCOL);
     expect_nothing(0);
     expect_nothing(2);
 }
@@ -329,7 +329,6 @@ START_TEST(test_groups_that_are_none)
     static const uint32_t groups[][2] = {{1, 1}, {0, 2}, {1, 0}};
     struct bps_sum *out = NULL;
     const struct bps_sum_config config = {.workers = 2,
-                                          .epoch = 1,
                                           .partition = PARTITION,
                                           .slice = SLICE,
                                           .group = groups[_i],

@@ -130,10 +130,10 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     job.delivery[job.deliveries++] = (struct delivery){slice, rank, false};
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     (void)owner;
-    ck_abort_msg("worker %u was told of frame %u: %s", rank, header->type, text);
+    ck_abort_msg("worker %u was told of frame %u: %s", rank, notice->kind, notice->text);
 }
 
 static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
@@ -200,15 +200,17 @@ static void deliver_one(uint32_t i)
     distribute(host, h.partition);
 }
 
-static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    ck_abort_msg("tensor %u has failed: %s", header->tensor, text);
+    ck_abort_msg("tensor %u has failed: %s", notice->id.tensor, notice->text);
     return false;
 }
 
-static const struct bps_sum_events shard_events = {.result = on_result, .notice = on_notice};
+static const struct bps_sum_events shard_events = {
+    .finished = rig_finished, .result = on_result, .notice = on_notice};
 static const struct bps_sum_events host_events = {
+    .finished = rig_finished,
     .result = on_local_result,
     .notice = on_notice,
     .loan_read = rig_loan_read,
@@ -239,7 +241,6 @@ static void choose_shape(uint32_t hosts)
 static void start(bool rank_order)
 {
     struct bps_sum_config config = {.workers = job.ranks,
-                                    .epoch = 1,
                                     .partition = job.partition,
                                     .slice = job.slice,
                                     .group = job.group,

@@ -66,14 +66,14 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     }
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_header *header, const char *text)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     (void)owner;
     ck_assert_uint_eq(member[rank].loan.released, 0); /* it hears first */
-    member[rank].failures += header->type == BPS_FRAME_FAILED;
-    member[rank].stalls += header->type == BPS_FRAME_STALLED;
-    member[rank].bytes = header->bytes;
-    snprintf(member[rank].text, sizeof member[rank].text, "%s", text);
+    member[rank].failures += notice->kind == BPS_NOTICE_FAILED;
+    member[rank].stalls += notice->kind == BPS_NOTICE_STALLED;
+    member[rank].bytes = notice->bytes;
+    snprintf(member[rank].text, sizeof member[rank].text, "%s", notice->text);
 }
 
 static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
@@ -90,13 +90,13 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     summed = slice;
 }
 
-static bool on_failed(void *owner, const struct bps_header *header, const char *text)
+static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
-    ck_assert_uint_eq(header->type, BPS_FRAME_FAILED);
-    ck_assert_uint_eq(header->tensor, 1);
-    ck_assert_uint_eq(header->round, member[LEADER].round);
-    ck_assert_uint_gt(strlen(text), 0);
+    ck_assert_uint_eq(notice->kind, BPS_NOTICE_FAILED);
+    ck_assert_uint_eq(notice->id.tensor, 1);
+    ck_assert_uint_eq(notice->id.round, member[LEADER].round);
+    ck_assert_uint_gt(strlen(notice->text), 0);
     ck_assert_uint_eq(member[1].failures, 0); /* it hears first */
     told++;
     return false;
@@ -109,6 +109,7 @@ static void on_due(void *owner)
 }
 
 static struct bps_sum_events events = {
+    .finished = rig_finished,
     .result = on_result,
     .notice = on_notice,
     .loan_read = rig_loan_read,
@@ -122,7 +123,6 @@ static void start(bool partial)
 {
     static const uint32_t groups[WORKERS] = {0, 1, 1, 1};
     const struct bps_sum_config config = {.workers = WORKERS,
-                                          .epoch = 1,
                                           .partition = PARTITION,
                                           .slice = 1024,
                                           .group = groups,
@@ -174,7 +174,7 @@ static void lend(uint32_t rank, bool mapped)
         member[rank].data[i] = (float)rank;
     }
     rig_lend(&member[rank].loan, member[rank].data, member[rank].data, BYTES, mapped);
-    ck_assert_int_eq(bps_sum_push(sum, rank, &h, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, rank, &h, &cursor), BPS_OK);
     ck_assert_int_eq(bps_sum_lend(&cursor, &member[rank].loan.loan), BPS_OK);
 }
 
@@ -184,7 +184,7 @@ static void come_late(uint32_t rank)
     struct bps_sum_cursor cursor;
     struct bps_header h = header_of(rank);
     rig_lend(&member[rank].loan, member[rank].data, member[rank].data, BYTES, false);
-    ck_assert_int_eq(bps_sum_push(sum, rank, &h, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, rank, &h, &cursor), BPS_OK);
     ck_assert_int_eq(bps_sum_lend(&cursor, &member[rank].loan.loan), BPS_AGAIN);
     ck_assert_uint_eq(bps_sum_take(&cursor, 0, member[rank].data, BYTES), BYTES);
     ck_assert_uint_eq(member[rank].loan.released, 0);
@@ -317,7 +317,8 @@ END_TEST
 static void fail_in_network(uint64_t bytes)
 {
     struct bps_header failed = rig_header(1, member[LEADER].round, BPS_FLOAT32, BPS_SUM, bytes);
-    ck_assert_int_eq(bps_sum_fail(sum, &failed, BPS_ERR_MISMATCH, "worker 0 pushed too much"), BPS_OK);
+    failed.root = (uint32_t)-BPS_ERR_MISMATCH;
+    ck_assert_int_eq(bps_frame_fail(sum, &failed, "worker 0 pushed too much"), BPS_OK);
 }
 
 START_TEST(test_network_fails)
@@ -457,8 +458,8 @@ START_TEST(test_poison)
     poison.root = (uint32_t)-BPS_ERR_FAILED;
     start(true);
     lend(1, true);
-    ck_assert_int_eq(bps_sum_poison(sum, 3, &poison, "worker 3: stage clip: no"), BPS_OK);
-    ck_assert_int_eq(bps_sum_poison(sum, 3, &poison, "worker 3: stage clip: no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_poison(sum, 3, &poison, "worker 3: stage clip: no"), BPS_OK);
+    ck_assert_int_eq(bps_frame_poison(sum, 3, &poison, "worker 3: stage clip: no"), BPS_ERR_PROTOCOL);
     expect_failure(1, "worker 3: stage clip: no", 1);
     come_late(2);
     expect_failure(2, "worker 3: stage clip: no", 0);
@@ -475,7 +476,7 @@ START_TEST(test_mismatch)
     odd.length = 400;
     start(true);
     lend(1, false);
-    ck_assert_int_eq(bps_sum_push(sum, 3, &odd, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, 3, &odd, &cursor), BPS_OK);
     member[3].loan.loan.bytes = 400;
     ck_assert_int_eq(bps_sum_lend(&cursor, &member[3].loan.loan), BPS_AGAIN);
     ck_assert_uint_eq(member[1].failures, 0);
@@ -524,22 +525,22 @@ START_TEST(test_frames_that_nobody_sends)
     struct bps_sum_cursor cursor;
     struct bps_loan small = {.bytes = BYTES - 4};
     start(true);
-    ck_assert_int_eq(bps_sum_push(sum, 0, &h, &cursor), BPS_ERR_PROTOCOL); /* of another group */
-    ck_assert_int_eq(bps_sum_poison(sum, 0, &h, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 0, &h, &cursor), BPS_ERR_PROTOCOL); /* of another group */
+    ck_assert_int_eq(bps_frame_poison(sum, 0, &h, "no"), BPS_ERR_PROTOCOL);
     group.flags = BPS_FLAG_GROUP;
-    ck_assert_int_eq(bps_sum_push(sum, 1, &group, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_sum_poison(sum, 1, &group, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &group, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_poison(sum, 1, &group, "no"), BPS_ERR_PROTOCOL);
     empty.flags = BPS_FLAG_EMPTY;
-    ck_assert_int_eq(bps_sum_push(sum, 1, &empty, &cursor), BPS_ERR_PROTOCOL); /* no broadcast */
+    ck_assert_int_eq(bps_frame_push(sum, 1, &empty, &cursor), BPS_ERR_PROTOCOL); /* no broadcast */
     empty.op = BPS_WIRE_BROADCAST;
     empty.length = BYTES - 4;
-    ck_assert_int_eq(bps_sum_push(sum, 1, &empty, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_sum_push(sum, 1, &h, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &empty, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &h, &cursor), BPS_OK);
     ck_assert_int_eq(bps_sum_lend(&cursor, &small), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(bps_sum_push(sum, 1, &h, &(struct bps_sum_cursor){0}), BPS_ERR_PROTOCOL); /* twice */
+    ck_assert_int_eq(bps_frame_push(sum, 1, &h, &(struct bps_sum_cursor){0}), BPS_ERR_PROTOCOL); /* twice */
     bps_sum_abandon(&cursor);
     h.partition = 1;
-    ck_assert_int_eq(bps_sum_fail(sum, &h, BPS_ERR_FAILED, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_fail(sum, &h, "no"), BPS_ERR_PROTOCOL);
 }
 END_TEST
 
@@ -551,7 +552,7 @@ START_TEST(test_hollow)
     h.flags = BPS_FLAG_EMPTY;
     start(true);
     for (uint32_t r = 1; r < WORKERS; r++) {
-        ck_assert_int_eq(bps_sum_push(sum, r, &h, &cursor), BPS_OK); /* of root 0, in another group */
+        ck_assert_int_eq(bps_frame_push(sum, r, &h, &cursor), BPS_OK); /* of root 0, in another group */
         ck_assert_ptr_null(bps_sum_place(&cursor, 0, &(uint32_t){0}));
         ck_assert_ptr_null(summed);
         ck_assert_uint_eq(bps_sum_take(&cursor, 0, NULL, 0), 0);
@@ -564,8 +565,8 @@ START_TEST(test_hollow)
     deliver(3);
     summed = NULL;
     h.round = member[LEADER].round = 1;
-    ck_assert_int_eq(bps_sum_push(sum, 1, &h, &cursor), BPS_OK);
-    ck_assert_int_eq(bps_sum_poison(sum, 3, &h, "no"), BPS_OK);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &h, &cursor), BPS_OK);
+    ck_assert_int_eq(bps_frame_poison(sum, 3, &h, "no"), BPS_OK);
     ck_assert_int_eq(bps_sum_lend(&cursor, &member[1].loan.loan), BPS_AGAIN);
     ck_assert_ptr_null(cursor.round);
     ck_assert_uint_eq(member[1].failures, 1);

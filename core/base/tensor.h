@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tensor.h - what all members take for granted of tensors: their ids, their operations, and how they are cut. */
+#ifndef BPS_BASE_TENSOR_H
+#define BPS_BASE_TENSOR_H
+
+#include <byteps/types.h>
+
+/*
+ * Tensor ids: named ones count from 1 and are handed out by the scheduler. One that no worker knows any more is
+ * used again, and its rounds go on, so that frames of earlier ones are known to be late. Unnamed ones and barriers
+ * carry their number in the order of calls, so they need no declaration.
+ */
+#define BPS_ID_UNNAMED 0x80000000u
+#define BPS_ID_BARRIER 0xc0000000u
+#define BPS_ID_NUMBER  0x3fffffffu
+
+/* Between members a broadcast is one more operation. */
+#define BPS_WIRE_BROADCAST BPS_OPS
+#define BPS_WIRE_OPS       (BPS_OPS + 1u)
+
+/* Number of partitions that a tensor is cut into: at least 1, so that empty tensors meet too. */
+static inline uint32_t bps_partitions(uint64_t bytes, uint64_t partition)
+{
+    uint64_t n = (bytes + partition - 1) / partition;
+    return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
+}
+
+/* Bytes of partition `index`. */
+static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, uint32_t index)
+{
+    uint64_t first = (uint64_t)index * partition;
+    uint64_t rest = first < bytes ? bytes - first : 0;
+    return (uint32_t)(rest < partition ? rest : partition);
+}
+
+#endif

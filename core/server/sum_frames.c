@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sum_frames.c - frames to the words of those who sum, and back. What only a frame can have wrong is checked here. */
+#include "server/sum_frames.h"
+
+static bool names_round(const struct bps_header *h)
+{
+    return h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round == 0);
+}
+
+bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, struct bps_contribution *out)
+{
+    bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
+    *out = (struct bps_contribution){.id = bps_frame_round(h),
+                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale},
+                                     .prescale = h->prescale,
+                                     .priority = h->priority,
+                                     .offset = h->offset,
+                                     .length = h->length,
+                                     .grouped = (h->flags & BPS_FLAG_GROUP) != 0,
+                                     .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
+    bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
+    return names_round(h) && finite && fits ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
+/* By kind of notice. */
+static const uint8_t types[] = {BPS_FRAME_POISON, BPS_FRAME_FAILED, BPS_FRAME_STALLED};
+
+bps_status bps_frame_notice(const struct bps_header *h, const char *text, struct bps_notice *out)
+{
+    *out = (struct bps_notice){.kind = h->type == BPS_FRAME_POISON ? BPS_NOTICE_POISON : BPS_NOTICE_FAILED,
+                               .id = bps_frame_round(h),
+                               .bytes = h->bytes,
+                               .status = bps_wire_status(h->root),
+                               .text = text,
+                               .grouped = (h->flags & BPS_FLAG_GROUP) != 0,
+                               .answer = (h->flags & BPS_FLAG_ANSWER) != 0};
+    return names_round(h) ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
+struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t epoch, uint8_t flags)
+{
+    const struct bps_round_id *id = &notice->id;
+    return (struct bps_header){.type = types[notice->kind],
+                               .flags = flags,
+                               .epoch = epoch,
+                               .tensor = id->tensor,
+                               .bytes = notice->bytes,
+                               .partition = id->partition,
+                               .round = id->round,
+                               .root = (uint32_t)-notice->status};
+}
+
+bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                          struct bps_sum_cursor *cursor)
+{
+    struct bps_contribution c;
+    bps_status status = bps_frame_contribution(header, false, &c);
+    return status == BPS_OK ? bps_sum_push(sum, rank, &c, cursor) : status;
+}
+
+bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                            const char *text)
+{
+    struct bps_notice poison;
+    bps_status status = bps_frame_notice(header, text, &poison);
+    return status == BPS_OK ? bps_sum_poison(sum, rank, &poison) : status;
+}
+
+bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text)
+{
+    struct bps_notice failed;
+    bps_status status = bps_frame_notice(header, text, &failed);
+    return status == BPS_OK ? bps_sum_fail(sum, &failed) : status;
+}
+
+void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
+{
+    const struct bps_spec *spec = slice->spec;
+    const struct bps_round_id *id = &slice->id;
+    struct bps_header header = {.type = BPS_FRAME_RESULT,
+                                .dtype = spec->dtype,
+                                .op = spec->op,
+                                .epoch = epoch,
+                                .tensor = id->tensor,
+                                .bytes = spec->bytes,
+                                .partition = id->partition,
+                                .round = id->round,
+                                .offset = slice->offset,
+                                .root = spec->root,
+                                .priority = slice->priority,
+                                .length = slice->bytes};
+    bps_header_encode(&header, slice->header);
+    header.length = 0;
+    header.flags = BPS_FLAG_EMPTY;
+    bps_header_encode(&header, slice->empty_header);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* contribution.h - the words between those who sum and their owners: what a worker pushes, and what it is told. */
+#ifndef BPS_SUM_CONTRIBUTION_H
+#define BPS_SUM_CONTRIBUTION_H
+
+#include "base/tensor.h"
+
+/* A round of a partition. Of an unnamed tensor there is only round 0. */
+struct bps_round_id {
+    uint32_t tensor, partition, round;
+};
+
+/* What all contributions to a round must agree on. */
+struct bps_spec {
+    uint64_t bytes; /* of the tensor */
+    uint32_t root;
+    uint8_t dtype, op;
+    double postscale;
+};
+
+/* To a slice, from `offset` of the partition. */
+struct bps_contribution {
+    struct bps_round_id id;
+    struct bps_spec spec;
+    double prescale;
+    int32_t priority;
+    uint32_t offset, length;
+    bool grouped; /* it stands for all ranks of its sender's group, whose sum it is */
+    bool empty;   /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
+};
+
+enum bps_notice_kind {
+    BPS_NOTICE_POISON,  /* a worker cannot go on with the round */
+    BPS_NOTICE_FAILED,  /* it has failed */
+    BPS_NOTICE_STALLED, /* it waits for somebody */
+};
+
+struct bps_notice {
+    enum bps_notice_kind kind;
+    struct bps_round_id id;
+    uint64_t bytes;    /* of the tensor; FAILED: of the largest one that was pushed */
+    bps_status status; /* POISON, FAILED */
+    const char *text;
+    bool grouped; /* POISON: it stands for all ranks of its sender's group */
+    bool answer;  /* POISON: its sender wants FAILED as well: another worker's reason may have come first */
+};
+
+#endif
