@@ -9,12 +9,14 @@
 #include <ifaddrs.h>
 #include <inttypes.h>
 #include <netinet/in.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/report.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/value.h"
@@ -24,76 +26,257 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Turns the value of a variable into the text of its key; an empty text leaves the key alone. */
-typedef bps_status (*convert_fn)(const char *name, const char *value, char *text, size_t n,
-                                 struct bps_report *report);
+/* A variable that is set, on the way to the text of its key. */
+struct conversion {
+    const char *name, *value;
+    char text[512]; /* left empty, it leaves the key alone */
+    struct bps_report *report;
+};
 
-static bps_status convert_role(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report);
-static bps_status convert_workers(const char *name, const char *value, char *text, size_t n,
-                                  struct bps_report *report);
-static bps_status convert_rank(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report);
-static bps_status convert_scheduler(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
-static bps_status convert_partition(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
-static bps_status convert_transport(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
-static bps_status convert_interface(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
-static bps_status convert_address(const char *name, const char *value, char *text, size_t n,
-                                  struct bps_report *report);
-static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
-                                struct bps_report *report);
-static bps_status convert_numa(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report);
-static bps_status convert_blacklist(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
-static bps_status refuse_async(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report);
-static bps_status refuse_staleness(const char *name, const char *value, char *text, size_t n,
-                                   struct bps_report *report);
-static bps_status refuse_compressor(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report);
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}
+
+static bps_status refuse(const struct conversion *c, const char *why)
+{
+    return bps_fail(c->report, BPS_ERR_CONF, "%s = %s: %s", c->name, bps_shown(c->value).text, why);
+}
+
+__attribute__((format(printf, 2, 3))) static bps_status convert_to(struct conversion *c, const char *format,
+                                                                   ...)
+{
+    va_list args;
+    va_start(args, format);
+    vsnprintf(c->text, sizeof c->text, format, args);
+    va_end(args);
+    return BPS_OK;
+}
+
+/* A whole number within a range. */
+static bps_status parse_number(const struct conversion *c, const char *range, int64_t *out)
+{
+    const struct bps_option row = {.name = c->name, .type = BPS_OPT_INT, .range = range};
+    struct bps_report why;
+    return bps_option_parse(&row, c->value, out, &why) == BPS_OK ? BPS_OK : refuse(c, why.text);
+}
+
+/* The same of another variable; *out stays if that is not set. */
+static bps_status read_number(const struct conversion *c, const char *name, const char *range, int64_t *out)
+{
+    const struct conversion other = {.name = name, .value = variable(name), .report = c->report};
+    return other.value == NULL ? BPS_OK : parse_number(&other, range, out);
+}
+
+/* ---- conversions ---- */
+
+/* Pairs of words without regard to case: what the value may be and what it means. The last word is NULL. */
+static bps_status convert_word(struct conversion *c, const char *const (*words)[2], const char *otherwise)
+{
+    for (; (*words)[0] != NULL; words++) {
+        if (strcasecmp(c->value, (*words)[0]) == 0) {
+            return convert_to(c, "%s", (*words)[1]);
+        }
+    }
+    return refuse(c, otherwise);
+}
+
+static bps_status convert_role(struct conversion *c)
+{
+    static const char *const roles[][2] = {
+        {"worker", "worker"}, {"server", "server"}, {"scheduler", "scheduler"}, {NULL, NULL}};
+    return convert_word(c, roles, "not a role; expected worker, server or scheduler");
+}
+
+static bps_status convert_level(struct conversion *c)
+{
+    static const char *const levels[][2] = {
+        {"trace", "trace"}, {"debug", "debug"}, {"info", "info"},   {"warning", "warn"},
+        {"warn", "warn"},   {"error", "error"}, {"fatal", "error"}, {NULL, NULL},
+    };
+    return convert_word(c, levels, "not a level; expected TRACE, DEBUG, INFO, WARNING, ERROR or FATAL");
+}
+
+/* The original counts machines, each with the same number of processes. */
+static bps_status convert_workers(struct conversion *c)
+{
+    int64_t machines = 1, each = 1;
+    bps_status status = read_number(c, c->name, MEMBERS_RANGE, &machines);
+    if (status == BPS_OK) {
+        status = read_number(c, "BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each);
+    }
+    return status == BPS_OK ? convert_to(c, "%" PRId64, machines * each) : status;
+}
+
+/* The rank of a worker: its machine's number and its place there, which must be known if there are more. */
+static bps_status convert_rank(struct conversion *c)
+{
+    const char *role = variable("DMLC_ROLE");
+    if (role != NULL && strcasecmp(role, "worker") != 0) {
+        return BPS_OK;
+    }
+    int64_t machine = 0, each = 1, local = 0;
+    bps_status status = read_number(c, c->name, INDEX_RANGE, &machine);
+    if (status == BPS_OK) {
+        status = read_number(c, "BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each);
+    }
+    if (status == BPS_OK) {
+        status = read_number(c, "BYTEPS_LOCAL_RANK", INDEX_RANGE, &local);
+    }
+    bool known = each == 1 || variable("BYTEPS_LOCAL_RANK") != NULL;
+    return status == BPS_OK && known ? convert_to(c, "%" PRId64, machine * each + local) : status;
+}
+
+/* Called for the host and for the port; both must be there. */
+static bps_status convert_scheduler(struct conversion *c)
+{
+    const char *host = variable("DMLC_PS_ROOT_URI");
+    int64_t port = -1;
+    bps_status status = read_number(c, "DMLC_PS_ROOT_PORT", INDEX_RANGE, &port);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (host == NULL || port < 0) {
+        return bps_fail(c->report, BPS_ERR_CONF,
+                        "%s = %s: %s is not set; expected both, the host and the port of the scheduler",
+                        c->name, bps_shown(c->value).text,
+                        host == NULL ? "DMLC_PS_ROOT_URI" : "DMLC_PS_ROOT_PORT");
+    }
+    bool bare6 = host[0] != '[' && strchr(host, ':') != NULL;
+    return convert_to(c, "%s%s%s:%" PRId64, bare6 ? "[" : "", host, bare6 ? "]" : "", port);
+}
+
+static bps_status convert_partition(struct conversion *c)
+{
+    int64_t bytes = 0;
+    bps_status status = parse_number(c, "1..1073741824", &bytes);
+    return status == BPS_OK ? convert_to(c, "%" PRId64, (bytes + 63) / 64 * 64) : status;
+}
+
+static bool wants_rdma(void)
+{
+    const char *value = variable("DMLC_ENABLE_RDMA");
+    bool wanted = false;
+    return value != NULL &&
+           (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
+}
+
+/* The original has several transports; of those, two are here: TCP and RDMA by verbs. */
+static bps_status convert_transport(struct conversion *c)
+{
+    bool known;
+    if (!wants_rdma() && strcasecmp(c->value, "zmq") != 0 && bps_parse_bool(c->value, &known) != BPS_OK) {
+        return refuse(c, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0");
+    }
+    return convert_to(c, "%s", wants_rdma() ? "verbs" : "");
+}
+
+/* The transport over RDMA goes by addresses, not by interfaces. */
+static bps_status convert_interface(struct conversion *c)
+{
+    return convert_to(c, "%s", wants_rdma() ? "" : c->value);
+}
+
+/* An address of an interface of this host, IPv4 first. */
+static bool find_address(const char *interface, char *text, size_t n)
+{
+    static const int families[] = {AF_INET, AF_INET6};
+    struct ifaddrs *all;
+    bool found = false;
+    if (getifaddrs(&all) != 0) {
+        return false;
+    }
+    for (size_t i = 0; i < COUNT(families) && !found; i++) {
+        for (struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next) {
+            if (at->ifa_addr != NULL && at->ifa_addr->sa_family == families[i] &&
+                strcmp(at->ifa_name, interface) == 0) {
+                const void *v4 = &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr;
+                const void *v6 = &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr;
+                found = inet_ntop(families[i], i == 0 ? v4 : v6, text, (socklen_t)n) != NULL;
+            }
+        }
+    }
+    freeifaddrs(all);
+    return found;
+}
+
+static bps_status convert_address(struct conversion *c)
+{
+    bool needed = wants_rdma() && variable("DMLC_NODE_HOST") == NULL;
+    if (needed && !find_address(c->value, c->text, sizeof c->text)) {
+        return refuse(c,
+                      "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
+    }
+    return BPS_OK;
+}
+
+/* The original binds for 1 and does not for anything else. */
+static bps_status convert_numa(struct conversion *c)
+{
+    return convert_to(c, "%s", strcmp(c->value, "1") == 0 ? "on" : "off");
+}
+
+/* The original's default is -1, for none. */
+static bps_status convert_blacklist(struct conversion *c)
+{
+    return convert_to(c, "%s", strcmp(c->value, "-1") == 0 ? "" : c->value);
+}
+
+/* What would train with other results than the program expects must not be passed over in silence. */
+static bps_status refuse_missing(struct conversion *c, const char *what)
+{
+    bool wanted = strcasecmp(c->value, "none") != 0;
+    if (!wanted || (bps_parse_bool(c->value, &wanted) == BPS_OK && !wanted)) {
+        return BPS_OK;
+    }
+    return bps_fail(
+        c->report, BPS_ERR_CONF,
+        "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
+        "to train without it",
+        c->name, bps_shown(c->value).text, what);
+}
+
+/* ---- the variables ---- */
 
 struct variable {
     const char *name;
-    const char *key;    /* NULL: convert leaves the text empty, if it does not refuse the value */
-    convert_fn convert; /* NULL: the value is the text */
+    const char *key;                             /* NULL: there is none, see missing */
+    bps_status (*convert)(struct conversion *c); /* NULL: the value is the text */
     int64_t most; /* the limit of a key that merely tunes: what is beyond it is taken as this; 0: none */
+    const char *missing; /* what the variable asks for and is not here */
 };
 
 /* Later rows are stronger. */
 static const struct variable variables[] = {
-    {"DMLC_ROLE", "cluster.role", convert_role, 0},
-    {"DMLC_NUM_WORKER", "cluster.workers", convert_workers, 0},
-    {"DMLC_NUM_SERVER", "cluster.servers", NULL, 0},
-    {"DMLC_WORKER_ID", "cluster.rank", convert_rank, 0},
-    {"BYTEPS_GLOBAL_RANK", "cluster.rank", NULL, 0},
-    {"BYTEPS_LOCAL_RANK", "cluster.local_rank", NULL, 0},
-    {"BYTEPS_LOCAL_SIZE", "cluster.local_size", NULL, 0},
-    {"DMLC_PS_ROOT_PORT", "cluster.scheduler", convert_scheduler, 0},
-    {"DMLC_PS_ROOT_URI", "cluster.scheduler", convert_scheduler, 0},
-    {"BYTEPS_JOB_ID", "cluster.job", NULL, 0},
-    {"DMLC_ENABLE_RDMA", "transports.net.plugin", convert_transport, 0},
-    {"DMLC_INTERFACE", "transports.net.interface", convert_interface, 0},
-    {"DMLC_INTERFACE", "transports.net.host", convert_address, 0},
-    {"DMLC_NODE_HOST", "transports.net.host", NULL, 0},
-    {"BYTEPS_PARTITION_BYTES", "worker.partition", convert_partition, 1 << 30},
-    {"BYTEPS_NCCL_GROUP_SIZE", "worker.group_size", NULL, 64},
-    {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", NULL, 256},
-    {"BYTEPS_NUMA_ON", "affinity.numa", convert_numa, 0},
-    {"BYTEPS_VISIBLE_CPU_CORES", "affinity.cores", NULL, 0},
-    {"BYTEPS_CPU_BLACKLIST", "affinity.avoid", convert_blacklist, 0},
-    {"BYTEPS_NUMA_DEFAULT_QUOTA", "affinity.quota", NULL, 8192},
-    {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", NULL, 8192},
-    {"BYTEPS_LOG_LEVEL", "log.level", convert_level, 0},
-    {"BYTEPS_LOG_HIDE_TIME", "log.hide_time", NULL, 0},
-    {"BYTEPS_ENABLE_ASYNC", NULL, refuse_async, 0},
-    {"BYTEPS_STALENESS", NULL, refuse_staleness, 0},
-    {"BYTEPS_INTRA_COMPRESSOR", NULL, refuse_compressor, 0},
-    {"BYTEPS_INTER_COMPRESSOR", NULL, refuse_compressor, 0},
+    {"DMLC_ROLE", "cluster.role", .convert = convert_role},
+    {"DMLC_NUM_WORKER", "cluster.workers", .convert = convert_workers},
+    {"DMLC_NUM_SERVER", .key = "cluster.servers"},
+    {"DMLC_WORKER_ID", "cluster.rank", .convert = convert_rank},
+    {"BYTEPS_GLOBAL_RANK", .key = "cluster.rank"},
+    {"BYTEPS_LOCAL_RANK", .key = "cluster.local_rank"},
+    {"BYTEPS_LOCAL_SIZE", .key = "cluster.local_size"},
+    {"DMLC_PS_ROOT_PORT", "cluster.scheduler", .convert = convert_scheduler},
+    {"DMLC_PS_ROOT_URI", "cluster.scheduler", .convert = convert_scheduler},
+    {"BYTEPS_JOB_ID", .key = "cluster.job"},
+    {"DMLC_ENABLE_RDMA", "transports.net.plugin", .convert = convert_transport},
+    {"DMLC_INTERFACE", "transports.net.interface", .convert = convert_interface},
+    {"DMLC_INTERFACE", "transports.net.host", .convert = convert_address},
+    {"DMLC_NODE_HOST", .key = "transports.net.host"},
+    {"BYTEPS_PARTITION_BYTES", "worker.partition", .convert = convert_partition, .most = 1 << 30},
+    {"BYTEPS_NCCL_GROUP_SIZE", "worker.group_size", .most = 64},
+    {"BYTEPS_SERVER_ENGINE_THREAD", "server.shards", .most = 256},
+    {"BYTEPS_NUMA_ON", "affinity.numa", .convert = convert_numa},
+    {"BYTEPS_VISIBLE_CPU_CORES", .key = "affinity.cores"},
+    {"BYTEPS_CPU_BLACKLIST", "affinity.avoid", .convert = convert_blacklist},
+    {"BYTEPS_NUMA_DEFAULT_QUOTA", "affinity.quota", .most = 8192},
+    {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", .most = 8192},
+    {"BYTEPS_LOG_LEVEL", "log.level", .convert = convert_level},
+    {"BYTEPS_LOG_HIDE_TIME", .key = "log.hide_time"},
+    {"BYTEPS_ENABLE_ASYNC", .missing = "asynchronous training"},
+    {"BYTEPS_STALENESS", .missing = "training on gradients of earlier steps"},
+    {"BYTEPS_INTRA_COMPRESSOR", .missing = "compression of gradients"},
+    {"BYTEPS_INTER_COMPRESSOR", .missing = "compression of gradients"},
 };
 #define NVARIABLES (sizeof variables / sizeof *variables)
 
@@ -152,264 +335,11 @@ static const struct {
     {"BYTEPS_REDUCE_ROOTS", ": each worker of a host leads its share of the partitions"},
 };
 
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && *value != '\0' ? value : NULL;
-}
-
-static bps_status refuse(const char *name, const char *value, const char *why, struct bps_report *report)
-{
-    BPS_REPORT(report, "%s = %s: %s", name, bps_shown(value).text, why);
-    return BPS_ERR_CONF;
-}
-
-/* A whole number within a range. */
-static bps_status parse_number(const char *name, const char *value, const char *range, int64_t *out,
-                               struct bps_report *report)
-{
-    const struct bps_option row = {.name = name, .type = BPS_OPT_INT, .range = range};
-    struct bps_report why;
-    if (bps_option_parse(&row, value, out, &why) != BPS_OK) {
-        return refuse(name, value, why.text, report);
-    }
-    return BPS_OK;
-}
-
-/* The same of another variable; *out stays if that is not set. */
-static bps_status read_number(const char *name, const char *range, int64_t *out, struct bps_report *report)
-{
-    const char *value = variable(name);
-    return value == NULL ? BPS_OK : parse_number(name, value, range, out, report);
-}
-
 static bool is_beyond(const struct variable *row, const char *value)
 {
     int64_t number;
     return row->most != 0 && value[strspn(value, "0123456789")] == '\0' &&
            (bps_parse_int(value, &number) != BPS_OK || number > row->most);
-}
-
-/* ---- conversions ---- */
-
-static bps_status convert_role(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report)
-{
-    static const char *const roles[] = {"worker", "server", "scheduler"};
-    for (size_t i = 0; i < COUNT(roles); i++) {
-        if (strcasecmp(value, roles[i]) == 0) {
-            snprintf(text, n, "%s", roles[i]);
-            return BPS_OK;
-        }
-    }
-    return refuse(name, value, "not a role; expected worker, server or scheduler", report);
-}
-
-/* The original counts machines, each with the same number of processes. */
-static bps_status convert_workers(const char *name, const char *value, char *text, size_t n,
-                                  struct bps_report *report)
-{
-    int64_t machines = 1, each = 1;
-    bps_status status = read_number(name, MEMBERS_RANGE, &machines, report);
-    if (status == BPS_OK) {
-        status = read_number("BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each, report);
-    }
-    (void)value;
-    snprintf(text, n, "%" PRId64, machines * each);
-    return status;
-}
-
-/* The rank of a worker: its machine's number and its place there, which must be known if there are more. */
-static bps_status convert_rank(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report)
-{
-    const char *role = variable("DMLC_ROLE");
-    if (role != NULL && strcasecmp(role, "worker") != 0) {
-        return BPS_OK;
-    }
-    int64_t machine = 0, each = 1, local = 0;
-    bps_status status = read_number(name, INDEX_RANGE, &machine, report);
-    if (status == BPS_OK) {
-        status = read_number("BYTEPS_LOCAL_SIZE", MEMBERS_RANGE, &each, report);
-    }
-    if (status == BPS_OK) {
-        status = read_number("BYTEPS_LOCAL_RANK", INDEX_RANGE, &local, report);
-    }
-    (void)value;
-    if (each == 1 || variable("BYTEPS_LOCAL_RANK") != NULL) {
-        snprintf(text, n, "%" PRId64, machine * each + local);
-    }
-    return status;
-}
-
-/* Called for the host and for the port; both must be there. */
-static bps_status convert_scheduler(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    const char *host = variable("DMLC_PS_ROOT_URI");
-    int64_t port = -1;
-    bps_status status = read_number("DMLC_PS_ROOT_PORT", INDEX_RANGE, &port, report);
-    if (status == BPS_OK && (host == NULL || port < 0)) {
-        const char *other = host == NULL ? "DMLC_PS_ROOT_URI" : "DMLC_PS_ROOT_PORT";
-        BPS_REPORT(report, "%s = %s: %s is not set; expected both, the host and the port of the scheduler",
-                   name, bps_shown(value).text, other);
-        return BPS_ERR_CONF;
-    }
-    if (status == BPS_OK) {
-        bool bare6 = host[0] != '[' && strchr(host, ':') != NULL;
-        snprintf(text, n, "%s%s%s:%" PRId64, bare6 ? "[" : "", host, bare6 ? "]" : "", port);
-    }
-    return status;
-}
-
-static bps_status convert_partition(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    int64_t bytes = 0;
-    bps_status status = parse_number(name, value, "1..1073741824", &bytes, report);
-    snprintf(text, n, "%" PRId64, (bytes + 63) / 64 * 64);
-    return status;
-}
-
-static bool wants_rdma(void)
-{
-    const char *value = variable("DMLC_ENABLE_RDMA");
-    bool wanted = false;
-    return value != NULL &&
-           (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
-}
-
-/* The original has several transports; of those, two are here: TCP and RDMA by verbs. */
-static bps_status convert_transport(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    bool known;
-    if (!wants_rdma() && strcasecmp(value, "zmq") != 0 && bps_parse_bool(value, &known) != BPS_OK) {
-        return refuse(name, value, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0",
-                      report);
-    }
-    snprintf(text, n, "%s", wants_rdma() ? "verbs" : "");
-    return BPS_OK;
-}
-
-/* The transport over RDMA goes by addresses, not by interfaces. */
-static bps_status convert_interface(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    (void)name;
-    (void)report;
-    snprintf(text, n, "%s", wants_rdma() ? "" : value);
-    return BPS_OK;
-}
-
-/* An address of an interface of this host, IPv4 first. */
-static bool find_address(const char *interface, char *text, size_t n)
-{
-    static const int families[] = {AF_INET, AF_INET6};
-    struct ifaddrs *all;
-    bool found = false;
-    if (getifaddrs(&all) != 0) {
-        return false;
-    }
-    for (size_t i = 0; i < COUNT(families) && !found; i++) {
-        for (struct ifaddrs *at = all; at != NULL && !found; at = at->ifa_next) {
-            if (at->ifa_addr != NULL && at->ifa_addr->sa_family == families[i] &&
-                strcmp(at->ifa_name, interface) == 0) {
-                const void *v4 = &((struct sockaddr_in *)(void *)at->ifa_addr)->sin_addr;
-                const void *v6 = &((struct sockaddr_in6 *)(void *)at->ifa_addr)->sin6_addr;
-                found = inet_ntop(families[i], i == 0 ? v4 : v6, text, (socklen_t)n) != NULL;
-            }
-        }
-    }
-    freeifaddrs(all);
-    return found;
-}
-
-static bps_status convert_address(const char *name, const char *value, char *text, size_t n,
-                                  struct bps_report *report)
-{
-    bool needed = wants_rdma() && variable("DMLC_NODE_HOST") == NULL;
-    if (needed && !find_address(value, text, n)) {
-        return refuse(name, value,
-                      "no network interface of this host with an address; expected one, or DMLC_NODE_HOST",
-                      report);
-    }
-    return BPS_OK;
-}
-
-static bps_status convert_level(const char *name, const char *value, char *text, size_t n,
-                                struct bps_report *report)
-{
-    static const char *const levels[][2] = {
-        {"trace", "trace"}, {"debug", "debug"}, {"info", "info"},   {"warning", "warn"},
-        {"warn", "warn"},   {"error", "error"}, {"fatal", "error"},
-    };
-    for (size_t i = 0; i < COUNT(levels); i++) {
-        if (strcasecmp(value, levels[i][0]) == 0) {
-            snprintf(text, n, "%s", levels[i][1]);
-            return BPS_OK;
-        }
-    }
-    return refuse(name, value, "not a level; expected TRACE, DEBUG, INFO, WARNING, ERROR or FATAL", report);
-}
-
-/* The original binds for 1 and does not for anything else. */
-static bps_status convert_numa(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report)
-{
-    (void)name;
-    (void)report;
-    snprintf(text, n, "%s", strcmp(value, "1") == 0 ? "on" : "off");
-    return BPS_OK;
-}
-
-/* The original's default is -1, for none. */
-static bps_status convert_blacklist(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    (void)name;
-    (void)report;
-    snprintf(text, n, "%s", strcmp(value, "-1") == 0 ? "" : value);
-    return BPS_OK;
-}
-
-/* What would train with other results than the program expects must not be passed over in silence. */
-static bps_status refuse_missing(const char *name, const char *value, const char *what,
-                                 struct bps_report *report)
-{
-    bool wanted = strcasecmp(value, "none") != 0;
-    if (!wanted || (bps_parse_bool(value, &wanted) == BPS_OK && !wanted)) {
-        return BPS_OK;
-    }
-    BPS_REPORT(report,
-               "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
-               "to train without it",
-               name, bps_shown(value).text, what);
-    return BPS_ERR_CONF;
-}
-
-static bps_status refuse_async(const char *name, const char *value, char *text, size_t n,
-                               struct bps_report *report)
-{
-    (void)text;
-    (void)n;
-    return refuse_missing(name, value, "asynchronous training", report);
-}
-
-static bps_status refuse_staleness(const char *name, const char *value, char *text, size_t n,
-                                   struct bps_report *report)
-{
-    (void)text;
-    (void)n;
-    return refuse_missing(name, value, "training on gradients of earlier steps", report);
-}
-
-static bps_status refuse_compressor(const char *name, const char *value, char *text, size_t n,
-                                    struct bps_report *report)
-{
-    (void)text;
-    (void)n;
-    return refuse_missing(name, value, "compression of gradients", report);
 }
 
 /* ---- the layer ---- */
@@ -418,27 +348,30 @@ static bps_status layer_variable(struct bps_arena *arena, struct bps_conf_node *
                                  const struct variable *row, struct bps_report *report)
 {
     const char *value = variable(row->name);
-    char limit[24], text[512] = "";
+    struct conversion c = {.name = row->name, .value = value, .report = report};
+    char limit[24];
     if (value == NULL) {
         return BPS_OK;
     }
+    if (row->missing != NULL) {
+        return refuse_missing(&c, row->missing);
+    }
     if (is_beyond(row, value)) {
         snprintf(limit, sizeof limit, "%" PRId64, row->most);
-        value = limit;
+        c.value = limit;
     }
     if (row->convert != NULL) {
-        bps_status status = row->convert(row->name, value, text, sizeof text, report);
-        if (status != BPS_OK || text[0] == '\0') {
+        bps_status status = row->convert(&c);
+        if (status != BPS_OK || c.text[0] == '\0') {
             return status;
         }
-        value = text;
+        c.value = c.text;
     }
-    char *copy = bps_arena_copy(arena, value);
+    char *copy = bps_arena_copy(arena, c.value);
     struct bps_conf_node *node =
         copy == NULL ? NULL : bps_tree_node(arena, BPS_CONF_SCALAR, NULL, copy, row->name);
     if (node == NULL || !bps_tree_put(arena, root, row->key, node)) {
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_out_of_memory(report);
     }
     return BPS_OK;
 }

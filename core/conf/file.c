@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/layer.h"
 #include "conf/source.h"
 #include "conf/value.h"
@@ -16,12 +17,6 @@ struct reader {
     const struct bps_source *source;
     const char *origin; /* of all nodes; NULL: file and line */
 };
-
-static bps_status out_of_memory(struct bps_report *report)
-{
-    BPS_REPORT(report, "out of memory");
-    return BPS_ERR_NOMEM;
-}
 
 /* ---- from libconfig's settings to nodes ---- */
 
@@ -125,7 +120,7 @@ static bps_status parse(const struct reader *reader, struct bps_conf_node **out,
         status = refuse_syntax(reader, &config, report);
     } else {
         *out = to_node(reader, config_root_setting(&config));
-        status = *out == NULL ? out_of_memory(report) : BPS_OK;
+        status = *out == NULL ? bps_out_of_memory(report) : BPS_OK;
     }
     config_destroy(&config);
     return status;
@@ -141,7 +136,7 @@ static bps_status merge_source(struct bps_source *source, bps_status status, str
         status = parse(&reader, &node, report);
     }
     if (status == BPS_OK && !bps_tree_merge(source->arena, root, node)) {
-        status = out_of_memory(report);
+        status = bps_out_of_memory(report);
     }
     bps_source_free(source);
     return status;
@@ -184,8 +179,7 @@ bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char
     }
     bps_source_free(&source);
     if (status == BPS_OK && root->count != 1) {
-        BPS_REPORT(report, "%s: more than one value in %s", origin, bps_shown(text).text);
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%s: more than one value in %s", origin, bps_shown(text).text);
     }
     if (status == BPS_OK) {
         *out = root->children[0];
@@ -217,14 +211,14 @@ static bps_status layer_directory(struct bps_arena *arena, struct bps_conf_node 
         if (errno == ENOENT || errno == ENOTDIR) {
             return BPS_OK;
         }
-        BPS_REPORT(report, "%.800s: cannot be read: %s", path, strerror(errno));
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%.800s: cannot be read: %s", path, strerror(errno));
     }
     bps_status status = BPS_OK;
     for (int i = 0; i < n; i++) {
         if (status == BPS_OK) {
             char *file = bps_arena_format(arena, "%s/%s", path, entries[i]->d_name);
-            status = file == NULL ? out_of_memory(report) : bps_layer_file(arena, root, file, true, report);
+            status =
+                file == NULL ? bps_out_of_memory(report) : bps_layer_file(arena, root, file, true, report);
         }
         free(entries[i]);
     }
@@ -238,7 +232,7 @@ bps_status bps_layer_system(struct bps_arena *arena, struct bps_conf_node *root,
     char *file = bps_arena_format(arena, "%s/byteps.conf", confdir);
     char *directory = bps_arena_format(arena, "%s/conf.d", confdir);
     if (file == NULL || directory == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     bps_status status = bps_layer_file(arena, root, file, true, report);
     return status != BPS_OK ? status : layer_directory(arena, root, directory, report);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/validate.h"
@@ -12,12 +13,6 @@
 const char *bps_conf_dir(void)
 {
     return SYSCONFDIR "/byteps";
-}
-
-static bps_status out_of_memory(struct bps_report *report)
-{
-    BPS_REPORT(report, "out of memory");
-    return BPS_ERR_NOMEM;
 }
 
 /* ---- defaults ---- */
@@ -29,13 +24,13 @@ static bps_status default_section(struct bps_conf *conf, const struct bps_sectio
     struct bps_arena *arena = &conf->arena;
     struct bps_conf_node *group = bps_tree_node(arena, BPS_CONF_GROUP, section->name, NULL, "default");
     if (group == NULL || !bps_tree_append(arena, conf->root, group)) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     for (const struct bps_option *row = section->table; row->name != NULL; row++) {
         struct bps_conf_node *node =
             bps_tree_node(arena, BPS_CONF_SCALAR, row->name, row->fallback, "default");
         if (node == NULL || !bps_tree_append(arena, group, node)) {
-            return out_of_memory(report);
+            return bps_out_of_memory(report);
         }
     }
     return bps_options_default(section->table, bps_section_struct(conf, section), report);
@@ -49,7 +44,7 @@ static bps_status default_instances(struct bps_conf *conf, const struct bps_inst
         struct bps_conf_node *plugin =
             bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, d->plugin, "default");
         if (path == NULL || plugin == NULL || !bps_tree_put(&conf->arena, conf->root, path, plugin)) {
-            return out_of_memory(report);
+            return bps_out_of_memory(report);
         }
     }
     return BPS_OK;
@@ -140,10 +135,10 @@ bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps
     struct bps_report own, *why = report != NULL ? report : &own;
     struct bps_conf *conf = calloc(1, sizeof *conf);
     if (conf == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     conf->root = bps_tree_node(&conf->arena, BPS_CONF_GROUP, NULL, NULL, "default");
-    bps_status status = conf->root == NULL ? out_of_memory(why) : layer_all(conf, request, why);
+    bps_status status = conf->root == NULL ? bps_out_of_memory(why) : layer_all(conf, request, why);
     if (status != BPS_OK && request->problem != NULL) {
         request->problem(request->arg, why->text);
     }

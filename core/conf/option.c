@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/value.h"
 
 /* The value of a field that has no memory of its own. */
@@ -247,24 +248,17 @@ static bps_status refuse_range(const struct bps_option *option, struct bps_repor
 {
     char allowed[512];
     bps_option_expected(option, allowed, sizeof allowed);
-    BPS_REPORT(report, "out of range; expected %s", allowed);
-    return BPS_ERR_INVALID;
+    return bps_fail(report, BPS_ERR_INVALID, "out of range; expected %s", allowed);
 }
 
 /* ---- parsing into fields ---- */
-
-static bps_status out_of_memory(struct bps_report *report)
-{
-    BPS_REPORT(report, "out of memory");
-    return BPS_ERR_NOMEM;
-}
 
 static bps_status parse_string(const struct bps_option *option, const char *text, void *target,
                                struct bps_report *report)
 {
     char *copy = strdup(text), *old;
     if (copy == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     memcpy(&old, field_of(option, target), sizeof old);
     free(old);
@@ -288,7 +282,7 @@ static bps_status parse_words(const struct bps_option *option, const char *text,
         }
         status = bps_option_parse_list(option, items, n, target, report);
     } else {
-        out_of_memory(report);
+        bps_out_of_memory(report);
     }
     free(items);
     free(copy);
@@ -321,8 +315,7 @@ bps_status bps_option_parse_list(const struct bps_option *option, const char *co
     if (option->type != BPS_OPT_LIST) {
         char allowed[512];
         bps_option_expected(option, allowed, sizeof allowed);
-        BPS_REPORT(report, "a list is not allowed here; expected %s", allowed);
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID, "a list is not allowed here; expected %s", allowed);
     }
     size_t bytes = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -331,7 +324,7 @@ bps_status bps_option_parse_list(const struct bps_option *option, const char *co
     /* One block: the pointers, then what they point to. */
     char **block = malloc(bytes == 0 ? 1 : bytes);
     if (block == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     char *place = (char *)(block + n);
     for (uint32_t i = 0; i < n; i++) {

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/option.h"
 #include "conf/validate.h"
 
@@ -25,8 +26,7 @@ static bps_status parse_list(const struct bps_conf_node *node, const struct bps_
 {
     const char **items = malloc((node->count + 1u) * sizeof *items);
     if (items == NULL) {
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_out_of_memory(report);
     }
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < node->count && status == BPS_OK; i++) {
@@ -54,9 +54,8 @@ bps_status bps_node_parse(const struct bps_conf_node *node, const struct bps_opt
     }
     char allowed[512];
     bps_option_expected(row, allowed, sizeof allowed);
-    BPS_REPORT(report, "a %s is not allowed here; expected %s",
-               node->kind == BPS_CONF_LIST ? "list" : "group", allowed);
-    return BPS_ERR_INVALID;
+    return bps_fail(report, BPS_ERR_INVALID, "a %s is not allowed here; expected %s",
+                    node->kind == BPS_CONF_LIST ? "list" : "group", allowed);
 }
 
 static bool is_among(const char *const *names, const char *name)
@@ -102,9 +101,8 @@ static bps_status check_option(const struct bps_conf_node *node, const char *pat
         return refuse_unknown(node, path, table, report);
     }
     if (bps_node_parse(node, row, target, &why) != BPS_OK) {
-        BPS_REPORT(report, "%.200s: %s: %.400s", node->origin, bps_node_subject(path, node->name, node).text,
-                   why.text);
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%.200s: %s: %.400s", node->origin,
+                        bps_node_subject(path, node->name, node).text, why.text);
     }
     return BPS_OK;
 }
@@ -116,8 +114,7 @@ bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *p
     struct bps_report why = {""};
     bps_status status = bps_options_default(table, target, &why);
     if (status != BPS_OK) {
-        BPS_REPORT(report, "%.200s: %.800s", path, why.text);
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%.200s: %.800s", path, why.text);
     }
     for (uint32_t i = 0; group != NULL && group->kind == BPS_CONF_GROUP && i < group->count; i++) {
         const struct bps_conf_node *node = group->children[i];

@@ -2,6 +2,7 @@
 /* set.c - settings "key=value" from the command line and from what `byteps run` hands to its processes. */
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/layer.h"
 
 #define PARTS_MAX 8 /* names in a dotted key; more than any key has, and a bound for the depth of the tree */
@@ -48,18 +49,12 @@ static bool is_address(const char *value)
     return *value == '[' && strstr(value, "]:") != NULL;
 }
 
-static bps_status out_of_memory(struct bps_report *report)
-{
-    BPS_REPORT(report, "out of memory");
-    return BPS_ERR_NOMEM;
-}
-
 bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, const char *setting,
                          const char *origin, struct bps_report *report)
 {
     char *key = bps_arena_copy(arena, setting);
     if (key == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     char *value = strchr(key, '=');
     if (value != NULL) {
@@ -68,9 +63,9 @@ bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, co
     }
     key = trim(key);
     if (value == NULL || !is_key(key)) {
-        BPS_REPORT(report, "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"",
-                   origin, bps_shown(setting).text);
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"",
+                        origin, bps_shown(setting).text);
     }
     struct bps_conf_node *node = NULL;
     if (*value != '\0' && strchr("([{\"", *value) != NULL && !is_address(value)) {
@@ -81,7 +76,7 @@ bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, co
     } else {
         node = bps_tree_node(arena, BPS_CONF_SCALAR, NULL, value, origin);
     }
-    return node != NULL && bps_tree_put(arena, root, key, node) ? BPS_OK : out_of_memory(report);
+    return node != NULL && bps_tree_put(arena, root, key, node) ? BPS_OK : bps_out_of_memory(report);
 }
 
 bps_status bps_layer_set_lines(struct bps_arena *arena, struct bps_conf_node *root, const char *lines,
@@ -89,7 +84,7 @@ bps_status bps_layer_set_lines(struct bps_arena *arena, struct bps_conf_node *ro
 {
     char *rest = bps_arena_copy(arena, lines);
     if (rest == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     bps_status status = BPS_OK;
     for (char *line; status == BPS_OK && (line = strsep(&rest, "\n")) != NULL;) {

@@ -11,6 +11,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/report.h"
+
 #define TEXT_MAX    (256u << 10) /* bytes of a configuration with all that it includes */
 #define DEPTH_MAX   8u           /* files that include each other */
 #define FILES_MAX   256u         /* includes in all */
@@ -41,12 +43,6 @@ static bps_status scan_text(struct scan *scan);
 
 /* ---- the text and its lines ---- */
 
-static bps_status out_of_memory(struct bps_report *report)
-{
-    BPS_REPORT(report, "out of memory");
-    return BPS_ERR_NOMEM;
-}
-
 static bps_status add_line(struct scan *scan)
 {
     struct bps_source *source = scan->source;
@@ -54,7 +50,7 @@ static bps_status add_line(struct scan *scan)
         size_t room = source->lines_room == 0 ? 64 : 2 * source->lines_room;
         struct bps_source_line *lines = realloc(source->lines, room * sizeof *lines);
         if (lines == NULL) {
-            return out_of_memory(scan->report);
+            return bps_out_of_memory(scan->report);
         }
         source->lines = lines;
         source->lines_room = room;
@@ -67,16 +63,15 @@ static bps_status add_byte(struct scan *scan, char byte)
 {
     struct bps_source *source = scan->source;
     if (source->length >= TEXT_MAX) {
-        BPS_REPORT(scan->report,
-                   "%.800s: too large; a configuration has at most %u KiB with all that it includes",
-                   scan->file, TEXT_MAX >> 10);
-        return BPS_ERR_CONF;
+        return bps_fail(scan->report, BPS_ERR_CONF,
+                        "%.800s: too large; a configuration has at most %u KiB with all that it includes",
+                        scan->file, TEXT_MAX >> 10);
     }
     if (source->length + 1 >= source->room) {
         size_t room = source->room == 0 ? 4096 : 2 * source->room;
         char *text = realloc(source->text, room);
         if (text == NULL) {
-            return out_of_memory(scan->report);
+            return bps_out_of_memory(scan->report);
         }
         source->text = text;
         source->room = room;
@@ -85,7 +80,7 @@ static bps_status add_byte(struct scan *scan, char byte)
     source->text[source->length] = '\0';
     bps_text_add(&source->code, "%c", byte);
     if (source->code.failed) {
-        return out_of_memory(scan->report);
+        return bps_out_of_memory(scan->report);
     }
     if (byte != '\n') {
         return BPS_OK;
@@ -97,8 +92,7 @@ static bps_status add_byte(struct scan *scan, char byte)
 
 static bps_status refuse_file(const char *path, const char *why, struct bps_report *report)
 {
-    BPS_REPORT(report, "%.800s: %s", path, why);
-    return BPS_ERR_CONF;
+    return bps_fail(report, BPS_ERR_CONF, "%.800s: %s", path, why);
 }
 
 /* The whole of an open file, at most one byte more than is allowed; freed by the caller. */
@@ -106,7 +100,7 @@ static bps_status read_all(int fd, const char *path, char **out, size_t *n, stru
 {
     char *data = malloc(TEXT_MAX + 1);
     if (data == NULL) {
-        return out_of_memory(report);
+        return bps_out_of_memory(report);
     }
     size_t length = 0;
     while (length <= TEXT_MAX) {
@@ -134,8 +128,7 @@ static bps_status read_file(const char *path, bool optional, char **out, size_t 
         if (optional && (errno == ENOENT || errno == ENOTDIR)) {
             return BPS_ERR_IO;
         }
-        BPS_REPORT(report, "%.800s: cannot be opened: %s", path, strerror(errno));
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%.800s: cannot be opened: %s", path, strerror(errno));
     }
     struct stat info;
     bps_status status;
@@ -155,8 +148,7 @@ static bps_status read_file(const char *path, bool optional, char **out, size_t 
 
 static bps_status refuse_line(const struct scan *scan, unsigned line, const char *why)
 {
-    BPS_REPORT(scan->report, "%.800s:%u: %s", scan->file, line, why);
-    return BPS_ERR_CONF;
+    return bps_fail(scan->report, BPS_ERR_CONF, "%.800s:%u: %s", scan->file, line, why);
 }
 
 static bool is_looking_at(const struct scan *scan, const char *word)
@@ -184,7 +176,7 @@ static bps_status include_file(struct scan *scan, const char *name, size_t n)
     struct scan inner = *scan;
     inner.file = included_path(scan->source->arena, scan->file, name, n);
     if (inner.file == NULL) {
-        return out_of_memory(scan->report);
+        return bps_out_of_memory(scan->report);
     }
     char *data = NULL;
     struct bps_report why;
@@ -345,7 +337,7 @@ static bps_status scan_number(struct scan *scan, const struct number *number)
     bps_status status = scan_copy(scan, number->length);
     if (status == BPS_OK && !is_looking_at(scan, "L")) {
         bps_text_add(&scan->source->code, "L");
-        status = scan->source->code.failed ? out_of_memory(scan->report) : BPS_OK;
+        status = scan->source->code.failed ? bps_out_of_memory(scan->report) : BPS_OK;
     }
     return status;
 }
@@ -414,7 +406,7 @@ bps_status bps_source_text(struct bps_source *source, const char *name, const ch
         .fresh = true,
         .report = report,
     };
-    return scan.file == NULL ? out_of_memory(report) : scan_text(&scan);
+    return scan.file == NULL ? bps_out_of_memory(report) : scan_text(&scan);
 }
 
 bps_status bps_source_file(struct bps_source *source, const char *path, bool optional,

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
+
 #define NO_RANK UINT32_MAX
 
 void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t servers, uint32_t colocated)
@@ -90,22 +92,22 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     uint32_t limit = wanted(roster, join->role);
     char text[128];
     if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
-        BPS_REPORT(report,
-                   "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
-                   role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
-        return BPS_ERR_REFUSED;
+        return bps_fail(report, BPS_ERR_REFUSED,
+                        "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
+                        role_name(join->role), join->rank, limit, role_name(join->role),
+                        role_name(join->role));
     }
     const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
-        BPS_REPORT(report, "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
-                   join->rank, text, join->host, join->pid);
-        return BPS_ERR_REFUSED;
+        return bps_fail(report, BPS_ERR_REFUSED,
+                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
+                        join->rank, text, join->host, join->pid);
     }
     if (taken(roster, join->role) >= limit) {
-        BPS_REPORT(report, "job '%s' already has its %u %ss; is an old process still running?", join->job,
-                   limit, role_name(join->role));
-        return BPS_ERR_REFUSED;
+        return bps_fail(report, BPS_ERR_REFUSED,
+                        "job '%s' already has its %u %ss; is an old process still running?", join->job, limit,
+                        role_name(join->role));
     }
     return BPS_OK;
 }

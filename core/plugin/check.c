@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "plugin/refuse.h"
+#include "base/report.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
 

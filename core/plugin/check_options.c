@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/option.h"
 #include "plugin/check.h"
-#include "plugin/refuse.h"
 #include "plugin/search.h"
 
 #define ROWS_MAX   256u
@@ -171,8 +171,7 @@ bps_status bps_options_check(const struct bps_option *table, size_t size, struct
     }
     scratch = calloc(1, size + 1);
     if (!scratch) {
-        BPS_REPORT(report, "out of memory for an option struct of %zu bytes", size);
-        return BPS_ERR_NOMEM;
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory for an option struct of %zu bytes", size);
     }
     for (; row->name && status == BPS_OK; row++) {
         if (row - table == ROWS_MAX) {

@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugin/refuse.h"
+#include "base/report.h"
 
 /* Bounds for what a hostile file can make us do. Real files stay far below them. */
 #define PHDRS_MAX   256u
@@ -59,8 +59,7 @@ static bps_status read_at(const struct reader *reader, uint64_t offset, void *bu
         } else if (n == 0) {
             return truncated(reader, offset, bytes);
         } else if (errno != EINTR) {
-            BPS_REPORT(reader->report, "cannot be read: %s", strerror(errno));
-            return BPS_ERR_IO;
+            return bps_fail(reader->report, BPS_ERR_IO, "cannot be read: %s", strerror(errno));
         }
     }
     return BPS_OK;
@@ -70,24 +69,11 @@ static bps_status read_at(const struct reader *reader, uint64_t offset, void *bu
 
 static const char *machine_name(unsigned machine)
 {
-    switch (machine) {
-    case EM_386:
-        return "i386";
-    case EM_X86_64:
-        return "x86-64";
-    case EM_ARM:
-        return "ARM";
-    case EM_AARCH64:
-        return "AArch64";
-    case EM_PPC64:
-        return "PowerPC64";
-    case EM_S390:
-        return "S/390";
-    case EM_RISCV:
-        return "RISC-V";
-    default:
-        return "an unknown machine";
-    }
+    static const char *const names[] = {
+        [EM_386] = "i386",        [EM_X86_64] = "x86-64", [EM_ARM] = "ARM",      [EM_AARCH64] = "AArch64",
+        [EM_PPC64] = "PowerPC64", [EM_S390] = "S/390",    [EM_RISCV] = "RISC-V",
+    };
+    return machine < sizeof names / sizeof *names && names[machine] ? names[machine] : "an unknown machine";
 }
 
 static bps_status check_magic(const struct reader *reader, const unsigned char *ident)
@@ -104,13 +90,13 @@ static bps_status check_magic(const struct reader *reader, const unsigned char *
             "build it again",
             ident[0], ident[1], ident[2], ident[3]);
     }
-    return BPS_OK;
+    return reader->size < sizeof(ElfW(Ehdr)) ? truncated(reader, 0, sizeof(ElfW(Ehdr))) : BPS_OK;
 }
 
-/* Class and byte order: the layout of everything that follows depends on them. */
-static bps_status check_class(const struct reader *reader, const unsigned char *ident)
+/* Class and byte order first: the layout of everything that follows depends on them. */
+static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) * header)
 {
-    const unsigned char *own = __ehdr_start.e_ident;
+    const unsigned char *ident = header->e_ident, *own = __ehdr_start.e_ident;
 
     if (ident[EI_CLASS] != own[EI_CLASS]) {
         return bps_refuse(reader->report,
@@ -121,11 +107,6 @@ static bps_status check_class(const struct reader *reader, const unsigned char *
         return bps_refuse(reader->report, "its ELF byte order is %u, expected %u; build it for this machine",
                           ident[EI_DATA], own[EI_DATA]);
     }
-    return BPS_OK;
-}
-
-static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) * header)
-{
     if (header->e_machine != __ehdr_start.e_machine) {
         return bps_refuse(reader->report,
                           "it is built for %s (ELF machine %u), expected %s (%u); build it for this machine",
@@ -166,20 +147,12 @@ static bps_status check_complete(const struct reader *reader, const ElfW(Ehdr) *
 
 static bps_status read_headers(struct reader *reader)
 {
-    ElfW(Ehdr) header;
-    bps_status status;
-
-    memset(&header, 0, sizeof header);
-    status = read_at(reader, 0, header.e_ident, reader->size < EI_NIDENT ? reader->size : EI_NIDENT);
+    ElfW(Ehdr) header = {0};
+    bps_status status =
+        read_at(reader, 0, &header, reader->size < sizeof header ? reader->size : sizeof header);
 
     if (status == BPS_OK) {
         status = check_magic(reader, header.e_ident);
-    }
-    if (status == BPS_OK && reader->size >= EI_NIDENT) {
-        status = check_class(reader, header.e_ident);
-    }
-    if (status == BPS_OK) {
-        status = read_at(reader, 0, &header, sizeof header);
     }
     if (status == BPS_OK) {
         status = check_header(reader, &header);
@@ -321,8 +294,7 @@ static bps_status read_notes(const struct reader *reader, const ElfW(Phdr) * phd
     bps_status status;
 
     if (!data) {
-        BPS_REPORT(reader->report, "cannot be read: out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_fail(reader->report, BPS_ERR_NOMEM, "cannot be read: out of memory");
     }
     status = read_at(reader, phdr->p_offset, data, bytes);
     if (status == BPS_OK) {
@@ -371,8 +343,7 @@ static bps_status read_dynamic(const struct reader *reader, const ElfW(Phdr) * p
     }
     ElfW(Dyn) *table = calloc(count + 1, sizeof *table);
     if (!table) {
-        BPS_REPORT(reader->report, "cannot be read: out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_fail(reader->report, BPS_ERR_NOMEM, "cannot be read: out of memory");
     }
     status = read_at(reader, phdr->p_offset, table, count * sizeof *table);
     for (uint64_t i = 0; status == BPS_OK && i < count && table[i].d_tag != DT_NULL; i++) {
@@ -399,8 +370,7 @@ bps_status bps_elf_read(int fd, struct bps_elf *out, struct bps_report *report)
     bps_status status;
 
     if (fstat(fd, &st) != 0) {
-        BPS_REPORT(report, "cannot be read: %s", strerror(errno));
-        return BPS_ERR_IO;
+        return bps_fail(report, BPS_ERR_IO, "cannot be read: %s", strerror(errno));
     }
     if (!S_ISREG(st.st_mode)) {
         return bps_refuse(report, "not a regular file; remove it or install the plugin again");

@@ -10,8 +10,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/report.h"
 #include "plugin/check.h"
-#include "plugin/refuse.h"
 #include "plugin/search.h"
 
 bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_note_body *note_out,

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "conf/option.h"
 #include "plugin/host.h"
 #include "plugin/kinds.h"
-#include "plugin/refuse.h"
 
 /* Members of a group that are the core's own, not options of the plugin. */
 static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
@@ -32,8 +32,7 @@ static bps_status find_plugin(const struct bps_conf_node *group, const char *pat
         return BPS_OK;
     }
     if (!member || member->kind != BPS_CONF_SCALAR) {
-        BPS_REPORT(report, "%s: no plugin is named; add plugin = \"NAME\"", used_by);
-        return BPS_ERR_CONF;
+        return bps_fail(report, BPS_ERR_CONF, "%s: no plugin is named; add plugin = \"NAME\"", used_by);
     }
     *plugin = member->text;
     return BPS_OK;
@@ -48,8 +47,7 @@ static bps_status fill_options(struct bps_instance *instance, const struct bps_c
     void *options = calloc(1, plugin->options_size + 1);
 
     if (!options) {
-        BPS_REPORT(report, "%s: out of memory", path);
-        return BPS_ERR_NOMEM;
+        return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
     status = bps_conf_options(group, path, core_members, table, options, report);
     if (status != BPS_OK) {
@@ -134,8 +132,7 @@ bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name
     }
     instance = calloc(1, sizeof *instance);
     if (!instance) {
-        BPS_REPORT(report, "%s: out of memory", path);
-        return BPS_ERR_NOMEM;
+        return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
     snprintf(instance->name, sizeof instance->name, "%s", name);
     status = bps_plugin_open(kind, plugin, used_by, &instance->loaded, report);

@@ -8,7 +8,7 @@
 
 #include <byteps/device.h>
 
-#include "plugin/refuse.h"
+#include "base/report.h"
 #include "plugin/registry.h"
 
 /* ---- stubs of the optional operations ------------------------------------------------------------------ */

@@ -18,6 +18,8 @@
 
 #include <byteps/byteps.h>
 
+#include "base/report.h"
+
 #define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
 
@@ -279,25 +281,23 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
     struct stat file;
     if (memory == NULL || memory->size < sizeof *memory) {
-        BPS_REPORT(report, "the size of struct bps_memory is wrong; was it built for another version?");
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID,
+                        "the size of struct bps_memory is wrong; was it built for another version?");
     }
     if (memory->address == NULL || (uintptr_t)memory->address % page != 0 || memory->offset % page != 0 ||
         memory->bytes == 0 || memory->bytes % page != 0) {
-        BPS_REPORT(report, "address, bytes and offset must be multiples of the page size, %lu", page);
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID,
+                        "address, bytes and offset must be multiples of the page size, %lu", page);
     }
     int seals = fcntl(memory->fd, F_GET_SEALS);
     if (fstat(memory->fd, &file) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
-        BPS_REPORT(report,
-                   "descriptor %d is not a memfd with F_SEAL_SHRINK, so that it cannot be shared safely",
-                   memory->fd);
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID,
+                        "descriptor %d is not a memfd with F_SEAL_SHRINK, so that it cannot be shared safely",
+                        memory->fd);
     }
     if (memory->bytes > (uint64_t)file.st_size || memory->offset > (uint64_t)file.st_size - memory->bytes) {
-        BPS_REPORT(report, "%lu bytes from offset %lu are more than the file has, %lu", memory->bytes,
-                   memory->offset, (uint64_t)file.st_size);
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID, "%lu bytes from offset %lu are more than the file has, %lu",
+                        memory->bytes, memory->offset, (uint64_t)file.st_size);
     }
     return BPS_OK;
 }
@@ -329,8 +329,7 @@ bps_status bps_unregister(void *address, struct bps_report *report)
 {
     struct bps_shared *shared = take(address, false);
     if (shared == NULL) {
-        BPS_REPORT(report, "%p is not the begin of registered memory", address);
-        return BPS_ERR_INVALID;
+        return bps_fail(report, BPS_ERR_INVALID, "%p is not the begin of registered memory", address);
     }
     destroy(shared);
     return BPS_OK;
@@ -344,8 +343,7 @@ bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_
     struct bps_shared *shared = calloc(1, sizeof *shared);
     if (shared == NULL) {
         close(region->fd);
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_out_of_memory(report);
     }
     *shared = (struct bps_shared){.region = *region, .reader = reader};
     bps_status status = add(shared, report);

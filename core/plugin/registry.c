@@ -12,11 +12,11 @@
 #include <sys/queue.h>
 #include <sys/stat.h>
 
+#include "base/report.h"
 #include "plugin/builtin.h"
 #include "plugin/check.h"
 #include "plugin/file.h"
 #include "plugin/missing.h"
-#include "plugin/refuse.h"
 #include "plugin/search.h"
 
 struct entry {
@@ -48,8 +48,7 @@ static bps_status add_entry(const struct bps_module *module, uint32_t kind, cons
     bps_status status;
 
     if (!entry) {
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
+        return bps_out_of_memory(report);
     }
     status = bps_module_find(module, kind, name, &entry->loaded.plugin, report);
     if (status == BPS_OK) {

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "plugin/refuse.h"
+#include "base/report.h"
 #include "plugin/registry.h"
 
 const char *bps_plugin_dir(void)
@@ -71,8 +71,7 @@ bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report)
     }
     if (!ok || !add_dir(&dirs, bps_plugin_dir(), strlen(bps_plugin_dir()))) {
         bps_dirs_release(&dirs);
-        BPS_REPORT(report, "out of memory while looking for plugins");
-        return BPS_ERR_NOMEM;
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory while looking for plugins");
     }
     *out = dirs;
     return BPS_OK;
@@ -101,8 +100,7 @@ static bps_status trust_directory(const char *path, struct bps_report *report)
     struct stat st;
 
     if (!realpath(path, real) || stat(dirname(real), &st) != 0) {
-        BPS_REPORT(report, "its directory cannot be read: %s", strerror(errno));
-        return BPS_ERR_IO;
+        return bps_fail(report, BPS_ERR_IO, "its directory cannot be read: %s", strerror(errno));
     }
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX)) {
         return bps_refuse(
@@ -119,8 +117,7 @@ bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
     struct stat st;
 
     if (fstat(fd, &st) != 0) {
-        BPS_REPORT(report, "cannot be read: %s", strerror(errno));
-        return BPS_ERR_IO;
+        return bps_fail(report, BPS_ERR_IO, "cannot be read: %s", strerror(errno));
     }
     if (st.st_mode & S_IWOTH) {
         return bps_refuse(

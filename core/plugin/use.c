@@ -5,6 +5,7 @@
 #include <byteps/reducer.h>
 
 #include "base/log.h"
+#include "base/report.h"
 
 static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const char *map, const char *name,
                            struct bps_loop *loop, struct bps_instance **out, struct bps_report *report)
@@ -37,8 +38,7 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
         }
         bps_warn(map, "'%s' is not usable: %s", name, reason.text);
     }
-    BPS_REPORT(report, "%s: the list of names to use is empty", map);
-    return BPS_ERR_CONF;
+    return bps_fail(report, BPS_ERR_CONF, "%s: the list of names to use is empty", map);
 }
 
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* refuse.c - the one way to say no: a line of text and BPS_ERR_PLUGIN, and where it happened in front. */
-#include "plugin/refuse.h"
+/* report.c - the ways to say no: a line of text and a status, and where it happened in front. */
+#include "base/report.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-bps_status bps_refuse(struct bps_report *report, const char *format, ...)
+bps_status bps_fail(struct bps_report *report, bps_status status, const char *format, ...)
 {
     va_list args;
 
@@ -15,7 +15,12 @@ bps_status bps_refuse(struct bps_report *report, const char *format, ...)
         vsnprintf(report->text, sizeof report->text, format, args);
         va_end(args);
     }
-    return BPS_ERR_PLUGIN;
+    return status;
+}
+
+bps_status bps_out_of_memory(struct bps_report *report)
+{
+    return bps_fail(report, BPS_ERR_NOMEM, "out of memory");
 }
 
 void bps_report_at(struct bps_report *report, const char *where, const char *text)
