@@ -14,7 +14,7 @@
 #include "plugin/check.h"
 #include "plugin/host.h"
 #include "plugin/instance.h"
-#include "plugin/refuse.h"
+#include "base/report.h"
 #include "plugin/search.h"
 
 static struct bps_report report;
