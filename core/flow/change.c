@@ -69,7 +69,7 @@ void bps_change_report(struct bps_operation *operation)
     bps_put_u32(&w, tensor->round++); /* the shards have seen it */
     bps_put_u8(&w, operation->changed);
     bps_put_form(&w, &tensor->form);
-    if (bps_member_change(worker->member, &w) != BPS_OK) {
+    if (bps_member_send(worker->member, BPS_FRAME_CHANGE, &w) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "could not report a tensor that has changed");
     }
     bps_writer_fini(&w);

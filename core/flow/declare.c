@@ -49,7 +49,7 @@ static void ask(void *arg)
     }
     bps_put_u32(&w, n);
     bps_put_bytes(&w, names.data, names.size);
-    bps_status status = names.failed ? BPS_ERR_NOMEM : bps_member_declare(worker->member, &w);
+    bps_status status = names.failed ? BPS_ERR_NOMEM : bps_member_send(worker->member, BPS_FRAME_DECLARE, &w);
     bps_writer_fini(&names);
     bps_writer_fini(&w);
     if (status != BPS_OK) {

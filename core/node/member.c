@@ -304,19 +304,9 @@ void bps_member_free(struct bps_member *m)
     free(m);
 }
 
-bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request)
+bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message)
 {
-    return bps_link_send_message(&member->link, BPS_FRAME_DECLARE, request);
-}
-
-bps_status bps_member_change(struct bps_member *member, const struct bps_writer *report)
-{
-    return bps_link_send_message(&member->link, BPS_FRAME_CHANGE, report);
-}
-
-bps_status bps_member_forget(struct bps_member *member, const struct bps_writer *tensors)
-{
-    return bps_link_send_message(&member->link, BPS_FRAME_FORGET, tensors);
+    return bps_link_send_message(&member->link, frame, message);
 }
 
 void bps_member_leave(struct bps_member *member, const char *why)

@@ -27,9 +27,9 @@ struct bps_member_events {
      * The job is complete. The book belongs to the member and lives until it is freed or joined comes again.
      */
     void (*joined)(void *owner, const struct bps_book *book);
-    /* The scheduler's answer to bps_member_declare(), in order. */
+    /* The scheduler's answer to a DECLARE message, in order. */
     bps_status (*declared)(void *owner, struct bps_reader *reply);
-    /* CHANGED: what the scheduler says to a bps_member_change(). A server gets none. */
+    /* CHANGED: what the scheduler says to a CHANGE message. A server gets none. */
     bps_status (*changed)(void *owner, struct bps_reader *answer);
     /* The job has failed, or this process was refused; once. */
     void (*lost)(void *owner, bps_status status, const char *text);
@@ -47,12 +47,8 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                           const char *local, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report);
 void bps_member_free(struct bps_member *member);
-/* Sends a DECLARE message; declared follows. */
-bps_status bps_member_declare(struct bps_member *member, const struct bps_writer *request);
-/* Sends a CHANGE message; changed follows. */
-bps_status bps_member_change(struct bps_member *member, const struct bps_writer *report);
-/* Sends a FORGET message. */
-bps_status bps_member_forget(struct bps_member *member, const struct bps_writer *tensors);
+/* Sends BPS_FRAME_DECLARE, which declared follows; _CHANGE, which changed follows; or _FORGET. */
+bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);
 

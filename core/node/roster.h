@@ -27,6 +27,13 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
 /* Host name and a number that is equal for processes on the same host. */
 void bps_join_host(struct bps_join *join);
 
+/*
+ * Compares two texts of bps_conf_agreement(). BPS_ERR_REFUSED names the first key that differs, with both
+ * values and both hosts.
+ */
+bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs,
+                                 const char *their_host, struct bps_report *report);
+
 /* Where a shard can be dialled. */
 struct bps_endpoint {
     char address[128];

@@ -15,7 +15,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "node/agreement.h"
 #include "node/declared.h"
 #include "node/member.h"
 #include "node/roster.h"

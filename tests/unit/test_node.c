@@ -6,7 +6,6 @@
 
 #include "base/clock.h"
 #include "base/heap.h"
-#include "node/agreement.h"
 #include "node/declared.h"
 #include "node/roster.h"
 #include "wire/frame.h"
