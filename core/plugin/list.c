@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/report.h"
 #include "plugin/builtin.h"
 #include "plugin/check.h"
 #include "plugin/file.h"
@@ -17,23 +18,19 @@
 
 struct list {
     struct bps_plugin_row *rows;
-    size_t count, room;
+    uint32_t count;
 };
 
 /* A zeroed row at the end; NULL: no memory. */
 static struct bps_plugin_row *new_row(struct list *list)
 {
-    if (list->count == list->room) {
-        size_t room = list->room ? 2 * list->room : 16;
-        struct bps_plugin_row *rows = realloc(list->rows, room * sizeof *rows);
-        if (!rows) {
-            return NULL;
-        }
-        list->rows = rows;
-        list->room = room;
+    struct bps_plugin_row *rows = realloc(list->rows, (list->count + 1) * sizeof *rows);
+    if (!rows) {
+        return NULL;
     }
-    memset(&list->rows[list->count], 0, sizeof list->rows[0]);
-    return &list->rows[list->count++];
+    list->rows = rows;
+    rows[list->count] = (struct bps_plugin_row){.found = list->count};
+    return &rows[list->count++];
 }
 
 static bool add_builtins(struct list *list)
@@ -73,10 +70,10 @@ static bool split_name(const char *file, uint32_t *kind, const char **name, size
     return *kind != 0;
 }
 
-static const struct bps_plugin_row *find_row(const struct list *list, size_t count, uint32_t kind,
+static const struct bps_plugin_row *find_row(const struct list *list, uint32_t count, uint32_t kind,
                                              const char *name)
 {
-    for (size_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         if (list->rows[i].kind == kind && strcmp(list->rows[i].name, name) == 0) {
             return &list->rows[i];
         }
@@ -155,32 +152,11 @@ static bool add_directory(struct list *list, const char *path)
 /* By kind and name; of equal ones the first found stays first. */
 static int compare_rows(const void *a, const void *b)
 {
-    const struct bps_plugin_row *x = *(const struct bps_plugin_row *const *)a;
-    const struct bps_plugin_row *y = *(const struct bps_plugin_row *const *)b;
+    const struct bps_plugin_row *x = a, *y = b;
     int order = strcmp(bps_kind_name(x->kind), bps_kind_name(y->kind));
 
     order = order ? order : strcmp(x->name, y->name);
-    return order ? order : (x > y) - (x < y);
-}
-
-/* False: no memory. */
-static bool call_sorted(const struct list *list, void (*fn)(void *arg, const struct bps_plugin_row *row),
-                        void *arg)
-{
-    const struct bps_plugin_row **order = calloc(list->count + 1, sizeof *order);
-
-    if (!order) {
-        return false;
-    }
-    for (size_t i = 0; i < list->count; i++) {
-        order[i] = &list->rows[i];
-    }
-    qsort(order, list->count, sizeof *order, compare_rows);
-    for (size_t i = 0; i < list->count; i++) {
-        fn(arg, order[i]);
-    }
-    free(order);
-    return true;
+    return order ? order : (x->found > y->found) - (x->found < y->found);
 }
 
 bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,
@@ -198,10 +174,13 @@ bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *ro
     for (size_t i = 0; ok && i < dirs.count; i++) {
         ok = add_directory(&list, dirs.items[i]);
     }
-    ok = ok && call_sorted(&list, fn, arg);
-    if (!ok) {
-        BPS_REPORT(report, "out of memory while listing plugins");
-        status = BPS_ERR_NOMEM;
+    if (ok && list.count > 0) {
+        qsort(list.rows, list.count, sizeof *list.rows, compare_rows);
+    } else if (!ok) {
+        status = bps_fail(report, BPS_ERR_NOMEM, "out of memory while listing plugins");
+    }
+    for (uint32_t i = 0; ok && i < list.count; i++) {
+        fn(arg, &list.rows[i]);
     }
     free(list.rows);
     bps_dirs_release(&dirs);

@@ -3,14 +3,13 @@
  * missing.c - what to say when there is no such plugin: what there is instead, and where it was looked for.
  * The long list of folders comes last, since a message that crosses the network may be cut.
  */
-#include "plugin/missing.h"
-
-#include <stdarg.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "conf/option.h"
+#include "conf/tree.h"
 #include "plugin/registry.h"
+#include "plugin/search.h"
 
 #define NAMES_MAX 64u
 
@@ -37,27 +36,17 @@ static void collect(void *arg, const struct bps_plugin_row *row)
     }
 }
 
-__attribute__((format(printf, 2, 3))) static void append(struct bps_report *report, const char *format, ...)
-{
-    size_t used = strlen(report->text);
-    va_list args;
-
-    va_start(args, format);
-    vsnprintf(report->text + used, sizeof report->text - used, format, args);
-    va_end(args);
-}
-
-static void append_dirs(const struct bps_dirs *dirs, struct bps_report *report)
+static void append_dirs(const struct bps_dirs *dirs, struct bps_text *text)
 {
     struct stat st;
 
     for (size_t i = 0; i < dirs->count; i++) {
-        append(report, "%s%s%s", i ? ", " : "", dirs->items[i],
-               stat(dirs->items[i], &st) != 0 ? " (which does not exist)" : "");
+        bps_text_add(text, "%s%s%s", i ? ", " : "", dirs->items[i],
+                     stat(dirs->items[i], &st) != 0 ? " (which does not exist)" : "");
     }
 }
 
-static void append_remedy(const struct found *found, struct bps_report *report)
+static void append_remedy(const struct found *found, struct bps_text *text)
 {
     const char *names[NAMES_MAX];
     const char *near;
@@ -67,17 +56,17 @@ static void append_remedy(const struct found *found, struct bps_report *report)
     }
     near = bps_nearest(found->name, names, found->count);
     if (near) {
-        append(report, "did you mean '%s'?", near);
+        bps_text_add(text, "did you mean '%s'?", near);
     } else if (found->other_kind) {
-        append(report, "'%s' is a %s;", found->name, bps_kind_name(found->other_kind));
+        bps_text_add(text, "'%s' is a %s;", found->name, bps_kind_name(found->other_kind));
     } else if (found->count == 0) {
-        append(report, "install it or name its directory in BYTEPS_PLUGIN_PATH;");
+        bps_text_add(text, "install it or name its directory in BYTEPS_PLUGIN_PATH;");
     } else {
-        append(report, "there is ");
+        bps_text_add(text, "there is ");
         for (size_t i = 0; i < found->count; i++) {
-            append(report, "%s'%s'", i ? ", " : "", names[i]);
+            bps_text_add(text, "%s'%s'", i ? ", " : "", names[i]);
         }
-        append(report, ";");
+        bps_text_add(text, ";");
     }
 }
 
@@ -85,13 +74,14 @@ void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *
                         struct bps_report *report)
 {
     struct found found = {.kind = kind, .name = name};
-    struct bps_report text = {""};
+    struct bps_text text = {0};
 
     /* Without the list the message still names the directories. */
     (void)bps_plugin_each(collect, &found, NULL);
-    append(&text, "there is no %s '%s'; ", bps_kind_name(kind), name);
+    bps_text_add(&text, "there is no %s '%s'; ", bps_kind_name(kind), name);
     append_remedy(&found, &text);
-    append(&text, " no file %s_%s.so in ", bps_kind_name(kind), name);
+    bps_text_add(&text, " no file %s_%s.so in ", bps_kind_name(kind), name);
     append_dirs(dirs, &text);
-    BPS_REPORT(report, "%s", text.text);
+    BPS_REPORT(report, "%s", text.failed ? "out of memory" : text.data);
+    bps_text_free(&text);
 }

@@ -16,7 +16,6 @@
 #include "plugin/builtin.h"
 #include "plugin/check.h"
 #include "plugin/file.h"
-#include "plugin/missing.h"
 #include "plugin/search.h"
 
 struct entry {

@@ -32,6 +32,7 @@ bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by,
 /* One row of `byteps plugin list`, from the ELF note alone: no code of the plugin runs. */
 struct bps_plugin_row {
     uint32_t kind;
+    uint32_t found; /* the first found is 0 */
     char name[32];
     char version[32];
     char path[4096];
