@@ -190,7 +190,7 @@ static json_t *option_json(const struct bps_option *option)
     json_t *json = json_object();
 
     json_object_set_new(json, "name", json_text(option->name));
-    json_object_set_new(json, "type", json_text(bps_option_type_name(option->type)));
+    json_object_set_new(json, "type", json_text(bps_option_type(option->type)->name));
     json_object_set_new(json, "default", json_text(option->fallback));
     json_object_set_new(json, "range", option->range ? json_text(option->range) : json_null());
     json_object_set_new(json, "agree", json_boolean(option->flags & BPS_OPT_AGREE));
@@ -230,7 +230,7 @@ static void print_options(const struct bps_option *options)
     }
     printf("\nOptions:\n");
     for (; options->name; options++) {
-        printf("  %s = \"%s\"  (%s", options->name, options->fallback, bps_option_type_name(options->type));
+        printf("  %s = \"%s\"  (%s", options->name, options->fallback, bps_option_type(options->type)->name);
         if (options->range) {
             printf(": %s", options->range);
         }

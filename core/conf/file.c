@@ -95,7 +95,8 @@ static bps_status refuse_syntax(const struct reader *reader, const config_t *con
                                 struct bps_report *report)
 {
     char text[2 * BPS_SHOWN_MAX];
-    unsigned line = last_line(reader->source->text, (unsigned)config_error_line(config), text, sizeof text);
+    unsigned line =
+        last_line(reader->source->text.data, (unsigned)config_error_line(config), text, sizeof text);
     const char *why = config_error_text(config);
     struct bps_source_line origin = bps_source_origin(reader->source, line);
     struct bps_shown shown = bps_shown(text);

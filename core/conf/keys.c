@@ -45,41 +45,41 @@ static void add_name(struct names *names, const char *name)
     }
 }
 
-static void add_keys(struct names *names, const struct bps_section *section)
+/* The graph has no row, because it is a list of groups. */
+static bool is_graph(const struct bps_section *section, const char *name)
 {
-    for (const struct bps_option *row = section->table; row->name != NULL; row++) {
-        add_name(names, row->name);
-    }
-    if (strcmp(section->name, "worker") == 0) {
-        add_name(names, "graph");
-    }
+    return strcmp(section->name, "worker") == 0 && strcmp(name, "graph") == 0;
 }
 
 static bool has_key(const struct bps_section *section, const char *name)
 {
-    struct names names = {.count = 0};
-    add_keys(&names, section);
-    for (size_t i = 0; i < names.count; i++) {
-        if (strcmp(names.name[i], name) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return is_graph(section, name) || bps_option_find(section->table, name) != NULL;
 }
 
-static void list_names(const struct names *names, char *text, size_t n)
+/* The nearest of the names, or all of them. `section` and `dot` stand before each: "" for sections. */
+static void refuse_name(struct bps_check *check, const struct bps_conf_node *node, const char *section,
+                        const char *dot, const char *what, const struct names *names)
 {
+    const char *nearest = bps_nearest(node->name, names->name, names->count);
+    char all[500] = "";
     size_t at = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < names->count && at < n; i++) {
-        at += (size_t)snprintf(text + at, n - at, "%s%s", i == 0 ? "" : ", ", names->name[i]);
+    if (nearest != NULL) {
+        bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; did you mean %s%s%s?", section, dot,
+                          node->name, what, section, dot, nearest);
+        return;
     }
+    for (size_t i = 0; i < names->count && at < sizeof all; i++) {
+        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ", names->name[i]);
+    }
+    bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; expected one of %s", section, dot,
+                      node->name, what, all);
 }
 
-/* A key that another section has, or the nearest one of this section, or all of them. */
+/* A key that another section has, or one of this section. */
 static void refuse_key(struct bps_check *check, const struct bps_section *section,
                        const struct bps_conf_node *node)
 {
+    struct names names = {.count = 0};
     for (const struct bps_section *other = bps_sections; other->name != NULL; other++) {
         if (has_key(other, node->name)) {
             bps_check_problem(check, node->origin, "%s.%s: unknown key; did you mean %s.%s?", section->name,
@@ -87,21 +87,16 @@ static void refuse_key(struct bps_check *check, const struct bps_section *sectio
             return;
         }
     }
-    struct names names = {.count = 0};
-    add_keys(&names, section);
-    const char *nearest = bps_nearest(node->name, names.name, names.count);
-    if (nearest != NULL) {
-        bps_check_problem(check, node->origin, "%s.%.200s: unknown key; did you mean %s.%s?", section->name,
-                          node->name, section->name, nearest);
-        return;
+    for (const struct bps_option *row = section->table; row->name != NULL; row++) {
+        add_name(&names, row->name);
     }
-    char all[500];
-    list_names(&names, all, sizeof all);
-    bps_check_problem(check, node->origin, "%s.%.200s: unknown key; expected one of %s", section->name,
-                      node->name, all);
+    if (is_graph(section, "graph")) {
+        add_name(&names, "graph");
+    }
+    refuse_name(check, node, section->name, ".", "key", &names);
 }
 
-/* A key that lacks its section, or the nearest section, or all of them. */
+/* A key that lacks its section, or a section. */
 static void refuse_section(struct bps_check *check, const struct bps_conf_node *node)
 {
     struct names names = {.count = 0};
@@ -116,16 +111,7 @@ static void refuse_section(struct bps_check *check, const struct bps_conf_node *
     for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL; map++) {
         add_name(&names, map->name);
     }
-    const char *nearest = bps_nearest(node->name, names.name, names.count);
-    char all[500];
-    list_names(&names, all, sizeof all);
-    if (nearest != NULL) {
-        bps_check_problem(check, node->origin, "%.200s: unknown section; did you mean %s?", node->name,
-                          nearest);
-    } else {
-        bps_check_problem(check, node->origin, "%.200s: unknown section; expected one of %s", node->name,
-                          all);
-    }
+    refuse_name(check, node, "", "", "section", &names);
 }
 
 /* ---- sections ---- */
@@ -135,8 +121,8 @@ static void check_key(struct bps_check *check, const struct bps_section *section
 {
     const struct bps_option *row = bps_option_find(section->table, node->name);
     struct bps_report why;
-    if (row == NULL && has_key(section, node->name)) {
-        return; /* the graph */
+    if (is_graph(section, node->name)) {
+        return;
     }
     if (row == NULL) {
         refuse_key(check, section, node);

@@ -24,37 +24,29 @@ static void *field_of(const struct bps_option *option, void *target)
     return (char *)target + option->offset;
 }
 
-static size_t field_size(uint32_t type)
+#define FIELD(type) sizeof(type), _Alignof(type)
+
+/* By BPS_OPT_*. */
+static const struct bps_option_type types[] = {
+    [BPS_OPT_BOOL] = {"boolean", "true or false", FIELD(bool)},
+    [BPS_OPT_INT] = {"whole number", "a whole number", FIELD(int64_t)},
+    [BPS_OPT_SIZE] = {"size", "a number with a unit (B, KiB, MiB, GiB, kB, MB, GB)", FIELD(uint64_t)},
+    [BPS_OPT_TIME] = {"time", "a number with a unit (ns, us, ms, s, min, h)", FIELD(uint64_t)},
+    [BPS_OPT_DOUBLE] = {"number", "a number", FIELD(double)},
+    [BPS_OPT_STRING] = {"string", "a string", FIELD(const char *)},
+    [BPS_OPT_CHOICE] = {"choice", "a word", FIELD(uint32_t)},
+    [BPS_OPT_LIST] = {"list", "a string or a list of strings", FIELD(struct bps_list)},
+};
+
+const struct bps_option_type *bps_option_type(uint32_t type)
 {
-    switch (type) {
-    case BPS_OPT_BOOL:
-        return sizeof(bool);
-    case BPS_OPT_INT:
-        return sizeof(int64_t);
-    case BPS_OPT_SIZE:
-    case BPS_OPT_TIME:
-        return sizeof(uint64_t);
-    case BPS_OPT_DOUBLE:
-        return sizeof(double);
-    case BPS_OPT_STRING:
-        return sizeof(const char *);
-    case BPS_OPT_CHOICE:
-        return sizeof(uint32_t);
-    case BPS_OPT_LIST:
-        return sizeof(struct bps_list);
-    default:
-        return 0;
-    }
+    static const struct bps_option_type unknown = {"?", "a string", 0, 1};
+    return type < sizeof types / sizeof *types && types[type].name != NULL ? &types[type] : &unknown;
 }
 
-const char *bps_option_type_name(uint32_t type)
+static size_t field_size(uint32_t type)
 {
-    static const char *const names[] = {
-        [BPS_OPT_BOOL] = "boolean",  [BPS_OPT_INT] = "whole number", [BPS_OPT_SIZE] = "size",
-        [BPS_OPT_TIME] = "time",     [BPS_OPT_DOUBLE] = "number",    [BPS_OPT_STRING] = "string",
-        [BPS_OPT_CHOICE] = "choice", [BPS_OPT_LIST] = "list",
-    };
-    return type < sizeof names / sizeof *names && names[type] != NULL ? names[type] : "?";
+    return bps_option_type(type)->size;
 }
 
 const struct bps_option *bps_option_find(const struct bps_option *table, const char *name)
@@ -197,30 +189,10 @@ static void expected_words(const char *range, char *text, size_t n)
 
 void bps_option_expected(const struct bps_option *option, char *text, size_t n)
 {
-    switch (option->type) {
-    case BPS_OPT_BOOL:
-        snprintf(text, n, "true or false");
-        break;
-    case BPS_OPT_INT:
-        expected_range(option, "a whole number", text, n);
-        break;
-    case BPS_OPT_SIZE:
-        expected_range(option, "a number with a unit (B, KiB, MiB, GiB, kB, MB, GB)", text, n);
-        break;
-    case BPS_OPT_TIME:
-        expected_range(option, "a number with a unit (ns, us, ms, s, min, h)", text, n);
-        break;
-    case BPS_OPT_DOUBLE:
-        expected_range(option, "a number", text, n);
-        break;
-    case BPS_OPT_CHOICE:
+    if (option->type == BPS_OPT_CHOICE) {
         expected_words(option->range, text, n);
-        break;
-    case BPS_OPT_LIST:
-        snprintf(text, n, "a string or a list of strings");
-        break;
-    default:
-        snprintf(text, n, "a string");
+    } else {
+        expected_range(option, bps_option_type(option->type)->expected, text, n);
     }
 }
 
@@ -239,7 +211,7 @@ static bps_status refuse_text(const struct bps_option *option, const char *text,
     } else if (*text != '\0' && option->type != BPS_OPT_BOOL && text[strspn(text, "0123456789")] == '\0') {
         BPS_REPORT(report, "out of range; expected %s", allowed);
     } else {
-        BPS_REPORT(report, "not a %s; expected %s", bps_option_type_name(option->type), allowed);
+        BPS_REPORT(report, "not a %s; expected %s", bps_option_type(option->type)->name, allowed);
     }
     return BPS_ERR_INVALID;
 }

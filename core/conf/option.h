@@ -10,8 +10,13 @@
 
 #include <byteps/plugin.h>
 
-/* "size", "time", ... for messages and documents. */
-const char *bps_option_type_name(uint32_t type);
+struct bps_option_type {
+    const char *name;     /* "size", "time", ... for messages and documents */
+    const char *expected; /* what is allowed where there is no range */
+    size_t size, align;   /* of the field */
+};
+/* By BPS_OPT_*; one of size 0 if there is no such type. */
+const struct bps_option_type *bps_option_type(uint32_t type);
 
 /*
  * Parses a scalar's text into the field that `option` describes within `target`, which holds a value already

@@ -62,30 +62,17 @@ static bps_status add_line(struct scan *scan)
 static bps_status add_byte(struct scan *scan, char byte)
 {
     struct bps_source *source = scan->source;
-    if (source->length >= TEXT_MAX) {
+    if (source->text.length >= TEXT_MAX) {
         return bps_fail(scan->report, BPS_ERR_CONF,
                         "%.800s: too large; a configuration has at most %u KiB with all that it includes",
                         scan->file, TEXT_MAX >> 10);
     }
-    if (source->length + 1 >= source->room) {
-        size_t room = source->room == 0 ? 4096 : 2 * source->room;
-        char *text = realloc(source->text, room);
-        if (text == NULL) {
-            return bps_out_of_memory(scan->report);
-        }
-        source->text = text;
-        source->room = room;
-    }
-    source->text[source->length++] = byte;
-    source->text[source->length] = '\0';
+    bps_text_add(&source->text, "%c", byte);
     bps_text_add(&source->code, "%c", byte);
-    if (source->code.failed) {
+    if (source->text.failed || source->code.failed) {
         return bps_out_of_memory(scan->report);
     }
-    if (byte != '\n') {
-        return BPS_OK;
-    }
-    return add_line(scan);
+    return byte == '\n' ? add_line(scan) : BPS_OK;
 }
 
 /* ---- reading files ---- */
@@ -278,8 +265,8 @@ static bool is_of_name(char byte)
 /* Whether digits here begin a number: they may follow a sign, but are not the rest of a name or a fraction. */
 static bool begins_number(const struct scan *scan)
 {
-    const char *text = scan->source->text;
-    size_t n = scan->source->length;
+    const char *text = scan->source->text.data;
+    size_t n = scan->source->text.length;
     if (scan->state != CODE || !isdigit((unsigned char)*scan->at)) {
         return false;
     }
@@ -424,10 +411,9 @@ bps_status bps_source_file(struct bps_source *source, const char *path, bool opt
 
 void bps_source_free(struct bps_source *source)
 {
-    free(source->text);
-    free(source->lines);
+    bps_text_free(&source->text);
     bps_text_free(&source->code);
-    source->text = NULL;
+    free(source->lines);
     source->lines = NULL;
 }
 

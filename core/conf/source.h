@@ -21,9 +21,8 @@ struct bps_source_line {
 
 struct bps_source {
     struct bps_arena *arena; /* for the names of the files */
-    char *text;              /* terminated; for messages */
-    size_t length, room;
-    struct bps_text code; /* for libconfig: the same lines, in which all whole numbers have 64 bits */
+    struct bps_text text;    /* for messages */
+    struct bps_text code;    /* for libconfig: the same lines, in which all whole numbers have 64 bits */
     struct bps_source_line *lines; /* of each line of the text */
     size_t count, lines_room;
     unsigned files; /* included */

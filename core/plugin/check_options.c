@@ -14,22 +14,6 @@
 #define ROWS_MAX   256u
 #define STRUCT_MAX (1024u * 1024u)
 
-struct field {
-    size_t size;
-    size_t align;
-};
-
-#define FIELD(type) {sizeof(type), _Alignof(type)}
-
-/* By BPS_OPT_*. */
-static const struct field fields[] = {
-    [BPS_OPT_BOOL] = FIELD(bool),       [BPS_OPT_INT] = FIELD(int64_t),
-    [BPS_OPT_SIZE] = FIELD(uint64_t),   [BPS_OPT_TIME] = FIELD(uint64_t),
-    [BPS_OPT_DOUBLE] = FIELD(double),   [BPS_OPT_STRING] = FIELD(const char *),
-    [BPS_OPT_CHOICE] = FIELD(uint32_t), [BPS_OPT_LIST] = FIELD(struct bps_list),
-};
-#define TYPES (sizeof fields / sizeof fields[0])
-
 /* Keys that stand beside the options in the configuration and belong to the core. */
 static const char *const reserved[] = {"plugin", "stage", "use", "when"};
 
@@ -61,7 +45,7 @@ static bps_status check_name(const struct bps_option *table, const struct bps_op
 static bps_status check_place(const struct bps_option *table, const struct bps_option *row, size_t size,
                               struct bps_report *report)
 {
-    const struct field *field = &fields[row->type];
+    const struct bps_option_type *field = bps_option_type(row->type);
 
     if (row->offset > size || field->size > size - row->offset) {
         return bps_refuse(
@@ -73,10 +57,10 @@ static bps_status check_place(const struct bps_option *table, const struct bps_o
     if (row->offset % field->align != 0) {
         return bps_refuse(report,
                           "option '%s': its offset is %zu, expected a multiple of %zu for a %s; use offsetof",
-                          row->name, row->offset, field->align, bps_option_type_name(row->type));
+                          row->name, row->offset, field->align, field->name);
     }
     for (const struct bps_option *other = table; other != row; other++) {
-        if (row->offset < other->offset + fields[other->type].size &&
+        if (row->offset < other->offset + bps_option_type(other->type)->size &&
             other->offset < row->offset + field->size) {
             return bps_refuse(
                 report, "option '%s': its field overlaps that of '%s' in the option struct; correct offset",
@@ -117,7 +101,7 @@ static bps_status check_range(const struct bps_option *row, void *scratch, struc
         return bps_refuse(
             report,
             "option '%s': its range is '%.64s', expected FROM..TO with values of type %s; correct range",
-            row->name, range, bps_option_type_name(row->type));
+            row->name, range, bps_option_type(row->type)->name);
     }
     return BPS_OK;
 }
@@ -143,9 +127,9 @@ static bps_status check_row(const struct bps_option *table, const struct bps_opt
     if (status != BPS_OK) {
         return status;
     }
-    if (row->type >= TYPES || fields[row->type].size == 0) {
-        return bps_refuse(report, "option '%s': its type is %u, expected 1 to %zu; use BPS_OPT_*", row->name,
-                          row->type, TYPES - 1);
+    if (bps_option_type(row->type)->size == 0) {
+        return bps_refuse(report, "option '%s': its type is %u, expected 1 to %u; use BPS_OPT_*", row->name,
+                          row->type, BPS_OPT_LIST);
     }
     if (!row->fallback || !row->help || !*row->help) {
         return bps_refuse(report, "option '%s': it has no %s; every row states one", row->name,

@@ -463,11 +463,11 @@ END_TEST
 
 START_TEST(type_names_are_known)
 {
-    ck_assert_str_eq(bps_option_type_name(BPS_OPT_SIZE), "size");
-    ck_assert_str_eq(bps_option_type_name(BPS_OPT_LIST), "list");
-    ck_assert_str_eq(bps_option_type_name(0), "?");
-    ck_assert_str_eq(bps_option_type_name(9), "?");
-    ck_assert_str_eq(bps_option_type_name(UINT32_MAX), "?");
+    ck_assert_str_eq(bps_option_type(BPS_OPT_SIZE)->name, "size");
+    ck_assert_str_eq(bps_option_type(BPS_OPT_LIST)->name, "list");
+    ck_assert_str_eq(bps_option_type(0)->name, "?");
+    ck_assert_str_eq(bps_option_type(9)->name, "?");
+    ck_assert_str_eq(bps_option_type(UINT32_MAX)->name, "?");
 }
 END_TEST
 
