@@ -79,8 +79,8 @@ static void push_slice(uint32_t rank)
     hot_path_need(bps_frame_push(sum, rank, &header, &cursor) == BPS_OK, "a slice was refused");
     for (uint32_t at = 0; at < BYTES; at += PIECE) {
         uint32_t room = PIECE;
-        const void *place = bps_sum_place(&cursor, at, &room);
-        uint32_t taken = bps_sum_take(&cursor, at, place != NULL ? place : data[rank] + at, PIECE);
+        const void *place = bps_sum_place(&cursor.sink, at, &room);
+        uint32_t taken = bps_sum_take(&cursor.sink, at, place != NULL ? place : data[rank] + at, PIECE);
         hot_path_need(taken == PIECE, "the engine took %u of %u bytes", taken, PIECE);
     }
 }
@@ -120,7 +120,7 @@ static void sum_loans(void)
     header.round++;
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         hot_path_need(bps_frame_push(sum, rank, &header, &cursor) == BPS_OK, "a partition was refused");
-        hot_path_need(bps_sum_lend(&cursor, &loan[rank]) == BPS_OK, "a loan was refused");
+        hot_path_need(bps_sum_lend(&cursor.sink, &loan[rank]) == BPS_OK, "a loan was refused");
     }
     hot_path_need(results == WORKERS, "%u results for %u workers", results, WORKERS);
 }

@@ -174,11 +174,7 @@ static void drop_peer(struct bps_local_peer *peer)
         bps_link_drop(peer->link);
         peer->link = NULL;
     }
-    if (peer->guest != NULL) {
-        free(peer->guest->user);
-        bps_guest_free(peer->guest);
-        peer->guest = NULL;
-    }
+    bps_local_release_guest(peer);
     while (!STAILQ_EMPTY(&peer->returns)) {
         struct bps_return *back = STAILQ_FIRST(&peer->returns);
         STAILQ_REMOVE_HEAD(&peer->returns, entry);

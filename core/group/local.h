@@ -83,14 +83,13 @@ struct bps_local_peer {
     uint32_t rank;
     struct bps_link *link;        /* NULL: none yet, or none any more */
     struct bps_link dialled;      /* to those of lower rank */
-    struct bps_guest *guest;      /* of those of higher rank */
+    struct bps_guest *guest;      /* of those of higher rank: it has the link */
     bool reached, left;           /* the link is open, or was; it leaves the job in order */
     struct bps_unsent_list words; /* for when it is open */
     struct bps_heap pushes;       /* tasks that it leads */
     struct bps_heap results;      /* slices for it */
     struct bps_return_list returns;
-    struct bps_sink contribution;        /* of it, that arrives */
-    struct bps_sum_cursor cursor;        /* where it goes: to the engine, */
+    struct bps_sum_cursor cursor;        /* where a contribution of it goes: to the engine, */
     struct bps_exchange_cursor exchange; /* or to the exchange */
     struct bps_sink result;              /* that it sends */
     struct bps_task *task;
@@ -187,6 +186,8 @@ bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task);
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
 /* Judges those who said hello before the book was there. */
 void bps_local_admit_waiting(struct bps_local *local);
+/* Frees what has the link of a peer that has dialled, which has ended. */
+void bps_local_release_guest(struct bps_local_peer *peer);
 
 /* ---- local_frame.c: what is sent to a peer, and what comes from it ---- */
 bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);

@@ -159,32 +159,19 @@ static bool left(struct bps_task *task, uint32_t rank)
 
 /* ---- those of others ---- */
 
-static void *contribution_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
-{
-    return bps_exchange_place(&bps_container(sink, struct bps_local_peer, contribution)->exchange, offset,
-                              bytes);
-}
-
-static uint32_t contribution_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
-{
-    return bps_exchange_take(&bps_container(sink, struct bps_local_peer, contribution)->exchange, offset,
-                             data, bytes);
-}
-
 bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
                                struct bps_sink **sink)
 {
     struct bps_local *local = peer->local;
     struct bps_contribution c;
-    *sink = &peer->contribution;
+    *sink = &peer->exchange.sink;
     if (local->exchange == NULL) {
         return BPS_ERR_PROTOCOL;
     }
     if (local->dropped) {
-        bps_sink_discard(&peer->contribution);
+        bps_sink_discard(*sink);
         return BPS_OK;
     }
-    peer->contribution = (struct bps_sink){.place = contribution_place, .take = contribution_take};
     bps_status status = bps_frame_contribution(header, true, &c);
     return status == BPS_OK ? bps_exchange_push(local->exchange, peer->rank, &c, &peer->exchange) : status;
 }

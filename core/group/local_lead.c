@@ -56,36 +56,18 @@ static struct bps_task *payload_owner(struct bps_local *local, const struct bps_
 
 /* ---- contributions ---- */
 
-static void *contribution_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
-{
-    return bps_sum_place(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, bytes);
-}
-
-static uint32_t contribution_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
-{
-    return bps_sum_take(&bps_container(sink, struct bps_local_peer, contribution)->cursor, offset, data,
-                        bytes);
-}
-
-static bps_status contribution_lend(struct bps_sink *sink, struct bps_loan *loan)
-{
-    return bps_sum_lend(&bps_container(sink, struct bps_local_peer, contribution)->cursor, loan);
-}
-
 bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
                                   struct bps_sink **sink)
 {
-    *sink = &peer->contribution;
+    *sink = &peer->cursor.sink;
     if (peer->local->dropped) {
-        bps_sink_discard(&peer->contribution);
+        bps_sink_discard(*sink);
         return BPS_OK;
     }
     bps_status status = bps_frame_push(peer->local->sum, peer->rank, header, &peer->cursor);
     if (status == BPS_OK && header->length == 0 && peer->cursor.round != NULL) {
-        bps_sum_take(&peer->cursor, 0, NULL, 0);
+        bps_sum_take(*sink, 0, NULL, 0);
     }
-    peer->contribution =
-        (struct bps_sink){.place = contribution_place, .take = contribution_take, .lend = contribution_lend};
     return status;
 }
 
@@ -103,9 +85,9 @@ static bool contribute(struct bps_task *task)
     lead->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header.length};
     bps_status status = bps_frame_push(worker->local->sum, worker->rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {
-        status = header.length > 0 ? bps_sum_lend(cursor, &lead->loan) : BPS_AGAIN;
+        status = header.length > 0 ? bps_sum_lend(&cursor->sink, &lead->loan) : BPS_AGAIN;
         if (status == BPS_AGAIN) {
-            bps_sum_take(cursor, 0, task->src, header.length);
+            bps_sum_take(&cursor->sink, 0, task->src, header.length);
             status = BPS_OK;
         }
     }

@@ -15,10 +15,18 @@
 
 /* What a guest has said of itself; the `user` of the guest. */
 struct visitor {
-    struct bps_local_peer *peer; /* NULL: not let in yet */
     uint32_t rank, epoch;
     uint8_t proof[BPS_PROOF_BYTES];
 };
+
+static void reached(struct bps_local_peer *peer)
+{
+    struct bps_worker *worker = peer->local->worker;
+    peer->reached = true;
+    bps_local_exchange_reached(peer);
+    peer->local->device_ops->reached(peer);
+    worker->life->link_opened(worker);
+}
 
 /* ---- coming in ---- */
 
@@ -47,18 +55,17 @@ static bps_status judge(struct bps_local *local, const struct bps_guest *guest, 
     return status;
 }
 
-static void admit(struct bps_local *local, struct bps_guest *guest, struct visitor *visitor)
+/* From here on the link is the peer's, as one that this worker has dialled. */
+static void admit(struct bps_local *local, struct bps_guest *guest)
 {
-    struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
-    visitor->peer = peer;
+    struct bps_local_peer *peer = bps_local_peer_of(local, ((struct visitor *)guest->user)->rank);
     peer->guest = guest;
     peer->link = &guest->link;
-    peer->reached = true;
     bps_lobby_admit(guest);
+    guest->link.handler = &bps_local_hosts;
+    guest->link.owner = peer;
     bps_link_welcome(&guest->link);
-    bps_local_exchange_reached(peer);
-    local->device_ops->reached(peer);
-    local->worker->life->link_opened(local->worker);
+    reached(peer);
 }
 
 static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
@@ -88,7 +95,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
     }
     bps_status status = judge(local, guest, visitor, report);
     if (status == BPS_OK) {
-        admit(local, guest, visitor);
+        admit(local, guest);
     }
     return status;
 }
@@ -101,7 +108,7 @@ void bps_local_admit_waiting(struct bps_local *local)
         struct bps_report report;
         next = TAILQ_NEXT(guest, entry);
         if (visitor != NULL && judge(local, guest, visitor, &report) == BPS_OK) {
-            admit(local, guest, visitor);
+            admit(local, guest);
         }
     }
 }
@@ -123,12 +130,8 @@ static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, 
 
 static void welcome(void *owner, struct bps_link *link)
 {
-    struct bps_local_peer *peer = owner;
     (void)link;
-    peer->reached = true;
-    bps_local_exchange_reached(peer);
-    peer->local->device_ops->reached(peer);
-    peer->local->worker->life->link_opened(peer->local->worker);
+    reached(owner);
 }
 
 /* ---- frames ---- */
@@ -159,6 +162,16 @@ static void host_sent(void *owner, struct bps_link *link, void *cookie)
     bps_local_sent(owner, cookie);
 }
 
+/* Its link has ended, or is dropped. */
+void bps_local_release_guest(struct bps_local_peer *peer)
+{
+    if (peer->guest != NULL) {
+        free(peer->guest->user);
+        bps_guest_free(peer->guest);
+        peer->guest = NULL;
+    }
+}
+
 static void host_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_local_peer *peer = owner;
@@ -166,6 +179,7 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     char why[400], who[128];
     (void)link;
     peer->link = NULL;
+    bps_local_release_guest(peer);
     if (peer->left || worker->phase == BPS_WORKER_LEAVING) {
         bps_sum_abandon(&peer->cursor);
         bps_exchange_abandon(&peer->exchange);
@@ -185,47 +199,13 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     worker->life->link_closed(worker);
 }
 
-/* ---- the same for those who were accepted: their links belong to guests ---- */
-
-static struct bps_local_peer *peer_of(void *owner)
-{
-    return ((struct visitor *)((struct bps_guest *)owner)->user)->peer;
-}
-
-static bps_status guest_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                                struct bps_reader *payload)
-{
-    return host_message(peer_of(owner), link, header, payload);
-}
-
-static bps_status guest_slice(void *owner, struct bps_link *link, const struct bps_header *header,
-                              struct bps_sink **sink)
-{
-    return host_slice(peer_of(owner), link, header, sink);
-}
-
-static bps_status guest_next(void *owner, struct bps_link *link, struct bps_frame *out)
-{
-    return host_next(peer_of(owner), link, out);
-}
-
-static void guest_sent(void *owner, struct bps_link *link, void *cookie)
-{
-    host_sent(peer_of(owner), link, cookie);
-}
-
+/* Who was not let in. */
 static void guest_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_guest *guest = owner;
-    struct visitor *visitor = guest->user;
-    struct bps_local_peer *peer = visitor != NULL ? visitor->peer : NULL;
-    if (peer == NULL) {
-        bps_debug(LOG, "%s: %s", link->peer, text);
-    } else {
-        peer->guest = NULL;
-        host_closed(peer, link, status, text);
-    }
-    free(visitor);
+    (void)status;
+    bps_debug(LOG, "%s: %s", link->peer, text);
+    free(guest->user);
     bps_guest_free(guest);
 }
 
@@ -239,11 +219,4 @@ const struct bps_link_handler bps_local_hosts = {
     .closed = host_closed,
 };
 
-const struct bps_link_handler bps_local_guests = {
-    .hello = on_hello,
-    .message = guest_message,
-    .slice = guest_slice,
-    .next = guest_next,
-    .sent = guest_sent,
-    .closed = guest_closed,
-};
+const struct bps_link_handler bps_local_guests = {.hello = on_hello, .closed = guest_closed};

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -33,7 +34,6 @@ struct peer {
 
 /* One channel of a worker; the `user` of its guest. */
 struct lane {
-    struct bps_sink sink;
     struct bps_sum_cursor cursor;
     struct bps_sum_cursor opened[BPS_PLACES_LIMIT]; /* without a block: free */
     struct bps_guest *guest;
@@ -153,19 +153,9 @@ static void on_sent(void *owner, struct bps_link *link, void *cookie)
 
 /* ---- contributions ---- */
 
-static void *lane_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
-{
-    return bps_sum_place(&((struct lane *)sink)->cursor, offset, bytes);
-}
-
-static uint32_t lane_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
-{
-    return bps_sum_take(&((struct lane *)sink)->cursor, offset, data, bytes);
-}
-
 static void *lane_open(struct bps_sink *sink, void **ticket)
 {
-    struct lane *lane = (struct lane *)sink;
+    struct lane *lane = bps_container(sink, struct lane, cursor.sink);
     for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
         if (lane->opened[i].block == NULL) {
             *ticket = &lane->opened[i];
@@ -193,7 +183,8 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = bps_frame_push(shard->sum, lane->rank, header, &lane->cursor);
-    *sink = &lane->sink;
+    lane->cursor.sink.open = lane_open;
+    *sink = &lane->cursor.sink;
     return status;
 }
 
@@ -269,7 +260,6 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
         return BPS_ERR_NOMEM;
     }
     uint8_t purpose = bps_get_u8(hello);
-    lane->sink = (struct bps_sink){.place = lane_place, .take = lane_take, .open = lane_open};
     lane->guest = guest;
     lane->rank = bps_get_u32(hello);
     lane->number = bps_get_u32(hello);

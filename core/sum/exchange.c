@@ -187,7 +187,8 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
                              struct bps_exchange_cursor *cursor)
 {
     struct bps_exchange_round *round;
-    *cursor = (struct bps_exchange_cursor){.rank = rank, .bytes = c->length};
+    *cursor = (struct bps_exchange_cursor){
+        .sink = {.place = bps_exchange_place, .take = bps_exchange_take}, .rank = rank, .bytes = c->length};
     if (!is_sane(exchange, rank, c)) {
         return BPS_ERR_PROTOCOL;
     }
@@ -216,8 +217,9 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
     return BPS_OK;
 }
 
-void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, uint32_t *bytes)
+void *bps_exchange_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
+    struct bps_exchange_cursor *cursor = (struct bps_exchange_cursor *)sink;
     if (cursor->round == NULL) {
         return NULL;
     }
@@ -225,9 +227,9 @@ void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, ui
     return (char *)cursor->round->part[cursor->rank].block + offset;
 }
 
-uint32_t bps_exchange_take(struct bps_exchange_cursor *cursor, uint32_t offset, const void *data,
-                           uint32_t bytes)
+uint32_t bps_exchange_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
+    struct bps_exchange_cursor *cursor = (struct bps_exchange_cursor *)sink;
     struct bps_exchange_round *round = cursor->round;
     if (round == NULL) {
         return bytes;

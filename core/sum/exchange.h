@@ -16,6 +16,8 @@
 #ifndef BPS_SUM_EXCHANGE_H
 #define BPS_SUM_EXCHANGE_H
 
+#include <byteps/transport.h>
+
 #include "plugin/instance.h"
 #include "sum/contribution.h"
 
@@ -65,19 +67,19 @@ void bps_exchange_ready(struct bps_exchange_round *round);
 
 /* Where a contribution goes; lives with its sender's link. */
 struct bps_exchange_cursor {
+    struct bps_sink sink;             /* the first member: it takes the bytes */
     struct bps_exchange_round *round; /* NULL: the bytes are discarded */
     uint32_t rank, bytes;
 };
 
 /*
- * A contribution has begun to arrive. The cursor takes c->length bytes through place and take.
+ * A contribution has begun to arrive. The cursor's sink takes c->length bytes, by these functions.
  * BPS_ERR_PROTOCOL: no worker that works sends this.
  */
 bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,
                              struct bps_exchange_cursor *cursor);
-void *bps_exchange_place(struct bps_exchange_cursor *cursor, uint32_t offset, uint32_t *bytes);
-uint32_t bps_exchange_take(struct bps_exchange_cursor *cursor, uint32_t offset, const void *data,
-                           uint32_t bytes);
+void *bps_exchange_place(struct bps_sink *cursor, uint32_t offset, uint32_t *bytes);
+uint32_t bps_exchange_take(struct bps_sink *cursor, uint32_t offset, const void *data, uint32_t bytes);
 /* The sender's link has ended within a contribution. */
 void bps_exchange_abandon(struct bps_exchange_cursor *cursor);
 

@@ -5,8 +5,9 @@
  */
 #include "sum/round.h"
 
-void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes)
+void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = cursor->round;
     if (round == NULL || round->failure != NULL || cursor->hollow) {
         return NULL;
@@ -28,8 +29,9 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
     bps_round_release(round);
 }
 
-uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = cursor->round;
     if (round == NULL) {
         return bytes;
@@ -47,8 +49,9 @@ uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void
     return bytes;
 }
 
-bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan)
+bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 {
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = cursor->round;
     if (round == NULL || round->failure != NULL || !bps_aggregates(round->sum)) {
         if (round != NULL && cursor->bytes == 0) {
@@ -93,7 +96,7 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
         *entry = block;
     }
     opened->block = NULL;
-    bps_sum_take(opened, 0, block, bytes);
+    bps_sum_take(&opened->sink, 0, block, bytes);
     if (!adopted) {
         bps_pool_put(pool, block, bytes);
     }

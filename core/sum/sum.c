@@ -179,7 +179,15 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
                         struct bps_sum_cursor *cursor)
 {
     struct bps_round *round = NULL;
-    *cursor = (struct bps_sum_cursor){.sum = sum, .rank = rank, .bytes = c->length, .scale = c->prescale};
+    *cursor = (struct bps_sum_cursor){
+        .sink = {.place = bps_sum_place,
+                 .take = bps_sum_take,
+                 .lend = bps_aggregates(sum) ? bps_sum_lend : NULL},
+        .sum = sum,
+        .rank = rank,
+        .bytes = c->length,
+        .scale = c->prescale,
+    };
     bps_status status = check_push(sum, rank, c);
     if (status == BPS_OK) {
         status = bps_round_find(sum, c, &round);

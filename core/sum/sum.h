@@ -136,6 +136,7 @@ void bps_sum_free(struct bps_sum *sum);
 
 /* Where a slice of a contribution goes; lives with its sender's link. */
 struct bps_sum_cursor {
+    struct bps_sink sink; /* the first member: it takes the bytes */
     struct bps_sum *sum;
     struct bps_round *round; /* NULL: the bytes are discarded */
     uint32_t slice, rank, slot, bytes;
@@ -146,8 +147,8 @@ struct bps_sum_cursor {
 };
 
 /*
- * A contribution has begun to arrive. Empty ones are complete at once; for others the cursor takes c->length bytes
- * through place and take. BPS_ERR_PROTOCOL: no worker that works sends this.
+ * A contribution has begun to arrive. Empty ones are complete at once; for others the cursor's sink takes c->length
+ * bytes, by these functions. BPS_ERR_PROTOCOL: no worker that works sends this.
  *
  * In an aggregator a receiver of a broadcast may bring a loan for the answer, too: it
  * has a length of 0 or of the whole partition, and is complete only with bps_sum_lend or the last byte; where
@@ -155,8 +156,8 @@ struct bps_sum_cursor {
  */
 bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c,
                         struct bps_sum_cursor *cursor);
-void *bps_sum_place(struct bps_sum_cursor *cursor, uint32_t offset, uint32_t *bytes);
-uint32_t bps_sum_take(struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
+void *bps_sum_place(struct bps_sink *cursor, uint32_t offset, uint32_t *bytes);
+uint32_t bps_sum_take(struct bps_sink *cursor, uint32_t offset, const void *data, uint32_t bytes);
 /*
  * Instead of place and take: a block for the whole contribution. *opened stands for it from now on, until
  * bps_sum_placed or bps_sum_abandon; the cursor is free for the next frame. The first block that is complete
@@ -168,7 +169,7 @@ void bps_sum_placed(struct bps_sum_cursor *opened);
  * Instead of place and take: the contribution is complete with this. BPS_AGAIN: the engine wants the bytes
  * (it may be that it only discards them). BPS_ERR_PROTOCOL: the loan is not of the partition's size.
  */
-bps_status bps_sum_lend(struct bps_sum_cursor *cursor, struct bps_loan *loan);
+bps_status bps_sum_lend(struct bps_sink *cursor, struct bps_loan *loan);
 /* The sender's link has ended within a slice. */
 void bps_sum_abandon(struct bps_sum_cursor *cursor);
 

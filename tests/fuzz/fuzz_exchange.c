@@ -136,13 +136,13 @@ static void feed(uint32_t rank, uint32_t bytes)
     if (worker.closed[rank] || bytes == 0) {
         return;
     }
-    void *place = (bytes & 1) != 0 ? bps_exchange_place(cursor, worker.at[rank], &room) : NULL;
+    void *place = (bytes & 1) != 0 ? bps_exchange_place(&cursor->sink, worker.at[rank], &room) : NULL;
     if (place != NULL) {
         check(room >= bytes);
         memcpy(place, payload, bytes);
         from = place;
     }
-    check(bps_exchange_take(cursor, worker.at[rank], from, bytes) == bytes);
+    check(bps_exchange_take(&cursor->sink, worker.at[rank], from, bytes) == bytes);
     worker.at[rank] += bytes;
 }
 

@@ -242,7 +242,7 @@ static void lend(uint32_t rank, uint32_t bytes, int32_t how)
         lent->loan.answer = lent->answer;
     }
     LIST_INSERT_HEAD(&engine.loans, lent, entry);
-    bps_status status = bps_sum_lend(&engine.cursor[rank], &lent->loan);
+    bps_status status = bps_sum_lend(&engine.cursor[rank].sink, &lent->loan);
     if (status == BPS_OK) {
         engine.at[rank] = engine.cursor[rank].bytes;
         return;
@@ -265,14 +265,14 @@ static void feed(uint32_t rank, uint32_t bytes)
     if (engine.closed[rank] || bytes == 0) {
         return;
     }
-    void *place = bps_sum_place(cursor, engine.at[rank], &room);
+    void *place = bps_sum_place(&cursor->sink, engine.at[rank], &room);
     if (place != NULL) {
         check(room >= 1 && room <= left);
         bytes = bytes < room ? bytes : room;
         memcpy(place, payload, bytes);
         from = place;
     }
-    engine.at[rank] += bps_sum_take(cursor, engine.at[rank], from, bytes);
+    engine.at[rank] += bps_sum_take(&cursor->sink, engine.at[rank], from, bytes);
 }
 
 /* The slice that was opened is whole. */
@@ -302,7 +302,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
     } else if ((header->priority & 1) != 0 && engine.opened[rank].block == NULL) {
         bps_sum_open(&engine.cursor[rank], &engine.opened[rank]);
     } else if (header->length == 0) {
-        bps_sum_take(&engine.cursor[rank], 0, NULL, 0);
+        bps_sum_take(&engine.cursor[rank].sink, 0, NULL, 0);
     }
     return header->length <= PARTITION;
 }

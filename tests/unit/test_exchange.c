@@ -78,13 +78,13 @@ static void feed(struct bps_exchange_cursor *cursor, const struct frame *frame)
         uint32_t room;
         n = frame->header.length - at < piece ? frame->header.length - at : piece;
         const void *data = frame->payload + at;
-        void *place = rig_random(2) == 0 ? bps_exchange_place(cursor, at, &room) : NULL;
+        void *place = rig_random(2) == 0 ? bps_exchange_place(&cursor->sink, at, &room) : NULL;
         if (place != NULL) {
             ck_assert_uint_ge(room, n);
             memcpy(place, data, n);
             data = place;
         }
-        ck_assert_uint_eq(bps_exchange_take(cursor, at, data, n), n);
+        ck_assert_uint_eq(bps_exchange_take(&cursor->sink, at, data, n), n);
     }
 }
 
@@ -598,14 +598,14 @@ START_TEST(test_abandon)
     struct bps_header h = push_header(1, BPS_SUM, 0);
     push(0, BPS_SUM, 0);
     ck_assert_int_eq(push_frame(worker[0].exchange, 1, &h, &cursor), BPS_OK);
-    bps_exchange_take(&cursor, 0, worker[1].data, 8);
+    bps_exchange_take(&cursor.sink, 0, worker[1].data, 8);
     if (_i == 0) {
         bps_exchange_abandon(&cursor);
     }
     bps_exchange_leave(worker[0].exchange, 2);
     ck_assert_str_eq(worker[0].text, "worker 2 has left the job");
     if (_i == 1) {
-        bps_exchange_take(&cursor, 8, worker[1].data + 2, BYTES - 8);
+        bps_exchange_take(&cursor.sink, 8, worker[1].data + 2, BYTES - 8);
     }
     bps_exchange_abandon(&cursor);
     ck_assert_ptr_null(cursor.round);

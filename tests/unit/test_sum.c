@@ -193,13 +193,13 @@ static bool feed(struct sending *s, uint32_t most)
     const uint8_t *data = slice_data(s) + s->at;
     uint32_t n = s->header.length - s->at, room = 0;
     n = n < most ? n : most;
-    uint8_t *place = bps_sum_place(&s->cursor, s->at, &room);
+    uint8_t *place = bps_sum_place(&s->cursor.sink, s->at, &room);
     if (place != NULL) {
         n = n < room ? n : room;
         memcpy(place, data, n);
         data = place;
     }
-    uint32_t taken = bps_sum_take(&s->cursor, s->at, data, n);
+    uint32_t taken = bps_sum_take(&s->cursor.sink, s->at, data, n);
     ck_assert_uint_le(taken, n);
     ck_assert_uint_gt(taken + BPS_SINK_GRAIN, n);
     s->at += taken;
@@ -426,7 +426,7 @@ static bps_status push_small(uint32_t rank, struct bps_header header)
     header.length = (uint32_t)header.bytes;
     bps_status status = bps_frame_push(sum, rank, &header, &cursor);
     for (uint32_t at = 0; status == BPS_OK && at < header.length;) {
-        at += bps_sum_take(&cursor, at, zeros, header.length - at);
+        at += bps_sum_take(&cursor.sink, at, zeros, header.length - at);
     }
     return status;
 }

@@ -367,7 +367,7 @@ static void contribute_local(struct bps_sum *sum, uint32_t number, uint32_t part
         open_frames++;
     } else {
         rig_lend(&rank->loan[partition], rank->data + at, rank->answer + at, bytes, rank->way == MAPPED);
-        ck_assert_int_eq(bps_sum_lend(&frame->cursor, &rank->loan[partition].loan), BPS_OK);
+        ck_assert_int_eq(bps_sum_lend(&frame->cursor.sink, &rank->loan[partition].loan), BPS_OK);
     }
 }
 

@@ -175,7 +175,7 @@ static void lend(uint32_t rank, bool mapped)
     }
     rig_lend(&member[rank].loan, member[rank].data, member[rank].data, BYTES, mapped);
     ck_assert_int_eq(bps_frame_push(sum, rank, &h, &cursor), BPS_OK);
-    ck_assert_int_eq(bps_sum_lend(&cursor, &member[rank].loan.loan), BPS_OK);
+    ck_assert_int_eq(bps_sum_lend(&cursor.sink, &member[rank].loan.loan), BPS_OK);
 }
 
 /* Comes late to a round that has failed: it is told, and its bytes are wanted only to be discarded. */
@@ -185,8 +185,8 @@ static void come_late(uint32_t rank)
     struct bps_header h = header_of(rank);
     rig_lend(&member[rank].loan, member[rank].data, member[rank].data, BYTES, false);
     ck_assert_int_eq(bps_frame_push(sum, rank, &h, &cursor), BPS_OK);
-    ck_assert_int_eq(bps_sum_lend(&cursor, &member[rank].loan.loan), BPS_AGAIN);
-    ck_assert_uint_eq(bps_sum_take(&cursor, 0, member[rank].data, BYTES), BYTES);
+    ck_assert_int_eq(bps_sum_lend(&cursor.sink, &member[rank].loan.loan), BPS_AGAIN);
+    ck_assert_uint_eq(bps_sum_take(&cursor.sink, 0, member[rank].data, BYTES), BYTES);
     ck_assert_uint_eq(member[rank].loan.released, 0);
 }
 
@@ -478,7 +478,7 @@ START_TEST(test_mismatch)
     lend(1, false);
     ck_assert_int_eq(bps_frame_push(sum, 3, &odd, &cursor), BPS_OK);
     member[3].loan.loan.bytes = 400;
-    ck_assert_int_eq(bps_sum_lend(&cursor, &member[3].loan.loan), BPS_AGAIN);
+    ck_assert_int_eq(bps_sum_lend(&cursor.sink, &member[3].loan.loan), BPS_AGAIN);
     ck_assert_uint_eq(member[1].failures, 0);
     come_late(2);
     const char *text = "worker 3 pushed 100 float32 (sum), workers 1 and 2 pushed 150000 float32 (sum)";
@@ -536,7 +536,7 @@ START_TEST(test_frames_that_nobody_sends)
     empty.length = BYTES - 4;
     ck_assert_int_eq(bps_frame_push(sum, 1, &empty, &cursor), BPS_ERR_PROTOCOL);
     ck_assert_int_eq(bps_frame_push(sum, 1, &h, &cursor), BPS_OK);
-    ck_assert_int_eq(bps_sum_lend(&cursor, &small), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_sum_lend(&cursor.sink, &small), BPS_ERR_PROTOCOL);
     ck_assert_int_eq(bps_frame_push(sum, 1, &h, &(struct bps_sum_cursor){0}), BPS_ERR_PROTOCOL); /* twice */
     bps_sum_abandon(&cursor);
     h.partition = 1;
@@ -553,9 +553,9 @@ START_TEST(test_hollow)
     start(true);
     for (uint32_t r = 1; r < WORKERS; r++) {
         ck_assert_int_eq(bps_frame_push(sum, r, &h, &cursor), BPS_OK); /* of root 0, in another group */
-        ck_assert_ptr_null(bps_sum_place(&cursor, 0, &(uint32_t){0}));
+        ck_assert_ptr_null(bps_sum_place(&cursor.sink, 0, &(uint32_t){0}));
         ck_assert_ptr_null(summed);
-        ck_assert_uint_eq(bps_sum_take(&cursor, 0, NULL, 0), 0);
+        ck_assert_uint_eq(bps_sum_take(&cursor.sink, 0, NULL, 0), 0);
     }
     ck_assert_ptr_nonnull(summed);
     ck_assert_ptr_null(summed->payload);
@@ -567,7 +567,7 @@ START_TEST(test_hollow)
     h.round = member[LEADER].round = 1;
     ck_assert_int_eq(bps_frame_push(sum, 1, &h, &cursor), BPS_OK);
     ck_assert_int_eq(bps_frame_poison(sum, 3, &h, "no"), BPS_OK);
-    ck_assert_int_eq(bps_sum_lend(&cursor, &member[1].loan.loan), BPS_AGAIN);
+    ck_assert_int_eq(bps_sum_lend(&cursor.sink, &member[1].loan.loan), BPS_AGAIN);
     ck_assert_ptr_null(cursor.round);
     ck_assert_uint_eq(member[1].failures, 1);
 }
