@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "flow/step.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
@@ -29,6 +30,7 @@ static void end(struct bps_task *task)
 {
     struct bps_operation *operation = operation_of(task);
     task->state = BPS_TASK_IDLE;
+    bps_assert(operation->left > 0);
     if (--operation->left > 0) {
         return;
     }
@@ -113,6 +115,7 @@ static void pass(struct bps_task *task)
 static void advance(struct bps_task *task)
 {
     const struct bps_worker *worker = task->tensor->worker;
+    bps_assert(task->state == BPS_TASK_IDLE);
     while (task->step < task->way->length) {
         if (worker->failure != BPS_OK) { /* perhaps while the tasks before this one began */
             end_with(task, worker->failure, worker->failure_text);
@@ -134,6 +137,7 @@ static void advance(struct bps_task *task)
 void bps_task_done(struct bps_task *task, bps_status status, const char *text)
 {
     const struct bps_worker *worker = task->tensor->worker;
+    bps_assert(task->state == BPS_TASK_WORKING || task->state == BPS_TASK_WAITING);
     task->state = BPS_TASK_IDLE;
     if (worker->failure != BPS_OK) {
         end_with(task, worker->failure, worker->failure_text);
@@ -258,6 +262,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 
 static void reset(struct bps_task *task)
 {
+    bps_assert(task->state == BPS_TASK_IDLE);
     task->state = BPS_TASK_IDLE;
     task->step = task->direct = 0;
     task->failed = task->refused = task->for_group = false;

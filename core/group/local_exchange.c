@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "base/assert.h"
 #include "flow/step.h"
 #include "group/local.h"
 #include "shards/shards.h"
@@ -81,6 +82,7 @@ static bool start(struct bps_task *task)
     struct exchange *exchange = bps_task_context(task);
     struct bps_header header;
     char text[160];
+    bps_assert(exchange->owed == 0);
     *exchange = (struct exchange){.owed = 0};
     if (local->dropped) {
         return false; /* it ends with the job */
@@ -126,6 +128,7 @@ static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps
 static void sent(struct bps_task *task, struct bps_local_peer *peer)
 {
     struct exchange *exchange = bps_task_context(task);
+    bps_assert((exchange->owed & bit_of(peer)) != 0);
     exchange->owed &= ~bit_of(peer);
     check(task);
 }

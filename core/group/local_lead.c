@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "group/local.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
@@ -302,6 +303,7 @@ static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
     struct bps_local *local = peer->local;
     struct bps_task *task = payload_owner(local, slice, peer->rank);
     bps_sum_delivered(slice);
+    bps_assert(task == NULL || lead_of(task)->held > 0);
     if (task != NULL && --lead_of(task)->held == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
@@ -359,6 +361,7 @@ static bool hand_out(struct bps_task *task)
 {
     const struct lead *led = bps_way_context(task->way, &lead_for_network);
     struct lead *lead = lead_of(task);
+    bps_assert(lead->held == 0);
     lead->held = 0;
     if (task->tensor->worker->local->dropped) {
         return false; /* it ends with the job: a lost peer's loan is gone */

@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "base/assert.h"
 #include "group/local.h"
 #include "shards/shards.h"
 #include "wire/sink.h"
@@ -39,6 +40,7 @@ static bool start(struct bps_task *task)
     struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
     struct lend *lend = bps_task_context(task);
     struct bps_header header;
+    bps_assert(lend->held == 0 || leader->link == NULL);
     *lend = (struct lend){.sent = false};
     if (worker->local->dropped) {
         return false; /* it ends with the job */
@@ -72,6 +74,7 @@ static void sent(struct bps_task *task, struct bps_local_peer *peer)
 {
     struct lend *lend = bps_task_context(task);
     (void)peer;
+    bps_assert(lend->held > 0);
     lend->held--;
     check(task);
 }
@@ -150,6 +153,7 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
         memcpy(place, data, bytes);
     }
     if (offset + bytes == task->bytes) {
+        bps_assert(lend->held > 0);
         lend->held--;
         receive(task);
     }

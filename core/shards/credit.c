@@ -5,6 +5,8 @@
  */
 #include "shards/credit.h"
 
+#include "base/assert.h"
+
 void bps_credit_init(struct bps_credit *credit, uint64_t least, uint64_t most)
 {
     most = most > 0 ? most : UINT64_MAX;
@@ -86,6 +88,7 @@ static uint64_t take(struct bps_credit_level *level, uint64_t bytes)
 /* Bytes of that priority are not waited for any more. */
 static void settle(struct bps_credit *credit, int32_t priority, uint64_t bytes)
 {
+    bps_assert(bytes <= credit->unanswered);
     credit->unanswered -= bytes;
     credit->answered = true;
     for (uint32_t i = credit->levels; i > 0 && bytes > 0; i--) {
@@ -96,6 +99,7 @@ static void settle(struct bps_credit *credit, int32_t priority, uint64_t bytes)
     while (credit->levels > 0 && credit->level[credit->levels - 1].bytes == 0) {
         credit->levels--;
     }
+    bps_assert(bytes == 0 && (credit->levels == 0) == (credit->unanswered == 0));
     if (credit->unanswered < credit->base) {
         credit->limit = credit->base;
     }

@@ -10,12 +10,12 @@
  *
  * A transport that was told BPS_AGAIN asks again only when it is kicked. So there is one rule: a queue whose most
  * urgent task may be sent, and a transport that does not know: never. All that can change the one or the other
- * (a task that comes or goes, an answer, another shard's place) ends with settle(), which keeps it; debug builds
- * look after each event.
+ * (a task that comes or goes, an answer, another shard's place) ends with settle(), which keeps it; bps_assert()
+ * looks after each event.
  */
-#include <assert.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "shards/shards.h"
 
@@ -35,18 +35,13 @@ static void tell(struct bps_remote *remote)
 /* The rule that is told at the top, of all shards. */
 static void check_told(struct bps_worker *worker)
 {
-#ifdef BPS_DEBUG
     for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
-        struct bps_remote *remote = &worker->shards->remote[i];
-        bool waits = bps_heap_top(&remote->queue) != NULL;
-        assert(worker->shards->window.shard[i].waits == (waits && !remote->starved));
-        assert(!remote->starved || worker->shards->patience != NULL);
-        assert(!waits || remote->starved || remote->told ||
-               worker->shards->window.shard[i].held_by != BPS_WINDOW_NONE);
+        const struct bps_remote *remote = &worker->shards->remote[i];
+        const struct bps_window_shard *shard = &worker->shards->window.shard[i];
+        bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved));
+        bps_assert(!remote->starved || worker->shards->patience != NULL);
+        bps_assert(!shard->waits || remote->told || shard->held_by != BPS_WINDOW_NONE);
     }
-#else
-    (void)worker;
-#endif
 }
 
 static int32_t priority_of(const struct bps_task *task)
@@ -151,6 +146,7 @@ static bool start(struct bps_task *task)
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     struct bps_push *push = bps_task_context(task);
     uint32_t slices = bps_partitions(task->bytes, worker->slice);
+    bps_assert(push->held == 0);
     *push = (struct bps_push){.got = (bool *)(push->header + slices)};
     memset(push->got, false, slices * sizeof *push->got);
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
@@ -250,6 +246,7 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     struct bps_push *push = bps_task_context(task);
     (void)owner;
     (void)link;
+    bps_assert(push->held > 0);
     push->held--;
     check(task);
 }
@@ -258,6 +255,8 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     struct bps_push *push = bps_task_context(task);
+    bps_assert(index < push->sent || is_request(task));
+    bps_assert(!push->got[index]);
     push->got[index] = true;
     push->answered++;
     if (!task->failed) {
@@ -271,6 +270,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
 void bps_remote_placed(struct bps_task *task, uint32_t index)
 {
     struct bps_push *push = bps_task_context(task);
+    bps_assert(push->held > 0);
     push->held--;
     bps_remote_answered(task, index);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "conf/load.h"
 #include "flow/worker.h"
@@ -99,6 +100,19 @@ void __wrap_bps_memory_close(struct bps_instance *instance);
 void __wrap_bps_memory_close(struct bps_instance *instance)
 {
     bps_instance_close(instance);
+}
+
+/* No task is under way when its operation ends. */
+void __real_bps_operation_end(struct bps_operation *operation);
+void __wrap_bps_operation_end(struct bps_operation *operation);
+void __wrap_bps_operation_end(struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor =
+        bps_container(operation, const struct bps_tensor_entry, operation);
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        bps_assert(tensor->task[i].state == BPS_TASK_IDLE);
+    }
+    __real_bps_operation_end(operation);
 }
 
 static int wanted = -1; /* the trouble that all jobs are to have; -1: any */
@@ -520,6 +534,16 @@ static void describe(const struct job *job)
     }
 }
 
+/* The command that repeats a job. */
+static const char *again(uint64_t seed, char *text, size_t n)
+{
+    int length = snprintf(text, n, "tests/simulation/simulate %lu", seed);
+    if (wanted >= 0) {
+        snprintf(text + length, n - (size_t)length, " 1 %d", wanted);
+    }
+    return text;
+}
+
 /* False: something is wrong, and said. */
 static bool simulate(uint64_t seed)
 {
@@ -540,11 +564,13 @@ static bool simulate(uint64_t seed)
         }
     }
     if (job->wrong != NULL) {
+        char command[64];
         describe(job);
-        printf("  %s; again: tests/simulation/simulate %lu\n", job->wrong, seed);
+        printf("  %s; again: %s\n", job->wrong, again(seed, command, sizeof command));
         return false;
     }
     sim_network_reset();
+    sim_engines_reset();
     for (uint32_t w = 0; w < job->workers; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
             if (job->worker[w].input[i] != job->worker[w].memory[i]) {
@@ -562,8 +588,9 @@ static volatile uint64_t playing;
 /* The seed of a job that ends the program. */
 static void on_crash(int number)
 {
-    char text[64];
-    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu\n", number, playing);
+    char text[128], command[64];
+    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu; again: %s\n", number, playing,
+                     again(playing, command, sizeof command));
     ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
     (void)written;
     _exit(1);
@@ -587,11 +614,11 @@ int main(int argc, char **argv)
              count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     bps_log_set_level(argc > 4 ? BPS_LOG_DEBUG : 0);
     wanted = NONE;
+    catch_crashes();
     if (!simulate(0)) { /* what is made once in a process is there, so that each seed finds the same */
         return 1;
     }
     wanted = argc > 3 ? atoi(argv[3]) % (int)TROUBLES : -1;
-    catch_crashes();
     for (uint64_t i = 0; i < count; i++) {
         playing = seed + i;
         if (!simulate(seed + i)) {

@@ -59,4 +59,9 @@ void sim_disconnect(const struct sim_process *process);
 /* Forgets what a job has left. */
 void sim_network_reset(void);
 
+/* ---- engines.c ---- */
+
+/* Forgets the blocks of engines that have not been freed: of processes that were killed. */
+void sim_engines_reset(void);
+
 #endif
