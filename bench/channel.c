@@ -322,7 +322,7 @@ static void add_counter(void *arg, const char *name, const char *help, uint64_t 
 uint64_t bps_bench_channel_count(const struct bps_bench_channel *channel, const char *ending)
 {
     struct sum sum = {ending, 0};
-    bps_instance_counters(channel->transport, add_counter, &sum);
+    bps_host_counters(channel->transport->host, add_counter, &sum);
     return sum.value;
 }
 

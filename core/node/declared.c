@@ -210,26 +210,11 @@ bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, str
 
 /* ---- answering ---- */
 
-/* The tensors of a message, in its order. */
+/* The tensors of a message, in its order, and those of them that are new. */
 struct asked {
-    struct bps_declared_tensor **tensor;
-    uint32_t count, room;
+    struct bps_declared_tensor **tensor, **fresh;
+    uint32_t count, nfresh;
 };
-
-static bps_status note(struct asked *asked, struct bps_declared_tensor *t)
-{
-    if (asked->count == asked->room) {
-        uint32_t room = asked->room == 0 ? 64 : 2 * asked->room;
-        struct bps_declared_tensor **grown = realloc(asked->tensor, room * sizeof *grown);
-        if (grown == NULL) {
-            return BPS_ERR_NOMEM;
-        }
-        asked->tensor = grown;
-        asked->room = room;
-    }
-    asked->tensor[asked->count++] = t;
-    return BPS_OK;
-}
 
 /* A worker that tells no shape takes part in the form that others tell. */
 static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_form *form)
@@ -241,7 +226,7 @@ static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_fo
 }
 
 static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
-                           struct asked *asked, struct asked *fresh)
+                           struct asked *asked)
 {
     struct bps_form form = {.dtype = BPS_DTYPES};
     char *name = bps_get_string_new(request, BPS_NAME_LIMIT);
@@ -253,7 +238,11 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
     if (status == BPS_OK && t == NULL) {
         t = tensor_new(declared, name, &form);
         name = NULL;
-        status = t == NULL ? BPS_ERR_NOMEM : note(fresh, t);
+        if (t == NULL) {
+            status = BPS_ERR_NOMEM;
+        } else {
+            asked->fresh[asked->nfresh++] = t;
+        }
     } else if (status == BPS_OK) {
         status = learn_shape(t, &form);
     }
@@ -261,7 +250,7 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
     bps_form_fini(&form);
     if (status == BPS_OK) {
         add_user(t, rank);
-        status = note(asked, t);
+        asked->tensor[asked->count++] = t;
     }
     return status;
 }
@@ -316,19 +305,25 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
 bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,
                                struct bps_writer *reply)
 {
-    struct asked asked = {0}, fresh = {0};
     uint32_t n = bps_get_u32(request);
+    if (n > (size_t)(request->end - request->at)) { /* each has more than one byte */
+        return BPS_ERR_PROTOCOL;
+    }
+    struct asked asked = {.tensor = calloc(2 * (size_t)n + 1, sizeof *asked.tensor)};
+    if (asked.tensor == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    asked.fresh = asked.tensor + n;
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
-        status = read_one(declared, rank, request, &asked, &fresh);
+        status = read_one(declared, rank, request, &asked);
     }
-    bps_declared_place(declared, fresh.tensor, fresh.count);
+    bps_declared_place(declared, asked.fresh, asked.nfresh);
     bps_put_u32(reply, n);
     for (uint32_t i = 0; i < asked.count && status == BPS_OK; i++) {
         bps_declared_write(declared, rank, asked.tensor[i], reply);
         status = reply->failed ? BPS_ERR_NOMEM : BPS_OK;
     }
     free(asked.tensor);
-    free(fresh.tensor);
     return status == BPS_OK && !bps_reader_done(request) ? BPS_ERR_PROTOCOL : status;
 }

@@ -270,9 +270,6 @@ static bps_status on_declare(struct bps_scheduler *s, const struct bps_seat *sea
                              struct bps_reader *payload)
 {
     struct bps_writer w;
-    if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
-        return BPS_ERR_PROTOCOL;
-    }
     bps_writer_init(&w);
     bps_status status = bps_declared_answer(&s->declared, seat->rank, payload, &w);
     if (status == BPS_OK) {
@@ -319,7 +316,7 @@ static void refuse_changes(struct bps_scheduler *s)
 
 static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
 {
-    if (s->phase != RUNNING || seat->early || seat->left || seat->join.role != BPS_ROLE_WORKER) {
+    if (seat->left) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_changed, s);
@@ -327,14 +324,6 @@ static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat
         refuse_changes(s);
     }
     return status;
-}
-
-static bps_status on_forget(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
-{
-    if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
-        return BPS_ERR_PROTOCOL;
-    }
-    return bps_declared_forget(&s->declared, seat->rank, payload);
 }
 
 /* All workers have left: the job is over, or a next generation may come. */
@@ -396,20 +385,27 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 {
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
+    struct bps_seat *seat = guest->user;
     if (s->phase == ENDING) {
         return BPS_OK;
     }
+    if (header->type == BPS_FRAME_ENDPOINTS) {
+        return on_endpoints(s, seat, payload);
+    }
+    if (header->type == BPS_FRAME_LEAVE) {
+        return on_leave(s, seat, payload);
+    }
+    /* The rest is about tensors, of which only the workers of a complete job speak. */
+    if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
+        return BPS_ERR_PROTOCOL;
+    }
     switch (header->type) {
-    case BPS_FRAME_ENDPOINTS:
-        return on_endpoints(s, guest->user, payload);
     case BPS_FRAME_DECLARE:
-        return on_declare(s, guest->user, link, payload);
+        return on_declare(s, seat, link, payload);
     case BPS_FRAME_CHANGE:
-        return on_change(s, guest->user, payload);
+        return on_change(s, seat, payload);
     case BPS_FRAME_FORGET:
-        return on_forget(s, guest->user, payload);
-    case BPS_FRAME_LEAVE:
-        return on_leave(s, guest->user, payload);
+        return bps_declared_forget(&s->declared, seat->rank, payload);
     default:
         return BPS_ERR_PROTOCOL;
     }

@@ -78,7 +78,7 @@ void bps_transport_log_bytes(const struct bps_instance *instance)
 {
     struct line line = {"", 0};
     if (instance != NULL) {
-        bps_instance_counters(instance, add_bytes, &line);
+        bps_host_counters(instance->host, add_bytes, &line);
     }
     if (line.used > 0) {
         bps_info(LOG, "bytes through '%s': %s", instance->name, line.text);

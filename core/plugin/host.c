@@ -48,11 +48,6 @@ static void host_log(const struct bps_host *table, uint32_t level, const char *f
     bps_log_write(level, table->instance, "%s", line);
 }
 
-static uint64_t host_now(void)
-{
-    return bps_now();
-}
-
 static void *host_alloc(const struct bps_host *table, size_t bytes, size_t align)
 {
     void *memory;
@@ -178,7 +173,7 @@ struct bps_host *bps_host_new(const char *instance, struct bps_loop *loop)
         .size = sizeof host->table,
         .instance = host->instance,
         .log = host_log,
-        .now = host_now,
+        .now = bps_now,
         .alloc = host_alloc,
         .release = host_release,
         .watch = host_watch,

@@ -9,7 +9,6 @@
 
 #include "base/report.h"
 #include "conf/option.h"
-#include "plugin/host.h"
 #include "plugin/kinds.h"
 
 /* Members of a group that are the core's own, not options of the plugin. */
@@ -157,11 +156,4 @@ void bps_instance_close(struct bps_instance *instance)
     bps_host_free(instance->host);
     release_options(instance);
     free(instance);
-}
-
-void bps_instance_counters(const struct bps_instance *instance,
-                           void (*fn)(void *arg, const char *name, const char *help, uint64_t value),
-                           void *arg)
-{
-    bps_host_counters(instance->host, fn, arg);
 }

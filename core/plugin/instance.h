@@ -6,6 +6,7 @@
 #define BPS_PLUGIN_INSTANCE_H
 
 #include "base/loop.h"
+#include "plugin/host.h"
 #include "plugin/registry.h"
 
 struct bps_instance {
@@ -25,10 +26,5 @@ bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name
                              const struct bps_conf_node *group, const char *path, struct bps_loop *loop,
                              struct bps_instance **out, struct bps_report *report);
 void bps_instance_close(struct bps_instance *instance);
-
-/* The instance's counters, in the order of their first use. On the loop's thread, or when that has ended. */
-void bps_instance_counters(const struct bps_instance *instance,
-                           void (*fn)(void *arg, const char *name, const char *help, uint64_t value),
-                           void *arg);
 
 #endif

@@ -60,7 +60,7 @@ static void match_counter(void *arg, const char *name, const char *help, uint64_
 uint64_t side_counter(const struct side *side, const char *name)
 {
     struct wanted wanted = {name, UINT64_MAX};
-    bps_instance_counters(side->instance, match_counter, &wanted);
+    bps_host_counters(side->instance->host, match_counter, &wanted);
     must(wanted.value != UINT64_MAX, "no counter %s", name);
     return wanted.value;
 }

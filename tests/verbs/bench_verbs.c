@@ -272,10 +272,10 @@ static void dial_and_ask(char **options, int address_fd)
     need(status == BPS_OK, "%s", report.text);
     bps_loop_run(loop);
     measure(WARM, asks ? WARM : 1);
-    bps_instance_counters(instance, match, &before);
+    bps_host_counters(instance->host, match, &before);
     uint32_t n = frames - WARM;
     double seconds = measure(n, asks ? n : 1), mib = (double)n * bytes / (1 << 20);
-    bps_instance_counters(instance, match, &after);
+    bps_host_counters(instance->host, match, &after);
     if (asks) {
         printf("%.1f us", median_way(n));
     } else {
