@@ -9,26 +9,18 @@
 #include "conf/option.h"
 #include "conf/validate.h"
 
-#define PLUGIN_NAME_MAX   31u /* bytes, as in plugin.h */
 #define INSTANCE_NAME_MAX 63u
 #define COUNT(array)      (sizeof(array) / sizeof *(array))
-
-/* [a-z][a-z0-9_]* */
-static bool is_plugin_name(const char *name)
-{
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
-    return name[0] >= 'a' && name[0] <= 'z' && name[n] == '\0' && n <= PLUGIN_NAME_MAX;
-}
 
 /* A member that names a plugin: false if it is there and no such name. */
 static bool check_plugin_name(struct bps_check *check, const char *path, const struct bps_conf_node *node)
 {
-    if (node->kind == BPS_CONF_SCALAR && is_plugin_name(node->text)) {
+    if (node->kind == BPS_CONF_SCALAR && bps_plugin_name_valid(node->text)) {
         return true;
     }
     bps_check_problem(check, node->origin,
                       "%s: not the name of a plugin; expected at most %u lower case letters, digits and _",
-                      bps_node_subject(path, node->name, node).text, PLUGIN_NAME_MAX);
+                      bps_node_subject(path, node->name, node).text, BPS_PLUGIN_NAME_MAX);
     return false;
 }
 

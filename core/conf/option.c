@@ -59,6 +59,13 @@ const struct bps_option *bps_option_find(const struct bps_option *table, const c
     return NULL;
 }
 
+bool bps_plugin_name_valid(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+    return name[n] == '\0' && n > 0 && n <= BPS_PLUGIN_NAME_MAX && name[0] >= 'a' && name[0] <= 'z';
+}
+
 /* ---- choices ---- */
 
 #define WORDS_MAX 32
@@ -196,8 +203,9 @@ void bps_option_expected(const struct bps_option *option, char *text, size_t n)
     }
 }
 
-/* The report for a text that parse_value() refused. Digits alone fail only because there are too many. */
-static bps_status refuse_text(const struct bps_option *option, const char *text, struct bps_report *report)
+/* A text that is no value, or a value out of range. Digits alone fail only because there are too many. */
+static bps_status refuse_text(const struct bps_option *option, const char *text, bool value,
+                              struct bps_report *report)
 {
     char allowed[512];
     bps_option_expected(option, allowed, sizeof allowed);
@@ -208,19 +216,13 @@ static bps_status refuse_text(const struct bps_option *option, const char *text,
         BPS_REPORT(report, "unknown word; expected %s%s%s%s", allowed,
                    nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
                    nearest != NULL ? "?" : "");
-    } else if (*text != '\0' && option->type != BPS_OPT_BOOL && text[strspn(text, "0123456789")] == '\0') {
+    } else if (value ||
+               (*text != '\0' && option->type != BPS_OPT_BOOL && text[strspn(text, "0123456789")] == '\0')) {
         BPS_REPORT(report, "out of range; expected %s", allowed);
     } else {
         BPS_REPORT(report, "not a %s; expected %s", bps_option_type(option->type)->name, allowed);
     }
     return BPS_ERR_INVALID;
-}
-
-static bps_status refuse_range(const struct bps_option *option, struct bps_report *report)
-{
-    char allowed[512];
-    bps_option_expected(option, allowed, sizeof allowed);
-    return bps_fail(report, BPS_ERR_INVALID, "out of range; expected %s", allowed);
 }
 
 /* ---- parsing into fields ---- */
@@ -271,11 +273,9 @@ bps_status bps_option_parse(const struct bps_option *option, const char *text, v
         return parse_words(option, text, target, report);
     }
     union value value;
-    if (parse_value(option, text, &value) != BPS_OK) {
-        return refuse_text(option, text, report);
-    }
-    if (!in_range(option, &value)) {
-        return refuse_range(option, report);
+    bool parsed = parse_value(option, text, &value) == BPS_OK;
+    if (!parsed || !in_range(option, &value)) {
+        return refuse_text(option, text, parsed, report);
     }
     memcpy(field_of(option, target), &value, field_size(option->type));
     return BPS_OK;

@@ -47,6 +47,11 @@ void bps_option_format(const struct bps_option *option, const void *target, char
 /* The row with this name, or NULL. */
 const struct bps_option *bps_option_find(const struct bps_option *table, const char *name);
 
+/* Names of plugins and options: [a-z][a-z0-9_]*, at most BPS_PLUGIN_NAME_MAX characters. */
+#define BPS_PLUGIN_NAME_MAX  31u
+#define BPS_PLUGIN_NAME_RULE "expected a lower-case letter, then letters, digits and _, at most 31"
+bool bps_plugin_name_valid(const char *name);
+
 /* The candidate nearest to `word` in edit distance, or NULL if none is near enough to suggest. */
 const char *bps_nearest(const char *word, const char *const *candidates, size_t n);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/report.h"
+#include "conf/option.h"
 #include "plugin/registry.h"
 #include "plugin/search.h"
 
@@ -100,13 +101,13 @@ static bps_status check_text(const char *field, const char *text, struct bps_rep
 
 static bps_status check_texts(const struct bps_module *module, struct bps_report *report)
 {
-    bps_status status = check_text("name of its module", module->name, report);
+    const char *const texts[][2] = {{"name of its module", module->name},
+                                    {"version of its module", module->version},
+                                    {"license of its module", module->license}};
+    bps_status status = BPS_OK;
 
-    if (status == BPS_OK) {
-        status = check_text("version of its module", module->version, report);
-    }
-    if (status == BPS_OK) {
-        status = check_text("license of its module", module->license, report);
+    for (size_t i = 0; i < sizeof texts / sizeof *texts && status == BPS_OK; i++) {
+        status = check_text(texts[i][0], texts[i][1], report);
     }
     return status;
 }
@@ -132,10 +133,9 @@ static bps_status check_list(const struct bps_module *module, struct bps_report 
                               plugin->size, sizeof *plugin);
         }
         if (!plugin->name || !bps_plugin_name_valid(plugin->name)) {
-            return bps_refuse(report,
-                              "name in its descriptor is '%.64s', expected a lower-case letter, then "
-                              "letters, digits and _, at most %u; rename the plugin",
-                              plugin->name ? plugin->name : "", BPS_PLUGIN_NAME_MAX);
+            return bps_refuse(
+                report, "name in its descriptor is '%.64s', " BPS_PLUGIN_NAME_RULE "; rename the plugin",
+                plugin->name ? plugin->name : "");
         }
     }
     return BPS_OK;

@@ -21,11 +21,8 @@ static bps_status check_name(const struct bps_option *table, const struct bps_op
                              struct bps_report *report)
 {
     if (!bps_plugin_name_valid(row->name)) {
-        return bps_refuse(
-            report,
-            "option '%.64s': its name is not allowed; expected a lower-case letter, then letters, "
-            "digits and _, at most %u",
-            row->name, BPS_PLUGIN_NAME_MAX);
+        return bps_refuse(report, "option '%.64s': its name is not allowed; " BPS_PLUGIN_NAME_RULE,
+                          row->name);
     }
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
         if (strcmp(row->name, reserved[i]) == 0) {

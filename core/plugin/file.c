@@ -14,12 +14,11 @@
 #include "plugin/check.h"
 #include "plugin/search.h"
 
-bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_note_body *note_out,
-                            struct bps_elf *elf_out, struct bps_report *report)
+bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_elf *elf,
+                            const struct bps_note_body **note, struct bps_report *report)
 {
     /* O_NONBLOCK: a pipe of this name must not stop us. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    const struct bps_note_body *note = NULL;
     bps_status status = BPS_OK;
 
     if (fd < 0) {
@@ -29,13 +28,10 @@ bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, s
         status = bps_file_trusted(fd, path, report);
     }
     if (status == BPS_OK) {
-        status = bps_elf_read(fd, elf_out, report);
+        status = bps_elf_read(fd, elf, report);
     }
     if (status == BPS_OK) {
-        status = bps_note_check(elf_out, kind, name, &note, report);
-    }
-    if (status == BPS_OK) {
-        *note_out = *note;
+        status = bps_note_check(elf, kind, name, note, report);
     }
     close(fd);
     return status;

@@ -9,9 +9,12 @@
 
 #include "plugin/elf_note.h"
 
-/* All checks that need no code of the plugin: who may have written it, ELF, note, kind, name, ABI. */
-bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_note_body *note_out,
-                            struct bps_elf *elf_out, struct bps_report *report);
+/*
+ * All checks that need no code of the plugin: who may have written it, ELF, note, kind, name, ABI. *note is the
+ * note of the plugin; it points into *elf.
+ */
+bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_elf *elf,
+                            const struct bps_note_body **note, struct bps_report *report);
 
 /*
  * Opens an inspected file for the life of the process and asks it for its module. `elf` is what the

@@ -10,6 +10,7 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "conf/option.h"
 #include "plugin/builtin.h"
 #include "plugin/check.h"
 #include "plugin/file.h"
@@ -86,18 +87,15 @@ static void inspect(const struct list *list, struct bps_plugin_row *row, size_t 
 {
     const struct bps_plugin_row *first = find_row(list, list->count - 1, row->kind, row->name);
     struct bps_report why = {""};
-    struct bps_note_body note;
+    const struct bps_note_body *note;
     struct bps_elf elf;
 
     if (name_length > BPS_PLUGIN_NAME_MAX || !bps_plugin_name_valid(row->name)) {
-        snprintf(row->refusal, sizeof row->refusal,
-                 "its name is not allowed; expected a lower-case letter, then "
-                 "letters, digits and _, at most %u",
-                 BPS_PLUGIN_NAME_MAX);
-    } else if (bps_file_inspect(row->path, row->kind, row->name, &note, &elf, &why) != BPS_OK) {
+        snprintf(row->refusal, sizeof row->refusal, "its name is not allowed; " BPS_PLUGIN_NAME_RULE);
+    } else if (bps_file_inspect(row->path, row->kind, row->name, &elf, &note, &why) != BPS_OK) {
         snprintf(row->refusal, sizeof row->refusal, "%.*s", (int)sizeof row->refusal - 1, why.text);
     } else {
-        snprintf(row->version, sizeof row->version, "%s", note.version);
+        snprintf(row->version, sizeof row->version, "%s", note->version);
         row->frameworks = elf.frameworks;
         memcpy(row->framework, elf.framework, sizeof row->framework);
         if (first) {

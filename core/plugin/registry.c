@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "base/report.h"
+#include "conf/option.h"
 #include "plugin/builtin.h"
 #include "plugin/check.h"
 #include "plugin/file.h"
@@ -86,10 +87,10 @@ static bps_status load_builtin(uint32_t kind, const char *name, struct entry **o
 static bps_status load_file(const char *path, uint32_t kind, const char *name, struct entry **out,
                             struct bps_report *report)
 {
-    struct bps_note_body note;
+    const struct bps_note_body *note;
     struct bps_elf elf;
     const struct bps_module *module;
-    bps_status status = bps_file_inspect(path, kind, name, &note, &elf, report);
+    bps_status status = bps_file_inspect(path, kind, name, &elf, &note, report);
 
     if (status == BPS_OK) {
         status = bps_file_open(path, &elf, &module, report);
@@ -130,11 +131,8 @@ static bps_status check_request(uint32_t kind, const char *name, struct bps_repo
                           kind, bps_kind_name(kind), name);
     }
     if (!bps_plugin_name_valid(name)) {
-        return bps_refuse(
-            report,
-            "%s '%.64s': this name is not allowed, expected a lower-case letter, then letters, digits "
-            "and _, at most %u",
-            bps_kind_name(kind), name, BPS_PLUGIN_NAME_MAX);
+        return bps_refuse(report, "%s '%.64s': this name is not allowed, " BPS_PLUGIN_NAME_RULE,
+                          bps_kind_name(kind), name);
     }
     return BPS_OK;
 }

@@ -21,13 +21,6 @@ const char *bps_plugin_dir(void)
     return PLUGINDIR;
 }
 
-bool bps_plugin_name_valid(const char *name)
-{
-    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
-
-    return name[n] == '\0' && n > 0 && n <= BPS_PLUGIN_NAME_MAX && name[0] >= 'a' && name[0] <= 'z';
-}
-
 /* ---- directories -------------------------------------------------------------------------------------- */
 
 /* Empty and repeated entries are left out. */

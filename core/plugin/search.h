@@ -7,11 +7,6 @@
 
 #include <byteps/plugin.h>
 
-#define BPS_PLUGIN_NAME_MAX 31u
-
-/* [a-z][a-z0-9_]*, at most BPS_PLUGIN_NAME_MAX characters. */
-bool bps_plugin_name_valid(const char *name);
-
 /* The directories in the order of the search: those of $BYTEPS_PLUGIN_PATH, then PLUGINDIR. */
 struct bps_dirs {
     size_t count;

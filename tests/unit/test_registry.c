@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "conf/option.h"
 #include "plugin/check.h"
 #include "plugin/host.h"
 #include "plugin/instance.h"
