@@ -368,7 +368,7 @@ static int measure_in_job(struct arguments *a, int argc, char **argv)
     if (conf == NULL) {
         return BPS_EXIT_FAILURE;
     }
-    bool job = bps_conf_cluster(conf)->scheduler[0] != '\0';
+    bool job = conf->cluster.scheduler[0] != '\0';
     bps_conf_free(conf);
     const struct bps_bench_job *own = &a->request.job;
     if (!job && !a->member) {

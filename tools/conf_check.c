@@ -114,7 +114,7 @@ static const char *without_local(const struct bps_conf *conf, bool group)
     if (!group) {
         return "workers would reach the servers of their own host as all others";
     }
-    return bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_ON
+    return conf->worker.hierarchy == BPS_HIERARCHY_ON
                ? NULL
                : "workers of one host would not sum among themselves first";
 }
@@ -138,11 +138,11 @@ static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct 
         if (stage == BPS_NODE_PUSH_PULL) {
             out[0].use = use;
         } else if (stage == BPS_NODE_LOCAL_REDUCE) {
-            group = bps_conf_worker(conf)->hierarchy != BPS_HIERARCHY_OFF;
+            group = conf->worker.hierarchy != BPS_HIERARCHY_OFF;
             local = use;
         }
     }
-    if (!group && !bps_conf_server(conf)->local) {
+    if (!group && !conf->server.local) {
         return 1;
     }
     out[1] = (struct demand){.use = local, .fallback = "local", .without = without_local(conf, group)};

@@ -65,10 +65,9 @@ static void describe_near(const struct bps_conf *conf, struct drawing *d)
     char text[512];
     mask_text(bps_local_types(conf), BPS_DTYPES, bps_dtype_name, d->types, sizeof d->types);
     bps_transport_text_local(conf, d->loop, text, sizeof text);
-    snprintf(d->near, sizeof d->near, "%s",
-             bps_conf_server(conf)->local ? text : "none: server.local = false");
+    snprintf(d->near, sizeof d->near, "%s", conf->server.local ? text : "none: server.local = false");
     snprintf(d->local, sizeof d->local, "%s",
-             bps_conf_worker(conf)->hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
+             conf->worker.hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
 }
 
 static void describe_groups(const struct bps_conf *conf, struct drawing *d)
@@ -242,9 +241,9 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
 static void print_explained(const struct bps_conf *conf, const struct drawing *d)
 {
     char order[32];
-    snprintf(order, sizeof order, "%s", bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    snprintf(order, sizeof order, "%s", conf->server.order == BPS_ORDER_RANK ? "rank" : "arrival");
     printf("worker: partitions of %lu bytes, slices of %lu bytes; the most urgent slice goes first\n",
-           bps_conf_worker(conf)->partition, bps_conf_worker(conf)->slice);
+           conf->worker.partition, conf->worker.slice);
     if (d->device != NULL) {
         explain_node(d, &d->graph->to_host);
     }
@@ -304,13 +303,12 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
                               "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
                               node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
     }
-    json_t *root =
-        json_pack("{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker",
-                  "partition", (json_int_t)bps_conf_worker(conf)->partition, "slice",
-                  (json_int_t)bps_conf_worker(conf)->slice, "graph", stages, "transport", "instance",
-                  d->net->name, "plugin", d->net->loaded->path, "about", d->transport, "same_host", d->near,
-                  "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path, "about",
-                  d->summation, "order", bps_conf_server(conf)->order == BPS_ORDER_RANK ? "rank" : "arrival");
+    json_t *root = json_pack(
+        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
+        (json_int_t)conf->worker.partition, "slice", (json_int_t)conf->worker.slice, "graph", stages,
+        "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
+        "same_host", d->near, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path,
+        "about", d->summation, "order", conf->server.order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",
                             json_pack("{s:s, s:s, s:s, s:[s, s], s:s?, s:s}", "reducer", d->device->name,

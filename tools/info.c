@@ -118,7 +118,7 @@ static void transports(json_t *info, const struct bps_conf *conf)
         snprintf(text, sizeof(text), "none: %.400s", report.text);
     }
     add(info, "servers", text);
-    if (bps_conf_server(conf)->local) {
+    if (conf->server.local) {
         bps_transport_text_local(conf, loop, text, sizeof(text));
     } else {
         snprintf(text, sizeof(text), "as all others: server.local = false");

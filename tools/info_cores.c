@@ -97,7 +97,7 @@ static void find_interface(struct bps_pinning *pinning, const struct bps_conf *c
     }
     if (name != NULL && name->text != NULL) {
         pinning->nic = bps_topology_interface_node(&pinning->topology, name->text);
-    } else if (route_to(bps_conf_cluster(conf)->scheduler, address, sizeof address)) {
+    } else if (route_to(conf->cluster.scheduler, address, sizeof address)) {
         bps_pinning_address(pinning, address);
     }
 }
@@ -116,9 +116,9 @@ static void add_pin(json_t *info, const struct bps_pinning *pinning, bps_status 
 
 static void add_threads(json_t *info, const struct bps_pinning *pinning, const struct bps_conf *conf)
 {
-    int64_t workers = bps_conf_cluster(conf)->local_size < 1 ? 1 : bps_conf_cluster(conf)->local_size;
+    int64_t workers = conf->cluster.local_size < 1 ? 1 : conf->cluster.local_size;
     char address[128];
-    bool network = route_to(bps_conf_cluster(conf)->scheduler, address, sizeof address);
+    bool network = route_to(conf->cluster.scheduler, address, sizeof address);
     unsigned shards = bps_server_count_shards(conf, pinning, network ? address : "127.0.0.1");
     struct bps_pin pin = {.bound = false};
     struct bps_report why = {""};
@@ -142,7 +142,7 @@ static void add_threads(json_t *info, const struct bps_pinning *pinning, const s
 
 void bps_info_cores(json_t *info, const struct bps_conf *conf)
 {
-    const struct bps_conf_affinity *affinity = bps_conf_affinity(conf);
+    const struct bps_conf_affinity *affinity = &conf->affinity;
     struct bps_pinning pinning;
     struct bps_report why = {""};
     if (bps_pinning_init(&pinning, conf, &why) != BPS_OK) {

@@ -28,7 +28,7 @@ struct making {
 
 static void make_hosts(struct making *m, const struct bps_conf *conf)
 {
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *cluster = &conf->cluster;
     struct bps_plan *plan = m->plan;
     uint32_t colocated =
         bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
@@ -156,12 +156,12 @@ static void set_times(struct making *m)
 bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, double bandwidth,
                          struct bps_plan *out, struct bps_report *report)
 {
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *cluster = &conf->cluster;
     *out = (struct bps_plan){
         .hosts = (uint32_t)cluster->workers,
         .others = (uint32_t)cluster->servers,
         .bandwidth = bandwidth,
-        .partition = bps_conf_worker(conf)->partition,
+        .partition = conf->worker.partition,
         .bytes = model->bytes,
     };
     struct making m = {.model = model, .plan = out};

@@ -10,8 +10,8 @@
 void bps_role_begin(const struct bps_conf *conf, const char *identity)
 {
     bps_log_read_environment();
-    bps_log_set_level(bps_conf_log(conf)->level + 1);
-    bps_log_hide_time(bps_conf_log(conf)->hide_time);
+    bps_log_set_level(conf->log.level + 1);
+    bps_log_hide_time(conf->log.hide_time);
     bps_log_set_identity(identity);
     signal(SIGPIPE, SIG_IGN);
 }

@@ -15,7 +15,7 @@ static bool is_wanted(const struct bps_conf_affinity *affinity)
 
 static bps_status bind_process(const struct bps_conf *conf, struct bps_report *report)
 {
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *cluster = &conf->cluster;
     unsigned rank = cluster->local_rank > 0 ? (unsigned)cluster->local_rank : 0;
     unsigned size = cluster->local_size > 0 ? (unsigned)cluster->local_size : 1;
     struct bps_pinning pinning;
@@ -41,8 +41,8 @@ void bps_run_bind(const struct bps_run *run)
     if (bps_conf_load(NULL, NULL, 0, &conf, NULL) != BPS_OK) {
         return; /* the command will say so when it joins the job; perhaps it never does */
     }
-    bps_log_set_level(bps_conf_log(conf)->level + 1);
-    bps_status status = is_wanted(bps_conf_affinity(conf)) ? bind_process(conf, &report) : BPS_OK;
+    bps_log_set_level(conf->log.level + 1);
+    bps_status status = is_wanted(&conf->affinity) ? bind_process(conf, &report) : BPS_OK;
     bps_conf_free(conf);
     if (status != BPS_OK) {
         fprintf(stderr, "byteps %s: %s\n", run->name, report.text);

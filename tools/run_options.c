@@ -298,8 +298,8 @@ static char *scheduler_address(const struct bps_run_options *o, const struct bps
         bool port = colon && (!bracket || colon > bracket);
         return bps_cmd_print(port ? "%s" : "%s:0", o->address);
     }
-    if (is_configured(conf, "cluster.scheduler") && *bps_conf_cluster(conf)->scheduler) {
-        return bps_cmd_print("%s", bps_conf_cluster(conf)->scheduler);
+    if (is_configured(conf, "cluster.scheduler") && *conf->cluster.scheduler) {
+        return bps_cmd_print("%s", conf->cluster.scheduler);
     }
     return o->nhosts ? bps_run_choose_address(o) : bps_cmd_print("127.0.0.1:0");
 }
@@ -327,11 +327,11 @@ static int use_configuration(struct bps_run_options *o)
     if (!conf) {
         return BPS_EXIT_FAILURE;
     }
-    o->plan.workers = (int)bps_conf_cluster(conf)->workers;
-    o->plan.servers = (int)bps_conf_cluster(conf)->servers;
+    o->plan.workers = (int)conf->cluster.workers;
+    o->plan.servers = (int)conf->cluster.servers;
     o->plan.scheduler = bps_run_keep(o, scheduler_address(o, conf));
     bool named = is_configured(conf, "cluster.job");
-    o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", bps_conf_cluster(conf)->job) : random_job());
+    o->plan.job = bps_run_keep(o, named ? bps_cmd_print("%s", conf->cluster.job) : random_job());
     bps_conf_free(conf);
     return -1;
 }

@@ -8,31 +8,6 @@
 #include "conf/schema.h"
 #include "conf/value.h"
 
-const struct bps_conf_cluster *bps_conf_cluster(const struct bps_conf *conf)
-{
-    return &conf->cluster;
-}
-
-const struct bps_conf_worker *bps_conf_worker(const struct bps_conf *conf)
-{
-    return &conf->worker;
-}
-
-const struct bps_conf_server *bps_conf_server(const struct bps_conf *conf)
-{
-    return &conf->server.values;
-}
-
-const struct bps_conf_affinity *bps_conf_affinity(const struct bps_conf *conf)
-{
-    return &conf->affinity;
-}
-
-const struct bps_conf_log *bps_conf_log(const struct bps_conf *conf)
-{
-    return &conf->log;
-}
-
 const struct bps_conf_node *bps_conf_find(const struct bps_conf *conf, const char *path)
 {
     const struct bps_conf_node *node = conf->root;

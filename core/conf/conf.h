@@ -16,8 +16,6 @@
 
 #include <byteps/plugin.h>
 
-struct bps_conf;
-
 /* One value of the tree. Group members and list items are its children. */
 struct bps_conf_node {
     const char *name;   /* key within its group; NULL for list items and the root */
@@ -84,10 +82,10 @@ struct bps_conf_worker {
 };
 
 struct bps_conf_server {
-    int64_t shards;   /* 0: by the number of cores */
-    const char *use;  /* name of the first reducer instance; bps_conf_find("server.use") has all */
-    uint32_t order;   /* BPS_ORDER_* */
-    double bandwidth; /* of this host's link, relative to the others */
+    int64_t shards;      /* 0: by the number of cores */
+    struct bps_list use; /* names of reducers, in order of preference */
+    uint32_t order;      /* BPS_ORDER_* */
+    double bandwidth;    /* of this host's link, relative to the others */
     bool local; /* servers of the own host are reached through the transport between processes of a host */
 };
 
@@ -110,6 +108,21 @@ struct bps_conf_log {
     bool hide_time;
 };
 
+/* The memory of a configuration, which goes with it. */
+struct bps_arena {
+    struct bps_arena_block *blocks;
+};
+
+struct bps_conf {
+    struct bps_conf_cluster cluster;
+    struct bps_conf_worker worker;
+    struct bps_conf_server server;
+    struct bps_conf_affinity affinity;
+    struct bps_conf_log log;
+    struct bps_conf_node *root; /* of everything, plugin options included: see bps_conf_find() */
+    struct bps_arena arena;
+};
+
 /*
  * Loads, merges and checks everything except plugin options, which are checked when the plugin is opened (and
  * by `byteps conf check`). `file` NULL: $BYTEPS_CONF. `set`: n strings "key=value". The report names
@@ -124,12 +137,6 @@ void bps_conf_free(struct bps_conf *conf);
  * environment says that torchrun, srun or mpirun has started this process as one of several.
  */
 bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report *report);
-
-const struct bps_conf_cluster *bps_conf_cluster(const struct bps_conf *conf);
-const struct bps_conf_worker *bps_conf_worker(const struct bps_conf *conf);
-const struct bps_conf_server *bps_conf_server(const struct bps_conf *conf);
-const struct bps_conf_affinity *bps_conf_affinity(const struct bps_conf *conf);
-const struct bps_conf_log *bps_conf_log(const struct bps_conf *conf);
 
 /* The node of a dotted path ("transports.net.plugin", "worker.graph"), defaults included; or NULL. */
 const struct bps_conf_node *bps_conf_find(const struct bps_conf *conf, const char *path);

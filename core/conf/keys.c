@@ -179,6 +179,4 @@ void bps_check_keys(struct bps_check *check)
     for (uint32_t i = 0; i < root->count && !bps_check_is_over(check); i++) {
         check_section(check, root->children[i]);
     }
-    struct bps_server_section *server = &check->conf->server;
-    server->values.use = server->use.count != 0 ? server->use.items[0] : "";
 }

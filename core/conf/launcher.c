@@ -40,7 +40,7 @@ static const struct {
 static bool is_described(const struct bps_conf *conf)
 {
     const struct bps_conf_node *workers = bps_conf_find(conf, "cluster.workers");
-    return bps_conf_cluster(conf)->scheduler[0] != '\0' || strcmp(workers->origin, "default") != 0;
+    return conf->cluster.scheduler[0] != '\0' || strcmp(workers->origin, "default") != 0;
 }
 
 bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report *report)

@@ -71,17 +71,16 @@ static const struct bps_option worker_table[] = {
 };
 
 static const struct bps_option server_table[] = {
-    {"shards", BPS_OPT_INT, 0, offsetof(struct bps_server_section, values.shards), "0", "0..256",
+    {"shards", BPS_OPT_INT, 0, offsetof(struct bps_conf_server, shards), "0", "0..256",
      "Threads of a server, each with its own tensors; 0: half the cores, on loopback at least two."},
-    {"use", BPS_OPT_LIST, 0, offsetof(struct bps_server_section, use), "sum", NULL,
+    {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_server, use), "sum", NULL,
      "The reducer that sums, a name in reducers, or several in order of preference."},
-    {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_server_section, values.order), "arrival",
+    {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival",
      "arrival|rank", "In which order contributions are summed; rank gives the same bits in every run."},
-    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_server_section, values.bandwidth), "1",
-     "0.001..1000",
+    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "1", "0.001..1000",
      "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to "
      "match."},
-    {"local", BPS_OPT_BOOL, 0, offsetof(struct bps_server_section, values.local), "true", NULL,
+    {"local", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_server, local), "true", NULL,
      "Workers reach the servers of their own host through the transport between processes of a host, where "
      "that works; false: through the network's, as all others."},
     {0},

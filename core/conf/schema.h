@@ -5,22 +5,6 @@
 
 #include "conf/tree.h"
 
-/* server.use may name several reducers in order of preference; the public struct has the first. */
-struct bps_server_section {
-    struct bps_conf_server values;
-    struct bps_list use;
-};
-
-struct bps_conf {
-    struct bps_arena arena;
-    struct bps_conf_node *root;
-    struct bps_conf_cluster cluster;
-    struct bps_conf_worker worker;
-    struct bps_server_section server;
-    struct bps_conf_affinity affinity;
-    struct bps_conf_log log;
-};
-
 /* A group of keys with a table. */
 struct bps_section {
     const char *name;

@@ -12,12 +12,6 @@
 
 #include "conf/conf.h"
 
-struct bps_arena_block;
-
-struct bps_arena {
-    struct bps_arena_block *blocks;
-};
-
 /* Zeroed memory; NULL: none left. */
 void *bps_arena_alloc(struct bps_arena *arena, size_t bytes);
 char *bps_arena_copy(struct bps_arena *arena, const char *text);

@@ -52,7 +52,7 @@ bps_status bps_coordinator_new(struct bps_devices *devices, struct bps_coordinat
     }
     coordinator->devices = devices;
     coordinator->all = UINT64_MAX >> (64 - devices->local->size);
-    coordinator->group_size = (uint32_t)bps_conf_worker(devices->local->worker->conf)->group_size;
+    coordinator->group_size = (uint32_t)devices->local->worker->conf->worker.group_size;
     *out = coordinator;
     return BPS_OK;
 }
@@ -359,7 +359,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
 void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now)
 {
     const struct bps_devices *devices = coordinator->devices;
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(devices->local->worker->conf);
+    const struct bps_conf_cluster *cluster = &devices->local->worker->conf->cluster;
     uint64_t limit = cluster->stall_warning;
     struct ask *ask, *next;
     if (limit == 0 || (cluster->stall_timeout > 0 && cluster->stall_timeout < limit)) {

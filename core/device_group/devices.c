@@ -36,13 +36,13 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
                                  uint32_t workers, char *text, size_t n, struct bps_report *report)
 {
     const struct bps_device_ops *device = reducer != NULL ? bps_device_ops(reducer) : NULL;
-    if (bps_conf_worker(conf)->device_groups == BPS_DEVICE_GROUPS_OFF) {
+    if (conf->worker.device_groups == BPS_DEVICE_GROUPS_OFF) {
         return "worker.device_groups = off";
     }
     if (workers > MEMBERS_LIMIT) {
         return "there are more than 64 workers";
     }
-    if (bps_conf_server(conf)->order == BPS_ORDER_RANK) {
+    if (conf->server.order == BPS_ORDER_RANK) {
         return "server.order = rank";
     }
     if (device == NULL || device->group == NULL) {
@@ -94,7 +94,7 @@ static void tick(struct bps_devices *devices, uint64_t now)
 {
     struct bps_worker *worker = devices->local->worker;
     const struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
-    uint64_t limit = bps_conf_cluster(worker->conf)->stall_timeout;
+    uint64_t limit = worker->conf->cluster.stall_timeout;
     char text[200];
     if (batch != NULL && limit > 0 && now - batch->begun > limit) {
         snprintf(text, sizeof text,
@@ -142,7 +142,7 @@ static void separate(struct bps_devices *devices, const char *why)
     if (devices->state == BPS_DEVICES_OFF) {
         return;
     }
-    if (bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
+    if (worker->conf->worker.device_groups == BPS_DEVICE_GROUPS_ON) {
         snprintf(text, sizeof text, NO_GROUP "%s", why);
         bps_worker_fail(worker, BPS_ERR_UNSUPPORTED, text);
         return;
@@ -447,7 +447,7 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
     TAILQ_INIT(&devices->under_way);
     const char *against = bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text,
                                                sizeof devices->text, &why);
-    if (against != NULL && bps_conf_worker(worker->conf)->device_groups == BPS_DEVICE_GROUPS_ON) {
+    if (against != NULL && worker->conf->worker.device_groups == BPS_DEVICE_GROUPS_ON) {
         BPS_REPORT(report, NO_GROUP "%s", against);
         return BPS_ERR_UNSUPPORTED;
     }

@@ -51,7 +51,7 @@ static void *work(void *arg)
 
 static uint32_t thread_count(const struct bps_worker *worker)
 {
-    int64_t wanted = bps_conf_worker(worker->conf)->threads;
+    int64_t wanted = worker->conf->worker.threads;
     if (wanted > 0) {
         return (uint32_t)wanted;
     }

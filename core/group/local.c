@@ -14,7 +14,7 @@
 static void on_tick(void *arg)
 {
     struct bps_local *local = arg;
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(local->worker->conf);
+    const struct bps_conf_cluster *cluster = &local->worker->conf->cluster;
     uint64_t now = bps_now();
     bps_lobby_sweep(&local->lobby, now);
     if (local->sum != NULL && !local->dropped) {
@@ -66,8 +66,7 @@ uint32_t bps_local_types(const struct bps_conf *conf)
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
         bool narrow = dtype == BPS_FLOAT16 || dtype == BPS_BFLOAT16;
         bool narrowest = dtype == BPS_FLOAT8_E4M3FN || dtype == BPS_FLOAT8_E5M2;
-        bool may_cross =
-            !bps_is_integer(dtype) && !narrowest && (!narrow || bps_conf_worker(conf)->round_on_host);
+        bool may_cross = !bps_is_integer(dtype) && !narrowest && (!narrow || conf->worker.round_on_host);
         types |= may_cross ? BPS_DTYPE_BIT(dtype) : 0;
     }
     return types;

@@ -40,7 +40,7 @@ struct bps_member {
 
 static const struct bps_conf_cluster *cluster(const struct bps_member *m)
 {
-    return bps_conf_cluster(m->conf);
+    return &m->conf->cluster;
 }
 
 static void lose(struct bps_member *m, bps_status status, const char *text)
@@ -250,7 +250,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                           const char *local, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report)
 {
-    const struct bps_conf_cluster *c = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *c = &conf->cluster;
     struct bps_member *m = calloc(1, sizeof *m);
     if (m == NULL) {
         return BPS_ERR_NOMEM;
@@ -265,7 +265,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                                 .local_rank = (int32_t)c->local_rank,
                                 .local_size = (int32_t)c->local_size,
                                 .pid = (uint32_t)getpid(),
-                                .bandwidth = (uint32_t)lround(bps_conf_server(conf)->bandwidth * 1000)};
+                                .bandwidth = (uint32_t)lround(conf->server.bandwidth * 1000)};
     snprintf(m->join.job, sizeof m->join.job, "%s", c->job);
     snprintf(m->join.local, sizeof m->join.local, "%s", local);
     bps_join_host(&m->join);

@@ -69,7 +69,7 @@ static bps_status read_machine(struct bps_pinning *pinning)
 bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf,
                             struct bps_report *report)
 {
-    *pinning = (struct bps_pinning){.conf = bps_conf_affinity(conf), .nic = -1};
+    *pinning = (struct bps_pinning){.conf = &conf->affinity, .nic = -1};
     bps_status status = read_machine(pinning);
     if (status != BPS_OK) {
         return status;

@@ -53,7 +53,7 @@ struct bps_scheduler {
 
 static const struct bps_conf_cluster *cluster(const struct bps_scheduler *s)
 {
-    return bps_conf_cluster(s->conf);
+    return &s->conf->cluster;
 }
 
 /* ---- the end ---- */
@@ -179,7 +179,7 @@ static bps_status publish(struct bps_scheduler *s)
     }
     book.epoch = ++s->epoch;
     bps_declared_fini(&s->declared);
-    status = bps_declared_init(&s->declared, &book, bps_conf_worker(s->conf)->partition);
+    status = bps_declared_init(&s->declared, &book, s->conf->worker.partition);
     if (status == BPS_OK && RAND_bytes(book.token, sizeof book.token) != 1) {
         status = BPS_ERR_IO;
     }
@@ -533,7 +533,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
                              void (*lost)(void *arg, const char *member), void *arg, char *address, size_t n,
                              struct bps_scheduler **out, struct bps_report *report)
 {
-    const struct bps_conf_cluster *c = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *c = &conf->cluster;
     struct bps_scheduler *s = calloc(1, sizeof *s);
     if (s == NULL) {
         return BPS_ERR_NOMEM;

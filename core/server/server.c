@@ -23,7 +23,7 @@ static bool is_loopback(const char *host)
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning,
                                  const char *host)
 {
-    int64_t wanted = bps_conf_server(conf)->shards;
+    int64_t wanted = conf->server.shards;
     if (wanted > 0) {
         return (uint32_t)wanted;
     }
@@ -42,8 +42,7 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
 {
     struct bps_pin pin;
     /* What does not work for the first shard, and has been told, is not tried for the others. */
-    bool near =
-        bps_conf_server(conf)->local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
+    bool near = conf->server.local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
         status =

@@ -346,10 +346,10 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     const struct bps_sum_config config = {
         .workers = book->workers,
         .group = group,
-        .partition = bps_conf_worker(shard->conf)->partition,
-        .slice = bps_conf_worker(shard->conf)->slice,
+        .partition = shard->conf->worker.partition,
+        .slice = shard->conf->worker.slice,
         .only = BPS_SUM_ALL,
-        .rank_order = bps_conf_server(shard->conf)->order == BPS_ORDER_RANK,
+        .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,
         .events = &sum_events,
         .owner = shard,
@@ -418,7 +418,7 @@ bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book)
 static void on_tick(void *arg)
 {
     struct bps_shard *shard = arg;
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(shard->conf);
+    const struct bps_conf_cluster *cluster = &shard->conf->cluster;
     uint64_t now = bps_now();
     bps_lobby_sweep(&shard->net.lobby, now);
     bps_lobby_sweep(&shard->near.lobby, now);

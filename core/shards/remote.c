@@ -207,7 +207,7 @@ static bool is_near(const struct bps_remote *remote)
     const struct bps_worker *worker = remote->worker;
     const struct bps_book *book = worker->book;
     const struct bps_book_shard *shard = &book->shard[remote->index];
-    return worker->near != NULL && bps_conf_server(worker->conf)->local && shard->local[0] != '\0' &&
+    return worker->near != NULL && worker->conf->server.local && shard->local[0] != '\0' &&
            book->member[shard->member].host_id == book->member[worker->rank].host_id;
 }
 
@@ -243,7 +243,7 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
 static void init_credit(struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
-    uint64_t credit = bps_conf_worker(worker->conf)->credit;
+    uint64_t credit = worker->conf->worker.credit;
     double part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
     double least = part * LEAST_SLICES * (double)worker->slice, most = part * (double)credit;
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);

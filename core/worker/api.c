@@ -144,9 +144,9 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
         return status;
     }
     bps_log_read_environment();
-    bps_log_set_level(bps_conf_log(conf)->level + 1);
-    bps_log_hide_time(bps_conf_log(conf)->hide_time);
-    if (bps_conf_cluster(conf)->role != BPS_ROLE_WORKER) {
+    bps_log_set_level(conf->log.level + 1);
+    bps_log_hide_time(conf->log.hide_time);
+    if (conf->cluster.role != BPS_ROLE_WORKER) {
         BPS_REPORT(report, "cluster.role is not worker; start servers by `byteps server` and schedulers by "
                            "`byteps scheduler`");
         return BPS_ERR_CONF;

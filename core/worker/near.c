@@ -13,8 +13,8 @@
 
 static bool wants_group(const struct bps_worker *worker)
 {
-    return bps_conf_worker(worker->conf)->hierarchy != BPS_HIERARCHY_OFF && worker->graph->local &&
-           bps_conf_cluster(worker->conf)->workers > 1;
+    return worker->conf->worker.hierarchy != BPS_HIERARCHY_OFF && worker->graph->local &&
+           worker->conf->cluster.workers > 1;
 }
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
@@ -35,7 +35,7 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
 {
     struct bps_report reason = {""};
     bool group = wants_group(worker);
-    if (!group && !bps_conf_server(worker->conf)->local) {
+    if (!group && !worker->conf->server.local) {
         return BPS_OK;
     }
     bps_status status = open_parts(worker, &reason);
@@ -43,7 +43,7 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
         return BPS_OK;
     }
     bps_near_close(worker);
-    if (group && bps_conf_worker(worker->conf)->hierarchy == BPS_HIERARCHY_ON) {
+    if (group && worker->conf->worker.hierarchy == BPS_HIERARCHY_ON) {
         BPS_REPORT(report, "worker.hierarchy = on, but the workers of a host cannot sum among themselves: %s",
                    reason.text);
         return status;

@@ -358,7 +358,7 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
 /* What can take a partition at each kind of node in this job. */
 static void choose_steps(struct bps_worker *worker)
 {
-    bool alone = bps_conf_cluster(worker->conf)->scheduler[0] == '\0';
+    bool alone = worker->conf->cluster.scheduler[0] == '\0';
     worker->steps[BPS_NODE_PLUGIN] = bps_plugin_steps;
     worker->steps[BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps;
     worker->steps[BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : bps_push_pull_steps;
@@ -374,7 +374,7 @@ static void choose_steps(struct bps_worker *worker)
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
 {
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(worker->conf);
+    const struct bps_conf_cluster *cluster = &worker->conf->cluster;
     bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
     choose_steps(worker);
     if (status == BPS_OK) {
@@ -418,8 +418,8 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
         return BPS_ERR_NOMEM;
     }
     worker->conf = conf;
-    worker->partition = bps_conf_worker(conf)->partition;
-    worker->slice = bps_conf_worker(conf)->slice;
+    worker->partition = conf->worker.partition;
+    worker->slice = conf->worker.slice;
     TAILQ_INIT(&worker->undeclared);
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);

@@ -20,7 +20,7 @@
 START_TEST(nothing_at_all_is_a_job_of_one)
 {
     struct bps_conf *conf = rig_load(NULL, NULL, NULL);
-    const struct bps_conf_cluster *cluster = bps_conf_cluster(conf);
+    const struct bps_conf_cluster *cluster = &conf->cluster;
     ck_assert_uint_eq(cluster->role, BPS_ROLE_WORKER);
     ck_assert_str_eq(cluster->scheduler, "");
     ck_assert_str_eq(cluster->job, "default");
@@ -32,13 +32,13 @@ START_TEST(nothing_at_all_is_a_job_of_one)
     ck_assert_uint_eq(cluster->stall_warning, 60000000000);
     ck_assert_uint_eq(cluster->stall_timeout, 1800000000000);
     ck_assert(!cluster->stay);
-    ck_assert_uint_eq(bps_conf_worker(conf)->partition, 4194304);
-    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 49152);
-    ck_assert_int_eq(bps_conf_worker(conf)->threads, 0);
-    ck_assert_str_eq(bps_conf_server(conf)->use, "sum");
-    ck_assert_uint_eq(bps_conf_server(conf)->order, BPS_ORDER_ARRIVAL);
-    ck_assert_uint_eq(bps_conf_log(conf)->level, BPS_LOG_WARN - 1);
-    ck_assert_uint_eq(bps_conf_worker(conf)->hierarchy, BPS_HIERARCHY_AUTO);
+    ck_assert_uint_eq(conf->worker.partition, 4194304);
+    ck_assert_uint_eq(conf->worker.slice, 49152);
+    ck_assert_int_eq(conf->worker.threads, 0);
+    ck_assert_str_eq(conf->server.use.items[0], "sum");
+    ck_assert_uint_eq(conf->server.order, BPS_ORDER_ARRIVAL);
+    ck_assert_uint_eq(conf->log.level, BPS_LOG_WARN - 1);
+    ck_assert_uint_eq(conf->worker.hierarchy, BPS_HIERARCHY_AUTO);
     rig_expect_node(conf, "worker.graph",
                     "( { stage = \"local_reduce\"; use = ( \"local\" ); }, "
                     "{ stage = \"push_pull\"; use = ( \"net\" ); }, { stage = \"local_broadcast\"; } )",
@@ -58,12 +58,12 @@ END_TEST
 START_TEST(defaults_follow_other_values)
 {
     struct bps_conf *conf = rig_load(NULL, "worker.partition=64 KiB", NULL);
-    ck_assert_uint_eq(bps_conf_worker(conf)->slice, 49152);
+    ck_assert_uint_eq(conf->worker.slice, 49152);
     rig_expect(conf, "worker.slice", "48 KiB", "default");
     ck_assert_str_eq(bps_conf_find(conf, "worker.slice")->text, "48 KiB");
     bps_conf_free(conf);
     conf = rig_load(NULL, "cluster.role=scheduler", "cluster.workers=4");
-    ck_assert_str_eq(bps_conf_cluster(conf)->scheduler, "127.0.0.1:0");
+    ck_assert_str_eq(conf->cluster.scheduler, "127.0.0.1:0");
     rig_expect_node(conf, "cluster.scheduler", "\"127.0.0.1:0\"", "default");
     bps_conf_free(conf);
 }
@@ -287,7 +287,7 @@ START_TEST(preference_lists_can_be_read)
     rig_write("a.conf",
               "reducers = { gpu = { plugin = \"cuda\"; }; };\nserver = { use = [ \"gpu\", \"sum\" ]; };\n");
     struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
-    ck_assert_str_eq(bps_conf_server(conf)->use, "gpu");
+    ck_assert_str_eq(conf->server.use.items[0], "gpu");
     rig_expect(conf, "server.use", "gpu sum", "a.conf:2");
     const struct bps_conf_node *use = bps_conf_find(conf, "server.use");
     ck_assert_uint_eq(use->kind, BPS_CONF_LIST);
