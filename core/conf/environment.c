@@ -344,8 +344,7 @@ static bool is_beyond(const struct variable *row, const char *value)
 
 /* ---- the layer ---- */
 
-static bps_status layer_variable(struct bps_arena *arena, struct bps_conf_node *root,
-                                 const struct variable *row, struct bps_report *report)
+static bps_status layer_variable(struct bps_conf *conf, const struct variable *row, struct bps_report *report)
 {
     const char *value = variable(row->name);
     struct conversion c = {.name = row->name, .value = value, .report = report};
@@ -367,20 +366,13 @@ static bps_status layer_variable(struct bps_arena *arena, struct bps_conf_node *
         }
         c.value = c.text;
     }
-    char *copy = bps_arena_copy(arena, c.value);
-    struct bps_conf_node *node =
-        copy == NULL ? NULL : bps_tree_node(arena, BPS_CONF_SCALAR, NULL, copy, row->name);
-    if (node == NULL || !bps_tree_put(arena, root, row->key, node)) {
-        return bps_out_of_memory(report);
-    }
-    return BPS_OK;
+    return bps_layer_scalar(conf, row->key, c.value, row->name, report);
 }
 
-bps_status bps_layer_environment(struct bps_arena *arena, struct bps_conf_node *root,
-                                 struct bps_report *report)
+bps_status bps_layer_environment(struct bps_conf *conf, struct bps_report *report)
 {
     for (size_t i = 0; i < NVARIABLES; i++) {
-        bps_status status = layer_variable(arena, root, &variables[i], report);
+        bps_status status = layer_variable(conf, &variables[i], report);
         if (status != BPS_OK) {
             return status;
         }

@@ -127,8 +127,8 @@ static bps_status parse(const struct reader *reader, struct bps_conf_node **out,
     return status;
 }
 
-/* Parses a source that has been read with `status`, merges it into root and frees it. */
-static bps_status merge_source(struct bps_source *source, bps_status status, struct bps_conf_node *root,
+/* Parses a source that has been read with `status`, merges it into the tree and frees it. */
+static bps_status merge_source(struct bps_source *source, bps_status status, struct bps_conf *conf,
                                struct bps_report *report)
 {
     struct reader reader = {.arena = source->arena, .source = source};
@@ -136,7 +136,7 @@ static bps_status merge_source(struct bps_source *source, bps_status status, str
     if (status == BPS_OK) {
         status = parse(&reader, &node, report);
     }
-    if (status == BPS_OK && !bps_tree_merge(source->arena, root, node)) {
+    if (status == BPS_OK && !bps_tree_merge(source->arena, conf->root, node)) {
         status = bps_out_of_memory(report);
     }
     bps_source_free(source);
@@ -145,23 +145,22 @@ static bps_status merge_source(struct bps_source *source, bps_status status, str
 
 /* ---- layers ---- */
 
-bps_status bps_layer_file(struct bps_arena *arena, struct bps_conf_node *root, const char *path,
-                          bool optional, struct bps_report *report)
+bps_status bps_layer_file(struct bps_conf *conf, const char *path, bool optional, struct bps_report *report)
 {
-    struct bps_source source = {.arena = arena};
+    struct bps_source source = {.arena = &conf->arena};
     bps_status status = bps_source_file(&source, path, optional, report);
     if (status == BPS_ERR_IO) {
         return BPS_OK;
     }
-    return merge_source(&source, status, root, report);
+    return merge_source(&source, status, conf, report);
 }
 
-bps_status bps_layer_text(struct bps_arena *arena, struct bps_conf_node *root, const char *name,
-                          const char *text, size_t n, struct bps_report *report)
+bps_status bps_layer_text(struct bps_conf *conf, const char *name, const char *text, size_t n,
+                          struct bps_report *report)
 {
-    struct bps_source source = {.arena = arena};
+    struct bps_source source = {.arena = &conf->arena};
     bps_status status = bps_source_text(&source, name, text, n, report);
-    return merge_source(&source, status, root, report);
+    return merge_source(&source, status, conf, report);
 }
 
 bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char *origin,
@@ -203,8 +202,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static bps_status layer_directory(struct bps_arena *arena, struct bps_conf_node *root, const char *path,
-                                  struct bps_report *report)
+static bps_status layer_directory(struct bps_conf *conf, const char *path, struct bps_report *report)
 {
     struct dirent **entries = NULL;
     int n = scandir(path, &entries, is_conf_file, by_name);
@@ -217,9 +215,8 @@ static bps_status layer_directory(struct bps_arena *arena, struct bps_conf_node 
     bps_status status = BPS_OK;
     for (int i = 0; i < n; i++) {
         if (status == BPS_OK) {
-            char *file = bps_arena_format(arena, "%s/%s", path, entries[i]->d_name);
-            status =
-                file == NULL ? bps_out_of_memory(report) : bps_layer_file(arena, root, file, true, report);
+            char *file = bps_arena_format(&conf->arena, "%s/%s", path, entries[i]->d_name);
+            status = file == NULL ? bps_out_of_memory(report) : bps_layer_file(conf, file, true, report);
         }
         free(entries[i]);
     }
@@ -227,14 +224,13 @@ static bps_status layer_directory(struct bps_arena *arena, struct bps_conf_node 
     return status;
 }
 
-bps_status bps_layer_system(struct bps_arena *arena, struct bps_conf_node *root, const char *confdir,
-                            struct bps_report *report)
+bps_status bps_layer_system(struct bps_conf *conf, const char *confdir, struct bps_report *report)
 {
-    char *file = bps_arena_format(arena, "%s/byteps.conf", confdir);
-    char *directory = bps_arena_format(arena, "%s/conf.d", confdir);
+    char *file = bps_arena_format(&conf->arena, "%s/byteps.conf", confdir);
+    char *directory = bps_arena_format(&conf->arena, "%s/conf.d", confdir);
     if (file == NULL || directory == NULL) {
         return bps_out_of_memory(report);
     }
-    bps_status status = bps_layer_file(arena, root, file, true, report);
-    return status != BPS_OK ? status : layer_directory(arena, root, directory, report);
+    bps_status status = bps_layer_file(conf, file, true, report);
+    return status != BPS_OK ? status : layer_directory(conf, directory, report);
 }

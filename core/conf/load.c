@@ -21,16 +21,12 @@ const char *bps_conf_dir(void)
 static bps_status default_section(struct bps_conf *conf, const struct bps_section *section,
                                   struct bps_report *report)
 {
-    struct bps_arena *arena = &conf->arena;
-    struct bps_conf_node *group = bps_tree_node(arena, BPS_CONF_GROUP, section->name, NULL, "default");
-    if (group == NULL || !bps_tree_append(arena, conf->root, group)) {
-        return bps_out_of_memory(report);
-    }
     for (const struct bps_option *row = section->table; row->name != NULL; row++) {
-        struct bps_conf_node *node =
-            bps_tree_node(arena, BPS_CONF_SCALAR, row->name, row->fallback, "default");
-        if (node == NULL || !bps_tree_append(arena, group, node)) {
-            return bps_out_of_memory(report);
+        char path[128];
+        snprintf(path, sizeof path, "%s.%s", section->name, row->name);
+        bps_status status = bps_layer_scalar(conf, path, row->fallback, "default", report);
+        if (status != BPS_OK) {
+            return status;
         }
     }
     return bps_options_default(section->table, bps_section_struct(conf, section), report);
@@ -39,15 +35,13 @@ static bps_status default_section(struct bps_conf *conf, const struct bps_sectio
 static bps_status default_instances(struct bps_conf *conf, const struct bps_instance_map *map,
                                     struct bps_report *report)
 {
-    for (const struct bps_default_instance *d = map->defaults; d->name != NULL; d++) {
-        char *path = bps_arena_format(&conf->arena, "%s.%s.plugin", map->name, d->name);
-        struct bps_conf_node *plugin =
-            bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, d->plugin, "default");
-        if (path == NULL || plugin == NULL || !bps_tree_put(&conf->arena, conf->root, path, plugin)) {
-            return bps_out_of_memory(report);
-        }
+    bps_status status = BPS_OK;
+    for (const struct bps_default_instance *d = map->defaults; d->name != NULL && status == BPS_OK; d++) {
+        char path[128];
+        snprintf(path, sizeof path, "%s.%s.plugin", map->name, d->name);
+        status = bps_layer_scalar(conf, path, d->plugin, "default", report);
     }
-    return BPS_OK;
+    return status;
 }
 
 static bps_status layer_defaults(struct bps_conf *conf, struct bps_report *report)
@@ -62,8 +56,7 @@ static bps_status layer_defaults(struct bps_conf *conf, struct bps_report *repor
         status = default_instances(conf, map, report);
     }
     if (status == BPS_OK) {
-        status =
-            bps_layer_set(&conf->arena, conf->root, "worker.graph=" BPS_GRAPH_DEFAULT, "default", report);
+        status = bps_layer_set(conf, "worker.graph=" BPS_GRAPH_DEFAULT, "default", report);
     }
     return status;
 }
@@ -79,13 +72,13 @@ static bps_status layer_named_file(struct bps_conf *conf, const struct bps_conf_
                                    struct bps_report *report)
 {
     if (request->text != NULL) {
-        return bps_layer_text(&conf->arena, conf->root, "text", request->text, request->ntext, report);
+        return bps_layer_text(conf, "text", request->text, request->ntext, report);
     }
     const char *file = request->file != NULL ? request->file : nonempty(getenv("BYTEPS_CONF"));
     if (file == NULL) {
         return BPS_OK;
     }
-    return bps_layer_file(&conf->arena, conf->root, file, false, report);
+    return bps_layer_file(conf, file, false, report);
 }
 
 static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request *request,
@@ -95,19 +88,19 @@ static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request
     const char *handed = nonempty(getenv("BYTEPS_SET"));
     bps_status status = layer_defaults(conf, report);
     if (status == BPS_OK) {
-        status = bps_layer_system(&conf->arena, conf->root, confdir, report);
+        status = bps_layer_system(conf, confdir, report);
     }
     if (status == BPS_OK) {
         status = layer_named_file(conf, request, report);
     }
     if (status == BPS_OK) {
-        status = bps_layer_environment(&conf->arena, conf->root, report);
+        status = bps_layer_environment(conf, report);
     }
     if (status == BPS_OK && handed != NULL) {
-        status = bps_layer_set_lines(&conf->arena, conf->root, handed, "BYTEPS_SET", report);
+        status = bps_layer_set_lines(conf, handed, "BYTEPS_SET", report);
     }
     for (size_t i = 0; i < request->nset && status == BPS_OK; i++) {
-        status = bps_layer_set(&conf->arena, conf->root, request->set[i], "--set", report);
+        status = bps_layer_set(conf, request->set[i], "--set", report);
     }
     return status;
 }

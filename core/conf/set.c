@@ -49,10 +49,20 @@ static bool is_address(const char *value)
     return *value == '[' && strstr(value, "]:") != NULL;
 }
 
-bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, const char *setting,
-                         const char *origin, struct bps_report *report)
+bps_status bps_layer_scalar(struct bps_conf *conf, const char *path, const char *text, const char *origin,
+                            struct bps_report *report)
 {
-    char *key = bps_arena_copy(arena, setting);
+    char *copy = bps_arena_copy(&conf->arena, text);
+    struct bps_conf_node *node =
+        copy == NULL ? NULL : bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, copy, origin);
+    bool put = node != NULL && bps_tree_put(&conf->arena, conf->root, path, node);
+    return put ? BPS_OK : bps_out_of_memory(report);
+}
+
+bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin,
+                         struct bps_report *report)
+{
+    char *key = bps_arena_copy(&conf->arena, setting);
     if (key == NULL) {
         return bps_out_of_memory(report);
     }
@@ -67,29 +77,28 @@ bps_status bps_layer_set(struct bps_arena *arena, struct bps_conf_node *root, co
                         "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"",
                         origin, bps_shown(setting).text);
     }
-    struct bps_conf_node *node = NULL;
-    if (*value != '\0' && strchr("([{\"", *value) != NULL && !is_address(value)) {
-        bps_status status = bps_layer_value(arena, value, origin, &node, report);
-        if (status != BPS_OK) {
-            return status;
-        }
-    } else {
-        node = bps_tree_node(arena, BPS_CONF_SCALAR, NULL, value, origin);
+    if (*value == '\0' || strchr("([{\"", *value) == NULL || is_address(value)) {
+        return bps_layer_scalar(conf, key, value, origin, report);
     }
-    return node != NULL && bps_tree_put(arena, root, key, node) ? BPS_OK : bps_out_of_memory(report);
+    struct bps_conf_node *node = NULL;
+    bps_status status = bps_layer_value(&conf->arena, value, origin, &node, report);
+    if (status == BPS_OK && !bps_tree_put(&conf->arena, conf->root, key, node)) {
+        status = bps_out_of_memory(report);
+    }
+    return status;
 }
 
-bps_status bps_layer_set_lines(struct bps_arena *arena, struct bps_conf_node *root, const char *lines,
-                               const char *origin, struct bps_report *report)
+bps_status bps_layer_set_lines(struct bps_conf *conf, const char *lines, const char *origin,
+                               struct bps_report *report)
 {
-    char *rest = bps_arena_copy(arena, lines);
+    char *rest = bps_arena_copy(&conf->arena, lines);
     if (rest == NULL) {
         return bps_out_of_memory(report);
     }
     bps_status status = BPS_OK;
     for (char *line; status == BPS_OK && (line = strsep(&rest, "\n")) != NULL;) {
         if (line[strspn(line, " \t\r")] != '\0') {
-            status = bps_layer_set(arena, root, line, origin, report);
+            status = bps_layer_set(conf, line, origin, report);
         }
     }
     return status;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/cpus.h"
+#include "conf/layer.h"
 #include "conf/option.h"
 #include "conf/validate.h"
 #include "conf/value.h"
@@ -39,13 +40,8 @@ static bool is_default(const struct bps_check *check, const char *path)
 /* Puts a derived default into the tree, so that the tree and the structs agree. */
 static void put_default(struct bps_check *check, const char *path, const char *value)
 {
-    struct bps_arena *arena = &check->conf->arena;
-    char *text = bps_arena_copy(arena, value);
-    struct bps_conf_node *node =
-        text == NULL ? NULL : bps_tree_node(arena, BPS_CONF_SCALAR, NULL, text, "default");
-    if (node == NULL || !bps_tree_put(arena, check->conf->root, path, node)) {
+    if (bps_layer_scalar(check->conf, path, value, "default", check->report) != BPS_OK) {
         check->status = BPS_ERR_NOMEM;
-        BPS_REPORT(check->report, "out of memory");
     }
 }
 
