@@ -38,10 +38,10 @@ struct drawing {
     struct bps_graph *graph;
     struct bps_instance *net, *reducer, *device;       /* device: NULL if there is none */
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
-    char groups[256];           /* what its devices sum among themselves by, or why they do not */
-    char local[512], near[512]; /* how workers of a host meet, and reach its servers; or why not */
-    char types[128];            /* of which sums of a host cross the network */
-    char direct[160];           /* what of a device needs no copy, as the network reaches it; or why not */
+    char groups[256];                /* what its devices sum among themselves by, or why they do not */
+    char local[512], same_host[512]; /* how workers of a host meet, and reach its servers; or why not */
+    char types[128];                 /* of which sums of a host cross the network */
+    char direct[160]; /* what of a device needs no copy, as the network reaches it; or why not */
 };
 
 /* "sum average", or "all" */
@@ -65,7 +65,8 @@ static void describe_near(const struct bps_conf *conf, struct drawing *d)
     char text[512];
     mask_text(bps_local_types(conf), BPS_DTYPES, bps_dtype_name, d->types, sizeof d->types);
     bps_transport_text_local(conf, d->loop, text, sizeof text);
-    snprintf(d->near, sizeof d->near, "%s", conf->server.local ? text : "none: server.local = false");
+    snprintf(d->same_host, sizeof d->same_host, "%s",
+             conf->server.local ? text : "none: server.local = false");
     snprintf(d->local, sizeof d->local, "%s",
              conf->worker.hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
 }
@@ -174,7 +175,7 @@ static void print_line(const struct drawing *d)
 static void print_transports(const struct drawing *d)
 {
     printf("    transport  %s: plugin %s, %s\n", d->net->name, d->net->loaded->plugin->name, d->transport);
-    printf("    same host  %s\n", d->near);
+    printf("    same host  %s\n", d->same_host);
 }
 
 static void explain_builtin(const struct drawing *d, const struct bps_node *node)
@@ -307,7 +308,7 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
         (json_int_t)conf->worker.partition, "slice", (json_int_t)conf->worker.slice, "graph", stages,
         "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
-        "same_host", d->near, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path,
+        "same_host", d->same_host, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path,
         "about", d->summation, "order", conf->server.order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",

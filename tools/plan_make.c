@@ -33,10 +33,10 @@ static void make_hosts(struct making *m, const struct bps_conf *conf)
     uint32_t colocated =
         bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
     for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
-        bool near = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
-                    (colocated == BPS_COLOCATED_FIRST && i == 0);
+        bool local = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
+                     (colocated == BPS_COLOCATED_FIRST && i == 0);
         m->host[i] = (struct bps_share){
-            .senders = i < plan->hosts, .serves = i >= plan->hosts || near, .bandwidth = 1};
+            .senders = i < plan->hosts, .serves = i >= plan->hosts || local, .bandwidth = 1};
         plan->servers += m->host[i].serves;
     }
     bps_share_set(m->host, plan->hosts + plan->others);

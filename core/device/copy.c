@@ -398,7 +398,7 @@ static bool copy_to_device(struct bps_task *task)
         return true;
     }
     count_direct(task);
-    bps_status status = task->direct > 0 ? bps_direct_settle(operation, &report) : BPS_OK;
+    bps_status status = task->direct > 0 ? bps_direct_flush(operation, &report) : BPS_OK;
     if (status != BPS_OK) {
         bps_task_done(task, status, report.text);
         return false;

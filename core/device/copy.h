@@ -91,6 +91,6 @@ bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operat
 /* [core] How much of a task, which is about to be sent, the network itself reads and writes on the device. */
 uint32_t bps_direct_bytes(const struct bps_task *task);
 /* [core] Work on the device that begins later sees what the network has written. */
-bps_status bps_direct_settle(const struct bps_operation *operation, struct bps_report *report);
+bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report);
 
 #endif

@@ -186,8 +186,8 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
     return bytes_of(worker, task->bytes);
 }
 
-bps_status bps_direct_settle(const struct bps_operation *operation, struct bps_report *report)
+bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report)
 {
     const struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
-    return share_ops(worker)->settle(worker->device->self, operation->request.device.index, report);
+    return share_ops(worker)->flush(worker->device->self, operation->request.device.index, report);
 }

@@ -17,7 +17,7 @@
 #define LOG        "local"
 #define AHEAD      2u           /* batches under way at this worker */
 #define FORM_LIMIT (60 * BPS_S) /* until all devices have joined */
-#define HELD       (1u << 31)   /* in `given` of a task: its leader has said HELD */
+#define FETCHED    (1u << 31)   /* in `given` of a task: its leader has said FETCHED */
 
 /* A round of which not all have spoken, or that waits for the group. */
 struct ask {
@@ -200,8 +200,8 @@ static bps_status schedule(struct bps_coordinator *coordinator, struct ask *ask)
     return status;
 }
 
-bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t place,
-                                const struct bps_header *header)
+bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place,
+                                   const struct bps_header *header)
 {
     struct bps_local *local = coordinator->devices->local;
     struct bps_task *task = bps_devices_task(local->worker, header);
@@ -209,7 +209,7 @@ bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t pl
         bps_local_leader_of(task->tensor, task->partition) != &local->peer[place]) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_devices_round_of(task)->given |= HELD;
+    bps_devices_round_of(task)->given |= FETCHED;
     return enqueue(coordinator, task);
 }
 

@@ -367,8 +367,8 @@ static bps_status to_coordinator(struct bps_local_peer *peer, const struct bps_h
         return is_round(header) && (bytes == 0 || bytes == BPS_GROUP_IDENTITY_BYTES)
                    ? bps_coordinator_ready(coordinator, place, header, bytes > 0 ? payload->at : NULL)
                    : BPS_ERR_PROTOCOL;
-    case BPS_FRAME_HELD:
-        return bytes == 0 ? bps_coordinator_held(coordinator, place, header) : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_FETCHED:
+        return bytes == 0 ? bps_coordinator_fetched(coordinator, place, header) : BPS_ERR_PROTOCOL;
     case BPS_FRAME_JOINED:
         bps_get_text(payload, text, sizeof text);
         return bps_coordinator_joined(coordinator, place, text);
@@ -408,8 +408,8 @@ static bps_status message(struct bps_local_peer *peer, const struct bps_header *
                           struct bps_reader *payload)
 {
     struct bps_local *local = peer->local;
-    bool asks =
-        header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED || header->type == BPS_FRAME_HELD;
+    bool asks = header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED ||
+                header->type == BPS_FRAME_FETCHED;
     bool orders =
         header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
     bool is_first = peer == &local->peer[0];

@@ -101,8 +101,8 @@ uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_oper
 
 /* What is kept of a task that the devices sum. */
 struct bps_devices_round {
-    uint32_t held;  /* batches that have it */
-    uint32_t given; /* the steps that its device was given, a bit each */
+    uint32_t batches; /* that have it */
+    uint32_t given;   /* the steps that its device was given, a bit each */
 };
 static inline struct bps_devices_round *bps_devices_round_of(const struct bps_task *task)
 {
@@ -126,8 +126,8 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
                                  const struct bps_header *header, const uint8_t *identity);
 /* `why` it has not; "": it has. */
 bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t place, const char *why);
-bps_status bps_coordinator_held(struct bps_coordinator *coordinator, uint32_t place,
-                                const struct bps_header *header);
+bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place,
+                                   const struct bps_header *header);
 /* True if steps are to be ordered. */
 bool bps_coordinator_is_busy(const struct bps_coordinator *coordinator);
 /* The task ends without its next step. */

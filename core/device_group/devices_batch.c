@@ -19,7 +19,7 @@ static void on_step(struct bps_task *task, uint32_t kind)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     bool over = task->failed || tensor->worker->failure != BPS_OK;
-    if (--bps_devices_round_of(task)->held > 0) {
+    if (--bps_devices_round_of(task)->batches > 0) {
         return; /* its leader was faster, and another batch has the task */
     }
     if (kind == BPS_STEP_REDUCE && !over) {
@@ -52,7 +52,7 @@ static void on_batch(void *arg, bps_status status, const char *text)
     }
 }
 
-static struct bps_devices_batch *batch_take(struct bps_devices *devices)
+static struct bps_devices_batch *get_batch(struct bps_devices *devices)
 {
     struct bps_devices_batch *batch = SLIST_FIRST(&devices->spare);
     if (batch == NULL) {
@@ -102,7 +102,7 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
     };
     task->tensor->operation.asking = false;
     bps_devices_round_of(task)->given |= 1u << kind;
-    bps_devices_round_of(task)->held++;
+    bps_devices_round_of(task)->batches++;
     *out = task;
     return true;
 }
@@ -116,7 +116,7 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
     if (devices->group == NULL || devices->state < BPS_DEVICES_TOGETHER || n == 0 || n > BPS_STEPS_LIMIT) {
         return BPS_ERR_PROTOCOL; /* with OFF, another worker's farewell has come before this */
     }
-    struct bps_devices_batch *batch = batch_take(devices);
+    struct bps_devices_batch *batch = get_batch(devices);
     if (batch == NULL) {
         return BPS_ERR_NOMEM;
     }

@@ -21,7 +21,7 @@ void bps_devices_forget(const struct bps_task *task)
 static void end(struct bps_task *task)
 {
     bps_devices_forget(task);
-    if (bps_devices_round_of(task)->held == 0) {
+    if (bps_devices_round_of(task)->batches == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -30,7 +30,7 @@ static bool left(struct bps_task *task, uint32_t rank)
 {
     char text[80];
     if (bps_local_leader_of(task->tensor, task->partition)->rank != rank ||
-        bps_devices_round_of(task)->held > 0) {
+        bps_devices_round_of(task)->batches > 0) {
         return false;
     }
     snprintf(text, sizeof text, "worker %u has left the job", rank);
@@ -50,7 +50,7 @@ static bool is_final(const struct bps_tensor_entry *tensor, uint32_t partition)
 /* The coordinator has to hear from all before it orders anything. */
 static bool reduce(struct bps_task *task)
 {
-    *bps_devices_round_of(task) = (struct bps_devices_round){.held = 0};
+    *bps_devices_round_of(task) = (struct bps_devices_round){.batches = 0};
     return false;
 }
 
@@ -95,11 +95,11 @@ const struct bps_step_ops *const bps_device_reduce_steps[] = {&all_reduce, &lead
 static bool share(struct bps_task *task)
 {
     struct bps_devices *devices = task->tensor->worker->local->devices;
-    struct bps_header header = bps_devices_header(&task->tensor->operation, BPS_FRAME_HELD);
+    struct bps_header header = bps_devices_header(&task->tensor->operation, BPS_FRAME_FETCHED);
     header.partition = task->partition;
     if (devices->coordinator == NULL) {
         bps_devices_send(devices, &header, NULL, 0);
-    } else if (bps_coordinator_held(devices->coordinator, devices->local->place, &header) != BPS_OK) {
+    } else if (bps_coordinator_fetched(devices->coordinator, devices->local->place, &header) != BPS_OK) {
         bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
     }
     return false;

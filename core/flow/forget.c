@@ -90,7 +90,7 @@ static void arrive(struct bps_post *post)
 static void forget(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
-    if (bps_operation_take(&tensor->operation)) {
+    if (bps_operation_claim(&tensor->operation)) {
         HASH_DELETE(by_name, worker->table.names, tensor);
         tensor->operation.post.fn = arrive;
         bps_loop_post(worker->loop, &tensor->operation.post);

@@ -88,7 +88,7 @@ static void arrive(struct bps_post *post)
     }
 }
 
-bool bps_operation_take(struct bps_operation *operation)
+bool bps_operation_claim(struct bps_operation *operation)
 {
     uint32_t use = new_use(), before = atomic_load(&operation->state);
     if ((before & BPS_OP_PHASE) != BPS_OP_FREE ||
@@ -139,7 +139,7 @@ static bps_status take_named(struct bps_worker *worker, const struct bps_push_pu
 {
     pthread_mutex_lock(&worker->table.lock);
     bps_status status = find_named(worker, r, out, report);
-    if (status == BPS_OK && !bps_operation_take(&(*out)->operation)) {
+    if (status == BPS_OK && !bps_operation_claim(&(*out)->operation)) {
         BPS_REPORT(report,
                    "tensor '%s' is already in flight on this worker; wait for it, or use another name",
                    (*out)->name);
@@ -156,7 +156,7 @@ static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_p
         return take_named(worker, r, out, report);
     }
     *out = bps_tensor_unnamed(worker, barrier);
-    return *out != NULL && bps_operation_take(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
+    return *out != NULL && bps_operation_claim(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
 static atomic_uint_least64_t pushed; /* bytes of all push_pulls that were started in this process */

@@ -95,7 +95,7 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
 /* ---- along the path ---- */
 
 /* What others have sent lies in its place, or is what this worker has sent: the root's value of a broadcast. */
-static void take_result(struct bps_task *task)
+static void use_result(struct bps_task *task)
 {
     if (operation_of(task)->op == BPS_WIRE_BROADCAST && task->src != task->dst && task->bytes > 0) {
         memcpy(task->dst, task->src, task->bytes);
@@ -104,10 +104,10 @@ static void take_result(struct bps_task *task)
 }
 
 /* The step of the task is behind it. */
-static void pass(struct bps_task *task)
+static void leave_step(struct bps_task *task)
 {
     if (bps_task_step(task)->crosses) {
-        take_result(task);
+        use_result(task);
     }
     task->step++;
 }
@@ -129,7 +129,7 @@ static void advance(struct bps_task *task)
         if (!step->start(task)) {
             return;
         }
-        pass(task);
+        leave_step(task);
     }
     end(task);
 }
@@ -144,7 +144,7 @@ void bps_task_done(struct bps_task *task, bps_status status, const char *text)
     } else if (task->failed) {
         end(task); /* its operation has the words */
     } else if (status == BPS_OK) {
-        pass(task);
+        leave_step(task);
         advance(task);
     } else if (task->refused || bps_task_step(task)->crosses) {
         end_with(task, status, text);

@@ -216,8 +216,8 @@ struct bps_worker {
     /* [core] from here on, while the thread runs */
     enum bps_worker_phase phase;
     struct bps_instance *net, *reducer;
-    struct bps_instance *near; /* the transport to processes of this host; NULL: none */
-    struct bps_graph *graph;   /* [const] once joined */
+    struct bps_instance *local_transport; /* the transport to processes of this host; NULL: none */
+    struct bps_graph *graph;              /* [const] once joined */
     /* [const] what can take a partition at each kind of node: the first that says so; each ends with NULL */
     const struct bps_step_ops *const *steps[BPS_NODE_KINDS];
     const struct bps_device_memory_ops *memory_ops;  /* [const] */
@@ -307,7 +307,7 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor);
 
 /* ---- operation.c ---- */
 /* Takes the operation of a tensor, so that nobody can start it. False: it is in flight. */
-bool bps_operation_take(struct bps_operation *operation);
+bool bps_operation_claim(struct bps_operation *operation);
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
                                uint32_t root, bool barrier, bps_handle *out, struct bps_report *report);
 /*

@@ -34,9 +34,9 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     if (local == NULL) {
         return BPS_ERR_NOMEM;
     }
-    const struct bps_transport_ops *transport = worker->near->ops;
+    const struct bps_transport_ops *transport = worker->local_transport->ops;
     local->worker = worker;
-    local->transport = worker->near;
+    local->transport = worker->local_transport;
     STAILQ_INIT(&local->unsent);
     bps_lobby_init(&local->lobby, &bps_local_guests, transport, local);
     bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby,
@@ -146,7 +146,7 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 
 uint32_t bps_local_links(const struct bps_local *local)
 {
-    return bps_local_is_grouped(local) ? local->size - 1 : 0;
+    return bps_local_has_peers(local) ? local->size - 1 : 0;
 }
 
 /* ---- the end ---- */
@@ -154,11 +154,11 @@ uint32_t bps_local_links(const struct bps_local *local)
 void bps_local_leave(struct bps_local *local)
 {
     const struct bps_header header = {.type = BPS_FRAME_LEAVE};
-    if (bps_local_is_grouped(local) && !local->dropped) {
+    if (bps_local_has_peers(local) && !local->dropped) {
         bps_sum_leave(local->sum, local->worker->rank); /* rounds that others have begun with us */
         local->device_ops->leave(local->devices);
     }
-    for (uint32_t place = 0; bps_local_is_grouped(local) && place < local->size; place++) {
+    for (uint32_t place = 0; bps_local_has_peers(local) && place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
         if (peer->link != NULL) {
             bps_link_send(peer->link, &header, NULL, 0);
@@ -186,7 +186,7 @@ static void drop_peer(struct bps_local_peer *peer)
 
 void bps_local_drop(struct bps_local *local)
 {
-    if (!bps_local_is_grouped(local)) {
+    if (!bps_local_has_peers(local)) {
         return;
     }
     for (uint32_t place = 0; place < local->size; place++) {

@@ -32,7 +32,7 @@ const char *bps_local_address(const struct bps_local *local);
 /* The book is there: forms the group. BPS_OK as well if this worker is alone in it. */
 bps_status bps_local_connect(struct bps_local *local, struct bps_report *report);
 /* True if there are others in the group. */
-bool bps_local_is_grouped(const struct bps_local *local);
+bool bps_local_has_peers(const struct bps_local *local);
 /*
  * The types, a BPS_DTYPE_BIT each, of which a sum of a host crosses the network where there are several. Not integers:
  * the sum of an average may need more bits than they have, and the workers have not agreed beforehand what it is. Nor
@@ -97,7 +97,7 @@ struct bps_local_peer {
 
 struct bps_local {
     struct bps_worker *worker;
-    struct bps_instance *transport; /* the worker's `near` */
+    struct bps_instance *transport; /* the worker's */
     struct bps_lobby lobby;
     char address[128];
     struct bps_timer *ticker;
@@ -167,7 +167,7 @@ static inline const struct bps_local_step *bps_local_step_of(const struct bps_ta
  * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not
  * agreed upon beforehand, and some types (bps_local_types()): each worker pushes these itself.
  */
-bool bps_local_takes(const struct bps_tensor_entry *tensor);
+bool bps_local_sums(const struct bps_tensor_entry *tensor);
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* True if that is this worker. */
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition);

@@ -24,7 +24,7 @@
 struct lead {
     struct bps_loan loan;      /* of this worker to itself */
     struct bps_sum_slice *sum; /* while the network has it */
-    uint32_t held;             /* frames for others whose payload lies in the task's tensor */
+    uint32_t outstanding;      /* frames for others whose payload lies in the task's tensor */
 };
 
 static const struct bps_step_ops lead_for_network;
@@ -78,7 +78,7 @@ static bool contribute(struct bps_task *task)
     struct bps_sum_cursor *cursor = &worker->local->cursor;
     struct lead *lead = lead_of(task);
     struct bps_header header;
-    *lead = (struct lead){.held = 0};
+    *lead = (struct lead){.outstanding = 0};
     if (worker->local->dropped) {
         return false; /* it ends with the job */
     }
@@ -107,7 +107,7 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
         memcpy(task->dst, slice->payload, slice->bytes);
     }
     bps_sum_delivered(slice);
-    if (task != NULL && lead_of(task)->held == 0) {
+    if (task != NULL && lead_of(task)->outstanding == 0) {
         bps_task_done(task, BPS_OK, NULL); /* else when the last frame is out */
     }
 }
@@ -131,7 +131,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     }
     struct bps_task *task = payload_owner(local, slice, rank);
     if (task != NULL) {
-        lead_of(task)->held++;
+        lead_of(task)->outstanding++;
     }
     if (!bps_heap_push(&peer->results, slice->priority, local->worker->sequence++, slice)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
@@ -198,7 +198,7 @@ static bool on_failed(void *owner, const struct bps_notice *notice)
     const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
     struct bps_header poison = bps_notice_header(notice, local->worker->book->epoch, flags);
     poison.type = BPS_FRAME_POISON;
-    if (local->dropped || bps_remote_pass_poison(local->worker, &poison, notice->text)) {
+    if (local->dropped || bps_remote_forward_poison(local->worker, &poison, notice->text)) {
         return true;
     }
     poison.flags = BPS_FLAG_GROUP; /* our group is not made to wait for this worker to declare the tensor */
@@ -303,8 +303,8 @@ static void slice_sent(struct bps_local_peer *peer, struct bps_sum_slice *slice)
     struct bps_local *local = peer->local;
     struct bps_task *task = payload_owner(local, slice, peer->rank);
     bps_sum_delivered(slice);
-    bps_assert(task == NULL || lead_of(task)->held > 0);
-    if (task != NULL && --lead_of(task)->held == 0) {
+    bps_assert(task == NULL || lead_of(task)->outstanding > 0);
+    if (task != NULL && --lead_of(task)->outstanding == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -323,15 +323,15 @@ bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie)
 
 /* ---- the steps ---- */
 
-static bool takes_part(const struct bps_tensor_entry *tensor, uint32_t partition)
+static bool sums(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     (void)partition;
-    return bps_local_takes(tensor);
+    return bps_local_sums(tensor);
 }
 
 static bool leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
-    return bps_local_takes(tensor) && bps_local_leads(tensor, partition);
+    return bps_local_sums(tensor) && bps_local_leads(tensor, partition);
 }
 
 static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
@@ -342,7 +342,7 @@ static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
 static void cancel(struct bps_task *task)
 {
     const struct lead *lead = lead_of(task);
-    if (lead->held == 0) {
+    if (lead->outstanding == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -361,15 +361,15 @@ static bool hand_out(struct bps_task *task)
 {
     const struct lead *led = bps_way_context(task->way, &lead_for_network);
     struct lead *lead = lead_of(task);
-    bps_assert(lead->held == 0);
-    lead->held = 0;
+    bps_assert(lead->outstanding == 0);
+    lead->outstanding = 0;
     if (task->tensor->worker->local->dropped) {
         return false; /* it ends with the job: a lost peer's loan is gone */
     }
-    lead->held = 1;
+    lead->outstanding = 1;
     bps_sum_distribute(led->sum, task->bytes > 0 ? task->dst : NULL);
-    lead->held--;
-    return lead->held == 0; /* else it goes on when the last frame is out */
+    lead->outstanding--;
+    return lead->outstanding == 0; /* else it goes on when the last frame is out */
 }
 
 /* The others of the group wait for a result that does not come. Of this worker it is the end as well. */
@@ -411,7 +411,7 @@ static const struct bps_step_ops lead_for_network = {
 static const struct bps_step_ops local_broadcast = {
     .crosses = true,
     .context = sizeof(struct lead),
-    .probe = takes_part,
+    .probe = sums,
     .start = hand_out,
     .cancel = cancel,
     .refuse = refuse_result,

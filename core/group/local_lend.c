@@ -13,14 +13,14 @@
 struct lend {
     uint8_t header[BPS_HEADER_BYTES];
     bool sent, received;
-    uint32_t held; /* frames that the transport still reads, or is filling */
+    uint32_t outstanding; /* frames that the transport still reads, or is filling */
 };
 
 /* It is over when the result is there and the transport has let go of the contribution. */
 static void check(struct bps_task *task)
 {
     const struct lend *lend = bps_task_context(task);
-    if (lend->held == 0 && (task->failed || lend->received)) {
+    if (lend->outstanding == 0 && (task->failed || lend->received)) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -40,7 +40,7 @@ static bool start(struct bps_task *task)
     struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
     struct lend *lend = bps_task_context(task);
     struct bps_header header;
-    bps_assert(lend->held == 0 || leader->link == NULL);
+    bps_assert(lend->outstanding == 0 || leader->link == NULL);
     *lend = (struct lend){.sent = false};
     if (worker->local->dropped) {
         return false; /* it ends with the job */
@@ -60,7 +60,7 @@ static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps
     struct lend *lend = bps_task_context(task);
     (void)peer;
     lend->sent = true;
-    lend->held++;
+    lend->outstanding++;
     *out = (struct bps_frame){
         .header = lend->header,
         .payload = task->src,
@@ -74,8 +74,8 @@ static void sent(struct bps_task *task, struct bps_local_peer *peer)
 {
     struct lend *lend = bps_task_context(task);
     (void)peer;
-    bps_assert(lend->held > 0);
-    lend->held--;
+    bps_assert(lend->outstanding > 0);
+    lend->outstanding--;
     check(task);
 }
 
@@ -109,7 +109,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     (void)partition;
-    return bps_local_takes(tensor);
+    return bps_local_sums(tensor);
 }
 
 const struct bps_local_step bps_local_lend = {
@@ -153,8 +153,8 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
         memcpy(place, data, bytes);
     }
     if (offset + bytes == task->bytes) {
-        bps_assert(lend->held > 0);
-        lend->held--;
+        bps_assert(lend->outstanding > 0);
+        lend->outstanding--;
         receive(task);
     }
     return bytes;
@@ -180,7 +180,7 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
         receive(task);
         return BPS_OK;
     }
-    lend->held++;
+    lend->outstanding++;
     peer->task = task;
     peer->result = (struct bps_sink){.place = result_place, .take = result_take};
     *sink = &peer->result;

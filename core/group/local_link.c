@@ -90,7 +90,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
         return BPS_ERR_PROTOCOL;
     }
     guest->user = visitor;
-    if (!bps_local_is_grouped(local)) {
+    if (!bps_local_has_peers(local)) {
         return BPS_OK; /* judged when the book is there */
     }
     bps_status status = judge(local, guest, visitor, report);

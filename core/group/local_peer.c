@@ -6,22 +6,22 @@
 #include "group/local.h"
 #include "shards/shards.h"
 
-bool bps_local_is_grouped(const struct bps_local *local)
+bool bps_local_has_peers(const struct bps_local *local)
 {
     return local != NULL && local->sum != NULL;
 }
 
 bool bps_local_is_final(const struct bps_local *local)
 {
-    return bps_local_is_grouped(local) && local->final;
+    return bps_local_has_peers(local) && local->final;
 }
 
 /* ---- what is summed here, and who leads ---- */
 
-bool bps_local_takes(const struct bps_tensor_entry *tensor)
+bool bps_local_sums(const struct bps_tensor_entry *tensor)
 {
     const struct bps_local *local = tensor->worker->local;
-    if (!bps_local_is_grouped(local)) {
+    if (!bps_local_has_peers(local)) {
         return false;
     }
     return local->final || (!tensor->unnamed && (local->types & BPS_DTYPE_BIT(tensor->job.dtype)) != 0);

@@ -38,7 +38,7 @@ static void declared(struct bps_worker *worker)
     while (!STAILQ_EMPTY(&list)) {
         struct bps_unsent *unsent = STAILQ_FIRST(&list);
         STAILQ_REMOVE_HEAD(&list, entry);
-        if (bps_remote_pass_poison(local->worker, &unsent->header, unsent->text)) {
+        if (bps_remote_forward_poison(local->worker, &unsent->header, unsent->text)) {
             free(unsent->text);
             free(unsent);
         } else {

@@ -68,7 +68,7 @@ static bps_status reform(struct bps_declared *declared, struct bps_declared_tens
 }
 
 /* All have reported. */
-static bps_status settle(struct bps_declared *declared, struct bps_declared_tensor *t,
+static bps_status decide(struct bps_declared *declared, struct bps_declared_tensor *t,
                          bps_declared_send_fn send, void *arg)
 {
     if (!bps_change_agreed(t->change)) {
@@ -105,7 +105,7 @@ bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uin
     }
     bps_form_fini(&form);
     if (status == BPS_OK && t->change->reports == declared->workers) {
-        status = settle(declared, t, send, arg);
+        status = decide(declared, t, send, arg);
     }
     return status;
 }

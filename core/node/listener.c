@@ -35,8 +35,8 @@ bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps
     return status == BPS_OK ? listen_at(listener, address, report) : status;
 }
 
-bps_status bps_listener_open_near(struct bps_listener *listener, const struct bps_conf *conf,
-                                  struct bps_loop *loop, struct bps_report *report)
+bps_status bps_listener_open_local(struct bps_listener *listener, const struct bps_conf *conf,
+                                   struct bps_loop *loop, struct bps_report *report)
 {
     struct bps_report reason = {""};
     bps_status status = bps_transport_open_local(conf, loop, &listener->transport, &reason);

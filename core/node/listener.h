@@ -21,8 +21,8 @@ bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps
  * The same with the transport between processes of a host. Where it does not work it stays closed, and the
  * log says why; only a wrong option is an error.
  */
-bps_status bps_listener_open_near(struct bps_listener *listener, const struct bps_conf *conf,
-                                  struct bps_loop *loop, struct bps_report *report);
+bps_status bps_listener_open_local(struct bps_listener *listener, const struct bps_conf *conf,
+                                   struct bps_loop *loop, struct bps_report *report);
 /* Drops those who still wait. All other links of the transport have ended. */
 void bps_listener_close(struct bps_listener *listener);
 

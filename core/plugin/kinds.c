@@ -116,7 +116,7 @@ static const struct op device_ops[] = {
 };
 
 /* Of devices whose memory others reach; none of them is optional. */
-static const struct op share_ops[] = {OP(share, allocation), OP(share, region), OP(share, settle), {NULL, 0}};
+static const struct op share_ops[] = {OP(share, allocation), OP(share, region), OP(share, flush), {NULL, 0}};
 
 /* Of devices that form groups; none of them is optional. */
 static const struct op group_ops[] = {

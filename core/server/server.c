@@ -42,11 +42,11 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
 {
     struct bps_pin pin;
     /* What does not work for the first shard, and has been told, is not tried for the others. */
-    bool near = conf->server.local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
+    bool local = conf->server.local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
         status =
-            bps_shard_new(conf, host, near, &server->pinning, &pin, &server->shard[server->shards], report);
+            bps_shard_new(conf, host, local, &server->pinning, &pin, &server->shard[server->shards], report);
     }
     server->shards += status == BPS_OK;
     return status;

@@ -47,7 +47,7 @@ struct bps_shard {
     pthread_t thread;
     bool running;
     struct bps_loop *loop;
-    struct bps_listener net, near;
+    struct bps_listener net, local;
     struct bps_instance *reducer;
     struct bps_timer *ticker;
     struct bps_book book;
@@ -397,7 +397,7 @@ static void serve(struct bps_post *post)
     call->status = begin_generation(call->shard, call->book);
     if (call->status == BPS_OK) {
         judge_waiting(call->shard, &call->shard->net);
-        judge_waiting(call->shard, &call->shard->near);
+        judge_waiting(call->shard, &call->shard->local);
     }
     sem_post(&call->done);
 }
@@ -421,7 +421,7 @@ static void on_tick(void *arg)
     const struct bps_conf_cluster *cluster = &shard->conf->cluster;
     uint64_t now = bps_now();
     bps_lobby_sweep(&shard->net.lobby, now);
-    bps_lobby_sweep(&shard->near.lobby, now);
+    bps_lobby_sweep(&shard->local.lobby, now);
     if (shard->sum != NULL) {
         bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
@@ -442,7 +442,7 @@ static bps_status start_thread(struct bps_shard *shard, struct bps_report *repor
     return status;
 }
 
-static bps_status open_parts(struct bps_shard *shard, const char *host, bool near, struct bps_report *report)
+static bps_status open_parts(struct bps_shard *shard, const char *host, bool local, struct bps_report *report)
 {
     shard->loop = bps_loop_new();
     if (shard->loop == NULL) {
@@ -453,8 +453,8 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool nea
     if (status == BPS_OK) {
         status = bps_listener_open_net(&shard->net, shard->conf, shard->loop, host, report);
     }
-    if (status == BPS_OK && near) {
-        status = bps_listener_open_near(&shard->near, shard->conf, shard->loop, report);
+    if (status == BPS_OK && local) {
+        status = bps_listener_open_local(&shard->local, shard->conf, shard->loop, report);
     }
     if (status == BPS_OK) {
         shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
@@ -463,7 +463,7 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool nea
     return status;
 }
 
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near,
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local,
                          const struct bps_pinning *pinning, const struct bps_pin *pin, struct bps_shard **out,
                          struct bps_report *report)
 {
@@ -475,8 +475,8 @@ bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool nea
     shard->pinning = pinning;
     shard->pin = *pin;
     bps_listener_init(&shard->net, &handler, shard);
-    bps_listener_init(&shard->near, &handler, shard);
-    bps_status status = open_parts(shard, host, near, report);
+    bps_listener_init(&shard->local, &handler, shard);
+    bps_status status = open_parts(shard, host, local, report);
     if (status == BPS_OK) {
         status = start_thread(shard, report);
     }
@@ -498,7 +498,7 @@ void bps_shard_free(struct bps_shard *shard)
         pthread_join(shard->thread, NULL);
     }
     end_generation(shard);
-    bps_listener_close(&shard->near);
+    bps_listener_close(&shard->local);
     bps_listener_close(&shard->net);
     if (shard->ticker != NULL) {
         bps_loop_cancel(shard->loop, shard->ticker);
@@ -515,5 +515,5 @@ const char *bps_shard_address(const struct bps_shard *shard)
 
 const char *bps_shard_local(const struct bps_shard *shard)
 {
-    return shard->near.address;
+    return shard->local.address;
 }

@@ -9,10 +9,10 @@
 struct bps_shard;
 
 /*
- * Starts a thread on the cores of `pin` that listens at `host`, any port, and if `near`, also for the workers
+ * Starts a thread on the cores of `pin` that listens at `host`, any port, and if `local`, also for the workers
  * of this host; where that does not work, the log says why. `pinning` outlives the shard.
  */
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool near,
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local,
                          const struct bps_pinning *pinning, const struct bps_pin *pin, struct bps_shard **out,
                          struct bps_report *report);
 /* Ends the thread and frees the shard. */

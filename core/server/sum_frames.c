@@ -16,7 +16,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .priority = h->priority,
                                      .offset = h->offset,
                                      .length = h->length,
-                                     .grouped = (h->flags & BPS_FLAG_GROUP) != 0,
+                                     .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
     return names_round(h) && finite && fits ? BPS_OK : BPS_ERR_PROTOCOL;
@@ -32,7 +32,7 @@ bps_status bps_frame_notice(const struct bps_header *h, const char *text, struct
                                .bytes = h->bytes,
                                .status = bps_wire_status(h->root),
                                .text = text,
-                               .grouped = (h->flags & BPS_FLAG_GROUP) != 0,
+                               .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                .answer = (h->flags & BPS_FLAG_ANSWER) != 0};
     return names_round(h) ? BPS_OK : BPS_ERR_PROTOCOL;
 }

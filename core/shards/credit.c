@@ -86,7 +86,7 @@ static uint64_t take(struct bps_credit_level *level, uint64_t bytes)
 }
 
 /* Bytes of that priority are not waited for any more. */
-static void settle(struct bps_credit *credit, int32_t priority, uint64_t bytes)
+static void repay(struct bps_credit *credit, int32_t priority, uint64_t bytes)
 {
     bps_assert(bytes <= credit->unanswered);
     credit->unanswered -= bytes;
@@ -108,13 +108,13 @@ static void settle(struct bps_credit *credit, int32_t priority, uint64_t bytes)
 void bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now)
 {
     end_trip(credit, bytes, now);
-    settle(credit, priority, bytes);
+    repay(credit, priority, bytes);
 }
 
 void bps_credit_given_up(struct bps_credit *credit, int32_t priority, uint64_t bytes)
 {
     credit->trip.began = 0;
-    settle(credit, priority, bytes);
+    repay(credit, priority, bytes);
 }
 
 bool bps_credit_look(struct bps_credit *credit)

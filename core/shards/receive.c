@@ -88,7 +88,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         bps_remote_answered(task, index);
         return BPS_OK;
     }
-    push->held++;
+    push->outstanding++;
     lane->task = task;
     lane->offset = header->offset;
     lane->length = expected;

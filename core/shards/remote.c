@@ -45,7 +45,7 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
     return true;
 }
 
-bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text)
+bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
@@ -131,7 +131,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     struct bps_worker *worker = remote->worker;
     struct bps_report report = {""};
     char who[100], why[400];
-    if (!remote->reached && remote->transport == worker->near) {
+    if (!remote->reached && remote->transport == worker->local_transport) {
         status = fall_back(remote, text, &report);
         if (status != BPS_OK) {
             bps_worker_fail(worker, status, report.text);
@@ -202,12 +202,12 @@ static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */
-static bool is_near(const struct bps_remote *remote)
+static bool is_local(const struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
     const struct bps_book *book = worker->book;
     const struct bps_book_shard *shard = &book->shard[remote->index];
-    return worker->near != NULL && worker->conf->server.local && shard->local[0] != '\0' &&
+    return worker->local_transport != NULL && worker->conf->server.local && shard->local[0] != '\0' &&
            book->member[shard->member].host_id == book->member[worker->rank].host_id;
 }
 
@@ -224,7 +224,7 @@ static bps_status fall_back(struct bps_remote *remote, const char *why, struct b
     server_text(remote, who, sizeof who);
     BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
             "%s is on this host, but is reached through '%s', not '%s': %s", who, worker->net->name,
-            worker->near->name, why);
+            worker->local_transport->name, why);
     return dial_net(remote, report);
 }
 
@@ -232,10 +232,11 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
     struct bps_report reason = {""};
-    if (!is_near(remote)) {
+    if (!is_local(remote)) {
         return dial_net(remote, report);
     }
-    bps_status status = dial(remote, worker->near, worker->book->shard[remote->index].local, 1, &reason);
+    bps_status status =
+        dial(remote, worker->local_transport, worker->book->shard[remote->index].local, 1, &reason);
     return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
 

@@ -10,7 +10,7 @@
  *
  * A transport that was told BPS_AGAIN asks again only when it is kicked. So there is one rule: a queue whose most
  * urgent task may be sent, and a transport that does not know: never. All that can change the one or the other
- * (a task that comes or goes, an answer, another shard's place) ends with settle(), which keeps it; bps_assert()
+ * (a task that comes or goes, an answer, another shard's place) ends with update(), which keeps it; bps_assert()
  * looks after each event.
  */
 #include <string.h>
@@ -40,7 +40,7 @@ static void check_told(struct bps_worker *worker)
         const struct bps_window_shard *shard = &worker->shards->window.shard[i];
         bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved));
         bps_assert(!remote->starved || worker->shards->patience != NULL);
-        bps_assert(!shard->waits || remote->told || shard->held_by != BPS_WINDOW_NONE);
+        bps_assert(!shard->waits || remote->told || shard->blocked_by != BPS_WINDOW_NONE);
     }
 }
 
@@ -81,10 +81,10 @@ static bool have_patience(struct bps_worker *worker)
 
 /*
  * The queue of the shard, or its credit, has changed: tells the window, and the transports of this shard and of
- * those that were held for it. Nobody waits for a shard that has no credit. Where nothing would ever look whether
+ * those that were blocked by it. Nobody waits for a shard that has no credit. Where nothing would ever look whether
  * it has some again, it goes on without.
  */
-static void settle(struct bps_remote *remote)
+static void update(struct bps_remote *remote)
 {
     struct bps_worker *worker = remote->worker;
     const struct bps_task *task = bps_heap_top(&remote->queue);
@@ -109,7 +109,7 @@ static void settle(struct bps_remote *remote)
 static void resume_starved(struct bps_remote *remote)
 {
     if (remote->starved) {
-        settle(remote);
+        update(remote);
     }
 }
 
@@ -121,7 +121,7 @@ static void on_patience(void *arg)
     for (uint32_t i = 0; i < worker->shards->remotes; i++) {
         struct bps_remote *remote = &worker->shards->remote[i];
         if (remote->starved && bps_credit_look(&remote->credit)) {
-            settle(remote);
+            update(remote);
         }
         starved |= remote->starved;
     }
@@ -146,14 +146,14 @@ static bool start(struct bps_task *task)
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     struct bps_push *push = bps_task_context(task);
     uint32_t slices = bps_partitions(task->bytes, worker->slice);
-    bps_assert(push->held == 0);
+    bps_assert(push->outstanding == 0);
     *push = (struct bps_push){.got = (bool *)(push->header + slices)};
     memset(push->got, false, slices * sizeof *push->got);
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return false;
     }
-    settle(remote);
+    update(remote);
     check_told(worker);
     return false;
 }
@@ -218,8 +218,8 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     }
     bps_window_sent(&worker->shards->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
     bps_credit_sent(&lane->remote->credit, priority_of(task), bytes, bps_now());
-    settle(lane->remote);
-    push->held++;
+    update(lane->remote);
+    push->outstanding++;
     *out = (struct bps_frame){
         .header = push->header[index],
         .payload = bps_task_payload(task, index * (uint32_t)worker->slice),
@@ -235,7 +235,7 @@ static void check(struct bps_task *task)
 {
     const struct bps_push *push = bps_task_context(task);
     bool has_result = push->answered == bps_partitions(task->bytes, task->tensor->worker->slice);
-    if (push->held == 0 && (task->failed || has_result)) {
+    if (push->outstanding == 0 && (task->failed || has_result)) {
         bps_task_done(task, BPS_OK, NULL);
     }
 }
@@ -246,8 +246,8 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     struct bps_push *push = bps_task_context(task);
     (void)owner;
     (void)link;
-    bps_assert(push->held > 0);
-    push->held--;
+    bps_assert(push->outstanding > 0);
+    push->outstanding--;
     check(task);
 }
 
@@ -270,8 +270,8 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
 void bps_remote_placed(struct bps_task *task, uint32_t index)
 {
     struct bps_push *push = bps_task_context(task);
-    bps_assert(push->held > 0);
-    push->held--;
+    bps_assert(push->outstanding > 0);
+    push->outstanding--;
     bps_remote_answered(task, index);
 }
 
@@ -295,7 +295,7 @@ static void cancel(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     if (bps_heap_remove(&remote->queue, task)) {
-        settle(remote);
+        update(remote);
         check_told(remote->worker);
     }
     give_up(task);

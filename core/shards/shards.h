@@ -27,7 +27,7 @@ struct bps_remote_lane {
 struct bps_remote {
     struct bps_worker *worker;
     uint32_t index;
-    struct bps_instance *transport; /* by which it is reached: the worker's `near` or `net` */
+    struct bps_instance *transport; /* by which it is reached: the worker's `local_transport` or `net` */
     bool reached;                   /* it has let this worker in */
     uint32_t lanes;
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
@@ -50,7 +50,7 @@ extern const struct bps_step_ops bps_step_push_pull, *const bps_push_pull_steps[
 struct bps_push {
     uint32_t sent;                      /* slices handed to the transport */
     uint32_t answered;                  /* slices of the result */
-    uint32_t held;                      /* frames that the transport still reads, or is filling */
+    uint32_t outstanding;               /* frames that the transport still reads, or is filling */
     bool *got;                          /* of each slice: its result is there */
     uint8_t header[][BPS_HEADER_BYTES]; /* of each slice, while it is sent */
 };
@@ -69,7 +69,7 @@ void bps_remotes_leave(struct bps_worker *worker);
  * [core] Sends a POISON as it is to the shard of its tensor's partition.
  * False: this worker has not declared the tensor.
  */
-bool bps_remote_pass_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
+bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_header *header, const char *text);
 /* [core] The same of one of this worker's, or of the group for which it speaks. */
 bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer);

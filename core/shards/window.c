@@ -15,7 +15,7 @@ bps_status bps_window_init(struct bps_window *window, const struct bps_book *boo
     for (uint32_t i = 0; i < book->shards; i++) {
         uint32_t weight = book->shard[i].weight; /* without one it gets nothing, or hardly anything */
         window->shard[i].share = weight > 0 ? weight / all : 1.0;
-        window->shard[i].held_by = BPS_WINDOW_NONE;
+        window->shard[i].blocked_by = BPS_WINDOW_NONE;
     }
     return BPS_OK;
 }
@@ -63,18 +63,18 @@ void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority)
     catch_up(window, i);
 }
 
-static void hold(struct bps_window *window, uint32_t i, uint32_t by)
+static void block(struct bps_window *window, uint32_t i, uint32_t by)
 {
     struct bps_window_shard *shard = &window->shard[i];
-    window->held += (by != BPS_WINDOW_NONE) - (shard->held_by != BPS_WINDOW_NONE);
-    shard->held_by = by;
+    window->blocked += (by != BPS_WINDOW_NONE) - (shard->blocked_by != BPS_WINDOW_NONE);
+    shard->blocked_by = by;
 }
 
 void bps_window_rest(struct bps_window *window, uint32_t i)
 {
     window->waiting -= window->shard[i].waits;
     window->shard[i].waits = false;
-    hold(window, i, BPS_WINDOW_NONE);
+    block(window, i, BPS_WINDOW_NONE);
 }
 
 bool bps_window_admits(struct bps_window *window, uint32_t i)
@@ -88,7 +88,7 @@ bool bps_window_admits(struct bps_window *window, uint32_t i)
             by = j;
         }
     }
-    hold(window, i, by);
+    block(window, i, by);
     return by == BPS_WINDOW_NONE;
 }
 
@@ -100,8 +100,8 @@ void bps_window_sent(struct bps_window *window, uint32_t i, uint64_t bytes)
 
 uint32_t bps_window_freed(struct bps_window *window, uint32_t i)
 {
-    for (uint32_t j = 0; j < window->shards && window->held > 0; j++) {
-        if (window->shard[j].held_by == i && bps_window_admits(window, j)) {
+    for (uint32_t j = 0; j < window->shards && window->blocked > 0; j++) {
+        if (window->shard[j].blocked_by == i && bps_window_admits(window, j)) {
             return j;
         }
     }

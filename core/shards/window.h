@@ -4,11 +4,11 @@
  * only, no network, no clock.
  *
  * The order: the most urgent first, and of what is equally urgent each shard its share of the bytes. A
- * shard's place in it is what it was sent, divided by its share. A slice is held while another shard, with
+ * shard's place in it is what it was sent, divided by its share. A slice is blocked while another shard, with
  * something as urgent to send, is further behind than the window. Otherwise the shards that are reached fast
  * would run ahead, and in the end the links of the others would be busy alone.
  *
- * Holding cannot lock up. Of the shards with the most urgent slices, the one whose place is last is held for
+ * That cannot lock up. Of the shards with the most urgent slices, the one whose place is last is blocked for
  * nobody. It only needs its transport to take a slice, and for that its server only has to read; servers read
  * whatever comes, in any order, whether they can answer it yet or not. Neither an answer nor another worker
  * has a part in it.
@@ -22,15 +22,15 @@
 #define BPS_WINDOW_NONE  UINT32_MAX
 
 struct bps_window_shard {
-    double share;     /* of all bytes */
-    double place;     /* in the order, bytes */
-    bool waits;       /* it has something to send */
-    int32_t priority; /* of that */
-    uint32_t held_by; /* the shard that it is held for, as was found last; BPS_WINDOW_NONE: none */
+    double share;        /* of all bytes */
+    double place;        /* in the order, bytes */
+    bool waits;          /* it has something to send */
+    int32_t priority;    /* of that */
+    uint32_t blocked_by; /* the shard that it is blocked for, as was found last; BPS_WINDOW_NONE: none */
 };
 
 struct bps_window {
-    uint32_t shards, waiting, held;
+    uint32_t shards, waiting, blocked;
     struct bps_window_shard *shard;
 };
 
@@ -46,7 +46,7 @@ void bps_window_rest(struct bps_window *window, uint32_t i);
 bool bps_window_admits(struct bps_window *window, uint32_t i);
 void bps_window_sent(struct bps_window *window, uint32_t i, uint64_t bytes);
 /*
- * Another shard that was held for shard i and may send now. To be asked after each change of i, until it says
+ * Another shard that was blocked by shard i and may send now. To be asked after each change of i, until it says
  * BPS_WINDOW_NONE.
  */
 uint32_t bps_window_freed(struct bps_window *window, uint32_t i);

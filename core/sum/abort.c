@@ -23,14 +23,14 @@ static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *noti
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
 {
     struct bps_round *round = NULL;
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && poison->grouped)) {
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && poison->for_group)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = find_ending(sum, poison, &round);
     if (status != BPS_OK || round == NULL) {
         return status;
     }
-    status = bps_round_speak(round, rank, bps_is_grouped(sum, rank, poison->grouped));
+    status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
     if (status != BPS_OK) {
         return status;
     }
@@ -70,7 +70,7 @@ static void on_left(struct bps_round *round, const void *arg)
 {
     (void)arg;
     bps_round_join_left(round);
-    bps_round_settle(round);
+    bps_round_collect(round);
 }
 
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
@@ -118,7 +118,7 @@ static void check_stall(struct bps_round *round, const void *arg)
     if (give_up) {
         bps_verdict_overdue(missing, p->fail, text, sizeof text);
         bps_round_fail(round, BPS_ERR_TIMEOUT, text, BPS_SUM_ALL);
-        bps_round_settle(round);
+        bps_round_collect(round);
         return;
     }
     round->reminded = p->now;

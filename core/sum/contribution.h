@@ -25,8 +25,8 @@ struct bps_contribution {
     double prescale;
     int32_t priority;
     uint32_t offset, length;
-    bool grouped; /* it stands for all ranks of its sender's group, whose sum it is */
-    bool empty;   /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
+    bool for_group; /* it stands for all ranks of its sender's group, whose sum it is */
+    bool empty;     /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
 };
 
 enum bps_notice_kind {
@@ -41,8 +41,8 @@ struct bps_notice {
     uint64_t bytes;    /* of the tensor; FAILED: of the largest one that was pushed */
     bps_status status; /* POISON, FAILED */
     const char *text;
-    bool grouped; /* POISON: it stands for all ranks of its sender's group */
-    bool answer;  /* POISON: its sender wants FAILED as well: another worker's reason may have come first */
+    bool for_group; /* POISON: it stands for all ranks of its sender's group */
+    bool answer;    /* POISON: its sender wants FAILED as well: another worker's reason may have come first */
 };
 
 #endif

@@ -119,6 +119,6 @@ void bps_sum_delivered(struct bps_sum_slice *slice)
     if (--slice->undelivered == 0) {
         bps_slice_free_block(slice);
         round->unfinished--;
-        bps_round_settle(round);
+        bps_round_collect(round);
     }
 }

@@ -180,7 +180,8 @@ static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const st
     bool receiver = spec->op == BPS_WIRE_BROADCAST && spec->root != rank;
     return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 &&
            spec->op < BPS_WIRE_OPS && spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 &&
-           c->offset == 0 && !c->grouped && c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);
+           c->offset == 0 && !c->for_group && c->empty == receiver &&
+           c->length == (receiver ? 0 : spec->bytes);
 }
 
 bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,
@@ -258,6 +259,6 @@ void bps_exchange_abandon(struct bps_exchange_cursor *cursor)
     if (round != NULL) {
         cursor->round = NULL;
         round->arriving--;
-        bps_exchange_settle(round);
+        bps_exchange_collect(round);
     }
 }

@@ -24,7 +24,7 @@ static void release_blocks(struct bps_exchange_round *round)
     }
 }
 
-void bps_exchange_settle(struct bps_exchange_round *round)
+void bps_exchange_collect(struct bps_exchange_round *round)
 {
     if (round->over && round->arriving == 0) {
         release_blocks(round);
@@ -47,7 +47,7 @@ void bps_exchange_retire(struct bps_exchange_round *round)
     free(round->failure);
     round->failure = NULL;
     round->over = true;
-    bps_exchange_settle(round);
+    bps_exchange_collect(round);
 }
 
 static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind,

@@ -57,7 +57,7 @@ bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_rou
 /* The round is over: nobody finds it any more. */
 void bps_exchange_retire(struct bps_exchange_round *round);
 /* Frees a round that is over, if nothing of it is arriving. */
-void bps_exchange_settle(struct bps_exchange_round *round);
+void bps_exchange_collect(struct bps_exchange_round *round);
 /* Ends a round that has failed: we are told now, or when we come to it. */
 void bps_exchange_end(struct bps_exchange_round *round, bps_status status, const char *text);
 /* We are in a round that has failed. */

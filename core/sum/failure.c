@@ -64,7 +64,7 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
     }
     bps_round_tell_all(round, BPS_NOTICE_FAILED, text, quiet);
     bps_loans_release(round);
-    round->holds--; /* not settled: the caller still has it */
+    round->holds--; /* not collected: the caller still has it */
 }
 
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text)

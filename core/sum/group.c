@@ -62,22 +62,22 @@ bool bps_is_member(const struct bps_sum *sum, uint32_t rank)
     return !bps_aggregates(sum) || sum->config.group[rank] == sum->config.only;
 }
 
-bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, bool grouped)
+bool bps_is_for_group(const struct bps_sum *sum, uint32_t rank, bool for_group)
 {
-    return grouped && sum->mate[rank] != rank;
+    return for_group && sum->mate[rank] != rank;
 }
 
-bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who)
+bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, uint32_t who)
 {
     const uint32_t *group = sum->config.group;
-    return who == rank || (grouped && who < sum->config.workers && group[who] == group[rank]);
+    return who == rank || (for_group && who < sum->config.workers && group[who] == group[rank]);
 }
 
 bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct bps_round *round = slice->round;
     return round->spec.op != BPS_WIRE_BROADCAST ||
-           !bps_stands_for(round->sum, rank, bps_bit(round->grouped_bits, rank), round->spec.root);
+           !bps_stands_for(round->sum, rank, bps_bit(round->for_group_bits, rank), round->spec.root);
 }
 
 /* Whether this rank takes part already. One that has left is only counted, until somebody speaks for it. */
@@ -87,7 +87,7 @@ static bool is_taken(const struct bps_round *round, uint32_t rank)
            (bps_bit(round->spoke_bits, rank) || !bps_is_absent(round->sum, rank));
 }
 
-bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped)
+bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_group)
 {
     const uint32_t *mate = round->sum->mate;
     uint32_t i = rank;
@@ -95,16 +95,16 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped)
         if (is_taken(round, i)) {
             return BPS_ERR_PROTOCOL;
         }
-        i = grouped ? mate[i] : rank;
+        i = for_group ? mate[i] : rank;
     } while (i != rank);
     do {
         round->joined += !bps_bit(round->joined_bits, i);
         bps_set_bit(round->joined_bits, i);
-        i = grouped ? mate[i] : rank;
+        i = for_group ? mate[i] : rank;
     } while (i != rank);
     bps_set_bit(round->spoke_bits, rank);
-    if (grouped) {
-        bps_set_bit(round->grouped_bits, rank);
+    if (for_group) {
+        bps_set_bit(round->for_group_bits, rank);
     }
     return BPS_OK;
 }

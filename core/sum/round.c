@@ -54,8 +54,8 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
     round->memory = head + bits + parts;
     round->joined_bits = (uint64_t *)((char *)round + head);
     round->spoke_bits = round->joined_bits + words;
-    round->grouped_bits = round->spoke_bits + words;
-    round->begun_bits = round->grouped_bits + words;
+    round->for_group_bits = round->spoke_bits + words;
+    round->begun_bits = round->for_group_bits + words;
     round->arrived_bits = round->begun_bits + slices * words;
     round->part = (struct bps_part *)((char *)round + head + bits);
     round->policy = policy;
@@ -231,7 +231,7 @@ static void free_round(struct bps_round *round)
     bps_pool_put(&round->sum->pool, round, round->memory);
 }
 
-void bps_round_settle(struct bps_round *round)
+void bps_round_collect(struct bps_round *round)
 {
     struct bps_sum *sum = round->sum;
     struct bps_key *key = round->key;
@@ -239,7 +239,7 @@ void bps_round_settle(struct bps_round *round)
         return;
     }
     if (sum->walking > 0) {
-        sum->unsettled = true;
+        sum->uncollected = true;
         return;
     }
     if (round->joined < sum->members) {
@@ -255,10 +255,10 @@ void bps_round_settle(struct bps_round *round)
     }
 }
 
-static void settle(struct bps_round *round, const void *arg)
+static void collect(struct bps_round *round, const void *arg)
 {
     (void)arg;
-    bps_round_settle(round);
+    bps_round_collect(round);
 }
 
 static void each_round(struct bps_sum *sum, bps_round_fn fn, const void *arg)
@@ -276,8 +276,8 @@ void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg)
 {
     sum->walking++;
     each_round(sum, fn, arg);
-    if (--sum->walking == 0 && sum->unsettled) {
-        sum->unsettled = false;
-        each_round(sum, settle, NULL);
+    if (--sum->walking == 0 && sum->uncollected) {
+        sum->uncollected = false;
+        each_round(sum, collect, NULL);
     }
 }

@@ -87,12 +87,12 @@ struct bps_round {
     uint32_t odds;
     struct bps_pushed *odd; /* contributions that differ from the first one */
     /* Sets of ranks. */
-    uint64_t *joined_bits;  /* those that frames stood for, and those that have left */
-    uint64_t *spoke_bits;   /* those that sent the frames: they get the answers */
-    uint64_t *grouped_bits; /* those of them that spoke for their group */
-    uint64_t *begun_bits;   /* by slice: those whose frame has come */
-    uint64_t *arrived_bits; /* by slice: those whose contribution is complete */
-    struct bps_part *part;  /* if they are kept apart: by slice, then by slot */
+    uint64_t *joined_bits;    /* those that frames stood for, and those that have left */
+    uint64_t *spoke_bits;     /* those that sent the frames: they get the answers */
+    uint64_t *for_group_bits; /* those of them that spoke for their group */
+    uint64_t *begun_bits;     /* by slice: those whose frame has come */
+    uint64_t *arrived_bits;   /* by slice: those whose contribution is complete */
+    struct bps_part *part;    /* if they are kept apart: by slice, then by slot */
     struct bps_sum_slice slice[];
 };
 
@@ -102,7 +102,7 @@ struct bps_sum {
     struct bps_key *keys;
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
-    bool unsettled;                  /* a round was to be settled meanwhile */
+    bool uncollected;                /* a round was to be collected meanwhile */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
     char here[32];                   /* whose process this is, for messages */
 
@@ -207,7 +207,7 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
 /* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
-void bps_round_settle(struct bps_round *round);
+void bps_round_collect(struct bps_round *round);
 /* A round that is held stays, whatever others do. */
 static inline void bps_round_hold(struct bps_round *round)
 {
@@ -216,7 +216,7 @@ static inline void bps_round_hold(struct bps_round *round)
 static inline void bps_round_release(struct bps_round *round)
 {
     round->holds--;
-    bps_round_settle(round);
+    bps_round_collect(round);
 }
 /* Calls fn for each open round. */
 typedef void (*bps_round_fn)(struct bps_round *round, const void *arg);
@@ -227,18 +227,18 @@ bps_status bps_groups_init(struct bps_sum *sum);
 void bps_groups_fini(struct bps_sum *sum);
 bool bps_is_member(const struct bps_sum *sum, uint32_t rank);
 /* Whether a worker that says so stands for more than itself. */
-bool bps_is_grouped(const struct bps_sum *sum, uint32_t rank, bool grouped);
+bool bps_is_for_group(const struct bps_sum *sum, uint32_t rank, bool for_group);
 /* Whether it stands for `who`. */
-bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool grouped, uint32_t who);
+bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, uint32_t who);
 /*
  * The first frame of a worker in a round: those that it stands for join. BPS_ERR_PROTOCOL: one of them is
  * there already.
  */
-bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool grouped);
+bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_group);
 
 /* ---- slice.c ---- */
 /* The contribution to the slice that this worker spoke for is complete. */
-void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped);
+void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group);
 
 /* ---- deliver.c ---- */
 /* All have contributed. */

@@ -24,7 +24,7 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     cursor->round = NULL;
     if (round->failure == NULL) {
-        bps_slice_arrived(slice, cursor->rank, cursor->grouped);
+        bps_slice_arrived(slice, cursor->rank, cursor->for_group);
     }
     bps_round_release(round);
 }
@@ -115,7 +115,7 @@ void bps_sum_abandon(struct bps_sum_cursor *cursor)
     }
 }
 
-void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped)
+void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group)
 {
     const struct bps_sum *sum = slice->round->sum;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);
@@ -123,7 +123,7 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool grouped)
     do {
         slice->arrived += !bps_bit(arrived, i);
         bps_set_bit(arrived, i);
-        i = grouped ? sum->mate[i] : rank;
+        i = for_group ? sum->mate[i] : rank;
     } while (i != rank);
     if (slice->arrived == sum->members && before < sum->members) {
         bps_slice_complete(slice);

@@ -73,7 +73,8 @@ void bps_sum_free(struct bps_sum *sum)
 /* ---- joining a round ---- */
 
 /* Notes for the verdict what this rank, or each of its group, has pushed. */
-static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_spec *spec)
+static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_group,
+                           const struct bps_spec *spec)
 {
     uint32_t i = rank;
     do {
@@ -83,7 +84,7 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
         }
         round->odd = odd;
         odd[round->odds++] = (struct bps_pushed){i, *spec};
-        i = grouped ? round->sum->mate[i] : rank;
+        i = for_group ? round->sum->mate[i] : rank;
     } while (i != rank);
     if (spec->bytes > round->max_bytes) {
         round->max_bytes = spec->bytes;
@@ -92,9 +93,9 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool grouped,
 }
 
 /* The first contribution of a worker to a round. */
-static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, const struct bps_spec *spec)
+static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
 {
-    bps_status status = bps_round_speak(round, rank, grouped);
+    bps_status status = bps_round_speak(round, rank, for_group);
     if (status != BPS_OK) {
         return status;
     }
@@ -105,7 +106,7 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool grouped, con
         bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->failure);
         return BPS_OK;
     }
-    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, grouped, spec);
+    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
     if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
         char text[BPS_VERDICT_BYTES];
         bps_verdict_odd(round, text, sizeof text);
@@ -138,19 +139,19 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
         c->id.partition >= bps_partitions(spec->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && c->grouped)) {
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && c->for_group)) {
         return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one */
     }
-    bool root = bps_stands_for(sum, rank, bps_is_grouped(sum, rank, c->grouped), spec->root);
+    bool root = bps_stands_for(sum, rank, bps_is_for_group(sum, rank, c->for_group), spec->root);
     return fits(sum, spec->op == BPS_WIRE_BROADCAST && !root, c) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
-static void push_empty(struct bps_round *round, uint32_t rank, bool grouped)
+static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
 {
     bps_round_hold(round);
     for (uint32_t i = 0; i < round->slices; i++) {
-        bps_slice_arrived(&round->slice[i], rank, grouped);
+        bps_slice_arrived(&round->slice[i], rank, for_group);
     }
     bps_round_release(round);
 }
@@ -161,13 +162,14 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
 {
     uint32_t rank = cursor->rank;
     cursor->slice = (uint32_t)(c->offset / round->sum->config.slice);
-    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->grouped_bits, rank) != cursor->grouped ||
+    if (!bps_spec_equal(&round->spec, &c->spec) ||
+        bps_bit(round->for_group_bits, rank) != cursor->for_group ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
     if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
-        push_empty(round, rank, cursor->grouped);
+        push_empty(round, rank, cursor->for_group);
         return BPS_OK;
     }
     cursor->round = round;
@@ -195,16 +197,16 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
     if (status != BPS_OK || round == NULL) {
         return status;
     }
-    cursor->grouped = bps_is_grouped(sum, rank, c->grouped);
+    cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
     cursor->hollow = c->empty;
-    cursor->slot = sum->slot[cursor->grouped ? sum->config.group[rank] : rank];
+    cursor->slot = sum->slot[cursor->for_group ? sum->config.group[rank] : rank];
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
-        status = join(round, rank, cursor->grouped, &c->spec);
+        status = join(round, rank, cursor->for_group, &c->spec);
         round->holds--;
     }
     if (status != BPS_OK || round->failure != NULL || round->odds > 0) {
-        bps_round_settle(round); /* its bytes no longer matter */
+        bps_round_collect(round); /* its bytes no longer matter */
         return status;
     }
     return begin(round, c, cursor);

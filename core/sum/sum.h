@@ -8,7 +8,7 @@
  *
  * A shard's engine takes contributions slice by slice, in any order over the workers. Of a slice, the bytes
  * that come first land in a block as they are, those of the others are added as they come; when the last
- * contribution is complete, so is the result. A grouped one stands for all ranks of its
+ * contribution is complete, so is the result. One for a group stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
  * flight: a block for each slice, and one for each contribution that a transport is fetching. With order =
  * "rank", of 8 and 16 bits floating point with at most 16 workers, and of averages of integers: one for each
@@ -140,9 +140,9 @@ struct bps_sum_cursor {
     struct bps_sum *sum;
     struct bps_round *round; /* NULL: the bytes are discarded */
     uint32_t slice, rank, slot, bytes;
-    void *block;  /* see bps_sum_open(); NULL: none */
-    bool grouped; /* it stands for all of the rank's group */
-    bool hollow;  /* a receiver's contribution to a broadcast: the bytes mean nothing */
+    void *block;    /* see bps_sum_open(); NULL: none */
+    bool for_group; /* it stands for all of the rank's group */
+    bool hollow;    /* a receiver's contribution to a broadcast: the bytes mean nothing */
     double scale;
 };
 

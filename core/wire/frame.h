@@ -48,7 +48,7 @@ enum bps_frame_type {
     BPS_FRAME_FORM,     /* from the coordinator: the name of the group of devices */
     BPS_FRAME_JOINED,   /* to the coordinator: the device has joined, or why not: text */
     BPS_FRAME_ORDER,    /* from the coordinator: the next batch of the devices */
-    BPS_FRAME_HELD,     /* to the coordinator: the leader's device has the result of a partition */
+    BPS_FRAME_FETCHED,  /* to the coordinator: the leader's device has the result of a partition */
     BPS_FRAME_SEPARATE, /* either way: no group of devices from now on: text */
 };
 

@@ -14,7 +14,7 @@
 #include "plugin/memory.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
-#include "worker/near.h"
+#include "worker/local_transport.h"
 
 #define LOG "worker"
 
@@ -41,7 +41,7 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
 static void end(struct bps_worker *worker)
 {
     worker->phase = BPS_WORKER_ENDED;
-    bps_transport_log_bytes(worker->near);
+    bps_transport_log_bytes(worker->local_transport);
     bps_transport_log_bytes(worker->net);
     sem_post(&worker->ended);
 }
@@ -173,8 +173,8 @@ static void on_joined(void *owner, const struct bps_book *book)
         status = bps_server_serve(worker->server, book);
     }
     if (status == BPS_OK) {
-        bool grouped = worker->local != NULL && bps_book_group_size(book, worker->rank) > 1;
-        worker->hooks = grouped ? &bps_local_hooks : NULL;
+        bool has_peers = worker->local != NULL && bps_book_group_size(book, worker->rank) > 1;
+        worker->hooks = has_peers ? &bps_local_hooks : NULL;
         status = bps_local_connect(worker->local, &report);
     }
     if (status == BPS_OK && !bps_local_is_final(worker->local)) {
@@ -314,7 +314,7 @@ void bps_worker_free(struct bps_worker *worker)
     }
     if (worker->loop != NULL) {
         bps_remotes_drop(worker);
-        bps_near_close(worker);
+        bps_local_transport_close(worker);
         bps_stage_pool_free(worker->pool);
         bps_member_free(worker->member);
         bps_server_free(worker->server);
@@ -401,7 +401,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
             status = bps_memory_join(&user, report);
         }
         if (status == BPS_OK) {
-            status = bps_near_open(worker, report);
+            status = bps_local_transport_open(worker, report);
         }
         if (status == BPS_OK) {
             status = bps_member_new(worker->conf, worker->loop, worker->net, bps_local_address(worker->local),

@@ -60,7 +60,7 @@ void cuda_communicator_fail(struct bps_group *group, const char *what, cuda_resu
 }
 
 /* Until NCCL is not in progress any more, or for so long. True: it has worked. */
-static bool settle(struct bps_group *group, const char *what, nccl_result result, uint64_t limit_ns)
+static bool complete(struct bps_group *group, const char *what, nccl_result result, uint64_t limit_ns)
 {
     const struct bps_host *host = group->cuda->host;
     uint64_t begun = host->now();
@@ -99,7 +99,7 @@ static nccl_result give_step(const struct bps_group *group, const struct bps_gro
 
 bool cuda_communicator_settle(struct bps_group *group, nccl_result result)
 {
-    return settle(group, OPERATION, result, UINT64_MAX);
+    return complete(group, OPERATION, result, UINT64_MAX);
 }
 
 static bool give(struct bps_group *group, const struct cuda_batch *batch)
@@ -204,7 +204,7 @@ static bool join(struct bps_group *group)
     }
     nccl_result result =
         nccl_of(group)->init(&group->communicator, (int)group->size, group->name, (int)group->place, &config);
-    if (!settle(group, COMMUNICATOR, result, UINT64_MAX)) {
+    if (!complete(group, COMMUNICATOR, result, UINT64_MAX)) {
         return false;
     }
     pthread_mutex_lock(&group->lock);
@@ -218,7 +218,7 @@ static bool join(struct bps_group *group)
 static bool part(struct bps_group *group)
 {
     const struct nccl *nccl = nccl_of(group);
-    if (!settle(group, "NCCL: end", nccl->finalize(group->communicator), LEAVE_NS)) {
+    if (!complete(group, "NCCL: end", nccl->finalize(group->communicator), LEAVE_NS)) {
         return false;
     }
     nccl->destroy(group->communicator);

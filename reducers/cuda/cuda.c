@@ -129,7 +129,7 @@ static const struct bps_share_ops share_ops = {
     .size = sizeof share_ops,
     .allocation = cuda_share_allocation,
     .region = cuda_share_region,
-    .settle = cuda_share_settle,
+    .flush = cuda_share_flush,
 };
 
 static const struct bps_device_ops device_ops = {

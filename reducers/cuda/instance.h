@@ -263,7 +263,7 @@ void cuda_share_learn(struct cuda_device *device);
 uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory);
 bps_status cuda_share_region(void *instance, int32_t device, const void *memory, uint64_t bytes,
                              struct bps_region *out, struct bps_report *report);
-bps_status cuda_share_settle(void *instance, int32_t device, struct bps_report *report);
+bps_status cuda_share_flush(void *instance, int32_t device, struct bps_report *report);
 
 /* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 

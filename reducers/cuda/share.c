@@ -92,7 +92,7 @@ bps_status cuda_share_region(void *instance, int32_t index, const void *memory, 
     return BPS_OK;
 }
 
-bps_status cuda_share_settle(void *instance, int32_t index, struct bps_report *report)
+bps_status cuda_share_flush(void *instance, int32_t index, struct bps_report *report)
 {
     struct cuda *cuda = instance;
     struct cuda_device *device;

@@ -274,30 +274,30 @@ AT_ANY_TIME = {
     "READY of an exchange": lambda p: ready(p, flags=4),
     "JOINED": lambda p: p.say(wire.JOINED),
     "JOINED with a text": lambda p: p.say(wire.JOINED, b"no device"),
-    "HELD": lambda p: p.say(wire.HELD),
-    "HELD of an unknown tensor": lambda p: p.say(wire.HELD, tensor=99),
-    "HELD of an unknown partition": lambda p: p.say(wire.HELD, partition=1 << 31),
-    "HELD of another epoch": lambda p: p.say(wire.HELD, epoch=0),
+    "FETCHED": lambda p: p.say(wire.FETCHED),
+    "FETCHED of an unknown tensor": lambda p: p.say(wire.FETCHED, tensor=99),
+    "FETCHED of an unknown partition": lambda p: p.say(wire.FETCHED, partition=1 << 31),
+    "FETCHED of another epoch": lambda p: p.say(wire.FETCHED, epoch=0),
     "SEPARATE of another epoch": lambda p: p.say(wire.SEPARATE, b"no device", epoch=9),
 }
 WHILE_FORMING = {
     "JOINED twice": lambda p: (p.say(wire.JOINED), p.say(wire.JOINED)),
     "READY twice": ready,
     "FORM": lambda p: p.say(wire.FORM, bytes(128)),
-    "HELD": lambda p: p.say(wire.HELD),
+    "FETCHED": lambda p: p.say(wire.FETCHED),
 }
 TOGETHER = {
     "SEPARATE": lambda p: p.say(wire.SEPARATE, b"no device"),
     "JOINED": lambda p: p.say(wire.JOINED),
     "JOINED with a text": lambda p: p.say(wire.JOINED, b"no device"),
-    "HELD": lambda p: p.say(wire.HELD),
-    "HELD with a payload": lambda p: p.say(wire.HELD, b"x"),
+    "FETCHED": lambda p: p.say(wire.FETCHED),
+    "FETCHED with a payload": lambda p: p.say(wire.FETCHED, b"x"),
     "ORDER": lambda p: p.say(wire.ORDER, struct.pack("<BIII", ALL_REDUCE, TENSOR, 0, 0)),
 }
 
 
 BEHIND_A_REDUCE = {
-    "HELD": lambda p: p.say(wire.HELD),
+    "FETCHED": lambda p: p.say(wire.FETCHED),
     "FAILED": lambda p: p.say(wire.FAILED, b"no network", root=8),
     "STALLED": lambda p: p.say(wire.STALLED, b"no network"),
 }
@@ -346,7 +346,7 @@ class AtTheCoordinator(Case):
             ready(peer, round=4000)
             ready(peer, bytes=BYTES - 4)
             peer.expect(wire.HOST)
-            peer.say(wire.HELD)
+            peer.say(wire.FETCHED)
             self.assertRegex(job.wait_for("failed: ", Follower.REAL), BREACH)
 
 
@@ -361,7 +361,7 @@ FIRST = (ALL_REDUCE, TENSOR, 0, 0)
 FROM_A_FOLLOWER = {
     "READY": ready,
     "JOINED": lambda p: p.say(wire.JOINED),
-    "HELD": lambda p: p.say(wire.HELD),
+    "FETCHED": lambda p: p.say(wire.FETCHED),
     "FORM of 127 bytes": lambda p: p.say(wire.FORM, bytes(127)),
     "FORM of 129 bytes": lambda p: p.say(wire.FORM, bytes(129)),
     "FORM twice": lambda p: [p.say(wire.FORM, p.device.name()) for _ in range(2)],

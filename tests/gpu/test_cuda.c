@@ -419,7 +419,7 @@ START_TEST(others_reach_whole_allocations)
     ck_assert_uint_eq(share->allocation(rig.self, 0, memory), id);
     ck_assert_uint_ne(share->allocation(rig.self, 0, other), id);
     unsigned before = flushes();
-    ck_assert_int_eq(share->settle(rig.self, 0, &report), BPS_OK);
+    ck_assert_int_eq(share->flush(rig.self, 0, &report), BPS_OK);
     ck_assert_uint_eq(flushes(), before + 1);
     device_free(memory);
     ck_assert_uint_eq(share->allocation(rig.self, 0, memory), 0);

@@ -257,7 +257,7 @@ START_TEST(memory_that_others_cannot_reach_is_refused)
            "several allocations");
     expect(share->region(rig.self, DEVICES, memory, BYTES, &region, &report), BPS_ERR_INVALID,
            "no CUDA device");
-    expect(share->settle(rig.self, DEVICES, &report), BPS_ERR_INVALID, "no CUDA device");
+    expect(share->flush(rig.self, DEVICES, &report), BPS_ERR_INVALID, "no CUDA device");
     ck_assert_uint_eq(share->allocation(rig.self, 0, host), 0);
     device_free(memory);
     rig_close(&rig);
@@ -276,7 +276,7 @@ START_TEST(a_device_without_dma_bufs_shares_nothing)
     void *memory = device_alloc(BYTES);
     expect(rig.ops->share->region(rig.self, 0, memory, BYTES, &region, &report), BPS_ERR_UNSUPPORTED,
            "its driver has no dma-buf");
-    expect(rig.ops->share->settle(rig.self, 0, &report), BPS_OK, "");
+    expect(rig.ops->share->flush(rig.self, 0, &report), BPS_OK, "");
     device_free(memory);
     rig_close(&rig);
 }

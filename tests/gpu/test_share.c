@@ -52,7 +52,7 @@ int main(void)
     uint64_t id = allocation(memory);
     EXPECT(id != 0 && allocation(memory + BYTES - 1) == id, "an allocation has several numbers");
     EXPECT(get_region(memory, 1ull << 50, &region, &report) == BPS_ERR_UNSUPPORTED, "more than there is");
-    EXPECT(share->settle(rig.instance->self, 0, &report) == BPS_OK, "%s", report.text);
+    EXPECT(share->flush(rig.instance->self, 0, &report) == BPS_OK, "%s", report.text);
     CUDA(cuMemFree_v2, memory);
     CUDA(cuMemAlloc_v2, &other, BYTES);
     EXPECT(allocation(other) != 0 && allocation(other) != id, "another allocation has the same number");

@@ -154,7 +154,7 @@ START_TEST(test_somebody_may_always_send)
         while (bps_window_freed(&window, i) != NONE) {
         }
         for (uint32_t j = 0; j < 4; j++) {
-            bool was_held = window.shard[j].held_by != NONE;
+            bool was_held = window.shard[j].blocked_by != NONE;
             bool admits = window.shard[j].waits && bps_window_admits(&window, j);
             ck_assert_msg(j == i || !(was_held && admits), "shard %u may send, and nobody has said so", j);
             admitted += admits;

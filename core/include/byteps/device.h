@@ -133,7 +133,7 @@ struct bps_share_ops {
     bps_status (*region)(void *instance, int32_t device, const void *memory, uint64_t bytes,
                          struct bps_region *out, struct bps_report *report);
     /* What others have written to the device is seen by all its work that begins from now on. On the loop. */
-    bps_status (*settle)(void *instance, int32_t device, struct bps_report *report);
+    bps_status (*flush)(void *instance, int32_t device, struct bps_report *report);
 };
 
 /* ---- the operations of a reducer ----------------------------------------------------------------------- */

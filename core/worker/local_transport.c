@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.c - the transport to the processes of this host: for the group of workers here, and for the servers
+ * local_transport.c - the transport to the processes of this host: for the group of workers here, and for the servers
  * here.
  */
 #include "base/log.h"
 #include "group/local.h"
 #include "node/transport.h"
 #include "plugin/memory.h"
-#include "worker/near.h"
+#include "worker/local_transport.h"
 
 #define LOG "worker"
 
@@ -19,10 +19,11 @@ static bool wants_group(const struct bps_worker *worker)
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status = bps_transport_open_local(worker->conf, worker->loop, &worker->near, report);
+    bps_status status =
+        bps_transport_open_local(worker->conf, worker->loop, &worker->local_transport, report);
     if (status == BPS_OK) {
-        const struct bps_transport_ops *near = worker->near->ops;
-        const struct bps_memory_user user = {worker->near, near->attach, near->detach};
+        const struct bps_transport_ops *local = worker->local_transport->ops;
+        const struct bps_memory_user user = {worker->local_transport, local->attach, local->detach};
         status = bps_memory_join(&user, report);
     }
     if (status == BPS_OK && wants_group(worker)) {
@@ -31,7 +32,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
-bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
+bps_status bps_local_transport_open(struct bps_worker *worker, struct bps_report *report)
 {
     struct bps_report reason = {""};
     bool group = wants_group(worker);
@@ -42,7 +43,7 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
     if (status == BPS_OK) {
         return BPS_OK;
     }
-    bps_near_close(worker);
+    bps_local_transport_close(worker);
     if (group && worker->conf->worker.hierarchy == BPS_HIERARCHY_ON) {
         BPS_REPORT(report, "worker.hierarchy = on, but the workers of a host cannot sum among themselves: %s",
                    reason.text);
@@ -59,10 +60,10 @@ bps_status bps_near_open(struct bps_worker *worker, struct bps_report *report)
     return BPS_OK;
 }
 
-void bps_near_close(struct bps_worker *worker)
+void bps_local_transport_close(struct bps_worker *worker)
 {
     bps_local_free(worker->local);
     worker->local = NULL;
-    bps_memory_close(worker->near);
-    worker->near = NULL;
+    bps_memory_close(worker->local_transport);
+    worker->local_transport = NULL;
 }
