@@ -36,14 +36,25 @@ static const char *role_name(uint32_t role)
     return role == BPS_ROLE_WORKER ? "worker" : "server";
 }
 
-uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role)
+/* Seats of a role; those of the next generation and those of workers that have left count if so said. */
+static uint32_t count(const struct bps_roster *roster, uint32_t role, bool early, bool left)
 {
     uint32_t n = 0;
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
-        n += seat->join.role == role && !seat->early;
+        n += seat->join.role == role && (early || !seat->early) && (left || !seat->left);
     }
     return n;
+}
+
+uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role)
+{
+    return count(roster, role, false, true);
+}
+
+uint32_t bps_roster_staying(const struct bps_roster *roster)
+{
+    return count(roster, BPS_ROLE_WORKER, false, false);
 }
 
 bool bps_roster_complete(const struct bps_roster *roster)
@@ -61,17 +72,6 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
         snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host,
                  join->pid);
     }
-}
-
-/* Seats that a newcomer of this role cannot have. */
-static uint32_t taken(const struct bps_roster *roster, uint32_t role)
-{
-    uint32_t n = 0;
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        n += seat->join.role == role && !seat->left;
-    }
-    return n;
 }
 
 /* The seat that wants or has this rank. */
@@ -104,7 +104,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
                         "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
                         join->rank, text, join->host, join->pid);
     }
-    if (taken(roster, join->role) >= limit) {
+    if (count(roster, join->role, true, false) >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED,
                         "job '%s' already has its %u %ss; is an old process still running?", join->job, limit,
                         role_name(join->role));
@@ -301,17 +301,17 @@ bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out
 /* Appends "2 of 4 workers (ranks 1, 3)"; ranks only where every present member has chosen its own. */
 static size_t missing_role(const struct bps_roster *roster, uint32_t role, char *text, size_t n)
 {
-    uint32_t limit = wanted(roster, role), count = bps_roster_count(roster, role);
-    if (count >= limit) {
+    uint32_t limit = wanted(roster, role), here = bps_roster_count(roster, role);
+    if (here >= limit) {
         return 0;
     }
-    size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - count, limit, role_name(role));
-    bool chosen = count > 0;
+    size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - here, limit, role_name(role));
+    bool chosen = here > 0;
     const struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
         chosen = chosen && (seat->join.role != role || seat->rank != NO_RANK);
     }
-    const char *before = limit - count > 1 ? " (ranks " : " (rank ";
+    const char *before = limit - here > 1 ? " (ranks " : " (rank ";
     bool open = false;
     for (uint32_t rank = 0; chosen && rank < limit && at + 16 < n; rank++) {
         if (holder(roster, role, rank) == NULL) {

@@ -73,6 +73,8 @@ void bps_roster_renew(struct bps_roster *roster);
 void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat);
 /* Members of this generation. */
 uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role);
+/* Workers of this generation that have not left. */
+uint32_t bps_roster_staying(const struct bps_roster *roster);
 bool bps_roster_complete(const struct bps_roster *roster);
 /* Gives every seat its rank and local rank, and says who serves. */
 void bps_roster_assign(struct bps_roster *roster);

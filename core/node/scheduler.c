@@ -338,17 +338,6 @@ static void on_all_left(struct bps_scheduler *s)
     assign_if_complete(s);
 }
 
-/* Workers of this generation that have not left. */
-static uint32_t staying(const struct bps_scheduler *s)
-{
-    uint32_t n = 0;
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        n += seat->join.role == BPS_ROLE_WORKER && !seat->left && !seat->early;
-    }
-    return n;
-}
-
 static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, struct bps_reader *payload)
 {
     struct bps_seat *seat;
@@ -366,7 +355,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     leaver->left = true;
     s->leaver = s->leaver == NOBODY ? leaver->rank : s->leaver;
     refuse_changes(s);
-    bool last = staying(s) == 0;
+    bool last = bps_roster_staying(&s->roster) == 0;
     struct bps_writer left;
     bps_writer_init(&left);
     bps_put_u8(&left, cluster(s)->stay);
@@ -426,7 +415,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     bps_seat_text(seat, who, sizeof who);
     snprintf(why, sizeof why, "%s was lost: %s", who, text);
     /* Others may still need the shards of a worker that has left. */
-    bool needed = s->phase == RUNNING && seat->serves && staying(s) > 0;
+    bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0;
     bool orderly = (seat->left && !needed) || seat->early || s->phase == ENDING;
     bool gathering = s->phase == GATHERING;
     bps_roster_remove(&s->roster, seat);
