@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 #include "bench/transport.h"
+#include "tools/info.h"
 #include "tools/plan.h"
-#include "node/transport.h"
 
 static const char *plain_name(const struct bps_bench_asker *asker)
 {

@@ -16,6 +16,7 @@
 #include "node/transport.h"
 #include "plugin/use.h"
 #include "tools/cmd.h"
+#include "tools/info.h"
 #include "tools/plan.h"
 
 /* clang-format off */

@@ -11,13 +11,37 @@
 
 #include <byteps/byteps.h>
 #include <byteps/plugin.h>
+#include <byteps/transport.h>
 
-#include "node/transport.h"
 #include "plugin/registry.h"
 #include "tools/build_info.h"
 #include "tools/plan.h"
 
 #define NAME "info"
+
+/* ---- transports ---- */
+
+void bps_transport_text(const struct bps_instance *instance, char *text, size_t n)
+{
+    const struct bps_transport_ops *transport = instance->ops;
+    char own[256];
+    transport->describe(instance->self, own, sizeof own);
+    snprintf(text, n, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
+}
+
+void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n)
+{
+    struct bps_instance *instance;
+    struct bps_report report = {""};
+    if (bps_transport_open_local(conf, loop, &instance, &report) == BPS_OK) {
+        bps_transport_text(instance, text, n);
+        bps_instance_close(instance);
+    } else {
+        snprintf(text, n, "none: %.400s", report.text);
+    }
+}
+
+/* ---- the subcommand ---- */
 
 static int help(void)
 {

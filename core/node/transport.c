@@ -39,26 +39,6 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
 
 /* ---- what is told of them ---- */
 
-void bps_transport_text(const struct bps_instance *instance, char *text, size_t n)
-{
-    const struct bps_transport_ops *transport = instance->ops;
-    char own[256];
-    transport->describe(instance->self, own, sizeof own);
-    snprintf(text, n, "%s: plugin %s, %s", instance->name, instance->loaded->plugin->name, own);
-}
-
-void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n)
-{
-    struct bps_instance *instance;
-    struct bps_report report = {""};
-    if (bps_transport_open_local(conf, loop, &instance, &report) == BPS_OK) {
-        bps_transport_text(instance, text, n);
-        bps_instance_close(instance);
-    } else {
-        snprintf(text, n, "none: %.400s", report.text);
-    }
-}
-
 struct line {
     char text[400];
     size_t used;

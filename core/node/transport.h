@@ -19,13 +19,6 @@ bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop
 bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop,
                                     struct bps_instance **out, struct bps_report *report);
 
-/*
- * "local: plugin ipc, ring 64 KiB, ...", of an instance; and of the one
- * that would be opened, or "none: " and why.
- */
-void bps_transport_text(const struct bps_instance *instance, char *text, size_t n);
-void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop, char *text, size_t n);
-
 /* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
 void bps_transport_log_bytes(const struct bps_instance *instance);
 
