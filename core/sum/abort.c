@@ -37,7 +37,7 @@ bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_n
     bps_round_hold(round);
     bps_round_fail(round, poison->status, poison->text, rank);
     if (poison->answer && !round->pending) {
-        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->failure);
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
     }
     bps_round_release(round);
     return BPS_OK;
@@ -66,8 +66,9 @@ bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed)
 
 /* ---- workers that are no longer there ---- */
 
-static void on_left(struct bps_round *round, const void *arg)
+static void on_left(struct bps_round_base *base, const void *arg)
 {
+    struct bps_round *round = (struct bps_round *)base;
     (void)arg;
     bps_round_join_left(round);
     bps_round_collect(round);
@@ -79,8 +80,9 @@ void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
     bps_rounds_walk(sum, on_left, NULL);
 }
 
-static void on_gone(struct bps_round *round, const void *arg)
+static void on_gone(struct bps_round_base *base, const void *arg)
 {
+    struct bps_round *round = (struct bps_round *)base;
     uint32_t rank = *(const uint32_t *)arg;
     char text[80];
     bps_loans_forget(round, rank);
@@ -88,7 +90,7 @@ static void on_gone(struct bps_round *round, const void *arg)
         snprintf(text, sizeof text, "worker %u was lost", rank);
         bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
     }
-    on_left(round, NULL);
+    on_left(base, NULL);
 }
 
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
@@ -101,14 +103,13 @@ void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
 
 /* ---- waiting ---- */
 
-static void check_stall(struct bps_round *round, const void *arg)
+static void check_stall(struct bps_round_base *base, const void *arg)
 {
+    struct bps_round *round = (struct bps_round *)base;
     const struct bps_patience *p = arg;
     char missing[200], text[400];
-    uint64_t age = p->now > round->begun ? p->now - round->begun : 0;
-    bool give_up = p->fail > 0 && age > p->fail;
-    bool remind = p->warn > 0 && p->now > round->reminded && p->now - round->reminded > p->warn;
-    if (round->failure != NULL || (!give_up && !remind)) {
+    bool give_up = bps_round_is_overdue(base, p);
+    if (base->failure != NULL || (!give_up && !bps_round_is_slow(base, p))) {
         return;
     }
     bps_verdict_missing(round, missing, sizeof missing);
@@ -121,8 +122,8 @@ static void check_stall(struct bps_round *round, const void *arg)
         bps_round_collect(round);
         return;
     }
-    round->reminded = p->now;
-    bps_verdict_waiting(missing, age, text, sizeof text);
+    base->reminded = p->now;
+    bps_verdict_waiting(missing, p->now - base->begun, text, sizeof text);
     bps_round_tell_all(round, BPS_NOTICE_STALLED, text, BPS_SUM_ALL);
 }
 

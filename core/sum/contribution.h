@@ -3,6 +3,8 @@
 #ifndef BPS_SUM_CONTRIBUTION_H
 #define BPS_SUM_CONTRIBUTION_H
 
+#include <stdbool.h>
+
 #include "base/tensor.h"
 
 /* A round of a partition. Of an unnamed tensor there is only round 0. */

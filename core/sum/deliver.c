@@ -85,7 +85,7 @@ bool bps_sum_work(struct bps_sum *sum)
     struct bps_sum_slice *slice = bps_heap_pop(&sum->due);
     if (slice != NULL) {
         struct bps_round *round = slice->round;
-        if (round->failure == NULL) {
+        if (round->base.failure == NULL) {
             complete(slice);
         }
         bps_round_release(round);

@@ -11,6 +11,7 @@ struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
     struct bps_exchange *exchange = calloc(1, sizeof *exchange);
     if (exchange != NULL) {
         exchange->config = *config;
+        exchange->rounds.pool = &exchange->pool;
         bps_pool_init(&exchange->pool, NULL, NULL, NULL);
     }
     return exchange;
@@ -18,17 +19,10 @@ struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
 
 void bps_exchange_free(struct bps_exchange *exchange)
 {
-    struct bps_exchange_key *key, *next;
     if (exchange == NULL) {
         return;
     }
-    HASH_ITER(hh, exchange->keys, key, next) {
-        for (struct bps_exchange_round *round = key->rounds; round != NULL; round = round->next) {
-            free(round->failure);
-        }
-        HASH_DEL(exchange->keys, key);
-        free(key);
-    }
+    bps_rounds_fini(&exchange->rounds);
     bps_pool_fini(&exchange->pool);
     free(exchange);
 }
@@ -111,14 +105,11 @@ static void arrive(struct bps_exchange_round *round)
 
 static void forget_earlier(struct bps_exchange_round *round)
 {
-    struct bps_exchange_key *key = round->key;
-    for (struct bps_exchange_round *other = key->rounds, *next; other != NULL; other = next) {
-        next = other->next;
-        if (other->number < round->number) {
-            bps_exchange_retire(other);
-        }
+    struct bps_round_base *next;
+    while ((next = round->base.next) != NULL) {
+        bps_exchange_retire((struct bps_exchange_round *)next);
     }
-    key->done = round->number;
+    round->base.key->done = round->base.id.round;
 }
 
 bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_contribution *own,
@@ -133,8 +124,8 @@ bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_co
     forget_earlier(round);
     round->own = *own;
     round->entered = true;
-    round->begun = round->reminded = bps_now_roughly();
-    if (round->verdict != BPS_OK) {
+    round->base.begun = round->base.reminded = bps_now_roughly();
+    if (round->base.verdict != BPS_OK) {
         bps_exchange_tell(round);
         return BPS_OK;
     }
@@ -202,7 +193,7 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
         return BPS_ERR_PROTOCOL;
     }
     speak(part, c);
-    if (round->verdict != BPS_OK) {
+    if (round->base.verdict != BPS_OK) {
         return BPS_OK;
     }
     if (c->length == 0) {
@@ -244,7 +235,7 @@ uint32_t bps_exchange_take(struct bps_sink *sink, uint32_t offset, const void *d
     }
     if (offset + bytes == cursor->bytes) {
         part->data = last ? data : part->block;
-        bool counts = round->verdict == BPS_OK && !round->over;
+        bool counts = round->base.verdict == BPS_OK && !round->over;
         bps_exchange_abandon(cursor);
         if (counts) {
             arrive(round);

@@ -34,18 +34,7 @@ void bps_exchange_collect(struct bps_exchange_round *round)
 
 void bps_exchange_retire(struct bps_exchange_round *round)
 {
-    struct bps_exchange_key *key = round->key;
-    struct bps_exchange_round **link = &key->rounds;
-    while (*link != round) {
-        link = &(*link)->next;
-    }
-    *link = round->next;
-    key->open--;
-    if (key->done <= round->number) {
-        key->done = round->number + 1;
-    }
-    free(round->failure);
-    round->failure = NULL;
+    bps_rounds_remove(&round->base);
     round->over = true;
     bps_exchange_collect(round);
 }
@@ -60,10 +49,9 @@ static struct bps_notice notice_of(const struct bps_exchange_round *round, enum 
 void bps_exchange_tell(struct bps_exchange_round *round)
 {
     const struct bps_exchange_config *config = &round->exchange->config;
-    char *text = round->failure;
-    const struct bps_notice notice =
-        notice_of(round, BPS_NOTICE_FAILED, round->verdict, text != NULL ? text : "");
-    round->failure = NULL;
+    char *text = round->base.failure;
+    const struct bps_notice notice = notice_of(round, BPS_NOTICE_FAILED, round->base.verdict, text);
+    round->base.failure = NULL;
     bps_exchange_retire(round);
     config->events->notice(config->owner, &notice);
     free(text);
@@ -72,11 +60,10 @@ void bps_exchange_tell(struct bps_exchange_round *round)
 /* Those who have not come to it hear of it when they come. */
 void bps_exchange_end(struct bps_exchange_round *round, bps_status status, const char *text)
 {
-    if (round->verdict != BPS_OK) {
+    if (round->base.verdict != BPS_OK) {
         return;
     }
-    round->verdict = status;
-    round->failure = strdup(text);
+    bps_round_set_failure(&round->base, status, text);
     if (round->arriving == 0) {
         release_blocks(round); /* nobody sums them */
     }
@@ -100,27 +87,8 @@ static void fail_if_left(struct bps_exchange_round *round)
 
 /* ---- finding it ---- */
 
-static struct bps_exchange_key *find_key(struct bps_exchange *exchange, uint64_t id)
-{
-    struct bps_exchange_key *key;
-    HASH_FIND(hh, exchange->keys, &id, sizeof id, key);
-    if (key == NULL) {
-        key = calloc(1, sizeof *key);
-        if (key == NULL) {
-            return NULL;
-        }
-        key->id = id;
-        HASH_ADD(hh, exchange->keys, id, sizeof id, key);
-        if (key->hh.tbl == NULL) {
-            free(key);
-            return NULL;
-        }
-    }
-    return key;
-}
-
-static struct bps_exchange_round *open_round(struct bps_exchange *exchange, struct bps_exchange_key *key,
-                                             uint32_t number)
+static struct bps_exchange_round *open_round(struct bps_exchange *exchange, struct bps_key *key,
+                                             const struct bps_round_id *id)
 {
     struct bps_exchange_round *round = bps_pool_get(&exchange->pool, round_bytes(exchange));
     if (round == NULL) {
@@ -128,11 +96,7 @@ static struct bps_exchange_round *open_round(struct bps_exchange *exchange, stru
     }
     memset(round, 0, round_bytes(exchange));
     round->exchange = exchange;
-    round->key = key;
-    round->number = number;
-    round->next = key->rounds;
-    key->rounds = round;
-    key->open++;
+    bps_rounds_add(key, id, &round->base);
     fail_if_left(round);
     return round;
 }
@@ -140,29 +104,19 @@ static struct bps_exchange_round *open_round(struct bps_exchange *exchange, stru
 bps_status bps_exchange_find(struct bps_exchange *exchange, const struct bps_round_id *id,
                              struct bps_exchange_round **out)
 {
+    struct bps_round_base *base;
+    struct bps_key *key;
     *out = NULL;
     if (id->tensor >= BPS_ID_UNNAMED || id->partition != 0) {
         return BPS_ERR_PROTOCOL;
     }
-    struct bps_exchange_key *key = find_key(exchange, id->tensor);
-    if (key == NULL) {
-        return BPS_ERR_NOMEM;
+    bps_status status = bps_rounds_find(&exchange->rounds, id, &base, &key);
+    *out = (struct bps_exchange_round *)base;
+    if (status == BPS_OK && base == NULL && key != NULL) {
+        *out = open_round(exchange, key, id);
+        status = *out != NULL ? BPS_OK : BPS_ERR_NOMEM;
     }
-    if (id->round < key->done) {
-        return BPS_OK;
-    }
-    struct bps_exchange_round *round = key->rounds;
-    while (round != NULL && round->number != id->round) {
-        round = round->next;
-    }
-    if (round == NULL && key->open >= BPS_OPEN_ROUNDS) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (round == NULL) {
-        round = open_round(exchange, key, id->round);
-    }
-    *out = round;
-    return round != NULL ? BPS_OK : BPS_ERR_NOMEM;
+    return status;
 }
 
 /* ---- what ends a round otherwise ---- */
@@ -192,44 +146,31 @@ bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_n
     return bps_exchange_fail(exchange, &failed);
 }
 
-typedef void (*round_fn)(struct bps_exchange_round *round, const void *arg);
-
-static void each_round(struct bps_exchange *exchange, round_fn fn, const void *arg)
-{
-    struct bps_exchange_key *key, *next;
-    HASH_ITER(hh, exchange->keys, key, next) {
-        for (struct bps_exchange_round *round = key->rounds, *then; round != NULL; round = then) {
-            then = round->next;
-            fn(round, arg);
-        }
-    }
-}
-
-static void check_left(struct bps_exchange_round *round, const void *arg)
+static void check_left(struct bps_round_base *round, const void *arg)
 {
     (void)arg;
-    fail_if_left(round);
+    fail_if_left((struct bps_exchange_round *)round);
 }
 
 void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank)
 {
     exchange->left[rank] = true;
-    each_round(exchange, check_left, NULL);
+    bps_rounds_each(&exchange->rounds, check_left, NULL);
 }
 
-static void check_stall(struct bps_exchange_round *round, const void *arg)
+static void check_stall(struct bps_round_base *base, const void *arg)
 {
+    struct bps_exchange_round *round = (struct bps_exchange_round *)base;
     const struct bps_exchange_config *config = &round->exchange->config;
     const struct bps_patience *p = arg;
     char missing[200], text[400];
-    uint64_t age = p->now > round->begun ? p->now - round->begun : 0, silent = 0;
-    bool give_up = p->fail > 0 && age > p->fail && !round->overdue;
-    bool remind = p->warn > 0 && p->now > round->reminded && p->now - round->reminded > p->warn;
+    uint64_t silent = 0;
+    bool give_up = bps_round_is_overdue(base, p) && !round->overdue;
     for (uint32_t i = 0; i < config->workers; i++) {
         silent |= (uint64_t)!round->part[i].spoke << i;
     }
     bool waits = round->part[config->rank].spoke; /* else we have poisoned it, or not come to it */
-    if (!waits || silent == 0 || (!give_up && !remind)) {
+    if (!waits || silent == 0 || (!give_up && !bps_round_is_slow(base, p))) {
         return;
     }
     bps_verdict_ranks(&silent, config->workers, missing, sizeof missing);
@@ -241,13 +182,13 @@ static void check_stall(struct bps_exchange_round *round, const void *arg)
         return;
     }
     const struct bps_notice notice = notice_of(round, BPS_NOTICE_STALLED, BPS_OK, text);
-    bps_verdict_waiting(missing, age, text, sizeof text);
-    round->reminded = p->now;
+    bps_verdict_waiting(missing, p->now - base->begun, text, sizeof text);
+    base->reminded = p->now;
     config->events->notice(config->owner, &notice);
 }
 
 void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail)
 {
     const struct bps_patience patience = {now, warn, fail};
-    each_round(exchange, check_stall, &patience);
+    bps_rounds_each(&exchange->rounds, check_stall, &patience);
 }

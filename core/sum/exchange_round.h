@@ -5,14 +5,7 @@
 
 #include "sum/exchange.h"
 #include "sum/round.h"
-
-struct bps_exchange_key {
-    uint64_t id;   /* of the tensor */
-    uint32_t done; /* rounds below this number are over */
-    uint32_t open;
-    struct bps_exchange_round *rounds;
-    UT_hash_handle hh;
-};
+#include "sum/rounds.h"
 
 /* What a worker has pushed. */
 struct bps_exchange_part {
@@ -25,10 +18,8 @@ struct bps_exchange_part {
 };
 
 struct bps_exchange_round {
-    struct bps_exchange_round *next; /* of the key */
+    struct bps_round_base base;
     struct bps_exchange *exchange;
-    struct bps_exchange_key *key;
-    uint32_t number;
     uint32_t here;               /* contributions that are complete */
     uint32_t arriving;           /* cursors that point here */
     bool entered;                /* by us */
@@ -37,16 +28,13 @@ struct bps_exchange_round {
     struct bps_contribution own; /* once entered */
     struct bps_kernels kernels;
     void *to, *task;
-    uint64_t begun, reminded;        /* ns */
-    bps_status verdict;              /* BPS_OK: it has not failed */
-    char *failure;                   /* why; NULL: no memory for it */
     struct bps_exchange_part part[]; /* by rank */
 };
 
 struct bps_exchange {
     struct bps_exchange_config config;
     struct bps_pool pool;
-    struct bps_exchange_key *keys;
+    struct bps_rounds rounds;
     bool left[BPS_EXCHANGE_WORKERS]; /* workers that have left */
 };
 

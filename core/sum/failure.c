@@ -7,8 +7,11 @@
 
 static struct bps_notice notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
-    return (struct bps_notice){
-        .kind = kind, .id = round->id, .bytes = round->max_bytes, .status = round->verdict, .text = text};
+    return (struct bps_notice){.kind = kind,
+                               .id = round->base.id,
+                               .bytes = round->max_bytes,
+                               .status = round->base.verdict,
+                               .text = text};
 }
 
 void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text)
@@ -41,22 +44,12 @@ void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, cons
     }
 }
 
-static void set_failure(struct bps_round *round, bps_status status, const char *text)
-{
-    free(round->failure);
-    round->verdict = status;
-    round->failure = strdup(text);
-    if (round->failure == NULL) {
-        round->failure = calloc(1, 1); /* the status alone must do */
-    }
-}
-
 void bps_round_fail(struct bps_round *round, bps_status status, const char *text, uint32_t quiet)
 {
-    if (round->failure != NULL) {
+    if (round->base.failure != NULL) {
         return;
     }
-    set_failure(round, status, text);
+    bps_round_set_failure(&round->base, status, text);
     round->holds++;
     round->pending = tell_network(round, text);
     if (round->pending) {
@@ -69,7 +62,7 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
 
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text)
 {
-    set_failure(round, status, text);
+    bps_round_set_failure(&round->base, status, text);
     round->pending = false;
     bps_round_tell_all(round, BPS_NOTICE_FAILED, text, BPS_SUM_ALL);
     bps_loans_release(round);

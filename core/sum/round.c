@@ -62,17 +62,6 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
     return round;
 }
 
-static void insert(struct bps_key *key, struct bps_round *round)
-{
-    struct bps_round **link = &key->rounds;
-    while (*link != NULL && (*link)->id.round > round->id.round) {
-        link = &(*link)->next;
-    }
-    round->next = *link;
-    *link = round;
-    key->open++;
-}
-
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
 static void check_possible(struct bps_round *round, bps_status known)
 {
@@ -90,10 +79,6 @@ static void check_possible(struct bps_round *round, bps_status known)
     bps_round_join_left(round);
 }
 
-/*
- * Opens a round. Several may be open: a fast worker begins the next one while the last is still delivered to a slow
- * one, and rounds that have failed wait for workers that have not come to them yet, while the others go on.
- */
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key,
                                     const struct bps_contribution *c)
 {
@@ -107,8 +92,6 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key,
         return NULL;
     }
     round->sum = sum;
-    round->key = key;
-    round->id = c->id;
     round->spec = c->spec;
     round->kernels = kernels;
     round->element = (uint32_t)bps_dtype_size(c->spec.dtype);
@@ -117,87 +100,38 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key,
     round->slices = round->unfinished = slices;
     round->bytes = bytes;
     round->max_bytes = c->spec.bytes;
-    round->begun = round->reminded = bps_now_roughly();
+    round->base.begun = round->base.reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
         struct bps_sum_slice *slice = &round->slice[i];
         slice->round = round;
-        slice->id = round->id;
+        slice->id = c->id;
         slice->spec = &round->spec;
         slice->priority = round->priority;
         slice->index = i;
         slice->offset = i * (uint32_t)config->slice;
         slice->bytes = bps_partition_bytes(bytes, config->slice, i);
     }
-    insert(key, round);
+    bps_rounds_add(key, &c->id, &round->base);
     check_possible(round, known);
     return round;
 }
 
-static uint64_t key_of(const struct bps_round_id *id)
-{
-    return (uint64_t)id->tensor << 32 | id->partition;
-}
-
-static struct bps_key *known_key(const struct bps_sum *sum, uint64_t id)
-{
-    struct bps_key *key;
-    HASH_FIND(hh, sum->keys, &id, sizeof id, key);
-    return key;
-}
-
-static struct bps_key *find_key(struct bps_sum *sum, uint64_t id)
-{
-    struct bps_key *key = known_key(sum, id);
-    if (key == NULL) {
-        key = bps_pool_get(&sum->pool, sizeof *key);
-        if (key == NULL) {
-            return NULL;
-        }
-        memset(key, 0, sizeof *key);
-        key->id = id;
-        HASH_ADD(hh, sum->keys, id, sizeof key->id, key);
-        if (key->hh.tbl == NULL) {
-            bps_pool_put(&sum->pool, key, sizeof *key);
-            return NULL;
-        }
-    }
-    return key;
-}
-
-static struct bps_round *open_of(const struct bps_key *key, uint32_t number)
-{
-    struct bps_round *round = key->rounds;
-    while (round != NULL && round->id.round > number) {
-        round = round->next;
-    }
-    return round != NULL && round->id.round == number ? round : NULL;
-}
-
 bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id)
 {
-    const struct bps_key *key = known_key(sum, key_of(id));
-    return key != NULL && open_of(key, id->round) != NULL;
+    return bps_rounds_at(&sum->rounds, id) != NULL;
 }
 
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out)
 {
-    struct bps_key *key = find_key(sum, key_of(&c->id));
-    *out = NULL;
-    if (key == NULL) {
-        return BPS_ERR_NOMEM;
+    struct bps_round_base *base;
+    struct bps_key *key;
+    bps_status status = bps_rounds_find(&sum->rounds, &c->id, &base, &key);
+    *out = (struct bps_round *)base;
+    if (status == BPS_OK && base == NULL && key != NULL) {
+        *out = open_round(sum, key, c);
+        status = *out != NULL ? BPS_OK : BPS_ERR_NOMEM;
     }
-    struct bps_round *round = open_of(key, c->id.round);
-    if (round == NULL) {
-        if (c->id.round < key->done) {
-            return BPS_OK;
-        }
-        if (key->open >= BPS_OPEN_ROUNDS) {
-            return BPS_ERR_PROTOCOL;
-        }
-        round = open_round(sum, key, c);
-    }
-    *out = round;
-    return round == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    return status;
 }
 
 /* ---- the end ---- */
@@ -215,18 +149,8 @@ static void release_blocks(struct bps_round *round)
 
 static void free_round(struct bps_round *round)
 {
-    struct bps_key *key = round->key;
-    struct bps_round **link = &key->rounds;
     release_blocks(round);
-    while (*link != round) {
-        link = &(*link)->next;
-    }
-    *link = round->next;
-    key->open--;
-    if (key->done <= round->id.round) {
-        key->done = round->id.round + 1;
-    }
-    free(round->failure);
+    bps_rounds_remove(&round->base);
     free(round->odd);
     bps_pool_put(&round->sum->pool, round, round->memory);
 }
@@ -234,8 +158,8 @@ static void free_round(struct bps_round *round)
 void bps_round_collect(struct bps_round *round)
 {
     struct bps_sum *sum = round->sum;
-    struct bps_key *key = round->key;
-    if (round->holds > 0 || round->deliveries > 0 || (round->failure == NULL && round->unfinished > 0)) {
+    struct bps_key *key = round->base.key;
+    if (round->holds > 0 || round->deliveries > 0 || (round->base.failure == NULL && round->unfinished > 0)) {
         return;
     }
     if (sum->walking > 0) {
@@ -247,37 +171,25 @@ void bps_round_collect(struct bps_round *round)
         return;
     }
     /* Late slices of a failed round must still find its key; all others of unnamed tensors are forgotten. */
-    bool forget = round->failure == NULL && round->id.tensor >= BPS_ID_UNNAMED;
+    bool forget = round->base.failure == NULL && round->base.id.tensor >= BPS_ID_UNNAMED;
     free_round(round);
     if (forget) {
-        HASH_DEL(sum->keys, key);
-        bps_pool_put(&sum->pool, key, sizeof *key);
+        bps_rounds_forget(&sum->rounds, key);
     }
 }
 
-static void collect(struct bps_round *round, const void *arg)
+static void collect(struct bps_round_base *round, const void *arg)
 {
     (void)arg;
-    bps_round_collect(round);
+    bps_round_collect((struct bps_round *)round);
 }
 
-static void each_round(struct bps_sum *sum, bps_round_fn fn, const void *arg)
-{
-    struct bps_key *key, *next;
-    HASH_ITER(hh, sum->keys, key, next) {
-        for (struct bps_round *round = key->rounds, *then; round != NULL; round = then) {
-            then = round->next;
-            fn(round, arg);
-        }
-    }
-}
-
-void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg)
+void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg)
 {
     sum->walking++;
-    each_round(sum, fn, arg);
+    bps_rounds_each(&sum->rounds, fn, arg);
     if (--sum->walking == 0 && sum->uncollected) {
         sum->uncollected = false;
-        each_round(sum, collect, NULL);
+        bps_rounds_each(&sum->rounds, collect, NULL);
     }
 }

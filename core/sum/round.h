@@ -3,29 +3,15 @@
 #ifndef BPS_SUM_ROUND_H
 #define BPS_SUM_ROUND_H
 
-#define HASH_NONFATAL_OOM 1
-/* Ids have 64 bits; the golden ratio spreads them over the upper half. */
-#define HASH_FUNCTION(id, length, hash) ((hash) = (unsigned)(*(id) * 0x9e3779b97f4a7c15u >> 32))
-#include <uthash.h>
-
 #include <byteps/reducer.h>
 
 #include "base/heap.h"
+#include "sum/rounds.h"
 #include "sum/sum.h"
 #include "sum/verdict.h"
 
 /* More bytes than any memory has, so that what is computed from them cannot overflow. */
 #define BPS_TENSOR_LIMIT (1ull << 46)
-/* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
-#define BPS_OPEN_ROUNDS 65536u
-
-struct bps_key {
-    uint64_t id;              /* tensor << 32 | partition */
-    struct bps_round *rounds; /* that are open, the latest first; see bps_round_new() */
-    uint32_t open;            /* how many these are */
-    uint32_t done;            /* rounds below this number are over, unless they are open */
-    UT_hash_handle hh;
-};
 
 /* What a worker has pushed. */
 struct bps_pushed {
@@ -61,10 +47,8 @@ struct bps_sum_policy {
 extern const struct bps_sum_policy bps_accumulate, bps_one_pass;
 
 struct bps_round {
-    struct bps_round *next; /* of the key */
+    struct bps_round_base base;
     struct bps_sum *sum;
-    struct bps_key *key;
-    struct bps_round_id id;
     struct bps_spec spec;
     int32_t priority;
     struct bps_kernels kernels;
@@ -76,13 +60,10 @@ struct bps_round {
     uint32_t joined;             /* workers that are part of it, or have left */
     uint32_t holds;              /* cursors that point here, functions that are at work on it */
     uint32_t deliveries;         /* of slices, that are under way */
-    uint64_t begun, reminded;    /* ns */
     size_t memory;               /* of this struct and what follows it */
     bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
     uint32_t lost;               /* rank whose loan could not be reached */
-    bps_status verdict;          /* BPS_OK, or how it failed */
-    char *failure;               /* why it failed; NULL: it has not */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
     uint32_t odds;
     struct bps_pushed *odd; /* contributions that differ from the first one */
@@ -99,7 +80,7 @@ struct bps_round {
 struct bps_sum {
     struct bps_sum_config config;
     struct bps_pool pool;
-    struct bps_key *keys;
+    struct bps_rounds rounds;
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
     bool uncollected;                /* a round was to be collected meanwhile */
@@ -218,9 +199,8 @@ static inline void bps_round_release(struct bps_round *round)
     round->holds--;
     bps_round_collect(round);
 }
-/* Calls fn for each open round. */
-typedef void (*bps_round_fn)(struct bps_round *round, const void *arg);
-void bps_rounds_walk(struct bps_sum *sum, bps_round_fn fn, const void *arg);
+/* Calls fn for each open round, each the base of a struct bps_round; none is gone before all are through. */
+void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg);
 
 /* ---- group.c ---- */
 bps_status bps_groups_init(struct bps_sum *sum);

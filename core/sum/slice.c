@@ -9,7 +9,7 @@ void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = cursor->round;
-    if (round == NULL || round->failure != NULL || cursor->hollow) {
+    if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
     void **entry = round->policy->entry(cursor, offset);
@@ -23,7 +23,7 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
     struct bps_round *round = cursor->round;
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     cursor->round = NULL;
-    if (round->failure == NULL) {
+    if (round->base.failure == NULL) {
         bps_slice_arrived(slice, cursor->rank, cursor->for_group);
     }
     bps_round_release(round);
@@ -37,7 +37,7 @@ uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, 
         return bytes;
     }
     bytes -= bytes % round->element;
-    if (round->failure == NULL && !cursor->hollow) {
+    if (round->base.failure == NULL && !cursor->hollow) {
         bps_status status = round->policy->take(cursor, offset, data, bytes);
         if (status != BPS_OK) {
             bps_round_fail_here(round, status);
@@ -53,7 +53,7 @@ bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = cursor->round;
-    if (round == NULL || round->failure != NULL || !bps_aggregates(round->sum)) {
+    if (round == NULL || round->base.failure != NULL || !bps_aggregates(round->sum)) {
         if (round != NULL && cursor->bytes == 0) {
             finish_cursor(cursor); /* there are no bytes to wait for */
         }
@@ -71,7 +71,7 @@ bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
 {
     const struct bps_round *round = cursor->round;
-    if (round == NULL || round->failure != NULL || cursor->hollow) {
+    if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
     void *block = bps_pool_get(&cursor->sum->pool, cursor->bytes);
@@ -90,7 +90,7 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
-    void **entry = round->failure == NULL ? round->policy->entry(opened, 0) : NULL;
+    void **entry = round->base.failure == NULL ? round->policy->entry(opened, 0) : NULL;
     bool adopted = entry != NULL && *entry == NULL;
     if (adopted) {
         *entry = block;

@@ -38,6 +38,7 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
         return BPS_ERR_NOMEM;
     }
     sum->config = *config;
+    sum->rounds.pool = &sum->pool;
     bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
     bps_status status = init(sum);
     if (status != BPS_OK) {
@@ -48,19 +49,19 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
     return BPS_OK;
 }
 
+static void free_odd(struct bps_round_base *round, const void *arg)
+{
+    (void)arg;
+    free(((struct bps_round *)round)->odd);
+}
+
 void bps_sum_free(struct bps_sum *sum)
 {
-    struct bps_key *key, *next;
     if (sum == NULL) {
         return;
     }
-    HASH_ITER(hh, sum->keys, key, next) {
-        for (struct bps_round *round = key->rounds; round != NULL; round = round->next) {
-            free(round->failure);
-            free(round->odd);
-        }
-    }
-    HASH_CLEAR(hh, sum->keys);
+    bps_rounds_each(&sum->rounds, free_odd, NULL);
+    bps_rounds_fini(&sum->rounds);
     bps_heap_fini(&sum->due);
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
@@ -99,11 +100,11 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
     if (status != BPS_OK) {
         return status;
     }
-    if (round->failure != NULL && round->pending) {
+    if (round->base.failure != NULL && round->pending) {
         return BPS_OK; /* told with all others */
     }
-    if (round->failure != NULL) {
-        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->failure);
+    if (round->base.failure != NULL) {
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
         return BPS_OK;
     }
     status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
@@ -205,7 +206,7 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
         status = join(round, rank, cursor->for_group, &c->spec);
         round->holds--;
     }
-    if (status != BPS_OK || round->failure != NULL || round->odds > 0) {
+    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {
         bps_round_collect(round); /* its bytes no longer matter */
         return status;
     }

@@ -19,11 +19,6 @@ struct bps_said {
 
 /* "worker 2 pushed 50 float32, workers 0 and 1 pushed 100 float32": what n of a job's workers have said. */
 void bps_verdict_camps(const struct bps_said *said, uint32_t n, uint32_t workers, char *text, size_t room);
-/* For how long one waits for those who are missing: until a warning, and until the end; ns, 0: for ever. */
-struct bps_patience {
-    uint64_t now, warn, fail;
-};
-
 /* "worker 1 did not contribute within 3 s (cluster.stall_timeout)" */
 void bps_verdict_overdue(const char *missing, uint64_t limit_ns, char *text, size_t n);
 /* "has waited 1 s for worker 1" */

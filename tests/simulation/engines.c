@@ -134,9 +134,10 @@ void __wrap_bps_sum_free(struct bps_sum *sum);
 void __wrap_bps_sum_free(struct bps_sum *sum)
 {
     const struct bps_key *key;
-    for (key = sum != NULL ? sum->keys : NULL; key != NULL; key = key->hh.next) {
+    for (key = sum != NULL ? sum->rounds.keys : NULL; key != NULL; key = key->hh.next) {
         hold(key);
-        for (const struct bps_round *round = key->rounds; round != NULL; round = round->next) {
+        for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
+            const struct bps_round *round = (const struct bps_round *)base;
             hold(round);
             for (uint32_t i = 0; i < round->slices; i++) {
                 hold_slice(&round->slice[i]);
@@ -172,10 +173,11 @@ void __real_bps_exchange_free(struct bps_exchange *exchange);
 void __wrap_bps_exchange_free(struct bps_exchange *exchange);
 void __wrap_bps_exchange_free(struct bps_exchange *exchange)
 {
-    const struct bps_exchange_key *key;
-    for (key = exchange != NULL ? exchange->keys : NULL; key != NULL; key = key->hh.next) {
-        for (const struct bps_exchange_round *round = key->rounds; round != NULL; round = round->next) {
-            hold_round(round);
+    const struct bps_key *key;
+    for (key = exchange != NULL ? exchange->rounds.keys : NULL; key != NULL; key = key->hh.next) {
+        hold(key);
+        for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
+            hold_round((const struct bps_exchange_round *)base);
         }
     }
     if (exchange != NULL) {
