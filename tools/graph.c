@@ -2,6 +2,7 @@
 /* graph.c - `byteps graph`: the stages that the configuration wires together, for people and programs. */
 #include "device/copy.h"
 #include "device_group/devices.h"
+#include "flow/step.h"
 #include "graph/graph.h"
 #include "group/local.h"
 
@@ -39,7 +40,8 @@ struct drawing {
     struct bps_graph *graph;
     struct bps_instance *net, *reducer, *device;       /* device: NULL if there is none */
     char transport[256], summation[256], devices[256]; /* what the instances say of themselves */
-    char groups[256];                /* what its devices sum among themselves by, or why they do not */
+    bool among_devices;                                /* those of a host sum among themselves, */
+    char groups[256];                                  /* by this; or why they do not */
     char local[512], same_host[512]; /* how workers of a host meet, and reach its servers; or why not */
     char types[128];                 /* of which sums of a host cross the network */
     char direct[160]; /* what of a device needs no copy, as the network reaches it; or why not */
@@ -61,7 +63,7 @@ static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), 
     }
 }
 
-static void describe_near(const struct bps_conf *conf, struct drawing *d)
+static void describe_local(const struct bps_conf *conf, struct drawing *d)
 {
     char text[512];
     mask_text(bps_local_types(conf), BPS_DTYPES, bps_dtype_name, d->types, sizeof d->types);
@@ -77,6 +79,7 @@ static void describe_groups(const struct bps_conf *conf, struct drawing *d)
     struct bps_report report = {""};
     char text[128];
     const char *obstacle = bps_devices_obstacle(conf, d->device, 1, text, sizeof text, &report);
+    d->among_devices = obstacle == NULL;
     if (obstacle != NULL) {
         snprintf(d->groups, sizeof d->groups, "none: %.200s", obstacle);
     } else {
@@ -115,7 +118,7 @@ static bps_status open_drawing(const struct bps_conf *conf, struct drawing *d, s
         const struct bps_reducer_ops *reducer = d->reducer->ops;
         transport->describe(d->net->self, d->transport, sizeof d->transport);
         reducer->describe(d->reducer->self, d->summation, sizeof d->summation);
-        describe_near(conf, d);
+        describe_local(conf, d);
     }
     if (status == BPS_OK && d->device != NULL) {
         const struct bps_reducer_ops *device = d->device->ops;
@@ -184,8 +187,7 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     if (node->kind == BPS_NODE_PUSH_PULL) {
         print_transports(d);
     } else if (node->kind == BPS_NODE_LOCAL_REDUCE) {
-        printf("    does       sums among the workers of this host, each leading its share of the "
-               "partitions\n");
+        printf("    does       sums among the workers of this host\n");
         printf("    transport  %s\n", d->local);
         printf("    hosts      where there are several, it sums what has a name, of the types %s; the rest "
                "each worker "
@@ -196,6 +198,11 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         }
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
+    } else if (node->kind == BPS_NODE_DEVICE_REDUCE || node->kind == BPS_NODE_DEVICE_BROADCAST) {
+        printf(
+            "    does       instead of %s, where all workers of this host have the tensor on their devices\n",
+            node->kind == BPS_NODE_DEVICE_REDUCE ? "local_reduce" : "local_broadcast");
+        printf("    devices    %s\n", d->groups);
     } else {
         printf(
             "    does       %s\n",
@@ -210,6 +217,17 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     }
 }
 
+/* As each partition of a tensor finds its own, when the tensor is pushed in this form for the first time. */
+static void explain_ways(const struct bps_node *node)
+{
+    const char *label = "ways";
+    for (const struct bps_step_ops *const *step = bps_worker_steps(node->kind, false); *step != NULL;
+         step++) {
+        printf("    %-10s %s: %s\n", label, (*step)->name, (*step)->takes);
+        label = "";
+    }
+}
+
 static void explain_node(const struct drawing *d, const struct bps_node *node)
 {
     char dtypes[256], ops[128], own[256] = "";
@@ -219,6 +237,7 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
     if (node->instance == NULL) {
         printf("    plugin     built in\n");
         explain_builtin(d, node);
+        explain_ways(node);
     } else {
         node->ops->describe(node->instance->self, own, sizeof own);
         printf("    plugin     %s %s (%s)\n", node->instance->loaded->plugin->name,
@@ -257,6 +276,10 @@ static void print_explained(const struct bps_conf *conf, const struct drawing *d
     }
     if (stays_on_device(d)) {
         explain_node(d, &d->graph->on_device);
+    }
+    if (d->among_devices) {
+        explain_node(d, &d->graph->reduce);
+        explain_node(d, &d->graph->broadcast);
     }
     printf("server: each shard is one thread with its own connections and keys\n");
     printf("  receive\n");

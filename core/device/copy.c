@@ -442,9 +442,12 @@ static bool reduce_on_device(struct bps_task *task)
     return true;
 }
 
-static const struct bps_step_ops to_host = {.start = copy_to_host};
-static const struct bps_step_ops to_device = {.start = copy_to_device};
-static const struct bps_step_ops on_the_device = {.start = reduce_on_device};
+static const struct bps_step_ops to_host = {
+    .name = "copy", .takes = "what the network does not reach on the device", .start = copy_to_host};
+static const struct bps_step_ops to_device = {
+    .name = "copy", .takes = "what the network does not reach on the device", .start = copy_to_device};
+static const struct bps_step_ops on_the_device = {
+    .name = "scale", .takes = "all, in a job of one worker", .start = reduce_on_device};
 
 const struct bps_step_ops *const bps_copy_to_host_steps[] = {&to_host, NULL};
 const struct bps_step_ops *const bps_copy_to_device_steps[] = {&to_device, NULL};

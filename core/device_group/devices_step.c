@@ -56,6 +56,8 @@ static bool reduce(struct bps_task *task)
 
 /* It ends with the sum of all. */
 static const struct bps_step_ops all_reduce = {
+    .name = "all-reduce",
+    .takes = "all, where this host is the job",
     .crosses = true,
     .until = BPS_NODE_DEVICE_BROADCAST,
     .context = sizeof(struct bps_devices_round),
@@ -68,6 +70,8 @@ static const struct bps_step_ops all_reduce = {
 
 /* The device of this worker has the sum of the group. */
 static const struct bps_step_ops lead = {
+    .name = "reduce, to this device",
+    .takes = "the share of the partitions that this worker leads",
     .crosses = true,
     .context = sizeof(struct bps_devices_round),
     .probe = bps_local_leads,
@@ -79,6 +83,8 @@ static const struct bps_step_ops lead = {
 
 /* That of another worker has it, and brings the result. */
 static const struct bps_step_ops contribute = {
+    .name = "reduce, to another device",
+    .takes = "partitions that others lead",
     .crosses = true,
     .until = BPS_NODE_DEVICE_BROADCAST,
     .context = sizeof(struct bps_devices_round),
@@ -117,6 +123,8 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 }
 
 static const struct bps_step_ops broadcast = {
+    .name = "broadcast",
+    .takes = "what came back from the network",
     .crosses = true,
     .start = share,
     .cancel = end,

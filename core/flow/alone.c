@@ -42,6 +42,7 @@ static bool start(struct bps_task *task)
     return status == BPS_OK;
 }
 
-static const struct bps_step_ops alone = {.crosses = true, .start = start};
+static const struct bps_step_ops alone = {
+    .name = "alone", .takes = "all, in a job of one worker", .crosses = true, .start = start};
 
 const struct bps_step_ops *const bps_alone_steps[] = {&alone, NULL};

@@ -93,6 +93,8 @@ static void abandon(struct bps_task *task)
 }
 
 static const struct bps_step_ops stage = {
+    .name = "run",
+    .takes = "what its condition says",
     .context = sizeof(struct bps_stage_call),
     .start = start,
     .abandon = abandon,

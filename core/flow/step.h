@@ -11,6 +11,8 @@
 #include "flow/worker.h"
 
 struct bps_step_ops {
+    const char *name;
+    const char *takes; /* what `probe` looks for, in words */
     /* It meets the partition of other workers, so that its end is that of the round, for all alike. */
     bool crosses;
     /* It ends with the result of all: its way goes on behind the node of this kind. BPS_NODE_PLUGIN: with the next. */

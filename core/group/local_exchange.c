@@ -221,6 +221,8 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 const struct bps_local_step bps_local_exchange = {
     .ops =
         {
+            .name = "exchange",
+            .takes = "small tensors, where this host is the job",
             .crosses = true,
             .until = BPS_NODE_LOCAL_BROADCAST,
             .context = sizeof(struct exchange),

@@ -390,6 +390,8 @@ static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, u
 
 /* The sum of the group is that of the job. */
 static const struct bps_step_ops lead_for_all = {
+    .name = "lead",
+    .takes = "the share of the partitions that this worker leads, where this host is the job",
     .crosses = true,
     .until = BPS_NODE_LOCAL_BROADCAST,
     .context = sizeof(struct lead),
@@ -400,6 +402,8 @@ static const struct bps_step_ops lead_for_all = {
 };
 
 static const struct bps_step_ops lead_for_network = {
+    .name = "lead for the network",
+    .takes = "the same, where there are other hosts",
     .crosses = true,
     .context = sizeof(struct lead),
     .probe = leads,
@@ -409,6 +413,8 @@ static const struct bps_step_ops lead_for_network = {
 };
 
 static const struct bps_step_ops local_broadcast = {
+    .name = "hand out",
+    .takes = "what came back from the network",
     .crosses = true,
     .context = sizeof(struct lead),
     .probe = sums,

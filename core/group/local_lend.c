@@ -115,6 +115,8 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 const struct bps_local_step bps_local_lend = {
     .ops =
         {
+            .name = "lend",
+            .takes = "partitions that others lead",
             .crosses = true,
             .until = BPS_NODE_LOCAL_BROADCAST,
             .context = sizeof(struct lend),

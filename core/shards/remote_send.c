@@ -303,6 +303,8 @@ static void cancel(struct bps_task *task)
 }
 
 const struct bps_step_ops bps_step_push_pull = {
+    .name = "push",
+    .takes = "all that is not summed on this host alone",
     .crosses = true,
     .context = sizeof(struct bps_push),
     .slice_context = BPS_HEADER_BYTES + sizeof(bool),

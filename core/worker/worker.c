@@ -355,19 +355,28 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
-/* What can take a partition at each kind of node in this job. */
+const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool alone)
+{
+    const struct bps_step_ops *const *const steps[BPS_NODE_KINDS] = {
+        [BPS_NODE_PLUGIN] = bps_plugin_steps,
+        [BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps,
+        [BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : bps_push_pull_steps,
+        [BPS_NODE_LOCAL_BROADCAST] = bps_local_broadcast_steps,
+        [BPS_NODE_COPY_TO_HOST] = bps_copy_to_host_steps,
+        [BPS_NODE_COPY_TO_DEVICE] = bps_copy_to_device_steps,
+        [BPS_NODE_REDUCE_ON_DEVICE] = bps_reduce_on_device_steps,
+        [BPS_NODE_DEVICE_REDUCE] = bps_device_reduce_steps,
+        [BPS_NODE_DEVICE_BROADCAST] = bps_device_broadcast_steps,
+    };
+    return steps[kind];
+}
+
 static void choose_steps(struct bps_worker *worker)
 {
     bool alone = worker->conf->cluster.scheduler[0] == '\0';
-    worker->steps[BPS_NODE_PLUGIN] = bps_plugin_steps;
-    worker->steps[BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps;
-    worker->steps[BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : bps_push_pull_steps;
-    worker->steps[BPS_NODE_LOCAL_BROADCAST] = bps_local_broadcast_steps;
-    worker->steps[BPS_NODE_COPY_TO_HOST] = bps_copy_to_host_steps;
-    worker->steps[BPS_NODE_COPY_TO_DEVICE] = bps_copy_to_device_steps;
-    worker->steps[BPS_NODE_REDUCE_ON_DEVICE] = bps_reduce_on_device_steps;
-    worker->steps[BPS_NODE_DEVICE_REDUCE] = bps_device_reduce_steps;
-    worker->steps[BPS_NODE_DEVICE_BROADCAST] = bps_device_broadcast_steps;
+    for (uint32_t kind = 0; kind < BPS_NODE_KINDS; kind++) {
+        worker->steps[kind] = bps_worker_steps(kind, alone);
+    }
     worker->device_group = &bps_device_group;
     worker->memory_ops = &bps_device_memory;
 }

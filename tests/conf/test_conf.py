@@ -355,6 +355,14 @@ class Graph(Case):
         self.assertEqual(stages, ["local_reduce", "push_pull", "local_broadcast"])
         self.assertIn("stage0 -> stage1", self.graph("--dot"))
 
+    def test_ways(self):
+        """Each built-in stage says what may take a partition there, in the order in which that is asked."""
+        stages = re.findall(r"(?ms)^  (\w+)\n(.*?)(?=^  ?\S)", self.graph("--explain"))
+        found = {name: re.findall(r"(?m)^    (?:ways      |          ) ([^:]+): ", text) for name, text in stages}
+        self.assertEqual(found["local_reduce"], ["exchange", "lead", "lead for the network", "lend"])
+        self.assertEqual(found["push_pull"], ["push"])
+        self.assertEqual(found["local_broadcast"], ["hand out"])
+
     def test_transport_of_the_hierarchy(self):
         self.assertRegex(self.local(), r"^local: plugin ipc, ")
         self.assertEqual(self.local("--set", "worker.hierarchy=off"), "none: worker.hierarchy = off")
