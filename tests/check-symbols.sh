@@ -33,7 +33,7 @@ check_cuda "$library"
 
 for needed in $(objdump -p "$library" | awk '$1 == "NEEDED" { print $2 }'); do
     case $needed in
-    libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|libconfig.so.*|libcrypto.so.*|libnuma.so.*|ld-linux*|libgcov*) ;;
+    libc.so.*|libm.so.*|libdl.so.*|libpthread.so.*|libconfig.so.*|libcrypto.so.*|libhwloc.so.*|ld-linux*|libgcov*) ;;
     *) fail "libbyteps.so needs $needed" ;;
     esac
 done

@@ -27,15 +27,15 @@ __attribute__((format(printf, 3, 4))) static void add(json_t *info, const char *
 
 /* ---- nodes ---- */
 
-static void list_interfaces(const struct bps_topology *topology, unsigned index, char *text, size_t n)
+static void list_interfaces(const struct bps_topology *topology, hwloc_obj_t node, char *text, size_t n)
 {
     char path[600];
     size_t used = 0;
-    snprintf(path, sizeof path, "%s/class/net", topology->root);
+    snprintf(path, sizeof path, "%s/class/net", topology->sysfs);
     DIR *dir = opendir(path);
     text[0] = '\0';
     for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL && used < n;) {
-        if (entry->d_name[0] != '.' && bps_topology_interface_node(topology, entry->d_name) == (int)index) {
+        if (entry->d_name[0] != '.' && bps_topology_interface_node(topology, entry->d_name) == node) {
             used += (size_t)snprintf(text + used, n - used, "%s%s", used > 0 ? " " : "", entry->d_name);
         }
     }
@@ -44,17 +44,25 @@ static void list_interfaces(const struct bps_topology *topology, unsigned index,
     }
 }
 
-static void add_node(json_t *info, const struct bps_topology *topology, unsigned index)
+static void add_node(json_t *info, const struct bps_topology *topology, hwloc_obj_t node, bool has_cores)
 {
-    const struct bps_numa_node *node = &topology->node[index];
+    uint64_t bytes = node->attr->numanode.local_memory;
     char cpus[256], memory[32], interfaces[256], text[700];
-    bps_cpus_format(&node->cpus, cpus, sizeof cpus);
-    snprintf(memory, sizeof memory, "%.1f GiB", (double)node->memory / (1u << 30));
-    list_interfaces(topology, index, interfaces, sizeof interfaces);
-    snprintf(text, sizeof text, "%s%s, %s%s%s", bps_cpus_empty(&node->cpus) ? "no cores" : "cores ",
-             bps_cpus_empty(&node->cpus) ? "" : cpus, node->memory > 0 ? memory : "no memory",
-             interfaces[0] != '\0' ? ", interfaces " : "", interfaces);
-    add(info, text, "numa node %u", node->id);
+    bps_cpus_format(node->cpuset, cpus, sizeof cpus);
+    snprintf(memory, sizeof memory, "%.1f GiB", (double)bytes / (1u << 30));
+    list_interfaces(topology, node, interfaces, sizeof interfaces);
+    snprintf(text, sizeof text, "%s%s, %s%s%s", has_cores ? "cores " : "no cores", has_cores ? cpus : "",
+             bytes > 0 ? memory : "no memory", interfaces[0] != '\0' ? ", interfaces " : "", interfaces);
+    add(info, text, "numa node %u", node->os_index);
+}
+
+static void add_nodes(json_t *info, const struct bps_topology *topology)
+{
+    hwloc_obj_t node = NULL, with_cores = bps_topology_next(topology, NULL);
+    while ((node = hwloc_get_next_obj_by_type(topology->machine, HWLOC_OBJ_NUMANODE, node)) != NULL) {
+        add_node(info, topology, node, node == with_cores);
+        with_cores = node == with_cores ? bps_topology_next(topology, node) : with_cores;
+    }
 }
 
 /* ---- the interface ---- */
@@ -96,7 +104,7 @@ static void find_interface(struct bps_pinning *pinning, const struct bps_conf *c
         name = name->children[0];
     }
     if (name != NULL && name->text != NULL) {
-        pinning->nic = bps_topology_interface_node(&pinning->topology, name->text);
+        pinning->topology.nic = bps_topology_interface_node(&pinning->topology, name->text);
     } else if (route_to(conf->cluster.scheduler, address, sizeof address)) {
         bps_pinning_address(pinning, address);
     }
@@ -104,12 +112,12 @@ static void find_interface(struct bps_pinning *pinning, const struct bps_conf *c
 
 /* ---- threads ---- */
 
-static void add_pin(json_t *info, const struct bps_pinning *pinning, bps_status status,
-                    const struct bps_pin *pin, const struct bps_report *why, const char *key)
+static void add_pin(json_t *info, bps_status status, const struct bps_pin *pin, const struct bps_report *why,
+                    const char *key)
 {
     char text[400];
     if (status == BPS_OK) {
-        bps_pin_text(pinning, pin, text, sizeof text);
+        bps_pin_text(pin, text, sizeof text);
     }
     add(info, status == BPS_OK ? text : why->text, "%s", key);
 }
@@ -120,24 +128,26 @@ static void add_threads(json_t *info, const struct bps_pinning *pinning, const s
     char address[128];
     bool network = route_to(conf->cluster.scheduler, address, sizeof address);
     unsigned shards = bps_server_count_shards(conf, pinning, network ? address : "127.0.0.1");
-    struct bps_pin pin = {.bound = false};
+    struct bps_pin process = {.bound = false}, pin = {.bound = false};
     struct bps_report why = {""};
     char key[64];
     for (unsigned i = 0; i < workers && i < SHOWN; i++) {
-        bps_status status = bps_pinning_process(pinning, i, (unsigned)workers, &pin, &why);
+        bps_status status = bps_pinning_process(pinning, i, (unsigned)workers, &process, &why);
         snprintf(key, sizeof key, "worker %u process", i);
-        add_pin(info, pinning, status, &pin, &why, key);
+        add_pin(info, status, &process, &why, key);
         struct bps_pinning inside = *pinning; /* what the worker finds when it has been bound */
-        inside.allowed = status == BPS_OK ? pin.affinity.cpus : inside.allowed;
+        inside.allowed = status == BPS_OK ? process.cpus : inside.allowed;
         status = bps_pinning_worker(&inside, i, (unsigned)workers, &pin, &why);
         snprintf(key, sizeof key, "worker %u threads", i);
-        add_pin(info, pinning, status, &pin, &why, key);
+        add_pin(info, status, &pin, &why, key);
     }
     for (unsigned i = 0; i < shards && i < SHOWN; i++) {
         bps_status status = bps_pinning_shard(pinning, i, shards, &pin, &why);
         snprintf(key, sizeof key, "server shard %u", i);
-        add_pin(info, pinning, status, &pin, &why, key);
+        add_pin(info, status, &pin, &why, key);
     }
+    bps_pin_fini(&process);
+    bps_pin_fini(&pin);
 }
 
 void bps_info_cores(json_t *info, const struct bps_conf *conf)
@@ -149,15 +159,10 @@ void bps_info_cores(json_t *info, const struct bps_conf *conf)
         add(info, why.text, "affinity");
         return;
     }
-    if (pinning.fault[0] != '\0') {
-        add(info, pinning.fault, "affinity");
-    }
     bool several = bps_topology_places(&pinning.topology) > 1;
     if (several) {
         find_interface(&pinning, conf);
-        for (unsigned i = 0; i < pinning.topology.nodes; i++) {
-            add_node(info, &pinning.topology, i);
-        }
+        add_nodes(info, &pinning.topology);
     }
     if (several || *affinity->cores != '\0' || *affinity->server_cores != '\0' || *affinity->avoid != '\0') {
         add_threads(info, &pinning, conf);

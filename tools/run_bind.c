@@ -19,17 +19,18 @@ static bps_status bind_process(const struct bps_conf *conf, struct bps_report *r
     unsigned rank = cluster->local_rank > 0 ? (unsigned)cluster->local_rank : 0;
     unsigned size = cluster->local_size > 0 ? (unsigned)cluster->local_size : 1;
     struct bps_pinning pinning;
-    struct bps_pin pin;
+    struct bps_pin pin = {.bound = false};
     bps_status status = bps_pinning_init(&pinning, conf, report);
     if (status != BPS_OK) {
         return status;
     }
     status = bps_pinning_process(&pinning, rank, size, &pin, report);
     if (status == BPS_OK) {
-        pin.affinity.node =
-            -1; /* the cores decide: a page comes from the node of the core that touches it first */
+        /* The cores decide: a page comes from the node of the core that touches it first. */
+        pin.memory = NULL;
         bps_pinning_apply(&pinning, &pin, "process");
     }
+    bps_pin_fini(&pin);
     bps_pinning_fini(&pinning);
     return status;
 }

@@ -3,227 +3,173 @@
 #include "base/affinity.h"
 
 #include <errno.h>
-#include <numa.h>
-#include <numaif.h>
-#include <sched.h>
-#include <stdio.h>
-
-#define NONE UINT32_MAX
+#include <string.h>
 
 /* ---- nodes ---- */
 
-/* How many cores of the place are on a node. */
-static unsigned usable(const struct bps_place *place, unsigned index)
+/* How many of the cores are on a node. */
+static unsigned usable(hwloc_const_cpuset_t cpus, hwloc_obj_t node)
 {
-    struct bps_cpus here;
-    bps_cpus_and(&place->cpus, &place->topology->node[index].cpus, &here);
-    return bps_cpus_count(&here);
-}
-
-static unsigned usable_nodes(const struct bps_place *place)
-{
-    unsigned count = 0;
-    for (unsigned i = 0; i < place->topology->nodes; i++) {
-        count += usable(place, i) > 0;
+    unsigned count = 0, cpu;
+    hwloc_bitmap_foreach_begin(cpu, node->cpuset)
+    {
+        count += hwloc_bitmap_isset(cpus, cpu) != 0;
     }
+    hwloc_bitmap_foreach_end();
     return count;
 }
 
-/* The node of the share `rank` of `size` when all cores are divided into equal shares, node after node. */
-static unsigned share_node(const struct bps_place *place, unsigned rank, unsigned size)
+/* The node of the share `rank` when all cores are divided into equal shares, node after node. */
+static hwloc_obj_t share_node(hwloc_topology_t machine, unsigned rank, unsigned size,
+                              hwloc_const_cpuset_t cpus)
 {
-    unsigned total = 0, last = 0;
-    for (unsigned i = 0; i < place->topology->nodes; i++) {
-        total += usable(place, i);
-    }
-    uint64_t middle = (2 * (uint64_t)rank + 1) * total, before = 0;
-    for (unsigned i = 0; i < place->topology->nodes; i++) {
-        before += 2 * (uint64_t)size * usable(place, i);
-        last = usable(place, i) > 0 ? i : last;
-        if (middle < before) {
-            return i;
-        }
-    }
-    return last;
+    uint64_t total = (unsigned)hwloc_get_nbobjs_inside_cpuset_by_type(machine, cpus, HWLOC_OBJ_PU);
+    uint64_t middle = (2 * (uint64_t)rank + 1) * total / (2 * (uint64_t)size);
+    return bps_topology_node(hwloc_get_obj_inside_cpuset_by_type(
+        machine, cpus, HWLOC_OBJ_PU, (unsigned)(middle < total ? middle : total - 1)));
 }
 
 /* The nearest node with memory: some have none. */
-static int memory_of(const struct bps_topology *topology, unsigned index)
+static hwloc_obj_t memory_of(const struct bps_topology *t, hwloc_obj_t from)
 {
-    int best = -1;
-    for (unsigned i = 0; i < topology->nodes; i++) {
-        const unsigned *distance = topology->node[index].distance;
-        if (topology->node[i].memory > 0 && (best < 0 || distance[i] < distance[best])) {
-            best = (int)i;
+    hwloc_obj_t best = NULL;
+    for (hwloc_obj_t node = NULL;
+         (node = hwloc_get_next_obj_by_type(t->machine, HWLOC_OBJ_NUMANODE, node)) != NULL;) {
+        if (node->attr->numanode.local_memory > 0 &&
+            (best == NULL || bps_topology_distance(t, from, node) < bps_topology_distance(t, from, best))) {
+            best = node;
         }
     }
     return best;
 }
 
-static void take_node(const struct bps_place *place, unsigned index, struct bps_affinity *out)
+static void take_node(const struct bps_topology *t, hwloc_obj_t node, struct bps_pin *pin)
 {
-    if (index == NONE) {
-        *out = (struct bps_affinity){.cpus = place->cpus, .node = -1};
-        return;
+    if (node != NULL) {
+        hwloc_bitmap_and(pin->cpus, pin->cpus, node->cpuset);
+        pin->memory = memory_of(t, node);
+        pin->bound |= pin->memory != NULL;
     }
-    bps_cpus_and(&place->cpus, &place->topology->node[index].cpus, &out->cpus);
-    out->node = memory_of(place->topology, index);
-}
-
-/* Whether there is anything to choose. */
-static bool has_choice(const struct bps_place *place)
-{
-    return place->numa && bps_topology_places(place->topology) > 1 && usable_nodes(place) > 0;
 }
 
 /* ---- workers ---- */
 
-static unsigned worker_node(const struct bps_place *place, unsigned rank)
+void bps_affinity_worker(const struct bps_topology *topology, unsigned rank, unsigned size,
+                         struct bps_pin *pin)
 {
-    if (!has_choice(place)) {
-        return NONE;
+    hwloc_obj_t node = share_node(topology->machine, rank, size, pin->cpus), nic = topology->nic;
+    if (size == 1 && !hwloc_bitmap_isincluded(pin->cpus, node->cpuset)) {
+        node = nic != NULL && hwloc_bitmap_intersects(pin->cpus, nic->cpuset) ? nic : NULL;
     }
-    if (place->size > 1 || usable_nodes(place) == 1) {
-        return share_node(place, rank, place->size);
-    }
-    return place->nic >= 0 && usable(place, (unsigned)place->nic) > 0 ? (unsigned)place->nic : NONE;
+    take_node(topology, node, pin);
 }
 
-void bps_affinity_worker(const struct bps_place *place, struct bps_affinity *out)
+/* The next core with all its hardware threads, of which some may be used. */
+static hwloc_obj_t next_core(hwloc_topology_t machine, hwloc_const_cpuset_t cpus, hwloc_obj_t last)
 {
-    take_node(place, worker_node(place, place->rank), out);
+    int depth = hwloc_get_type_or_below_depth(machine, HWLOC_OBJ_CORE);
+    return hwloc_get_next_obj_covering_cpuset_by_depth(machine, cpus, depth, last);
 }
 
-/* Lowers `cpus` to `count` of its cores from `first` on, around its end, with all their hardware threads. */
-static void take_cores(const struct bps_topology *topology, struct bps_cpus *cpus, unsigned cores,
-                       unsigned first, unsigned count)
+static unsigned count_cores(hwloc_topology_t machine, hwloc_const_cpuset_t cpus)
 {
-    struct bps_cpus rest = *cpus, taken, core;
-    bps_cpus_clear(&taken);
-    for (unsigned i = 0, cpu = 0; (cpu = bps_cpus_next(&rest, cpu)) < BPS_CPUS_LIMIT; i++) {
-        bps_topology_siblings(topology, cpu, &core);
-        bps_cpus_and(&core, &rest, &core);
-        bps_cpus_without(&rest, &core, &rest);
-        if ((i + cores - first % cores) % cores < count) {
-            bps_cpus_or(&taken, &core, &taken);
-        }
-    }
-    *cpus = taken;
-}
-
-static unsigned count_cores(const struct bps_topology *topology, const struct bps_cpus *cpus)
-{
-    struct bps_cpus rest = *cpus, core;
     unsigned count = 0;
-    for (unsigned cpu = 0; (cpu = bps_cpus_next(&rest, cpu)) < BPS_CPUS_LIMIT; count++) {
-        bps_topology_siblings(topology, cpu, &core);
-        bps_cpus_without(&rest, &core, &rest);
+    for (hwloc_obj_t core = NULL; (core = next_core(machine, cpus, core)) != NULL;) {
+        count++;
     }
     return count;
 }
 
-void bps_affinity_process(const struct bps_place *place, unsigned quota, struct bps_affinity *out)
+/* Lowers `cpus` to `count` of its cores from `first` on, around its end. */
+static void take_cores(hwloc_topology_t machine, hwloc_cpuset_t cpus, unsigned cores, unsigned first,
+                       unsigned count)
 {
-    unsigned node = place->size > 1 ? worker_node(place, place->rank) : NONE;
-    unsigned before = 0, there = 0;
-    take_node(place, node, out);
-    if (node == NONE) {
-        return;
+    hwloc_obj_t core = NULL;
+    for (unsigned i = 0; (core = next_core(machine, cpus, core)) != NULL; i++) {
+        if ((i + cores - first % cores) % cores >= count) {
+            hwloc_bitmap_andnot(cpus, cpus, core->cpuset);
+        }
     }
-    for (unsigned rank = 0; rank < place->size; rank++) {
-        bool same = worker_node(place, rank) == node;
-        before += same && rank < place->rank;
+}
+
+void bps_affinity_process(const struct bps_topology *topology, unsigned rank, unsigned size, unsigned quota,
+                          struct bps_pin *pin)
+{
+    hwloc_topology_t machine = topology->machine;
+    hwloc_obj_t node = share_node(machine, rank, size, pin->cpus);
+    unsigned before = 0, there = 0;
+    for (unsigned i = 0; i < size; i++) {
+        bool same = share_node(machine, i, size, pin->cpus) == node;
+        before += same && i < rank;
         there += same;
     }
-    unsigned cores = count_cores(place->topology, &out->cpus);
+    take_node(topology, node, pin);
+    unsigned cores = count_cores(machine, pin->cpus);
     unsigned first = before * cores / there, next = (before + 1) * cores / there;
     unsigned count = quota > 0 ? quota : next > first ? next - first : 1;
-    take_cores(place->topology, &out->cpus, cores, first, count < cores ? count : cores);
+    take_cores(machine, pin->cpus, cores, first, count);
 }
 
 /* ---- shards ---- */
 
-/* The node on place `order` when the usable ones are sorted by their distance to `from`. */
-static unsigned nth_nearest(const struct bps_place *place, unsigned from, unsigned order)
+static bool is_nearer(const struct bps_topology *t, hwloc_obj_t a, hwloc_obj_t b)
 {
-    const unsigned *distance = place->topology->node[from].distance;
-    for (unsigned i = 0; i < place->topology->nodes; i++) {
-        unsigned nearer = 0;
-        for (unsigned k = 0; k < place->topology->nodes; k++) {
-            nearer +=
-                usable(place, k) > 0 && (distance[k] < distance[i] || (distance[k] == distance[i] && k < i));
-        }
-        if (usable(place, i) > 0 && nearer == order) {
-            return i;
+    uint64_t to_a = bps_topology_distance(t, t->nic, a), to_b = bps_topology_distance(t, t->nic, b);
+    return to_a < to_b || (to_a == to_b && a->logical_index < b->logical_index);
+}
+
+/* The node that comes after `last` when they are sorted by their distance to the NIC. */
+static hwloc_obj_t next_nearest(const struct bps_topology *t, hwloc_obj_t last)
+{
+    hwloc_obj_t best = NULL;
+    for (hwloc_obj_t node = NULL; (node = bps_topology_next(t, node)) != NULL;) {
+        if ((last == NULL || is_nearer(t, last, node)) && (best == NULL || is_nearer(t, node, best))) {
+            best = node;
         }
     }
-    return from;
+    return best;
 }
 
 /* A node has room for half as many shards as it has cores: the kernel's part of the work runs beside them. */
-static unsigned shard_near(const struct bps_place *place, unsigned index)
+static hwloc_obj_t shard_near(const struct bps_topology *t, unsigned index, hwloc_const_cpuset_t cpus)
 {
-    unsigned nodes = usable_nodes(place), total = 0, room;
-    for (unsigned i = 0; i < place->topology->nodes; i++) {
-        total += (usable(place, i) + 1) / 2;
+    unsigned total = 0;
+    hwloc_obj_t node = NULL;
+    while ((node = bps_topology_next(t, node)) != NULL) {
+        total += (usable(cpus, node) + 1) / 2;
     }
     index %= total;
-    for (unsigned order = 0; order < nodes; order++) {
-        unsigned node = nth_nearest(place, (unsigned)place->nic, order);
-        room = (usable(place, node) + 1) / 2;
-        if (index < room) {
-            return node;
-        }
-        index -= room;
+    while ((node = next_nearest(t, node)) != NULL && index >= (usable(cpus, node) + 1) / 2) {
+        index -= (usable(cpus, node) + 1) / 2;
     }
-    return NONE;
+    return node;
 }
 
-void bps_affinity_shard(const struct bps_place *place, unsigned index, unsigned count,
-                        struct bps_affinity *out)
+void bps_affinity_shard(const struct bps_topology *topology, unsigned index, unsigned count,
+                        struct bps_pin *pin)
 {
-    unsigned node = NONE;
-    if (has_choice(place)) {
-        node = place->nic >= 0 ? shard_near(place, index) : share_node(place, index, count);
-    }
-    take_node(place, node, out);
+    take_node(topology,
+              topology->nic != NULL ? shard_near(topology, index, pin->cpus)
+                                    : share_node(topology->machine, index, count, pin->cpus),
+              pin);
 }
 
 /* ---- application ---- */
 
-static bool may_use_memory(unsigned id)
-{
-    struct bitmask *allowed = numa_get_mems_allowed();
-    bool may = numa_bitmask_isbitset(allowed, id) != 0;
-    numa_bitmask_free(allowed);
-    return may;
-}
-
-/* Where a container forbids it, a page still comes from the node of the core that touches it first. */
-static void prefer_memory(unsigned id)
-{
-    if (numa_available() < 0 || id >= (unsigned)numa_num_possible_nodes() || !may_use_memory(id)) {
-        return;
-    }
-    struct bitmask *nodes = numa_allocate_nodemask();
-    numa_bitmask_setbit(nodes, id);
-    set_mempolicy(MPOL_PREFERRED, nodes->maskp, nodes->size + 1);
-    numa_bitmask_free(nodes);
-}
-
-bps_status bps_affinity_apply(const struct bps_affinity *affinity, const struct bps_topology *topology,
+bps_status bps_affinity_apply(const struct bps_topology *topology, const struct bps_pin *pin,
                               struct bps_report *report)
 {
-    const void *set = &affinity->cpus;
-    if (sched_setaffinity(0, sizeof affinity->cpus, set) != 0) {
+    if (hwloc_set_cpubind(topology->machine, pin->cpus, HWLOC_CPUBIND_THREAD) != 0) {
         char cpus[128];
         int error = errno;
-        bps_cpus_format(&affinity->cpus, cpus, sizeof cpus);
+        bps_cpus_format(pin->cpus, cpus, sizeof cpus);
         BPS_REPORT(report, "cannot bind a thread to the cores %s: %s", cpus, strerror(error));
         return BPS_ERR_IO;
     }
-    if (affinity->node >= 0) {
-        prefer_memory(topology->node[affinity->node].id);
+    if (pin->memory != NULL) {
+        /* Where a container forbids it, a page still comes from the node of the core that touches it first. */
+        hwloc_set_membind(topology->machine, pin->memory->nodeset, HWLOC_MEMBIND_BIND,
+                          HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
     }
     return BPS_OK;
 }

@@ -1,267 +1,176 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* topology.c - reads the description of a machine that the kernel gives in sysfs. */
+/* topology.c - asks hwloc for the machine, and sysfs for the nodes of network interfaces. */
 #include "base/topology.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <errno.h>
+#include <glob.h>
 #include <ifaddrs.h>
-#include <sched.h>
-#include <stdarg.h>
+#include <netdb.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
+#include <string.h>
 
-#define HERE  10u /* a node's distance to itself; others follow from the kernel, or count as twice as far */
-#define LOWER 4   /* interfaces on interfaces: a VLAN on a bond on a card */
+/* hwloc has locks of its own and loads its plugins: fork() waits meanwhile, so that a child can do the same. */
+static pthread_mutex_t hwloc_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-/* ---- files ---- */
-
-/* The text of a file below the root, "" if there is none. True: there is one. */
-__attribute__((format(printf, 4, 5))) static bool read_text(const char *root, char *text, size_t n,
-                                                            const char *format, ...)
+static void lock(void)
 {
-    char name[256], path[1024];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(name, sizeof name, format, args);
-    va_end(args);
-    snprintf(path, sizeof path, "%s/%s", root, name);
-    FILE *file = fopen(path, "re");
-    text[0] = '\0';
-    if (file == NULL) {
-        return false;
-    }
-    text[fread(text, 1, n - 1, file)] = '\0';
-    fclose(file);
-    return true;
+    pthread_mutex_lock(&hwloc_mutex);
 }
 
-void bps_cpus_allowed(struct bps_cpus *out)
+static void unlock(void)
 {
-    bps_cpus_clear(out);
-    if (sched_getaffinity(0, sizeof *out, (cpu_set_t *)(void *)out) != 0) {
-        long n = sysconf(_SC_NPROCESSORS_ONLN);
-        for (long cpu = 0; cpu < n && cpu < (long)BPS_CPUS_LIMIT; cpu++) {
-            bps_cpus_add(out, (unsigned)cpu);
-        }
-    }
+    pthread_mutex_unlock(&hwloc_mutex);
 }
 
-/* ---- nodes ---- */
-
-static void read_distances(const struct bps_topology *t, unsigned index)
+__attribute__((constructor)) static void prepare_for_fork(void)
 {
-    struct bps_numa_node *node = &t->node[index];
-    char text[8192], *at = text, *end;
-    read_text(t->root, text, sizeof text, "devices/system/node/node%u/distance", node->id);
-    for (unsigned i = 0; i < t->nodes; i++) {
-        unsigned long value = strtoul(at, &end, 10);
-        node->distance[i] = end != at && value > 0 && value <= 255 ? (unsigned)value
-                            : i == index                           ? HERE
-                                                                   : 2 * HERE;
-        at = end;
-    }
+    pthread_atfork(lock, unlock, unlock);
 }
 
-/* "Node 0 MemTotal:  8049272 kB" */
-static uint64_t read_memory(const struct bps_topology *t, unsigned id)
+/* hwloc reads another machine's description below a directory that holds its sys. */
+static bps_status look_at(const char *sysfs, struct bps_report *report)
 {
-    char text[8192];
-    read_text(t->root, text, sizeof text, "devices/system/node/node%u/meminfo", id);
-    const char *total = strstr(text, "MemTotal:");
-    return total == NULL ? 0 : strtoull(total + strlen("MemTotal:"), NULL, 10) * 1024;
-}
-
-static bps_status read_node(const struct bps_topology *t, unsigned index, struct bps_report *report)
-{
-    struct bps_numa_node *node = &t->node[index];
-    struct bps_report why;
-    char text[8192];
-    read_text(t->root, text, sizeof text, "devices/system/node/node%u/cpulist", node->id);
-    if (bps_cpus_parse(text, &node->cpus, &why) != BPS_OK) {
-        BPS_REPORT(report, "%s/devices/system/node/node%u/cpulist: %.400s", t->root, node->id, why.text);
-        return BPS_ERR_IO;
+    char root[512];
+    const char *name = strrchr(sysfs, '/');
+    if (name == NULL || strcmp(name, BPS_SYSFS) != 0) {
+        BPS_REPORT(report, "affinity.sysfs = \"%.200s\": expected a path that ends in " BPS_SYSFS, sysfs);
+        return BPS_ERR_CONF;
     }
-    bps_cpus_and(&node->cpus, &t->online, &node->cpus);
-    node->memory = read_memory(t, node->id);
-    node->distance = calloc(t->nodes, sizeof *node->distance);
-    if (node->distance == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    read_distances(t, index);
+    snprintf(root, sizeof root, "%.*s", (int)(name - sysfs), sysfs);
+    setenv("HWLOC_FSROOT", root, 1);
     return BPS_OK;
 }
 
-/* The numbers of a list, as a set; what cannot be read is as if it were not there. */
-static bool read_set(const char *root, const char *name, struct bps_cpus *out)
+static bool load(hwloc_topology_t machine)
 {
-    char text[8192];
-    return read_text(root, text, sizeof text, "%s", name) && bps_cpus_parse(text, out, NULL) == BPS_OK &&
-           !bps_cpus_empty(out);
+    hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+    hwloc_topology_set_cache_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_NONE);
+    /* It would move this thread from core to core, for nothing that Linux does not tell. */
+    hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "x86");
+    return hwloc_topology_load(machine) == 0;
 }
 
-static void read_cores(struct bps_topology *t, const char *root)
+bps_status bps_topology_load(const char *sysfs, struct bps_topology *out, struct bps_report *report)
 {
-    snprintf(t->root, sizeof t->root, "%s", root);
-    if (!read_set(root, "devices/system/cpu/online", &t->online)) {
-        bps_cpus_allowed(&t->online);
-    }
-}
-
-bps_status bps_topology_flat(const char *root, struct bps_topology *out)
-{
-    struct bps_topology t = {.nodes = 1, .node = calloc(1, sizeof *t.node)};
-    unsigned *distance = malloc(sizeof *distance);
-    if (t.node == NULL || distance == NULL) {
-        free(t.node);
-        free(distance);
-        return BPS_ERR_NOMEM;
-    }
-    read_cores(&t, root);
-    *distance = HERE;
-    t.node[0].cpus = t.online;
-    t.node[0].memory = (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE);
-    t.node[0].distance = distance;
-    *out = t;
-    return BPS_OK;
-}
-
-bps_status bps_topology_read(const char *root, struct bps_topology *out, struct bps_report *report)
-{
-    struct bps_topology t = {.nodes = 0};
-    struct bps_cpus ids;
-    bps_status status = BPS_OK;
-    if (!read_set(root, "devices/system/node/online", &ids)) {
-        return bps_topology_flat(root, out);
-    }
-    read_cores(&t, root);
-    t.nodes = bps_cpus_count(&ids);
-    t.node = calloc(t.nodes, sizeof *t.node);
-    if (t.node == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    for (unsigned i = 0, id = 0; i < t.nodes && status == BPS_OK; i++, id++) {
-        id = bps_cpus_next(&ids, id);
-        t.node[i].id = id;
-        status = read_node(&t, i, report);
-    }
-    if (status == BPS_OK && bps_topology_places(&t) == 0) {
-        BPS_REPORT(report, "%s/devices/system/node: no node has cores", root);
-        status = BPS_ERR_IO;
-    }
+    bool elsewhere = strcmp(sysfs, BPS_SYSFS) != 0;
+    bps_status status = elsewhere ? look_at(sysfs, report) : BPS_OK;
+    unsigned n = 1;
+    *out = (struct bps_topology){.sysfs = sysfs};
     if (status != BPS_OK) {
-        bps_topology_fini(&t);
         return status;
     }
-    *out = t;
+    lock();
+    if (hwloc_topology_init(&out->machine) != 0 || !load(out->machine)) {
+        BPS_REPORT(report, "hwloc cannot read the cores of this machine: %s", strerror(errno));
+        status = BPS_ERR_IO;
+    }
+    unlock();
+    if (elsewhere) {
+        unsetenv("HWLOC_FSROOT");
+    }
+    if (status != BPS_OK) {
+        bps_topology_fini(out);
+        return status;
+    }
+    hwloc_distances_get_by_name(out->machine, "NUMALatency", &n, &out->distances, 0);
     return BPS_OK;
 }
 
 void bps_topology_fini(struct bps_topology *topology)
 {
-    for (unsigned i = 0; i < topology->nodes && topology->node != NULL; i++) {
-        free(topology->node[i].distance);
+    if (topology->distances != NULL) {
+        hwloc_distances_release(topology->machine, topology->distances);
     }
-    free(topology->node);
-    topology->node = NULL;
-    topology->nodes = 0;
+    lock();
+    if (topology->machine != NULL) {
+        hwloc_topology_destroy(topology->machine);
+    }
+    unlock();
+    *topology = (struct bps_topology){.machine = NULL};
+}
+
+/* ---- nodes ---- */
+
+hwloc_obj_t bps_topology_node(hwloc_obj_t core)
+{
+    while (core->memory_first_child == NULL) {
+        core = core->parent;
+    }
+    return core->memory_first_child;
+}
+
+/* hwloc counts the cores that are near to a node of memory alone as that node's, too. */
+hwloc_obj_t bps_topology_next(const struct bps_topology *topology, hwloc_obj_t last)
+{
+    hwloc_topology_t machine = topology->machine;
+    while ((last = hwloc_get_next_obj_by_type(machine, HWLOC_OBJ_NUMANODE, last)) != NULL) {
+        hwloc_obj_t core =
+            hwloc_get_next_obj_covering_cpuset_by_type(machine, last->cpuset, HWLOC_OBJ_PU, NULL);
+        if (core != NULL && bps_topology_node(core) == last) {
+            return last;
+        }
+    }
+    return NULL;
 }
 
 unsigned bps_topology_places(const struct bps_topology *topology)
 {
     unsigned places = 0;
-    for (unsigned i = 0; i < topology->nodes; i++) {
-        places += !bps_cpus_empty(&topology->node[i].cpus);
+    for (hwloc_obj_t node = NULL; (node = bps_topology_next(topology, node)) != NULL;) {
+        places++;
     }
     return places;
 }
 
-void bps_topology_siblings(const struct bps_topology *topology, unsigned cpu, struct bps_cpus *out)
+uint64_t bps_topology_distance(const struct bps_topology *topology, hwloc_obj_t from, hwloc_obj_t to)
 {
-    char name[96];
-    snprintf(name, sizeof name, "devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
-    if (!read_set(topology->root, name, out)) {
-        bps_cpus_clear(out);
+    hwloc_uint64_t there = from == to ? 10 : 20, back; /* unless the kernel tells */
+    if (topology->distances != NULL) {
+        hwloc_distances_obj_pair_values(topology->distances, from, to, &there, &back);
     }
-    bps_cpus_and(out, &topology->online, out);
-    bps_cpus_add(out, cpu);
+    return there;
 }
 
 /* ---- network interfaces ---- */
 
-/* The interface below a bond, a bridge or a VLAN: its directory has a link lower_NAME. */
-static bool lower_interface(const struct bps_topology *t, const char *interface, char *lower, size_t n)
+/* Of a bond, a bridge or a VLAN the link lower_NAME leads to what is below it: a VLAN on a bond on a card. */
+hwloc_obj_t bps_topology_interface_node(const struct bps_topology *topology, const char *interface)
 {
-    char path[1024];
-    bool found = false;
-    snprintf(path, sizeof path, "%s/class/net/%s", t->root, interface);
-    DIR *dir = opendir(path);
-    for (struct dirent *entry; dir != NULL && !found && (entry = readdir(dir)) != NULL;) {
-        found = strncmp(entry->d_name, "lower_", 6) == 0;
-        if (found) {
-            snprintf(lower, n, "%s", entry->d_name + 6);
+    char pattern[1024];
+    glob_t found;
+    unsigned id = 0;
+    bool known = false;
+    snprintf(pattern, sizeof pattern, "%s/class/net/%s/{,lower_*/{,lower_*/{,lower_*/}}}device/numa_node",
+             topology->sysfs, interface);
+    if (*interface != '\0' && strchr(interface, '/') == NULL &&
+        glob(pattern, GLOB_BRACE, NULL, &found) == 0) {
+        FILE *file = fopen(found.gl_pathv[0], "re");
+        known = file != NULL && fscanf(file, "%u", &id) == 1;
+        if (file != NULL) {
+            fclose(file);
         }
+        globfree(&found);
     }
-    if (dir != NULL) {
-        closedir(dir);
-    }
-    return found;
+    return known ? hwloc_get_numanode_obj_by_os_index(topology->machine, id) : NULL;
 }
 
-int bps_topology_interface_node(const struct bps_topology *topology, const char *interface)
+hwloc_obj_t bps_topology_address_node(const struct bps_topology *topology, const char *address)
 {
-    char name[256], lower[256], text[64], *end;
-    snprintf(name, sizeof name, "%s", interface);
-    for (int depth = 0; depth < LOWER && name[0] != '\0' && strchr(name, '/') == NULL; depth++) {
-        if (read_text(topology->root, text, sizeof text, "class/net/%s/device/numa_node", name)) {
-            long id = strtol(text, &end, 10);
-            for (unsigned i = 0; end != text && i < topology->nodes; i++) {
-                if (id == (long)topology->node[i].id) {
-                    return (int)i;
-                }
-            }
-            return -1;
-        }
-        if (!lower_interface(topology, name, lower, sizeof lower)) {
-            return -1;
-        }
-        snprintf(name, sizeof name, "%s", lower);
-    }
-    return -1;
-}
-
-static bool has_address(const struct ifaddrs *entry, int family, const void *number)
-{
-    if (entry->ifa_addr == NULL || entry->ifa_addr->sa_family != family) {
-        return false;
-    }
-    if (family == AF_INET) {
-        return memcmp(&((const struct sockaddr_in *)(const void *)entry->ifa_addr)->sin_addr, number, 4) == 0;
-    }
-    return memcmp(&((const struct sockaddr_in6 *)(const void *)entry->ifa_addr)->sin6_addr, number, 16) == 0;
-}
-
-int bps_topology_address_node(const struct bps_topology *topology, const char *address)
-{
-    char host[64];
-    unsigned char number[16];
+    char host[128];
+    hwloc_obj_t node = NULL;
     struct ifaddrs *list;
-    int node = -1, family = AF_INET;
-    bool brackets = *address == '[';
-    snprintf(host, sizeof host, "%s", address + brackets);
-    host[strcspn(host, "]%")] = '\0';
-    if (inet_pton(family, host, number) != 1) {
-        family = AF_INET6;
-        if (inet_pton(family, host, number) != 1) {
-            return -1;
-        }
-    }
+    size_t n = strcspn(address += *address == '[', "]%");
     if (getifaddrs(&list) != 0) {
-        return -1;
+        return NULL;
     }
-    for (const struct ifaddrs *entry = list; entry != NULL && node < 0; entry = entry->ifa_next) {
-        if (has_address(entry, family, number)) {
+    for (const struct ifaddrs *entry = list; entry != NULL && node == NULL; entry = entry->ifa_next) {
+        int family = entry->ifa_addr != NULL ? entry->ifa_addr->sa_family : AF_UNSPEC;
+        socklen_t size = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        if ((family == AF_INET || family == AF_INET6) &&
+            getnameinfo(entry->ifa_addr, size, host, sizeof host, NULL, 0, NI_NUMERICHOST) == 0 &&
+            strcspn(host, "%") == n && strncmp(host, address, n) == 0) {
             node = bps_topology_interface_node(topology, entry->ifa_name);
         }
     }

@@ -104,8 +104,8 @@ static const struct bps_option affinity_table[] = {
     {"root_quota", BPS_OPT_INT, 0, offsetof(struct bps_conf_affinity, root_quota), "0", "0..8192",
      "The same for the last worker of a host; 0: as quota."},
     {"sysfs", BPS_OPT_STRING, 0, offsetof(struct bps_conf_affinity, sysfs), "/sys", NULL,
-     "Directory in which the machine is described; another one serves to see what would be done on another "
-     "machine."},
+     "Directory in which the machine is described; another one of the name sys, such as a copy, serves to "
+     "see what would be done on another machine."},
     {0},
 };
 

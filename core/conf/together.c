@@ -166,19 +166,20 @@ static void check_scheduler(struct bps_check *check)
 /* Only the notation: which cores there are is known where they are used. */
 static void check_lists(struct bps_check *check, const char *path, const char *text, bool several)
 {
-    struct bps_cpus cpus;
+    hwloc_cpuset_t cpus = hwloc_bitmap_alloc();
     struct bps_report why = {""};
     unsigned n = bps_cpus_lists(text);
     if (n > 1 && !several) {
         problem_at(check, path, "several lists; expected one, such as \"0-3,8\"");
-        return;
+        n = 0;
     }
-    for (unsigned i = 0; i < n; i++) {
-        if (bps_cpus_list(text, i, &cpus, &why) != BPS_OK) {
+    for (unsigned i = 0; cpus != NULL && i < n; i++) {
+        if (bps_cpus_list(text, i, cpus, &why) != BPS_OK) {
             problem_at(check, path, "%.400s", why.text);
-            return;
+            break;
         }
     }
+    hwloc_bitmap_free(cpus);
 }
 
 static void check_cores(struct bps_check *check)

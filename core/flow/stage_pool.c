@@ -55,7 +55,7 @@ static uint32_t thread_count(const struct bps_worker *worker)
     if (wanted > 0) {
         return (uint32_t)wanted;
     }
-    unsigned cores = bps_cpus_count(&worker->pinning.allowed);
+    unsigned cores = (unsigned)hwloc_bitmap_weight(worker->pinning.allowed);
     return cores < 1 ? 1 : cores > AUTO_LIMIT ? AUTO_LIMIT : cores;
 }
 
@@ -99,12 +99,12 @@ void bps_stage_pool_free(struct bps_stage_pool *pool)
     free(pool);
 }
 
-void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus)
+void bps_stage_pool_bind(struct bps_stage_pool *pool)
 {
-    const void *set = cpus;
+    const struct bps_worker *worker = pool->worker;
     for (uint32_t i = 0; i < pool->threads; i++) {
         /* The core thread's goes first and would tell. */
-        pthread_setaffinity_np(pool->thread[i], sizeof *cpus, set);
+        hwloc_set_thread_cpubind(worker->pinning.topology.machine, pool->thread[i], worker->pin.cpus, 0);
     }
 }
 

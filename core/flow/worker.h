@@ -369,7 +369,7 @@ bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool *
                               struct bps_report *report);
 void bps_stage_pool_free(struct bps_stage_pool *pool);
 /* Binds its threads. */
-void bps_stage_pool_bind(struct bps_stage_pool *pool, const struct bps_cpus *cpus);
+void bps_stage_pool_bind(struct bps_stage_pool *pool);
 /* Runs the stage on some thread and posts the call back. */
 void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_stage_call *call);
 

@@ -14,6 +14,7 @@
 struct process {
     const struct bps_conf *conf;
     struct bps_loop *loop;
+    struct bps_pinning pinning;
     struct bps_server *server;
     bps_status verdict;
 };
@@ -28,7 +29,11 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const cha
     snprintf(identity, sizeof identity, "server/%u", rank);
     bps_log_set_identity(identity);
     if (p->server == NULL) {
-        status = bps_server_new(p->conf, host, &p->server, report);
+        status = bps_pinning_init(&p->pinning, p->conf, report);
+        if (status == BPS_OK) {
+            bps_pinning_address(&p->pinning, host);
+            status = bps_server_new(p->conf, &p->pinning, host, &p->server, report);
+        }
     }
     if (status == BPS_OK) {
         bps_server_endpoints(p->server, endpoints);
@@ -112,6 +117,7 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
         bps_loop_unwatch(p.loop, watch);
     }
     bps_server_free(p.server);
+    bps_pinning_fini(&p.pinning);
     bps_instance_close(net);
     bps_loop_free(p.loop);
     return status;

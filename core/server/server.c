@@ -10,7 +10,6 @@
 #define AUTO_SHARDS_LIMIT 8
 
 struct bps_server {
-    struct bps_pinning pinning;
     uint32_t shards;
     struct bps_shard *shard[];
 };
@@ -32,44 +31,35 @@ uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_p
      * two cores gain by two shards, as a worker's other connection is busy while one waits for room; between
      * hosts more connections only lose more packets, and have more under way.
      */
-    unsigned cores = bps_cpus_count(&pinning->allowed);
+    unsigned cores = (unsigned)hwloc_bitmap_weight(pinning->allowed);
     unsigned n = cores / 2 < 2 && is_loopback(host) ? cores : cores / 2;
     return n < 1 ? 1 : n > AUTO_SHARDS_LIMIT ? AUTO_SHARDS_LIMIT : n;
 }
 
-static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf, const char *host,
-                            uint32_t count, struct bps_report *report)
+static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf,
+                            const struct bps_pinning *pinning, const char *host, uint32_t count,
+                            struct bps_report *report)
 {
-    struct bps_pin pin;
+    struct bps_pin pin = {.bound = false};
     /* What does not work for the first shard, and has been told, is not tried for the others. */
     bool local = conf->server.local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
-    bps_status status = bps_pinning_shard(&server->pinning, server->shards, count, &pin, report);
+    bps_status status = bps_pinning_shard(pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
-        status =
-            bps_shard_new(conf, host, local, &server->pinning, &pin, &server->shard[server->shards], report);
+        status = bps_shard_new(conf, host, local, pinning, &pin, &server->shard[server->shards], report);
     }
+    bps_pin_fini(&pin);
     server->shards += status == BPS_OK;
     return status;
 }
 
-bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct bps_server **out,
-                          struct bps_report *report)
+bps_status bps_server_new(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host,
+                          struct bps_server **out, struct bps_report *report)
 {
-    struct bps_pinning pinning;
-    bps_status status = bps_pinning_init(&pinning, conf, report);
-    if (status != BPS_OK) {
-        return status;
-    }
-    uint32_t n = bps_server_count_shards(conf, &pinning, host);
+    uint32_t n = bps_server_count_shards(conf, pinning, host);
     struct bps_server *server = calloc(1, sizeof *server + n * sizeof server->shard[0]);
-    if (server == NULL) {
-        bps_pinning_fini(&pinning);
-        return BPS_ERR_NOMEM;
-    }
-    server->pinning = pinning;
-    bps_pinning_address(&server->pinning, host);
-    while (server->shards < n && status == BPS_OK) {
-        status = add_shard(server, conf, host, n, report);
+    bps_status status = server == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    while (status == BPS_OK && server->shards < n) {
+        status = add_shard(server, conf, pinning, host, n, report);
     }
     if (status != BPS_OK) {
         bps_server_free(server);
@@ -85,7 +75,6 @@ void bps_server_free(struct bps_server *server)
         for (uint32_t i = 0; i < server->shards; i++) {
             bps_shard_free(server->shard[i]);
         }
-        bps_pinning_fini(&server->pinning);
         free(server);
     }
 }

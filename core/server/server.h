@@ -14,9 +14,10 @@ struct bps_server;
 
 /*
  * Starts the shards; they listen at `host` (the transport may know better) and wait for bps_server_serve().
+ * The pinning, which knows of the host, outlives them.
  */
-bps_status bps_server_new(const struct bps_conf *conf, const char *host, struct bps_server **out,
-                          struct bps_report *report);
+bps_status bps_server_new(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host,
+                          struct bps_server **out, struct bps_report *report);
 /* Stops the shards at once and frees everything. */
 void bps_server_free(struct bps_server *server);
 /* Writes the shards' addresses as an ENDPOINTS message has them. */

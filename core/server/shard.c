@@ -464,7 +464,7 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool loc
 }
 
 bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local,
-                         const struct bps_pinning *pinning, const struct bps_pin *pin, struct bps_shard **out,
+                         const struct bps_pinning *pinning, struct bps_pin *pin, struct bps_shard **out,
                          struct bps_report *report)
 {
     struct bps_shard *shard = calloc(1, sizeof *shard);
@@ -474,6 +474,7 @@ bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool loc
     shard->conf = conf;
     shard->pinning = pinning;
     shard->pin = *pin;
+    *pin = (struct bps_pin){.bound = false};
     bps_listener_init(&shard->net, &handler, shard);
     bps_listener_init(&shard->local, &handler, shard);
     bps_status status = open_parts(shard, host, local, report);
@@ -505,6 +506,7 @@ void bps_shard_free(struct bps_shard *shard)
     }
     bps_instance_close(shard->reducer);
     bps_loop_free(shard->loop);
+    bps_pin_fini(&shard->pin);
     free(shard);
 }
 

@@ -86,7 +86,7 @@ static void bind_threads(struct bps_worker *worker)
 {
     bps_pinning_apply(&worker->pinning, &worker->pin, "worker");
     if (worker->pin.bound && worker->pool != NULL) {
-        bps_stage_pool_bind(worker->pool, &worker->pin.affinity.cpus);
+        bps_stage_pool_bind(worker->pool);
     }
 }
 
@@ -131,7 +131,7 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char
     snprintf(identity, sizeof identity, "worker/%u", rank);
     bps_log_set_identity(identity);
     if (serve) {
-        status = bps_server_new(worker->conf, host, &worker->server, report);
+        status = bps_server_new(worker->conf, &worker->pinning, host, &worker->server, report);
         if (status == BPS_OK) {
             bps_server_endpoints(worker->server, endpoints);
         }
@@ -337,6 +337,7 @@ void bps_worker_free(struct bps_worker *worker)
     sem_destroy(&worker->ended);
     bps_remotes_free(worker);
     free(worker->failure_text);
+    bps_pin_fini(&worker->pin);
     bps_pinning_fini(&worker->pinning);
     free(worker);
 }

@@ -2,8 +2,10 @@
 /* arena.c - registered memory in blocks of one size, for payloads that pass through. */
 #include "verbs.h"
 
-#include <numaif.h>
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define NODES 1024u /* that a mask has bits for */
 #define BITS  (8 * sizeof(unsigned long))
@@ -29,7 +31,7 @@ static uint8_t *map(size_t bytes, int node)
     madvise(memory, bytes, MADV_HUGEPAGE);
     if (node >= 0 && (unsigned)node < NODES) {
         mask[(unsigned)node / BITS] = 1ul << (unsigned)node % BITS;
-        mbind(memory, bytes, MPOL_PREFERRED, mask, NODES, 0);
+        syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, mask, NODES, 0);
     }
     return memory;
 }
