@@ -109,6 +109,7 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
         (size_t)(reply->end - reply->at) / 4 < tensor->partitions) {
         return BPS_ERR_PROTOCOL;
     }
+    bps_tensor_forget_path(tensor); /* ways depend on the place */
     free(tensor->shard);
     free(tensor->lead);
     tensor->shard = calloc(tensor->partitions, sizeof *tensor->shard);

@@ -307,6 +307,18 @@ def check_declared_in_another_order():
         same(handle.wait(), np.full(3, float(i * bps.size())))
 
 
+def check_a_shape_that_changes():
+    """Of as many bytes: the job gives the tensor another place, with another leader, as others have come meanwhile."""
+    total = sum(range(bps.size()))
+    mine = np.full((300, 40), float(bps.rank()))
+    same(bps.push_pull(mine, name="changing", op=bps.Sum), np.full(mine.shape, float(total)))
+    for i, count in enumerate((11250, 37500, 25000, 25000)):
+        bps.push_pull(np.zeros(count), name=f"between {i}")
+    mine = mine.reshape(40, 300)
+    for _ in range(2):
+        same(bps.push_pull(mine, name="changing", op=bps.Sum), np.full(mine.shape, float(total)))
+
+
 def check_dropped_handles():
     for i in range(20):
         bps.push_pull_async(np.full(1000, 1.0), name=f"dropped.{i}", op=bps.Sum)
