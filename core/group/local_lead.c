@@ -360,16 +360,18 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 static bool hand_out(struct bps_task *task)
 {
     const struct lead *led = bps_way_context(task->way, &lead_for_network);
+    const struct bps_local *local = task->tensor->worker->local;
     struct lead *lead = lead_of(task);
     bps_assert(lead->outstanding == 0);
     lead->outstanding = 0;
-    if (task->tensor->worker->local->dropped) {
+    if (local->dropped) {
         return false; /* it ends with the job: a lost peer's loan is gone */
     }
     lead->outstanding = 1;
     bps_sum_distribute(led->sum, task->bytes > 0 ? task->dst : NULL);
     lead->outstanding--;
-    return lead->outstanding == 0; /* else it goes on when the last frame is out */
+    /* Else it goes on when the last frame is out; or ends with the job, or has ended, if that has failed meanwhile. */
+    return lead->outstanding == 0 && !local->dropped;
 }
 
 /* The others of the group wait for a result that does not come. Of this worker it is the end as well. */

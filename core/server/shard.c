@@ -69,6 +69,17 @@ static void kick_peer(struct peer *peer)
     }
 }
 
+/* No memory for what the worker waits for: its job is to end. */
+static void give_up(struct peer *peer, uint32_t rank)
+{
+    bps_error(LOG, "out of memory for the results of worker %u", rank);
+    for (uint32_t i = 0; i < peer->lanes; i++) {
+        if (peer->lane[i] != NULL) {
+            bps_link_finish(&peer->lane[i]->guest->link);
+        }
+    }
+}
+
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
     bps_frame_result(slice, ((struct bps_shard *)owner)->book.epoch);
@@ -79,7 +90,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
     if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice)) {
-        bps_error(LOG, "out of memory for the results of worker %u", rank);
+        give_up(peer, rank);
         return;
     }
     kick_peer(peer);

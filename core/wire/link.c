@@ -205,7 +205,11 @@ bps_status bps_link_send_message(struct bps_link *link, uint8_t type, const stru
     if (payload == NULL) {
         return bps_link_send(link, &header, NULL, 0);
     }
-    return payload->failed ? BPS_ERR_NOMEM : bps_link_send(link, &header, payload->data, payload->size);
+    if (payload->failed) { /* as there */
+        bps_link_finish(link);
+        return BPS_ERR_NOMEM;
+    }
+    return bps_link_send(link, &header, payload->data, payload->size);
 }
 
 bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *text)

@@ -27,16 +27,42 @@
 #define SERVERS    2u
 #define OPERATIONS 24u
 #define ROUNDS     3u
+#define SETTINGS   20u
 #define SECOND     1000000000ull
 #define LIMIT      (600 * SECOND) /* of simulated time */
 
-enum trouble { NONE, KILLED, LEAVES, DIFFERS, SERVER_KILLED, STARVES, TROUBLES };
-static const char *const trouble_names[TROUBLES] = {"none",
-                                                    "a worker is killed",
-                                                    "a worker leaves early",
-                                                    "a worker pushes another size",
-                                                    "a server is killed",
-                                                    "an allocation fails"};
+enum trouble {
+    NONE,
+    KILLED,
+    LEAVES,
+    OTHER_SIZE,
+    SERVER_KILLED,
+    STARVES,
+    OTHER_TYPE,
+    OTHER_OP,
+    OTHER_ROOT,
+    OTHER_ORDER,
+    STAGE_FAILS,
+    HOST_STARVES,
+    TROUBLES
+};
+static const char *const trouble_names[TROUBLES] = {
+    "none",
+    "a worker is killed",
+    "a worker leaves early",
+    "a worker pushes another size",
+    "a server is killed",
+    "an allocation fails",
+    "a worker pushes another type",
+    "a worker asks for another operation",
+    "a worker asks for another root",
+    "a worker has another order of two tensors without names",
+    "a stage fails",
+    "an allocation fails in the scheduler or a server",
+};
+
+/* Where the stage is in the graph. */
+enum place { NOWHERE, FIRST, BEFORE, BEHIND, LAST, PLACES };
 
 struct operation {
     uint32_t op, root, count;
@@ -48,7 +74,7 @@ struct worker {
     struct sim_process process;
     struct job *job;
     uint32_t number;
-    bool failed, ended;
+    bool failed, leaves, ended;
     struct bps_worker *worker;                     /* NULL: not joined, or left */
     float *memory[OPERATIONS], *input[OPERATIONS]; /* may be the same */
 };
@@ -58,12 +84,12 @@ struct job {
     uint32_t workers, servers, operations, window;
     enum trouble trouble;
     uint32_t victim, moment; /* whose, and at which operation */
-    bool colocated;
+    enum place stage;
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS];
     struct sim_process scheduler, server[SERVERS];
-    char settings[16][128];
-    const char *set[16];
+    char settings[SETTINGS][300];
+    const char *set[SETTINGS];
     uint32_t nset;
     char address[64];
     const char *wrong; /* what should not have been */
@@ -75,7 +101,8 @@ const struct bps_module *bps_module_reducer_cpu(void);
 const struct bps_module *__wrap_bps_builtin_module(size_t index);
 const struct bps_module *__wrap_bps_builtin_module(size_t index)
 {
-    return index == 0 ? &sim_network : index == 1 ? bps_module_reducer_cpu() : NULL;
+    const struct bps_module *const modules[] = {&sim_network, bps_module_reducer_cpu(), &sim_stages};
+    return index < 3 ? modules[index] : NULL;
 }
 
 /*
@@ -144,7 +171,7 @@ static struct bps_conf *configure(const struct job *job, const char *role, const
 {
     struct bps_report report = {""};
     struct bps_conf *conf;
-    const char *all[20];
+    const char *all[SETTINGS + 2];
     char role_text[32];
     uint32_t n = 0;
     for (; n < job->nset; n++) {
@@ -177,23 +204,37 @@ static void on_lost(void *arg, const char *member)
     (void)member;
 }
 
+/* If it is this one of scheduler and servers, one of its allocations is going to fail. */
+static void starve(const struct job *job, const struct sim_process *process)
+{
+    const struct sim_process *victim = job->victim == 0 ? &job->scheduler : &job->server[job->victim - 1];
+    if (job->trouble == HOST_STARVES && process == victim) {
+        sim_starve(process, 1 + sim_random(600));
+    }
+}
+
 static void run_scheduler(void *arg)
 {
     struct job *job = arg;
     struct bps_conf *conf = configure(job, "scheduler", NULL);
-    struct bps_loop *loop = bps_loop_new();
     struct bps_scheduler *scheduler;
     struct bps_report report = {""};
     char address[64];
-    bps_status status = bps_scheduler_new(conf, loop, on_finished, on_lost, loop, address, sizeof address,
-                                          &scheduler, &report);
-    if (status != BPS_OK) {
-        printf("scheduler: %s\n", report.text);
-        exit(2);
+    starve(job, &job->scheduler);
+    struct bps_loop *loop = bps_loop_new();
+    bps_status status = loop == NULL ? BPS_ERR_NOMEM
+                                     : bps_scheduler_new(conf, loop, on_finished, on_lost, loop, address,
+                                                         sizeof address, &scheduler, &report);
+    if (status == BPS_OK) {
+        bps_loop_run(loop);
+        bps_scheduler_free(scheduler);
+    } else if (job->trouble != HOST_STARVES) {
+        printf("  scheduler: %s\n", report.text);
+        blame(job, "the scheduler could not begin");
     }
-    bps_loop_run(loop);
-    bps_scheduler_free(scheduler);
-    bps_loop_free(loop);
+    if (loop != NULL) {
+        bps_loop_free(loop);
+    }
     bps_conf_free(conf);
 }
 
@@ -203,6 +244,7 @@ static void run_server(void *arg)
     struct bps_report report = {""};
     struct bps_conf *conf = configure(job, "server", NULL);
     sim_sleep(sim_random(2000) * 1000);
+    starve(job, sim_self());
     bps_server_run(conf, -1, &report);
     bps_conf_free(conf);
 }
@@ -225,13 +267,63 @@ static float expected(const struct job *job, const struct operation *o, uint32_t
         sum += value(rank, number, i);
         largest = value(rank, number, i) > largest ? value(rank, number, i) : largest;
     }
-    return o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)job->workers : sum;
+    float result = o->op == BPS_MAX ? largest : o->op == BPS_AVERAGE ? sum / (float)job->workers : sum;
+    return job->stage != NOWHERE ? 2 * result : result;
+}
+
+/* ---- troubles ---- */
+
+static struct job *playing; /* that is simulated */
+
+/* The trouble is with this operation, and with no other one. */
+static bool is_troubled(const struct job *job, uint32_t number)
+{
+    return (number == job->moment && (job->trouble == OTHER_SIZE || job->trouble >= OTHER_TYPE) &&
+            job->trouble != HOST_STARVES) ||
+           (number == job->moment + 1 && job->trouble == OTHER_ORDER);
+}
+
+/* Such an operation fails for all, unless those who have passed the stage may have their result. */
+static bool must_fail(const struct job *job, uint32_t number)
+{
+    return is_troubled(job, number) && (job->trouble != STAGE_FAILS || job->stage == FIRST);
+}
+
+/* Who comes to a round of which a stage has failed may find its worker gone, and with it the words. */
+static bool may_fail(const struct job *job, uint32_t number, bps_status status)
+{
+    bool gone = job->trouble == STAGE_FAILS && job->worker[job->victim].leaves && status == BPS_ERR_LOST;
+    return is_troubled(job, number) &&
+           (gone || status == (job->trouble == STAGE_FAILS ? BPS_ERR_FAILED : BPS_ERR_MISMATCH));
+}
+
+/* Workers, servers or the scheduler may end, and with them the job. */
+static bool may_end(const struct job *job)
+{
+    return job->trouble == KILLED || job->trouble == LEAVES || job->trouble == SERVER_KILLED ||
+           job->trouble == STARVES || job->trouble == HOST_STARVES;
+}
+
+bool sim_stage_fails(const struct sim_process *process, const char *tensor)
+{
+    char name[16];
+    snprintf(name, sizeof name, "t%u", playing->moment);
+    return playing->trouble == STAGE_FAILS && process == &playing->worker[playing->victim].process &&
+           strcmp(tensor, name) == 0;
+}
+
+/* What the one who disagrees pushes instead. */
+static void disagree(const struct job *job, struct bps_push_pull *request, uint32_t *op, uint32_t *root)
+{
+    request->count += job->trouble == OTHER_SIZE;
+    request->dtype = job->trouble == OTHER_TYPE ? BPS_INT32 : request->dtype;
+    *op = request->op = job->trouble == OTHER_OP ? BPS_MAX : request->op;
+    *root = job->trouble == OTHER_ROOT ? (*root + 1) % job->workers : *root;
 }
 
 struct flight {
     bps_handle handle;
     uint32_t number;
-    bool differs;
 };
 
 static void check_result(struct worker *w, const struct flight *flight)
@@ -250,17 +342,17 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
 {
     struct bps_report report = {""};
     const struct job *job = w->job;
-    bool agreed = job->trouble != DIFFERS || flight->number != job->moment;
     bps_status status = bps_operation_wait(worker, flight->handle, BPS_FOREVER, &report);
-    if (status == BPS_OK && !agreed) {
-        blame(w->job, "a sum of tensors of different sizes");
+    if (status == BPS_OK && must_fail(job, flight->number)) {
+        printf("  worker %u: operation %u has a result\n", w->number, flight->number);
+        blame(w->job, "an operation did not fail that has to");
     } else if (status == BPS_OK) {
         check_result(w, flight);
-    } else if (job->trouble == NONE || (job->trouble == DIFFERS && (agreed || status != BPS_ERR_MISMATCH))) {
+    } else if (may_end(job)) {
+        w->failed = true;
+    } else if (!may_fail(job, flight->number, status)) {
         printf("  worker %u: operation %u: %s\n", w->number, flight->number, report.text);
         blame(w->job, "an operation failed for no reason");
-    } else {
-        w->failed = w->failed || agreed;
     }
 }
 
@@ -270,7 +362,7 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
     const struct operation *o = &job->operation[number];
     struct bps_report report = {""};
     char name[16];
-    bool differs = job->trouble == DIFFERS && job->moment == number && job->victim == w->number;
+    uint32_t op = o->op, root = o->root;
     snprintf(name, sizeof name, "t%u", number);
     for (uint32_t i = 0; i < o->count; i++) {
         w->input[number][i] = value(worker->rank, number, i);
@@ -280,15 +372,18 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
         .name = o->unnamed ? NULL : name,
         .in = w->input[number],
         .out = w->memory[number],
-        .count = o->count + differs,
+        .count = o->count,
         .dtype = BPS_FLOAT32,
         .op = o->op,
         .priority = o->priority,
         .prescale = 1,
         .postscale = 1,
     };
-    *flight = (struct flight){.number = number, .differs = differs};
-    return bps_operation_start(worker, &request, o->op, o->root, false, &flight->handle, &report);
+    if (is_troubled(job, number) && job->victim == w->number) {
+        disagree(job, &request, &op, &root);
+    }
+    *flight = (struct flight){.number = number};
+    return bps_operation_start(worker, &request, op, root, false, &flight->handle, &report);
 }
 
 /*
@@ -318,6 +413,10 @@ static bool work(struct bps_worker *worker, struct worker *w, uint32_t round)
     struct flight flight[OPERATIONS];
     uint32_t order[OPERATIONS], first = 0, next = 0;
     shuffle(job, order);
+    if (job->trouble == OTHER_ORDER && job->victim == w->number) {
+        order[job->moment] = job->moment + 1;
+        order[job->moment + 1] = job->moment;
+    }
     while (first < job->operations && !w->failed) {
         bool victim = job->victim == w->number && round == ROUNDS - 2 && next == job->moment;
         if (victim && job->trouble == KILLED) {
@@ -379,7 +478,8 @@ static void run_worker(void *arg)
         sim_starve(&w->process, 1 + sim_random(1000));
     }
     if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
-        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES) {
+        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES &&
+            w->job->trouble != HOST_STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
             blame(w->job, "a worker could not join");
         }
@@ -390,6 +490,7 @@ static void run_worker(void *arg)
         if (!w->failed) {
             check_idle(w->job, worker);
         }
+        w->leaves = true;
         bps_worker_leave(worker, &report);
         w->worker = NULL;
         bps_worker_free(worker);
@@ -408,6 +509,40 @@ static void kill_server(void *arg)
 
 /* ---- jobs ---- */
 
+/* The operation that the trouble is with. */
+static void draw_troubled(struct job *job)
+{
+    struct operation *o = &job->operation[job->moment];
+    if (!is_troubled(job, job->moment)) {
+        return;
+    }
+    o->unnamed = job->trouble == OTHER_ORDER || (job->trouble != STAGE_FAILS && sim_chance(50));
+    o->op = job->trouble == OTHER_ROOT ? BPS_WIRE_BROADCAST : BPS_SUM;
+    o->root = job->trouble == OTHER_ROOT ? sim_random(job->workers) : 0;
+    if (job->trouble == OTHER_ORDER) {
+        o[1] = o[0];
+        o[1].count += 1 + sim_random(300);
+    }
+}
+
+/* The graph with the stage somewhere in it. */
+static void set_graph(struct job *job)
+{
+    static const char *const stages[] = {"local_reduce", "push_pull", "local_broadcast"};
+    char text[240] = "", *at = text;
+    for (uint32_t i = 0; i < 4; i++) {
+        if (job->stage == FIRST + i) {
+            at += sprintf(at, "%s{ stage = \"double\"; }", at > text ? ", " : "");
+        }
+        if (i < 3) {
+            at += sprintf(at, "%s{ stage = \"%s\"; }", at > text ? ", " : "", stages[i]);
+        }
+    }
+    char graph[250];
+    snprintf(graph, sizeof graph, "(%s)", text);
+    set(job, "worker.graph", graph);
+}
+
 static void draw_operations(struct job *job)
 {
     static const uint32_t ops[] = {BPS_SUM, BPS_AVERAGE, BPS_MAX, BPS_WIRE_BROADCAST};
@@ -419,11 +554,7 @@ static void draw_operations(struct job *job)
         o->priority = (int32_t)sim_random(5);
         o->unnamed = sim_chance(30);
     }
-    if (job->trouble == DIFFERS) {
-        job->operation[job->moment].unnamed = false;
-        job->operation[job->moment].op = BPS_SUM;
-        job->operation[job->moment].root = 0;
-    }
+    draw_troubled(job);
     for (uint32_t w = 0; w < job->workers; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
             float *memory = __real_calloc(job->operation[i].count + 1, sizeof(float));
@@ -450,8 +581,15 @@ static void draw_job(struct job *job)
     if (job->trouble == SERVER_KILLED && job->servers == 0) {
         job->trouble = NONE;
     }
-    job->victim = sim_random(job->workers);
-    job->moment = sim_random(job->operations);
+    if (job->trouble == OTHER_ORDER && job->operations < 2) {
+        job->operations = 2;
+    }
+    job->victim = sim_random(job->trouble == HOST_STARVES ? 1 + job->servers : job->workers);
+    job->moment = sim_random(job->operations - (job->trouble == OTHER_ORDER));
+    if (job->trouble == STAGE_FAILS || sim_chance(25)) {
+        job->stage = FIRST + sim_random(PLACES - FIRST);
+        set_graph(job);
+    }
     draw_operations(job);
     snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
     set(job, "cluster.scheduler",
@@ -549,6 +687,7 @@ static bool simulate(uint64_t seed)
 {
     struct job *job = __real_calloc(1, sizeof *job);
     job->seed = seed;
+    playing = job;
     sim_seed(seed);
     sim_starve(NULL, 0);
     draw_job(job);
@@ -583,14 +722,12 @@ static bool simulate(uint64_t seed)
     return true;
 }
 
-static volatile uint64_t playing;
-
 /* The seed of a job that ends the program. */
 static void on_crash(int number)
 {
     char text[128], command[64];
-    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu; again: %s\n", number, playing,
-                     again(playing, command, sizeof command));
+    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu; again: %s\n", number,
+                     playing->seed, again(playing->seed, command, sizeof command));
     ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
     (void)written;
     _exit(1);
@@ -620,7 +757,6 @@ int main(int argc, char **argv)
     }
     wanted = argc > 3 ? atoi(argv[3]) % (int)TROUBLES : -1;
     for (uint64_t i = 0; i < count; i++) {
-        playing = seed + i;
         if (!simulate(seed + i)) {
             return 1;
         }

@@ -59,6 +59,12 @@ void sim_disconnect(const struct sim_process *process);
 /* Forgets what a job has left. */
 void sim_network_reset(void);
 
+/* ---- stage.c ---- */
+
+/* The stage "double". It asks: whether it fails on this tensor, in this process. */
+extern const struct bps_module sim_stages;
+bool sim_stage_fails(const struct sim_process *process, const char *tensor);
+
 /* ---- engines.c ---- */
 
 /* Forgets the blocks of engines that have not been freed: of processes that were killed. */
