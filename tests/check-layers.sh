@@ -1,29 +1,38 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Includes inside the core go only down the list of its folders, and a plugin includes nothing of the core but the
-# public headers; transports share transports/util. A planted violation proves that the check sees one.
+# Includes inside the core go only down the list of its folders and never into tools, the scheduler includes itself and
+# the core, and a plugin includes nothing of the core but the public headers; transports share transports/util. Planted
+# violations prove that the check sees them.
 layers="base conf plugin sum wire node server graph flow shards group device device_group worker"
 
-# Prints each include under $1/core that goes up.
+# Prints each include of the files in the folder $1 that begins as none of the words in $2.
+check_folder()
+{
+    for file in "$1"/*.[ch]; do
+        [ -f "$file" ] || continue
+        sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
+        while read -r name; do
+            found=no
+            for prefix in $2; do
+                case $name in "$prefix"*) found=yes ;; esac
+            done
+            [ $found = yes ] || echo "$file: \"$name\" is not below this folder"
+        done
+    done
+}
+
+# Prints each include under $1/core that goes up, and each of the scheduler that goes into the program around it.
 check_core()
 {
     below="config.h"
     for layer in $layers; do
         below="$below $layer/"
-        [ -d "$1/core/$layer" ] || continue
-        for file in "$1"/core/"$layer"/*.[ch]; do
-            [ -f "$file" ] || continue
-            sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
-            while read -r name; do
-                found=no
-                for prefix in $below; do
-                    case $name in "$prefix"*) found=yes ;; esac
-                done
-                case $layer:$name in device:group/*) found=no ;; esac # neither knows the other
-                [ $found = yes ] || echo "$file: \"$name\" is not below core/$layer"
-            done
-        done
+        case $layer in
+        device) check_folder "$1/core/$layer" "${below% group/*} $layer/" ;; # neither knows the other
+        *) check_folder "$1/core/$layer" "$below" ;;
+        esac
     done
+    check_folder "$1/tools/scheduler" "$below tools/scheduler/"
 }
 
 # Prints each quoted include of a plugin under $1 that is not its own file, nor, in a transport, one of transports/util.
@@ -47,13 +56,16 @@ check_plugins()
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir -p "$work/core/base" "$work/core/device" "$work/transports/bad" "$work/transports/util" "$work/reducers/bad"
+mkdir -p "$work/core/base" "$work/core/device" "$work/core/worker" "$work/tools/scheduler" "$work/transports/bad" \
+    "$work/transports/util" "$work/reducers/bad"
 echo '#include "conf/conf.h"' >"$work/core/base/bad.c"
+echo '#include "tools/scheduler/roster.h"' >"$work/core/worker/bad.c"
+printf '#include "%s"\n' tools/cmd.h tools/scheduler/roster.h node/book.h >"$work/tools/scheduler/bad.c"
 printf '#include "%s"\n' base/log.h util/no.h ../bad/bad.c util/util.h >"$work/transports/bad/bad.c"
 echo '#include "util/util.h"' >"$work/reducers/bad/bad.c"
 touch "$work/transports/util/util.h"
 echo '#include "group/local.h"' >"$work/core/device/bad.c"
-if [ "$(check_core "$work" | wc -l)" -ne 2 ] || [ "$(check_plugins "$work" | wc -l)" -ne 4 ]; then
+if [ "$(check_core "$work" | wc -l)" -ne 4 ] || [ "$(check_plugins "$work" | wc -l)" -ne 4 ]; then
     echo "the check does not see a planted violation"
     exit 1
 fi

@@ -7,12 +7,12 @@
  */
 #include <stdlib.h>
 
-#include "node/declared.h"
-#include "node/placement.h"
-#include "node/share.h"
 #include "server/server.h"
 #include "tools/cmd.h"
 #include "tools/plan.h"
+#include "tools/scheduler/declared.h"
+#include "tools/scheduler/placement.h"
+#include "tools/scheduler/share.h"
 #include "wire/frame.h"
 
 #define STEPS_LIMIT (1ull << 31) /* partitions times servers: what a placement looks at */

@@ -14,9 +14,9 @@
 
 #include "conf/tree.h"
 #include "conf/value.h"
-#include "node/declared.h"
 #include "tools/cmd.h"
 #include "tools/plan.h"
+#include "tools/scheduler/declared.h"
 
 #define TENSORS_LIMIT (1u << 20)
 #define BYTES_LIMIT   (1ull << 56) /* of a model */

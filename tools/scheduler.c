@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "node/scheduler.h"
 #include "tools/cmd.h"
 #include "tools/role.h"
+#include "tools/scheduler/scheduler.h"
 
 /* clang-format off */
 static const char help_text[] =

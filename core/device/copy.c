@@ -11,6 +11,7 @@
 #include "plugin/memory.h"
 #include "plugin/use.h"
 #include "sum/sum.h"
+#include "wire/link.h"
 
 /*
  * Bytes under way in one direction: enough that the copy engine always has the next one, even with small

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "flow/step.h"
-#include "node/declared.h"
 #include "plugin/use.h"
 
 #define LOG           "local"

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "flow/step.h"
+#include "wire/link.h"
 
 #define LOG "worker"
 

@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "flow/step.h"
-#include "node/declared.h"
 
 #define BATCH_LIMIT      8192u      /* tensors in one message, */
 #define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */

@@ -16,7 +16,6 @@
 
 #include "base/clock.h"
 #include "flow/step.h"
-#include "node/declared.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {

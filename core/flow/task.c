@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "flow/step.h"
+#include "wire/link.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
 {

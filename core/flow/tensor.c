@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "flow/step.h"
-#include "node/declared.h"
 
 bps_status bps_table_init(struct bps_tensor_table *table)
 {

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
+#include <sys/queue.h>
 
 #include <byteps/byteps.h>
 
@@ -21,8 +22,9 @@
 #include "node/form.h"
 #include "node/member.h"
 #include "node/pinning.h"
-#include "node/placement.h"
+#include "node/unnamed.h"
 #include "server/server.h"
+#include "wire/frame.h"
 #include "wire/message.h"
 
 #define HASH_NONFATAL_OOM 1

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* join.c - what a member says of itself to the scheduler. */
+#include "node/join.h"
+
 #include <openssl/evp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "base/report.h"
-#include "node/roster.h"
+#include "conf/conf.h"
 
 #define AGREEMENT_LIMIT 32768u
 #define BANDWIDTH_LIMIT 1000000u /* thousandths */
@@ -45,24 +47,6 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
         free(out->agreement);
         out->agreement = NULL;
         return BPS_ERR_PROTOCOL;
-    }
-    return BPS_OK;
-}
-
-/* Line by line: the first value in which two members differ. */
-bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs,
-                                 const char *their_host, struct bps_report *report)
-{
-    while (*ours != '\0' || *theirs != '\0') {
-        int a = (int)strcspn(ours, "\n"), b = (int)strcspn(theirs, "\n");
-        if (a != b || memcmp(ours, theirs, (size_t)a) != 0) {
-            return bps_fail(
-                report, BPS_ERR_REFUSED,
-                "the configurations differ: '%.*s' on the scheduler's host %s, but '%.*s' on host %s",
-                a > 200 ? 200 : a, ours, our_host, b > 200 ? 200 : b, theirs, their_host);
-        }
-        ours += a + (ours[a] == '\n');
-        theirs += b + (theirs[b] == '\n');
     }
     return BPS_OK;
 }

@@ -12,6 +12,8 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "node/join.h"
+#include "wire/link.h"
 
 #define LOG          "member"
 #define REMIND_EVERY (5 * BPS_S)

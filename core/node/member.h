@@ -9,7 +9,6 @@
 
 #include "base/loop.h"
 #include "node/book.h"
-#include "node/roster.h"
 #include "plugin/instance.h"
 
 /* For workers that come back to a scheduler that does not stay. */

@@ -49,7 +49,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
 {
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
-        shard = bps_placement_unnamed(worker->book, header->tensor, header->partition);
+        shard = bps_unnamed_shard(worker->book, header->tensor, header->partition);
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);

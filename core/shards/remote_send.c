@@ -135,8 +135,8 @@ static void on_patience(void *arg)
 struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_worker *worker = tensor->worker;
-    uint16_t shard = tensor->unnamed ? bps_placement_unnamed(worker->book, tensor->id, partition)
-                                     : tensor->shard[partition];
+    uint16_t shard =
+        tensor->unnamed ? bps_unnamed_shard(worker->book, tensor->id, partition) : tensor->shard[partition];
     return &worker->shards->remote[shard];
 }
 

@@ -9,8 +9,10 @@
 #include <string.h>
 
 #include "node/book.h"
-#include "node/declared.h"
-#include "node/roster.h"
+#include "node/join.h"
+#include "node/unnamed.h"
+#include "tools/scheduler/declared.h"
+#include "tools/scheduler/roster.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -43,7 +45,7 @@ static void try_book(const uint8_t *data, size_t size)
     }
     check(book.workers > 0 && book.workers <= book.members && book.shards > 0);
     check(memchr(book.member[0].host, 0, sizeof book.member[0].host) != NULL);
-    uint16_t picked = bps_placement_unnamed(&book, BPS_ID_UNNAMED | book.epoch, 0);
+    uint16_t picked = bps_unnamed_shard(&book, BPS_ID_UNNAMED | book.epoch, 0);
     check(picked < book.shards && book.shard[picked].weight > 0 && book.shard[picked].member < book.members);
     if (bps_book_copy(&book, &copy) == BPS_OK) {
         check(copy.epoch == book.epoch && copy.members == book.members && copy.shards == book.shards);

@@ -17,11 +17,11 @@
 #include "base/log.h"
 #include "conf/load.h"
 #include "flow/worker.h"
-#include "node/scheduler.h"
 #include "plugin/builtin.h"
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "simulation.h"
+#include "tools/scheduler/scheduler.h"
 
 #define WORKERS    6u
 #define SERVERS    2u

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * placement.h - which shard sums which partition.
+ * placement.h - which shard sums which partition of a named tensor.
  *
- * Named tensors are placed by bytes: each partition goes to the server that has least for its weight, and
+ * Tensors are placed by bytes: each partition goes to the server that has least for its weight, and
  * there to the shard that has least. The scheduler does it once per tensor, so every worker gets the same
- * answer whatever the order of its declarations. Unnamed tensors live for one round and are spread over the
- * shards by their number.
+ * answer whatever the order of its declarations.
  */
-#ifndef BPS_NODE_PLACEMENT_H
-#define BPS_NODE_PLACEMENT_H
+#ifndef BPS_PLACEMENT_H
+#define BPS_PLACEMENT_H
 
 #include "node/book.h"
 
@@ -40,8 +39,5 @@ void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uin
 /* Takes back what was added for a tensor. */
 void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
                           const uint16_t *places);
-
-/* The shard of an unnamed tensor's partition. */
-uint16_t bps_placement_unnamed(const struct bps_book *book, uint32_t id, uint32_t partition);
 
 #endif

@@ -8,19 +8,17 @@
  * for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
  * once is placed by size.
  */
-#ifndef BPS_NODE_DECLARED_H
-#define BPS_NODE_DECLARED_H
+#ifndef BPS_DECLARED_H
+#define BPS_DECLARED_H
 
 #include "node/book.h"
-#include "node/change.h"
-#include "node/placement.h"
+#include "tools/scheduler/change.h"
+#include "tools/scheduler/placement.h"
 #include "wire/message.h"
 
 /* Out of memory in a hash table must be an error, not an exit. */
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
-
-#define BPS_NAME_LIMIT 1023u /* bytes of a tensor's name */
 
 struct bps_declared_tensor {
     char *name;

@@ -10,8 +10,8 @@
  * of the bytes for each of the n and 2(n-1)/(n^2+kn-2k) for each of the k. With k >= n the k others share it
  * all.
  */
-#ifndef BPS_NODE_SHARE_H
-#define BPS_NODE_SHARE_H
+#ifndef BPS_SHARE_H
+#define BPS_SHARE_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -7,7 +7,7 @@
  *   RUNNING    everybody has the book; tensors are declared, losses are announced
  *   ENDING     members have been told; waits until they have hung up
  */
-#include "node/scheduler.h"
+#include "tools/scheduler/scheduler.h"
 
 #include <openssl/rand.h>
 #include <stdlib.h>
@@ -15,11 +15,12 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "node/declared.h"
 #include "node/member.h"
-#include "node/roster.h"
-#include "plugin/instance.h"
 #include "node/transport.h"
+#include "plugin/instance.h"
+#include "tools/scheduler/agreement.h"
+#include "tools/scheduler/declared.h"
+#include "tools/scheduler/roster.h"
 
 #define LOG          "scheduler"
 #define REMIND_EVERY (5 * BPS_S)

@@ -2,37 +2,12 @@
 /*
  * roster.h - the scheduler's list of members while and after they gather: seats, ranks, who is missing.
  */
-#ifndef BPS_NODE_ROSTER_H
-#define BPS_NODE_ROSTER_H
+#ifndef BPS_ROSTER_H
+#define BPS_ROSTER_H
 
 #include "node/book.h"
+#include "node/join.h"
 #include "wire/lobby.h"
-
-/* What a member says of itself when it joins. */
-struct bps_join {
-    uint32_t role;
-    int32_t rank, local_rank, local_size; /* wanted; -1: any */
-    uint64_t host_id;                     /* equal on the same host */
-    uint32_t pid;
-    uint32_t bandwidth; /* server.bandwidth in thousandths */
-    char host[64];
-    char job[128];
-    char local[128]; /* where other workers of its host can dial it; "": nowhere */
-    char *agreement; /* values that must be equal on all members; owned */
-};
-
-void bps_join_write(const struct bps_join *join, struct bps_writer *w);
-/* BPS_ERR_PROTOCOL; on success the caller frees the agreement. */
-bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
-/* Host name and a number that is equal for processes on the same host. */
-void bps_join_host(struct bps_join *join);
-
-/*
- * Compares two texts of bps_conf_agreement(). BPS_ERR_REFUSED names the first key that differs, with both
- * values and both hosts.
- */
-bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs,
-                                 const char *their_host, struct bps_report *report);
 
 /* Where a shard can be dialled. */
 struct bps_endpoint {

@@ -3,8 +3,8 @@
  * scheduler.h - the rendezvous of a job: gathers the members, hands out ranks, addresses and placement,
  * watches that everybody is alive. Data never passes it.
  */
-#ifndef BPS_NODE_SCHEDULER_H
-#define BPS_NODE_SCHEDULER_H
+#ifndef BPS_SCHEDULER_H
+#define BPS_SCHEDULER_H
 
 #include "base/loop.h"
 #include "conf/conf.h"

@@ -5,8 +5,8 @@
  *
  * If all have changed to the same form, they go on with it. Otherwise they hear who has pushed what.
  */
-#ifndef BPS_NODE_CHANGE_H
-#define BPS_NODE_CHANGE_H
+#ifndef BPS_CHANGE_H
+#define BPS_CHANGE_H
 
 #include <stdbool.h>
 

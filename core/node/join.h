@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * join.h - what a member says of itself to the scheduler when it joins.
+ */
+#ifndef BPS_NODE_JOIN_H
+#define BPS_NODE_JOIN_H
+
+#include <byteps/types.h>
+
+#include "wire/message.h"
+
+struct bps_join {
+    uint32_t role;
+    int32_t rank, local_rank, local_size; /* wanted; -1: any */
+    uint64_t host_id;                     /* equal on the same host */
+    uint32_t pid;
+    uint32_t bandwidth; /* server.bandwidth in thousandths */
+    char host[64];
+    char job[128];
+    char local[128]; /* where other workers of its host can dial it; "": nowhere */
+    char *agreement; /* values that must be equal on all members; owned */
+};
+
+void bps_join_write(const struct bps_join *join, struct bps_writer *w);
+/* BPS_ERR_PROTOCOL; on success the caller frees the agreement. */
+bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
+/* Host name and a number that is equal for processes on the same host. */
+void bps_join_host(struct bps_join *join);
+
+#endif
