@@ -11,7 +11,6 @@ struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
     struct bps_exchange *exchange = calloc(1, sizeof *exchange);
     if (exchange != NULL) {
         exchange->config = *config;
-        exchange->rounds.pool = &exchange->pool;
         bps_pool_init(&exchange->pool, NULL, NULL, NULL);
     }
     return exchange;

@@ -23,12 +23,11 @@ static struct bps_key *known_key(const struct bps_rounds *rounds, uint64_t id)
 static struct bps_key *find_key(struct bps_rounds *rounds, uint64_t id)
 {
     struct bps_key *key = known_key(rounds, id);
-    if (key == NULL && (key = bps_pool_get(rounds->pool, sizeof *key)) != NULL) {
-        memset(key, 0, sizeof *key);
+    if (key == NULL && (key = calloc(1, sizeof *key)) != NULL) {
         key->id = id;
         HASH_ADD(hh, rounds->keys, id, sizeof key->id, key);
         if (key->hh.tbl == NULL) {
-            bps_pool_put(rounds->pool, key, sizeof *key);
+            free(key);
             return NULL;
         }
     }
@@ -101,7 +100,7 @@ void bps_rounds_remove(struct bps_round_base *round)
 void bps_rounds_forget(struct bps_rounds *rounds, struct bps_key *key)
 {
     HASH_DEL(rounds->keys, key);
-    bps_pool_put(rounds->pool, key, sizeof *key);
+    free(key);
 }
 
 void bps_rounds_each(struct bps_rounds *rounds, bps_round_base_fn fn, const void *arg)
@@ -123,8 +122,11 @@ static void free_failure(struct bps_round_base *round, const void *arg)
 
 void bps_rounds_fini(struct bps_rounds *rounds)
 {
+    struct bps_key *key, *next;
     bps_rounds_each(rounds, free_failure, NULL);
-    HASH_CLEAR(hh, rounds->keys);
+    HASH_ITER(hh, rounds->keys, key, next) {
+        bps_rounds_forget(rounds, key);
+    }
 }
 
 void bps_round_set_failure(struct bps_round_base *round, bps_status status, const char *text)

@@ -14,7 +14,6 @@
 #include <uthash.h>
 
 #include "sum/contribution.h"
-#include "sum/pool.h"
 
 /* The first member of a round. */
 struct bps_round_base {
@@ -35,7 +34,6 @@ struct bps_key {
 };
 
 struct bps_rounds {
-    struct bps_pool *pool; /* that keys come from */
     struct bps_key *keys;
 };
 
@@ -55,7 +53,7 @@ void bps_rounds_forget(struct bps_rounds *rounds, struct bps_key *key);
 /* Calls fn for each open round, which may remove it. */
 typedef void (*bps_round_base_fn)(struct bps_round_base *round, const void *arg);
 void bps_rounds_each(struct bps_rounds *rounds, bps_round_base_fn fn, const void *arg);
-/* For the end: what open rounds have outside of the pool. */
+/* For the end: all keys are gone, and what failures of open rounds take. */
 void bps_rounds_fini(struct bps_rounds *rounds);
 
 /* Notes a failure, in the place of an earlier one. */

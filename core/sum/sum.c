@@ -38,7 +38,6 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
         return BPS_ERR_NOMEM;
     }
     sum->config = *config;
-    sum->rounds.pool = &sum->pool;
     bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
     bps_status status = init(sum);
     if (status != BPS_OK) {

@@ -135,7 +135,6 @@ void __wrap_bps_sum_free(struct bps_sum *sum)
 {
     const struct bps_key *key;
     for (key = sum != NULL ? sum->rounds.keys : NULL; key != NULL; key = key->hh.next) {
-        hold(key);
         for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
             const struct bps_round *round = (const struct bps_round *)base;
             hold(round);
@@ -175,7 +174,6 @@ void __wrap_bps_exchange_free(struct bps_exchange *exchange)
 {
     const struct bps_key *key;
     for (key = exchange != NULL ? exchange->rounds.keys : NULL; key != NULL; key = key->hh.next) {
-        hold(key);
         for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
             hold_round((const struct bps_exchange_round *)base);
         }
