@@ -78,8 +78,7 @@ static void open_socket(struct answerer *a)
         close(a->socket);
     }
     a->socket = -1;
-    a->listener =
-        getrandom(&a->word, sizeof a->word, 0) == sizeof a->word ? bps_bench_socket_listen(&number) : -1;
+    a->listener = getrandom(&a->word, sizeof a->word, 0) == sizeof a->word ? bps_bench_socket_listen(&number) : -1;
     port.first = number;
     port.second = a->word;
     answer(a, &port);
@@ -141,9 +140,8 @@ int bps_bench_transport_answer(const struct bps_bench_request *request, const ch
     a.channel.arrived = on_arrived;
     a.channel.user = &a;
     if (status == BPS_OK) {
-        const char *wanted = request->listen[0] != '\0' || bps_bench_channel_is_local(&a.channel)
-                                 ? request->listen
-                                 : "0.0.0.0:0";
+        const char *wanted =
+            request->listen[0] != '\0' || bps_bench_channel_is_local(&a.channel) ? request->listen : "0.0.0.0:0";
         status = bps_bench_channel_listen(&a.channel, wanted, address, sizeof address, &report);
     }
     int result = status == BPS_OK ? announce(name, address) : bps_cmd_failure(NAME, "%s", report.text);

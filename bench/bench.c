@@ -76,8 +76,7 @@ static const char help_text[] =
 
 enum subject { PUSH_PULL, TRANSPORT, REDUCER, COMPRESSOR, TRAIN, SUBJECTS };
 
-static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer", "compressor",
-                                                    "train"};
+static const char *const subject_names[SUBJECTS] = {"push_pull", "transport", "reducer", "compressor", "train"};
 #define ALL_SUBJECTS "push_pull, transport, reducer, compressor or train"
 
 enum {
@@ -138,8 +137,7 @@ struct arguments {
 static int take_rounds(const char *text, int64_t *out)
 {
     if (bps_parse_int(text, out) != BPS_OK || *out < 1 || *out > ROUNDS_LIMIT) {
-        return bps_cmd_usage(NAME, "--rounds %s: expected a number from 1 to %d", bps_shown(text).text,
-                             ROUNDS_LIMIT);
+        return bps_cmd_usage(NAME, "--rounds %s: expected a number from 1 to %d", bps_shown(text).text, ROUNDS_LIMIT);
     }
     return 0;
 }
@@ -376,8 +374,8 @@ static int measure_in_job(struct arguments *a, int argc, char **argv)
         return result == 0 ? bps_bench_become_job(&a->request, argc, argv) : result;
     }
     if (!a->member && (own->workers != NULL || own->servers != NULL || own->testbed)) {
-        return bps_cmd_usage(
-            NAME, "--workers, --servers and --testbed are for a job of its own; this process is in a job");
+        return bps_cmd_usage(NAME,
+                             "--workers, --servers and --testbed are for a job of its own; this process is in a job");
     }
     return a->subject == TRAIN ? bps_bench_train(&a->request) : bps_bench_push_pull(&a->request);
 }

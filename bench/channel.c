@@ -128,8 +128,7 @@ static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, u
     if (data != channel->in + offset) {
         memcpy(channel->in + offset, data, bytes);
     }
-    if (offset + bytes == channel->receiving.bytes &&
-        channel->arrived(channel, &channel->receiving) != BPS_OK) {
+    if (offset + bytes == channel->receiving.bytes && channel->arrived(channel, &channel->receiving) != BPS_OK) {
         snprintf(channel->ended, sizeof channel->ended, "a message was not expected");
         bps_loop_stop(channel->loop);
     }
@@ -167,8 +166,8 @@ static const struct bps_conf_node *find_entry(const struct bps_conf *conf, const
     return found;
 }
 
-bps_status bps_bench_channel_open(struct bps_bench_channel *channel, const struct bps_conf *conf,
-                                  const char *name, struct bps_report *report)
+bps_status bps_bench_channel_open(struct bps_bench_channel *channel, const struct bps_conf *conf, const char *name,
+                                  struct bps_report *report)
 {
     memset(channel, 0, sizeof *channel);
     channel->sink = (struct bps_sink){.place = place, .take = take};
@@ -186,8 +185,8 @@ bps_status bps_bench_channel_open(struct bps_bench_channel *channel, const struc
     const char *instance = entry != NULL ? entry->name : name;
     char path[128];
     snprintf(path, sizeof path, "transports.%s", instance);
-    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, entry == NULL ? name : NULL, instance, entry,
-                                          path, channel->loop, &channel->transport, report);
+    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, entry == NULL ? name : NULL, instance, entry, path,
+                                          channel->loop, &channel->transport, report);
     channel->ops = status == BPS_OK ? channel->transport->ops : NULL;
     return status;
 }
@@ -215,14 +214,13 @@ void bps_bench_channel_close(struct bps_bench_channel *channel)
     free(channel->out);
 }
 
-bps_status bps_bench_channel_listen(struct bps_bench_channel *channel, const char *address, char *actual,
-                                    size_t n, struct bps_report *report)
+bps_status bps_bench_channel_listen(struct bps_bench_channel *channel, const char *address, char *actual, size_t n,
+                                    struct bps_report *report)
 {
     return channel->ops->listen(channel->transport->self, address, on_accept, channel, actual, n, report);
 }
 
-bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char *address,
-                                  struct bps_report *report)
+bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char *address, struct bps_report *report)
 {
     snprintf(channel->peer, sizeof channel->peer, "%s", address);
     bps_status status =
@@ -232,8 +230,7 @@ bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char 
 
 /* ---- sending and waiting ---- */
 
-void bps_bench_channel_send(struct bps_bench_channel *channel, const struct bps_bench_message *message,
-                            uint64_t count)
+void bps_bench_channel_send(struct bps_bench_channel *channel, const struct bps_bench_message *message, uint64_t count)
 {
     channel->sending = *message;
     channel->unsent = count;
@@ -259,8 +256,7 @@ static void check_silence(void *arg)
 
 bps_status bps_bench_channel_wait(struct bps_bench_channel *channel, struct bps_report *report)
 {
-    struct bps_timer *timer =
-        bps_loop_timer(channel->loop, SILENCE_CHECK, SILENCE_CHECK, check_silence, channel);
+    struct bps_timer *timer = bps_loop_timer(channel->loop, SILENCE_CHECK, SILENCE_CHECK, check_silence, channel);
     if (timer == NULL) {
         BPS_REPORT(report, "no memory");
         return BPS_ERR_NOMEM;

@@ -16,10 +16,10 @@
 
 /* Kinds of messages. Those of the asking end come first. */
 enum bps_bench_kind {
-    BPS_BENCH_HELLO = 1, /* first: version, answered by HELLO */
-    BPS_BENCH_ECHO,      /* answered by ECHOED, as large */
-    BPS_BENCH_STREAM,    /* first: how many follow; the last one is answered by DONE */
-    BPS_BENCH_SOCKET, /* answered by SOCKET, first: the port of a plain socket, second: what to say there */
+    BPS_BENCH_HELLO = 1,     /* first: version, answered by HELLO */
+    BPS_BENCH_ECHO,          /* answered by ECHOED, as large */
+    BPS_BENCH_STREAM,        /* first: how many follow; the last one is answered by DONE */
+    BPS_BENCH_SOCKET,        /* answered by SOCKET, first: the port of a plain socket, second: what to say there */
     BPS_BENCH_SOCKET_ECHO,   /* echo `first` pieces of `second` bytes on that socket */
     BPS_BENCH_SOCKET_STREAM, /* read as much there, and say when it is all */
     BPS_BENCH_BYE,
@@ -35,8 +35,7 @@ struct bps_bench_message {
 
 struct bps_bench_channel;
 /* A message has arrived. An error ends the channel: the peer is not one of us. */
-typedef bps_status (*bps_bench_arrived_fn)(struct bps_bench_channel *channel,
-                                           const struct bps_bench_message *message);
+typedef bps_status (*bps_bench_arrived_fn)(struct bps_bench_channel *channel, const struct bps_bench_message *message);
 
 #define BPS_BENCH_SLOTS 64u /* frames that the transport may hold */
 
@@ -69,23 +68,21 @@ struct bps_bench_channel {
  * Opens the entry of `transports` that is called `name` or names this plugin; else the plugin with its
  * defaults. After an error, too, bps_bench_channel_close() is due.
  */
-bps_status bps_bench_channel_open(struct bps_bench_channel *channel, const struct bps_conf *conf,
-                                  const char *name, struct bps_report *report);
+bps_status bps_bench_channel_open(struct bps_bench_channel *channel, const struct bps_conf *conf, const char *name,
+                                  struct bps_report *report);
 void bps_bench_channel_close(struct bps_bench_channel *channel);
 /* Ends the connection, but not the transport. */
 void bps_bench_channel_drop(struct bps_bench_channel *channel);
 
 /* Waits for one peer at a time; others are refused. */
-bps_status bps_bench_channel_listen(struct bps_bench_channel *channel, const char *address, char *actual,
-                                    size_t n, struct bps_report *report);
+bps_status bps_bench_channel_listen(struct bps_bench_channel *channel, const char *address, char *actual, size_t n,
+                                    struct bps_report *report);
 /* Returns when the channel is usable. */
-bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char *address,
-                                  struct bps_report *report);
+bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char *address, struct bps_report *report);
 
 /* Starts to send a message `count` times; `first` of the last one is 0 if there are several. None is under
  * way. */
-void bps_bench_channel_send(struct bps_bench_channel *channel, const struct bps_bench_message *message,
-                            uint64_t count);
+void bps_bench_channel_send(struct bps_bench_channel *channel, const struct bps_bench_message *message, uint64_t count);
 /*
  * Drives the loop until bps_bench_channel_ready(), which a handler calls. An error with its text: the channel
  * has ended, or nothing has moved for a while although a peer is there.

@@ -150,10 +150,10 @@ static json_t *row_json(const struct bps_instance *compressor, const struct benc
         json_object_set_new(rates, step_names[step], json_real(row->rate[step]));
         json_object_set_new(ratios, step_names[step], json_real(row->ratio[step]));
     }
-    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:o, s:o}", "compressor", compressor->name,
-                     "plugin", compressor->loaded->path, "dtype", bps_dtype_name(BPS_FLOAT32), "bytes",
-                     (json_int_t)m->bytes, "coded_bytes", (json_int_t)m->coded_bytes, "coded_share", saved(m),
-                     "relative_error", row->error, "bytes_per_second", rates, "ratio_to_copy", ratios);
+    return json_pack("{s:s, s:s, s:s, s:I, s:I, s:f, s:f, s:o, s:o}", "compressor", compressor->name, "plugin",
+                     compressor->loaded->path, "dtype", bps_dtype_name(BPS_FLOAT32), "bytes", (json_int_t)m->bytes,
+                     "coded_bytes", (json_int_t)m->coded_bytes, "coded_share", saved(m), "relative_error", row->error,
+                     "bytes_per_second", rates, "ratio_to_copy", ratios);
 }
 
 /* ---- one compressor ---- */
@@ -201,8 +201,7 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
     } else {
         fill(m.src, m.count);
         if (measure_row(&m, (size_t)request->rounds, &row) != BPS_OK) {
-            result =
-                bps_cmd_failure(NAME, "compressor %s refuses what it has coded itself", compressor->name);
+            result = bps_cmd_failure(NAME, "compressor %s refuses what it has coded itself", compressor->name);
         }
     }
     if (result == 0) {
@@ -215,8 +214,7 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
     return result;
 }
 
-static int run_loads(const struct bps_bench_request *request, const struct bps_instance *compressor,
-                     json_t *rows)
+static int run_loads(const struct bps_bench_request *request, const struct bps_instance *compressor, json_t *rows)
 {
     const struct bps_compressor_ops *ops = compressor->ops;
     int result = 0;
@@ -233,8 +231,8 @@ static int run_loads(const struct bps_bench_request *request, const struct bps_i
     return result;
 }
 
-static int run_compressor(const struct bps_bench_request *request, const struct bps_conf *conf,
-                          struct bps_loop *loop, const char *name, json_t *rows)
+static int run_compressor(const struct bps_bench_request *request, const struct bps_conf *conf, struct bps_loop *loop,
+                          const char *name, json_t *rows)
 {
     struct bps_instance *compressor = NULL;
     struct bps_report report = {""};
@@ -242,10 +240,9 @@ static int run_compressor(const struct bps_bench_request *request, const struct 
     const struct bps_conf_node *known = bps_conf_find(conf, "compressors");
     const struct bps_conf_node *entry = known != NULL ? bps_conf_member(known, name) : NULL;
     snprintf(path, sizeof path, "compressors.%s", name);
-    bps_status status = bps_instance_open(BPS_KIND_COMPRESSOR, entry == NULL ? name : NULL, name, entry, path,
-                                          loop, &compressor, &report);
-    int result =
-        status == BPS_OK ? run_loads(request, compressor, rows) : bps_cmd_failure(NAME, "%s", report.text);
+    bps_status status = bps_instance_open(BPS_KIND_COMPRESSOR, entry == NULL ? name : NULL, name, entry, path, loop,
+                                          &compressor, &report);
+    int result = status == BPS_OK ? run_loads(request, compressor, rows) : bps_cmd_failure(NAME, "%s", report.text);
     bps_instance_close(compressor);
     return result;
 }
@@ -291,15 +288,13 @@ static int choose(const struct bps_bench_request *request, const struct bps_conf
     }
     out->item = bps_cmd_alloc(out->count, sizeof *out->item);
     for (uint32_t i = 0; i < out->count; i++) {
-        out->item[i] = request->names > 0 ? request->name[i]
-                       : entries > 0      ? known->children[i]->name
-                                          : out->found[i];
+        out->item[i] = request->names > 0 ? request->name[i] : entries > 0 ? known->children[i]->name : out->found[i];
     }
     return 0;
 }
 
-static int run_compressors(const struct bps_bench_request *request, const struct bps_conf *conf,
-                           struct bps_loop *loop, json_t *rows)
+static int run_compressors(const struct bps_bench_request *request, const struct bps_conf *conf, struct bps_loop *loop,
+                           json_t *rows)
 {
     struct names names = {0};
     int result = choose(request, conf, &names);
@@ -324,9 +319,9 @@ int bps_bench_compressor(const struct bps_bench_request *request)
         result = run_compressors(request, conf, loop, rows);
     }
     if (result == 0) {
-        result = bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "compressor",
-                                                   "version", bps_version(), "rounds",
-                                                   (json_int_t)request->rounds, "results", rows));
+        result =
+            bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "compressor", "version",
+                                              bps_version(), "rounds", (json_int_t)request->rounds, "results", rows));
     }
     json_decref(rows);
     bps_loop_free(loop);

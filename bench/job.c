@@ -101,8 +101,8 @@ int bps_bench_become_job(const struct bps_bench_request *request, int argc, char
     if (self == NULL) {
         return bps_cmd_failure(NAME, "cannot find this program: %s", strerror(errno));
     }
-    int result = request->job.testbed ? become_testbed(request, self, argc, argv)
-                                      : become_run(request, self, argc, argv);
+    int result =
+        request->job.testbed ? become_testbed(request, self, argc, argv) : become_run(request, self, argc, argv);
     free(self);
     return result;
 }

@@ -44,8 +44,7 @@ int bps_bench_add_model(struct bps_bench_request *request, const char *word)
 static int parse_size(const char *option, const char *text, uint64_t *out)
 {
     if (bps_parse_size(text, out) != BPS_OK || *out < 4 || *out % 4 != 0 || *out > BYTES_LIMIT) {
-        return bps_cmd_usage(BPS_BENCH_NAME,
-                             "%s %s: expected a multiple of 4 bytes up to 1 TiB, such as 64MiB", option,
+        return bps_cmd_usage(BPS_BENCH_NAME, "%s %s: expected a multiple of 4 bytes up to 1 TiB, such as 64MiB", option,
                              bps_shown(text).text);
     }
     return 0;

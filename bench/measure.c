@@ -30,8 +30,7 @@ static uint64_t clamp(double n, uint64_t most)
 static void start_trip(struct bps_bench_asker *asker, uint32_t bytes)
 {
     asker->since = bps_now();
-    bps_bench_channel_send(&asker->channel,
-                           &(struct bps_bench_message){.kind = BPS_BENCH_ECHO, .bytes = bytes}, 1);
+    bps_bench_channel_send(&asker->channel, &(struct bps_bench_message){.kind = BPS_BENCH_ECHO, .bytes = bytes}, 1);
 }
 
 static bps_status on_arrived(struct bps_bench_channel *channel, const struct bps_bench_message *message)
@@ -89,14 +88,13 @@ static bps_status stream(struct bps_bench_asker *asker, uint32_t bytes, uint64_t
 
 static bps_status plain_failed(const struct bps_bench_asker *asker, struct bps_report *report)
 {
-    BPS_REPORT(report, "%s: the plain socket has ended or is silent: is the peer alive?",
-               asker->channel.peer);
+    BPS_REPORT(report, "%s: the plain socket has ended or is silent: is the peer alive?", asker->channel.peer);
     return BPS_ERR_LOST;
 }
 
 /* Tells the other end to serve its socket, and waits until it does. */
-static bps_status begin_socket(struct bps_bench_asker *asker, enum bps_bench_kind kind, uint32_t bytes,
-                               uint64_t n, struct bps_report *report)
+static bps_status begin_socket(struct bps_bench_asker *asker, enum bps_bench_kind kind, uint32_t bytes, uint64_t n,
+                               struct bps_report *report)
 {
     const struct bps_bench_message request = {.kind = kind, .first = n, .second = bytes};
     bps_bench_channel_send(&asker->channel, &request, 1);
@@ -138,10 +136,7 @@ static double copies(struct bps_bench_asker *asker, uint32_t bytes, uint64_t n)
     uint64_t begin = bps_now();
     for (uint64_t i = 0; i < n; i++) {
         memcpy(asker->channel.in, asker->channel.out, bytes);
-        __asm__ volatile(""
-                         :
-                         : "r"(asker->channel.in)
-                         : "memory"); /* nobody reads it; it is copied all the same */
+        __asm__ volatile("" : : "r"(asker->channel.in) : "memory"); /* nobody reads it; it is copied all the same */
     }
     return seconds_since(begin);
 }
@@ -156,16 +151,14 @@ static bps_status open_socket(struct bps_bench_asker *asker, const char *address
     if (status != BPS_OK) {
         return status;
     }
-    asker->socket =
-        bps_bench_socket_connect(address, (uint16_t)asker->answer.first, asker->answer.second, &reason);
+    asker->socket = bps_bench_socket_connect(address, (uint16_t)asker->answer.first, asker->answer.second, &reason);
     if (asker->socket < 0) {
         fprintf(stderr, "byteps " BPS_BENCH_NAME ": nothing to compare with: %s\n", reason.text);
     }
     return BPS_OK;
 }
 
-bps_status bps_bench_asker_begin(struct bps_bench_asker *asker, const char *address,
-                                 struct bps_report *report)
+bps_status bps_bench_asker_begin(struct bps_bench_asker *asker, const char *address, struct bps_report *report)
 {
     const struct bps_bench_message hello = {.kind = BPS_BENCH_HELLO, .first = BPS_BENCH_TRANSPORT_VERSION};
     asker->channel.arrived = on_arrived;
@@ -230,8 +223,8 @@ static bps_status latency_rounds(struct bps_bench_asker *asker, struct bps_bench
     return status;
 }
 
-bps_status bps_bench_measure_latency(struct bps_bench_asker *asker, uint32_t bytes,
-                                     struct bps_bench_latency *out, struct bps_report *report)
+bps_status bps_bench_measure_latency(struct bps_bench_asker *asker, uint32_t bytes, struct bps_bench_latency *out,
+                                     struct bps_report *report)
 {
     double first[3];
     *out = (struct bps_bench_latency){.bytes = bytes};
@@ -266,22 +259,19 @@ static double processor(const struct rusage *usage)
            (double)(usage->ru_utime.tv_usec + usage->ru_stime.tv_usec) * 1e-6;
 }
 
-static void add_cost(const struct bps_bench_asker *asker, const struct cost *before,
-                     struct bps_bench_goodput *out)
+static void add_cost(const struct bps_bench_asker *asker, const struct cost *before, struct bps_bench_goodput *out)
 {
     struct cost after;
     read_cost(asker, &after);
     double mib = (double)out->bytes * (double)out->messages * (double)asker->rounds / (1 << 20);
-    out->switches += (double)(after.usage.ru_nvcsw + after.usage.ru_nivcsw - before->usage.ru_nvcsw -
-                              before->usage.ru_nivcsw) /
-                     mib;
+    out->switches +=
+        (double)(after.usage.ru_nvcsw + after.usage.ru_nivcsw - before->usage.ru_nvcsw - before->usage.ru_nivcsw) / mib;
     out->calls += (double)(after.calls - before->calls) / mib;
     out->processor += (processor(&after.usage) - processor(&before->usage)) / mib * 1024;
 }
 
 /* How many messages make a round. */
-static bps_status calibrate(struct bps_bench_asker *asker, struct bps_bench_goodput *out,
-                            struct bps_report *report)
+static bps_status calibrate(struct bps_bench_asker *asker, struct bps_bench_goodput *out, struct bps_report *report)
 {
     double once = 0;
     bps_status status = stream(asker, out->bytes, 1, &once, report); /* the first time touches the memory */
@@ -319,12 +309,11 @@ static bps_status goodput_round(struct bps_bench_asker *asker, struct bps_bench_
     return status;
 }
 
-bps_status bps_bench_measure_goodput(struct bps_bench_asker *asker, uint32_t bytes,
-                                     struct bps_bench_goodput *out, struct bps_report *report)
+bps_status bps_bench_measure_goodput(struct bps_bench_asker *asker, uint32_t bytes, struct bps_bench_goodput *out,
+                                     struct bps_report *report)
 {
     size_t rounds = asker->rounds;
-    double *rates = bps_cmd_alloc(3 * rounds, sizeof *rates), *plain = rates + rounds,
-           *ratios = plain + rounds;
+    double *rates = bps_cmd_alloc(3 * rounds, sizeof *rates), *plain = rates + rounds, *ratios = plain + rounds;
     *out = (struct bps_bench_goodput){.bytes = bytes};
     bps_status status = calibrate(asker, out, report);
     for (size_t i = 0; i < rounds && status == BPS_OK; i++) {

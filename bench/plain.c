@@ -19,30 +19,27 @@ struct loops {
                         const uint64_t *restrict d, size_t n);
 };
 
-#define LOOP(target, name, parameters, statement)                                                            \
-    target static void name parameters                                                                       \
-    {                                                                                                        \
-        for (size_t i = 0; i < n; i++) {                                                                     \
-            statement;                                                                                       \
-        }                                                                                                    \
+#define LOOP(target, name, parameters, statement)                                                                      \
+    target static void name parameters                                                                                 \
+    {                                                                                                                  \
+        for (size_t i = 0; i < n; i++) {                                                                               \
+            statement;                                                                                                 \
+        }                                                                                                              \
     }
 
-#define LOOPS(isa, target)                                                                                   \
-    LOOP(target, fold_##isa, (uint64_t *restrict a, const uint64_t *restrict b, size_t n), a[i] += b[i])     \
-    LOOP(target, fold_2_##isa, (uint32_t *restrict a, const uint16_t *restrict b, size_t n), a[i] += b[i])   \
-    LOOP(target, fold_4_##isa, (uint32_t *restrict a, const uint8_t *restrict b, size_t n), a[i] += b[i])    \
-    LOOP(target, narrow_2_##isa, (uint16_t *restrict c, const uint32_t *restrict a, size_t n),               \
-         c[i] = (uint16_t)a[i])                                                                              \
-    LOOP(target, narrow_4_##isa, (uint8_t *restrict c, const uint32_t *restrict a, size_t n),                \
-         c[i] = (uint8_t)a[i])                                                                               \
-    LOOP(target, reduce_##isa,                                                                               \
-         (uint64_t *restrict c, const uint64_t *restrict a, const uint64_t *restrict b, size_t n),           \
-         c[i] = a[i] + b[i])                                                                                 \
-    LOOP(target, reduce_many_##isa,                                                                          \
-         (uint64_t *restrict a, const uint64_t *restrict b, const uint64_t *restrict c,                      \
-          const uint64_t *restrict d, size_t n),                                                             \
-         a[i] += b[i] + c[i] + d[i])                                                                         \
-    static const struct loops loops_##isa = {fold_##isa,     fold_2_##isa, fold_4_##isa,     narrow_2_##isa, \
+#define LOOPS(isa, target)                                                                                             \
+    LOOP(target, fold_##isa, (uint64_t *restrict a, const uint64_t *restrict b, size_t n), a[i] += b[i])               \
+    LOOP(target, fold_2_##isa, (uint32_t *restrict a, const uint16_t *restrict b, size_t n), a[i] += b[i])             \
+    LOOP(target, fold_4_##isa, (uint32_t *restrict a, const uint8_t *restrict b, size_t n), a[i] += b[i])              \
+    LOOP(target, narrow_2_##isa, (uint16_t *restrict c, const uint32_t *restrict a, size_t n), c[i] = (uint16_t)a[i])  \
+    LOOP(target, narrow_4_##isa, (uint8_t *restrict c, const uint32_t *restrict a, size_t n), c[i] = (uint8_t)a[i])    \
+    LOOP(target, reduce_##isa,                                                                                         \
+         (uint64_t *restrict c, const uint64_t *restrict a, const uint64_t *restrict b, size_t n), c[i] = a[i] + b[i]) \
+    LOOP(target, reduce_many_##isa,                                                                                    \
+         (uint64_t *restrict a, const uint64_t *restrict b, const uint64_t *restrict c, const uint64_t *restrict d,    \
+          size_t n),                                                                                                   \
+         a[i] += b[i] + c[i] + d[i])                                                                                   \
+    static const struct loops loops_##isa = {fold_##isa,     fold_2_##isa, fold_4_##isa,     narrow_2_##isa,           \
                                              narrow_4_##isa, reduce_##isa, reduce_many_##isa};
 
 #ifdef __clang__

@@ -218,8 +218,8 @@ static bps_status measure(struct bench *b, struct result *out)
         status = push_pull_all(b);
     }
     if (status == BPS_OK) {
-        status = time_calls(b, push_pull_all, 2,
-                            &once); /* the same on all workers, so that they agree on what follows */
+        status =
+            time_calls(b, push_pull_all, 2, &once); /* the same on all workers, so that they agree on what follows */
     }
     if (status == BPS_OK) {
         double n = ROUND_SECONDS / once;
@@ -295,10 +295,9 @@ static void print_head(const struct bps_bench_request *request)
            "algbw: bytes / median time; busbw: algbw * 2(n-1)/n for n workers, as nccl-tests has them\n"
            "summed: bytes of all workers / median time\n"
            "x copy: how many times as long as a copy of the same bytes by all workers at once\n\n",
-           request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(),
-           request->rounds);
-    printf("%-12s %-9s%8s%10s%10s%10s%10s%11s%11s%11s%8s\n", "name", "type", "tensors", "bytes", "median",
-           "fastest", "slowest", "algbw/s", "busbw/s", "summed/s", "x copy");
+           request->alloc ? "shared memory" : "ordinary memory", bps_size(), bps_local_size(), request->rounds);
+    printf("%-12s %-9s%8s%10s%10s%10s%10s%11s%11s%11s%8s\n", "name", "type", "tensors", "bytes", "median", "fastest",
+           "slowest", "algbw/s", "busbw/s", "summed/s", "x copy");
 }
 
 static void print_row(const struct bench *b, const struct result *r)
@@ -306,8 +305,8 @@ static void print_row(const struct bench *b, const struct result *r)
     printf("%-12s %-9s%8u%10s%10s%10s%10s%11s%11s%11s %7.2f\n", b->load->name, bps_dtype_name(b->dtype),
            b->load->tensors, bps_bytes_text((double)b->bytes), bps_duration_text(r->seconds.median),
            bps_duration_text(r->seconds.least), bps_duration_text(r->seconds.most),
-           bps_bytes_text(algorithm_bandwidth(b, r)), bps_bytes_text(bus_bandwidth(b, r)),
-           bps_bytes_text(summed(b, r)), r->ratio);
+           bps_bytes_text(algorithm_bandwidth(b, r)), bps_bytes_text(bus_bandwidth(b, r)), bps_bytes_text(summed(b, r)),
+           r->ratio);
     fflush(stdout);
 }
 
@@ -323,20 +322,19 @@ static json_t *idle_json(const struct bps_bench_processors *spent)
 
 static json_t *row_json(const struct bench *b, const struct result *r)
 {
-    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:o}", "name", b->load->name,
-                     "dtype", bps_dtype_name(b->dtype), "tensors", (json_int_t)b->load->tensors, "bytes",
-                     (json_int_t)b->bytes, "iterations", (json_int_t)r->iterations, "seconds",
-                     spread_json(&r->seconds), "copy_seconds", spread_json(&r->copy),
-                     "algorithm_bytes_per_second", algorithm_bandwidth(b, r), "bus_bytes_per_second",
-                     bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r), "ratio_to_copy", r->ratio,
-                     "idle_share", idle_json(&r->spent));
+    return json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:f, s:f, s:f, s:f, s:o}", "name", b->load->name, "dtype",
+                     bps_dtype_name(b->dtype), "tensors", (json_int_t)b->load->tensors, "bytes", (json_int_t)b->bytes,
+                     "iterations", (json_int_t)r->iterations, "seconds", spread_json(&r->seconds), "copy_seconds",
+                     spread_json(&r->copy), "algorithm_bytes_per_second", algorithm_bandwidth(b, r),
+                     "bus_bytes_per_second", bus_bandwidth(b, r), "summed_bytes_per_second", summed(b, r),
+                     "ratio_to_copy", r->ratio, "idle_share", idle_json(&r->spent));
 }
 
 static json_t *results_json(const struct bps_bench_request *request, json_t *rows)
 {
-    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version",
-                     bps_version(), "workers", bps_size(), "workers_on_first_host", bps_local_size(),
-                     "rounds", (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
+    return json_pack("{s:s, s:s, s:i, s:i, s:I, s:b, s:O}", "benchmark", "push_pull", "version", bps_version(),
+                     "workers", bps_size(), "workers_on_first_host", bps_local_size(), "rounds",
+                     (json_int_t)request->rounds, "shared_memory", request->alloc, "results", rows);
 }
 
 /* ---- the whole ---- */
@@ -365,8 +363,7 @@ static bps_status run_loads(const struct bps_bench_request *request, json_t *row
         print_head(request);
     }
     for (uint32_t i = 0; i < request->loads * BPS_DTYPES && status == BPS_OK; i++) {
-        struct bench b = {
-            .request = request, .load = &request->load[i / BPS_DTYPES], .dtype = i % BPS_DTYPES};
+        struct bench b = {.request = request, .load = &request->load[i / BPS_DTYPES], .dtype = i % BPS_DTYPES};
         if (request->dtype[b.dtype]) {
             status = run_load(&b, rows);
             *report = b.report;
@@ -377,10 +374,8 @@ static bps_status run_loads(const struct bps_bench_request *request, json_t *row
 
 int bps_bench_push_pull(const struct bps_bench_request *request)
 {
-    const struct bps_init_options options = {.size = sizeof options,
-                                             .conf = request->conf.file,
-                                             .set = request->conf.set,
-                                             .nset = request->conf.nset};
+    const struct bps_init_options options = {
+        .size = sizeof options, .conf = request->conf.file, .set = request->conf.set, .nset = request->conf.nset};
     struct bps_report report = {""};
     if (bps_init(&options, &report) != BPS_OK) {
         return bps_cmd_failure(NAME, "%s", report.text);

@@ -96,8 +96,7 @@ static double traffic(const struct bench *m, enum step step)
 }
 
 /* Bytes per second. The first time does not count: so what ran before leaves no trace in the caches. */
-static double measure(const struct bench *m, enum step step,
-                      void (*run)(const struct bench *m, enum step step))
+static double measure(const struct bench *m, enum step step, void (*run)(const struct bench *m, enum step step))
 {
     size_t repeats = m->bytes < ROUND_BYTES ? ROUND_BYTES / m->bytes : 1;
     run(m, step);
@@ -155,8 +154,7 @@ static void print_head(const struct bps_bench_request *request, const struct bps
     printf("reducer %s: plugin %s%s%s; sums on one thread, %ld rounds\n"
            "bytes read and written per second, and how many times as many as a plain loop in the same "
            "rounds\n\n",
-           reducer->name, reducer->loaded->plugin->name, about[0] != '\0' ? ", " : "", about,
-           (long)request->rounds);
+           reducer->name, reducer->loaded->plugin->name, about[0] != '\0' ? ", " : "", about, (long)request->rounds);
     printf("%-10s%-14s%12s", "size", "type", "memcpy");
     for (enum step step = FOLD; step < STEPS; step++) {
         printf("%18s", step_names[step]);
@@ -187,9 +185,9 @@ static json_t *row_json(const struct bench *m, const struct row *row)
 
 static int show(const struct bps_bench_request *request, const struct bps_instance *reducer, json_t *rows)
 {
-    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:O}", "benchmark", "reducer", "version",
-                             bps_version(), "reducer", reducer->name, "plugin", reducer->loaded->path,
-                             "rounds", (json_int_t)request->rounds, "results", rows);
+    json_t *root = json_pack("{s:s, s:s, s:s, s:s, s:I, s:O}", "benchmark", "reducer", "version", bps_version(),
+                             "reducer", reducer->name, "plugin", reducer->loaded->path, "rounds",
+                             (json_int_t)request->rounds, "results", rows);
     return bps_bench_show(request, root);
 }
 

@@ -106,8 +106,7 @@ int bps_bench_show(const struct bps_bench_request *request, json_t *root)
         return bps_cmd_failure(NAME, "out of memory");
     }
     if (request->json) {
-        result =
-            json_dumpf(root, stdout, JSON_INDENT(2)) == 0 ? 0 : bps_cmd_failure(NAME, "cannot print JSON");
+        result = json_dumpf(root, stdout, JSON_INDENT(2)) == 0 ? 0 : bps_cmd_failure(NAME, "cannot print JSON");
         putchar('\n');
     }
     if (result == 0 && request->plot != NULL) {

@@ -57,8 +57,7 @@ static void set_up(int fd)
 
 static int bind_any(int family, uint16_t *port)
 {
-    struct sockaddr_in6 address = {.sin6_family =
-                                       (sa_family_t)family}; /* all zero is any address of either */
+    struct sockaddr_in6 address = {.sin6_family = (sa_family_t)family}; /* all zero is any address of either */
     socklen_t n = family == AF_INET6 ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) {

@@ -121,8 +121,8 @@ static int start_listener(const struct bps_bench_request *request, const char *n
 
 /* ---- one transport ---- */
 
-static bps_status measure_all(const struct bps_bench_request *request, struct bps_bench_asker *asker,
-                              json_t *latency, json_t *goodput, struct bps_report *report)
+static bps_status measure_all(const struct bps_bench_request *request, struct bps_bench_asker *asker, json_t *latency,
+                              json_t *goodput, struct bps_report *report)
 {
     bps_status status = BPS_OK;
     bool table = !request->json;
@@ -157,8 +157,8 @@ static bps_status measure_all(const struct bps_bench_request *request, struct bp
 }
 
 /* Adds what was measured to `all`. */
-static int measure(const struct bps_bench_request *request, struct bps_bench_asker *asker,
-                   const char *address, json_t *all)
+static int measure(const struct bps_bench_request *request, struct bps_bench_asker *asker, const char *address,
+                   json_t *all)
 {
     struct bps_report report = {""};
     json_t *latency = json_array(), *goodput = json_array();
@@ -179,8 +179,8 @@ static int measure(const struct bps_bench_request *request, struct bps_bench_ask
     return status == BPS_OK ? 0 : bps_cmd_failure(NAME, "%s", report.text);
 }
 
-static int run_transport(const struct bps_bench_request *request, const struct bps_conf *conf,
-                         const char *name, json_t *all)
+static int run_transport(const struct bps_bench_request *request, const struct bps_conf *conf, const char *name,
+                         json_t *all)
 {
     struct bps_bench_asker asker = {.rounds = (size_t)request->rounds};
     struct listener listener = {.pid = 0};
@@ -233,9 +233,9 @@ int bps_bench_transport(const struct bps_bench_request *request)
     json_t *all = json_array();
     int result = run_transports(request, conf, all);
     if (result == 0) {
-        result = bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "transport",
-                                                   "version", bps_version(), "rounds",
-                                                   (json_int_t)request->rounds, "transports", all));
+        result =
+            bps_bench_show(request, json_pack("{s:s, s:s, s:I, s:O}", "benchmark", "transport", "version",
+                                              bps_version(), "rounds", (json_int_t)request->rounds, "transports", all));
     }
     json_decref(all);
     bps_conf_free(conf);

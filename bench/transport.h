@@ -43,8 +43,8 @@ struct bps_bench_goodput {
     uint64_t messages;            /* of a round */
     struct bps_bench_spread rate; /* bytes per second */
     double plain, ratio;          /* of sockets, or of memcpy(); 0: not known */
-    double switches, calls; /* context switches and system calls for a MiB at this end; calls 0: not known */
-    double processor;       /* seconds for a GiB at this end */
+    double switches, calls;       /* context switches and system calls for a MiB at this end; calls 0: not known */
+    double processor;             /* seconds for a GiB at this end */
 };
 
 struct bps_bench_asker {
@@ -58,13 +58,12 @@ struct bps_bench_asker {
 };
 
 /* Greets the other end, and connects a socket to it unless the transport stays within the host. */
-bps_status bps_bench_asker_begin(struct bps_bench_asker *asker, const char *address,
-                                 struct bps_report *report);
+bps_status bps_bench_asker_begin(struct bps_bench_asker *asker, const char *address, struct bps_report *report);
 void bps_bench_asker_end(struct bps_bench_asker *asker);
-bps_status bps_bench_measure_latency(struct bps_bench_asker *asker, uint32_t bytes,
-                                     struct bps_bench_latency *out, struct bps_report *report);
-bps_status bps_bench_measure_goodput(struct bps_bench_asker *asker, uint32_t bytes,
-                                     struct bps_bench_goodput *out, struct bps_report *report);
+bps_status bps_bench_measure_latency(struct bps_bench_asker *asker, uint32_t bytes, struct bps_bench_latency *out,
+                                     struct bps_report *report);
+bps_status bps_bench_measure_goodput(struct bps_bench_asker *asker, uint32_t bytes, struct bps_bench_goodput *out,
+                                     struct bps_report *report);
 
 /* ---- transport_show.c ---- */
 

@@ -36,31 +36,30 @@ void bps_bench_print_transport(const struct bps_bench_asker *asker, int64_t roun
 
 void bps_bench_print_latency_head(void)
 {
-    printf("\n%-12s%12s%12s%12s%12s%12s%10s\n", "message", "round trip", "one way", "fastest", "99 of 100",
-           "plain", "x plain");
+    printf("\n%-12s%12s%12s%12s%12s%12s%10s\n", "message", "round trip", "one way", "fastest", "99 of 100", "plain",
+           "x plain");
 }
 
 void bps_bench_print_latency(const struct bps_bench_latency *row)
 {
     char ratio[16];
-    printf("%-12s%12s%12s%12s%12s%12s%10s\n", bps_bench_size_text(row->bytes),
-           bps_duration_text(row->trip.median), bps_duration_text(row->trip.median / 2),
-           bps_duration_text(row->trip.least), bps_duration_text(row->late),
+    printf("%-12s%12s%12s%12s%12s%12s%10s\n", bps_bench_size_text(row->bytes), bps_duration_text(row->trip.median),
+           bps_duration_text(row->trip.median / 2), bps_duration_text(row->trip.least), bps_duration_text(row->late),
            row->plain > 0 ? bps_duration_text(row->plain) : "-", ratio_text(row->ratio, ratio));
     fflush(stdout);
 }
 
 void bps_bench_print_goodput_head(void)
 {
-    printf("\n%-12s%12s%12s%12s%12s%10s%14s%12s%10s\n", "message", "per second", "slowest", "fastest",
-           "plain", "of plain", "switches/MiB", "calls/MiB", "CPU s/GiB");
+    printf("\n%-12s%12s%12s%12s%12s%10s%14s%12s%10s\n", "message", "per second", "slowest", "fastest", "plain",
+           "of plain", "switches/MiB", "calls/MiB", "CPU s/GiB");
 }
 
 void bps_bench_print_goodput(const struct bps_bench_goodput *row)
 {
     char ratio[16], switches[16], calls[16], processor[16];
-    printf("%-12s%12s%12s%12s%12s%10s%14s%12s%10s\n", bps_bench_size_text(row->bytes),
-           bps_bytes_text(row->rate.median), bps_bytes_text(row->rate.least), bps_bytes_text(row->rate.most),
+    printf("%-12s%12s%12s%12s%12s%10s%14s%12s%10s\n", bps_bench_size_text(row->bytes), bps_bytes_text(row->rate.median),
+           bps_bytes_text(row->rate.least), bps_bytes_text(row->rate.most),
            row->plain > 0 ? bps_bytes_text(row->plain) : "-", ratio_text(row->ratio, ratio),
            number_text(row->switches, switches), row->calls > 0 ? number_text(row->calls, calls) : "-",
            number_text(row->processor, processor));
@@ -85,12 +84,11 @@ json_t *bps_bench_latency_json(const struct bps_bench_latency *row)
 
 json_t *bps_bench_goodput_json(const struct bps_bench_goodput *row)
 {
-    return json_pack("{s:I, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:f, s:o, s:f}", "bytes",
-                     (json_int_t)row->bytes, "messages", (json_int_t)row->messages, "bytes_per_second",
-                     "median", row->rate.median, "slowest", row->rate.least, "fastest", row->rate.most,
-                     "plain_bytes_per_second", known(row->plain), "ratio_to_plain", known(row->ratio),
-                     "context_switches_per_mib", row->switches, "system_calls_per_mib", known(row->calls),
-                     "processor_seconds_per_gib", row->processor);
+    return json_pack("{s:I, s:I, s:{s:f, s:f, s:f}, s:o, s:o, s:f, s:o, s:f}", "bytes", (json_int_t)row->bytes,
+                     "messages", (json_int_t)row->messages, "bytes_per_second", "median", row->rate.median, "slowest",
+                     row->rate.least, "fastest", row->rate.most, "plain_bytes_per_second", known(row->plain),
+                     "ratio_to_plain", known(row->ratio), "context_switches_per_mib", row->switches,
+                     "system_calls_per_mib", known(row->calls), "processor_seconds_per_gib", row->processor);
 }
 
 json_t *bps_bench_transport_json(const struct bps_bench_asker *asker, json_t *latency, json_t *goodput)

@@ -51,13 +51,13 @@ struct bps_cmd_conf {
 #define BPS_CMD_OPT_CONF 0x1000
 #define BPS_CMD_OPT_SET  0x1001
 /* Rows for the table of getopt_long, and their lines for a help text. */
-#define BPS_CMD_CONF_OPTIONS                                                                                 \
-    {"conf", required_argument, NULL, BPS_CMD_OPT_CONF},                                                     \
-    {                                                                                                        \
-        "set", required_argument, NULL, BPS_CMD_OPT_SET                                                      \
+#define BPS_CMD_CONF_OPTIONS                                                                                           \
+    {"conf", required_argument, NULL, BPS_CMD_OPT_CONF},                                                               \
+    {                                                                                                                  \
+        "set", required_argument, NULL, BPS_CMD_OPT_SET                                                                \
     }
-#define BPS_CMD_CONF_HELP                                                                                    \
-    "      --conf FILE        read FILE after the system-wide configuration\n"                               \
+#define BPS_CMD_CONF_HELP                                                                                              \
+    "      --conf FILE        read FILE after the system-wide configuration\n"                                         \
     "      --set KEY=VALUE    set one value, such as worker.partition=8MiB; stronger than every file\n"
 
 /* Takes the option if it is one of the two. Out of memory ends the program. */

@@ -108,9 +108,7 @@ static int dispatch(int argc, char **argv, struct bps_conf_command *command)
     if (argc > 1) {
         command->conf.file = argv[1];
     }
-    return sample ? bps_conf_command_sample()
-           : show ? bps_conf_command_show(command)
-                  : bps_conf_command_check(command);
+    return sample ? bps_conf_command_sample() : show ? bps_conf_command_show(command) : bps_conf_command_check(command);
 }
 
 int bps_cmd_conf(int argc, char **argv)

@@ -39,8 +39,8 @@ static void add_line(void *lines, const char *text)
     bps_text_add(lines, "%s\n", text);
 }
 
-static bps_status try_options(const struct bps_plugin *plugin, const struct bps_conf_node *group,
-                              const char *path, struct bps_text *lines)
+static bps_status try_options(const struct bps_plugin *plugin, const struct bps_conf_node *group, const char *path,
+                              struct bps_text *lines)
 {
     static const struct bps_option none[] = {{0}};
     const struct bps_option *table = plugin->options != NULL ? plugin->options : none;
@@ -55,8 +55,8 @@ static bps_status try_options(const struct bps_plugin *plugin, const struct bps_
 }
 
 /* Opens a plugin and tries the options of a group on it. Adds a line for each problem. */
-static bps_status try_plugin(uint32_t kind, const struct bps_conf_node *name,
-                             const struct bps_conf_node *group, const char *path, struct bps_text *lines)
+static bps_status try_plugin(uint32_t kind, const struct bps_conf_node *name, const struct bps_conf_node *group,
+                             const char *path, struct bps_text *lines)
 {
     const struct bps_loaded *loaded;
     struct bps_report report;
@@ -114,9 +114,8 @@ static const char *without_local(const struct bps_conf *conf, bool group)
     if (!group) {
         return "workers would reach the servers of their own host as all others";
     }
-    return conf->worker.hierarchy == BPS_HIERARCHY_ON
-               ? NULL
-               : "workers of one host would not sum among themselves first";
+    return conf->worker.hierarchy == BPS_HIERARCHY_ON ? NULL
+                                                      : "workers of one host would not sum among themselves first";
 }
 
 static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct demand out[2])
@@ -156,15 +155,13 @@ static uint32_t find_demands(const struct bps_conf *conf, uint32_t kind, struct 
  * option is a mistake in any case; a plugin that is not there is none if nothing uses it and nobody has asked
  * for it.
  */
-static bool is_missed(const struct demand *demand, uint32_t n, const struct bps_conf_node *instance,
-                      bps_status status)
+static bool is_missed(const struct demand *demand, uint32_t n, const struct bps_conf_node *instance, bps_status status)
 {
     bool named = false, missed = false;
     for (uint32_t i = 0; i < n; i++) {
         if (demands(&demand[i], instance->name)) {
             named = true;
-            missed =
-                missed || (!is_list(&demand[i]) && (demand[i].without == NULL || status == BPS_ERR_CONF));
+            missed = missed || (!is_list(&demand[i]) && (demand[i].without == NULL || status == BPS_ERR_CONF));
         }
     }
     if (named) {
@@ -247,8 +244,8 @@ static void check_graph(struct check *check)
 /* ---- beside other problems ------------------------------------------------------------------------------ */
 
 /* The options of a group, if what `member` names is a plugin that is there. */
-static void check_options(struct check *check, uint32_t kind, const struct bps_conf_node *group,
-                          const char *member, const char *path)
+static void check_options(struct check *check, uint32_t kind, const struct bps_conf_node *group, const char *member,
+                          const char *path)
 {
     const struct bps_conf_node *name = bps_conf_member(group, member);
     const struct bps_loaded *loaded;

@@ -130,8 +130,7 @@ static void print_instance(const struct bps_instance_map *map, const char *plugi
         return;
     }
     const char *comment = standard != NULL ? "" : "#";
-    printf("    %s%s = {\n        #plugin = \"%s\";\n", comment, standard != NULL ? standard->name : plugin,
-           plugin);
+    printf("    %s%s = {\n        #plugin = \"%s\";\n", comment, standard != NULL ? standard->name : plugin, plugin);
     const struct bps_option *row = loaded == NULL ? NULL : loaded->plugin->options;
     for (; row != NULL && row->name != NULL; row++) {
         putchar('\n');

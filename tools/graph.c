@@ -44,7 +44,7 @@ struct drawing {
     char groups[256];                                  /* by this; or why they do not */
     char local[512], same_host[512]; /* how workers of a host meet, and reach its servers; or why not */
     char types[128];                 /* of which sums of a host cross the network */
-    char direct[160]; /* what of a device needs no copy, as the network reaches it; or why not */
+    char direct[160];                /* what of a device needs no copy, as the network reaches it; or why not */
 };
 
 /* "sum average", or "all" */
@@ -68,8 +68,7 @@ static void describe_local(const struct bps_conf *conf, struct drawing *d)
     char text[512];
     mask_text(bps_local_types(conf), BPS_DTYPES, bps_dtype_name, d->types, sizeof d->types);
     bps_transport_text_local(conf, d->loop, text, sizeof text);
-    snprintf(d->same_host, sizeof d->same_host, "%s",
-             conf->server.local ? text : "none: server.local = false");
+    snprintf(d->same_host, sizeof d->same_host, "%s", conf->server.local ? text : "none: server.local = false");
     snprintf(d->local, sizeof d->local, "%s",
              conf->worker.hierarchy == BPS_HIERARCHY_OFF ? "none: worker.hierarchy = off" : text);
 }
@@ -95,8 +94,8 @@ static void describe_direct(struct drawing *d)
         snprintf(d->direct, sizeof d->direct, "no: %s", obstacle);
     } else {
         snprintf(d->direct, sizeof d->direct,
-                 "transport %s reads and writes slices of %u bytes and more on the device, if it can",
-                 d->net->name, least);
+                 "transport %s reads and writes slices of %u bytes and more on the device, if it can", d->net->name,
+                 least);
     }
 }
 
@@ -169,8 +168,8 @@ static void print_line(const struct drawing *d)
         printf(" -> %s(%s) -> result\n", d->graph->to_device.name, d->device->name);
     }
     if (stays_on_device(d)) {
-        printf("worker: tensor on a device, in a job of one worker -> %s(%s) -> result\n",
-               d->graph->on_device.name, d->device->name);
+        printf("worker: tensor on a device, in a job of one worker -> %s(%s) -> result\n", d->graph->on_device.name,
+               d->device->name);
     }
     printf("server: receive -> sum(%s) -> reply\n", d->reducer->name);
 }
@@ -199,18 +198,15 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
     } else if (node->kind == BPS_NODE_DEVICE_REDUCE || node->kind == BPS_NODE_DEVICE_BROADCAST) {
-        printf(
-            "    does       instead of %s, where all workers of this host have the tensor on their devices\n",
-            node->kind == BPS_NODE_DEVICE_REDUCE ? "local_reduce" : "local_broadcast");
+        printf("    does       instead of %s, where all workers of this host have the tensor on their devices\n",
+               node->kind == BPS_NODE_DEVICE_REDUCE ? "local_reduce" : "local_broadcast");
         printf("    devices    %s\n", d->groups);
     } else {
-        printf(
-            "    does       %s\n",
-            node->kind == BPS_NODE_REDUCE_ON_DEVICE
-                ? "in a job of one worker, instead of all others: scales tensors that lie on a device there"
-                : "copies tensors that lie on a device, the most urgent first; all others go around it");
-        printf("    reducer    %s: plugin %s, %s\n", d->device->name, d->device->loaded->plugin->name,
-               d->devices);
+        printf("    does       %s\n",
+               node->kind == BPS_NODE_REDUCE_ON_DEVICE
+                   ? "in a job of one worker, instead of all others: scales tensors that lie on a device there"
+                   : "copies tensors that lie on a device, the most urgent first; all others go around it");
+        printf("    reducer    %s: plugin %s, %s\n", d->device->name, d->device->loaded->plugin->name, d->devices);
         if (node->kind != BPS_NODE_REDUCE_ON_DEVICE) {
             printf("    in place   %s\n", d->direct);
         }
@@ -221,8 +217,7 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
 static void explain_ways(const struct bps_node *node)
 {
     const char *label = "ways";
-    for (const struct bps_step_ops *const *step = bps_worker_steps(node->kind, false); *step != NULL;
-         step++) {
+    for (const struct bps_step_ops *const *step = bps_worker_steps(node->kind, false); *step != NULL; step++) {
         printf("    %-10s %s: %s\n", label, (*step)->name, (*step)->takes);
         label = "";
     }
@@ -248,8 +243,7 @@ static void explain_node(const struct drawing *d, const struct bps_node *node)
     }
     printf("    listed     %s\n", node->origin);
     printf("    when       %s\n", node->when[0] != '\0' ? node->when : "always");
-    printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n",
-           dtypes, ops);
+    printf("    types      %s\n    operations %s (broadcasts and barriers pass only what is built in)\n", dtypes, ops);
     printf("    data       %s memory, takes '%s', gives '%s', %s\n",
            (node->attr.memory & BPS_MEMORY_DEVICE) == 0 ? "host"
            : (node->attr.memory & BPS_MEMORY_HOST) == 0 ? "device"
@@ -298,8 +292,7 @@ static void print_dot(const struct drawing *d)
     printf("        result [shape=oval];\n");
     for (uint32_t i = 0; i < d->graph->nodes; i++) {
         const struct bps_node *node = &d->graph->node[i];
-        printf("        stage%u [label=\"%s\"];\n", i,
-               node->kind == BPS_NODE_PUSH_PULL ? d->net->name : node->name);
+        printf("        stage%u [label=\"%s\"];\n", i, node->kind == BPS_NODE_PUSH_PULL ? d->net->name : node->name);
     }
     printf("    }\n    subgraph cluster_server {\n        label=\"server\";\n");
     printf("        receive -> sum -> reply;\n        sum [label=\"sum (%s)\"];\n    }\n", d->reducer->name);
@@ -321,26 +314,25 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         char dtypes[256], ops[128];
         mask_text(node->attr.dtypes, BPS_DTYPES, bps_dtype_name, dtypes, sizeof dtypes);
         mask_text(node->attr.ops, BPS_OPS, bps_op_name, ops, sizeof ops);
-        json_array_append_new(
-            stages, json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "stage", node->name, "plugin",
-                              node->instance == NULL ? "built in" : node->instance->loaded->path, "when",
-                              node->when, "dtypes", dtypes, "operations", ops, "takes", node->attr.takes,
-                              "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
-                              node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
+        json_array_append_new(stages,
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "stage", node->name, "plugin",
+                                        node->instance == NULL ? "built in" : node->instance->loaded->path, "when",
+                                        node->when, "dtypes", dtypes, "operations", ops, "takes", node->attr.takes,
+                                        "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
+                                        node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
     }
-    json_t *root = json_pack(
-        "{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
-        (json_int_t)conf->worker.partition, "slice", (json_int_t)conf->worker.slice, "graph", stages,
-        "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
-        "same_host", d->same_host, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path,
-        "about", d->summation, "order", conf->server.order == BPS_ORDER_RANK ? "rank" : "arrival");
+    json_t *root =
+        json_pack("{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",
+                  (json_int_t)conf->worker.partition, "slice", (json_int_t)conf->worker.slice, "graph", stages,
+                  "transport", "instance", d->net->name, "plugin", d->net->loaded->path, "about", d->transport,
+                  "same_host", d->same_host, "server", "reducer", d->reducer->name, "plugin", d->reducer->loaded->path,
+                  "about", d->summation, "order", conf->server.order == BPS_ORDER_RANK ? "rank" : "arrival");
     if (d->device != NULL) {
         json_object_set_new(root, "device",
-                            json_pack("{s:s, s:s, s:s, s:[s, s], s:s?, s:s}", "reducer", d->device->name,
-                                      "plugin", d->device->loaded->path, "about", d->devices, "stages",
-                                      d->graph->to_host.name, d->graph->to_device.name, "alone",
-                                      stays_on_device(d) ? d->graph->on_device.name : NULL, "in_place",
-                                      d->direct));
+                            json_pack("{s:s, s:s, s:s, s:[s, s], s:s?, s:s}", "reducer", d->device->name, "plugin",
+                                      d->device->loaded->path, "about", d->devices, "stages", d->graph->to_host.name,
+                                      d->graph->to_device.name, "alone",
+                                      stays_on_device(d) ? d->graph->on_device.name : NULL, "in_place", d->direct));
     }
     if (placement != NULL) {
         json_object_set_new(root, "placement", placement);

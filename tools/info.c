@@ -94,9 +94,8 @@ static void first_line(const char *path, char *out, size_t n)
 /* The instruction sets that the reducers know, as far as this CPU has them. */
 static void vector_sets(char *out, size_t n)
 {
-    static const char *const known[] = {"avx2",        "fma",      "f16c",     "avx512f",
-                                        "avx512bw",    "avx512dq", "avx512vl", "avx512_bf16",
-                                        "avx512_fp16", "asimd",    "sve"};
+    static const char *const known[] = {"avx2",     "fma",         "f16c",        "avx512f", "avx512bw", "avx512dq",
+                                        "avx512vl", "avx512_bf16", "avx512_fp16", "asimd",   "sve"};
     char line[8192], flags[sizeof(line) + 2], word[64];
     size_t used = 0;
     line_value("/proc/cpuinfo", "flags", line, sizeof(line));

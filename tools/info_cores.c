@@ -86,8 +86,7 @@ static bool route_to(const char *scheduler, char *address, size_t n)
     int fd = socket(list->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd >= 0 && connect(fd, list->ai_addr, list->ai_addrlen) == 0 &&
         getsockname(fd, (struct sockaddr *)&own, &size) == 0) {
-        found =
-            getnameinfo((struct sockaddr *)&own, size, address, (socklen_t)n, NULL, 0, NI_NUMERICHOST) == 0;
+        found = getnameinfo((struct sockaddr *)&own, size, address, (socklen_t)n, NULL, 0, NI_NUMERICHOST) == 0;
     }
     if (fd >= 0) {
         close(fd);

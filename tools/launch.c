@@ -67,8 +67,7 @@ static bool all_set(const char *const *names, size_t n)
     for (size_t i = 0; i < n; i++) {
         const char *value = getenv(names[i]);
         if (!value || !*value) {
-            used +=
-                (size_t)snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "", names[i]);
+            used += (size_t)snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "", names[i]);
         }
     }
     if (used) {
@@ -108,11 +107,8 @@ static int manage(void *arg)
 {
     struct bps_run_options *options = arg;
     int count = options->plan.count;
-    struct bps_run run = {.name = NAME,
-                          .options = options,
-                          .environment = environment,
-                          .inherit = true,
-                          .phase = BPS_RUN_WORKING};
+    struct bps_run run = {
+        .name = NAME, .options = options, .environment = environment, .inherit = true, .phase = BPS_RUN_WORKING};
     if (!bps_run_init(&run, (size_t)count)) {
         return BPS_EXIT_FAILURE;
     }
@@ -189,8 +185,7 @@ static int launch(char **command)
         role = strcasecmp(wanted, roles[i]) == 0 ? roles[i] : role;
     }
     if (wanted && *wanted && !role) {
-        return bps_cmd_failure(NAME, "DMLC_ROLE=%s is not a role; expected worker, server or scheduler",
-                               wanted);
+        return bps_cmd_failure(NAME, "DMLC_ROLE=%s is not a role; expected worker, server or scheduler", wanted);
     }
     long machines;
     if (!all_set(always, 2) || !read_number("DMLC_NUM_WORKER", 1, 65535, &machines)) {

@@ -96,8 +96,8 @@ static int take_count(const char *option, const char *value, int64_t least, int6
 {
     int64_t n;
     if (bps_parse_int(value, &n) != BPS_OK || n < least || n > most) {
-        return bps_cmd_usage(NAME, "--%s %s: not a number; expected %ld..%ld", option, bps_shown(value).text,
-                             least, most);
+        return bps_cmd_usage(NAME, "--%s %s: not a number; expected %ld..%ld", option, bps_shown(value).text, least,
+                             most);
     }
     free(*kept);
     *kept = bps_cmd_print("cluster.%s=%ld", option, n);

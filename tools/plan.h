@@ -87,13 +87,13 @@ struct bps_plan_request {
 
 #define BPS_PLAN_OPT_MODEL     0x1010
 #define BPS_PLAN_OPT_BANDWIDTH 0x1011
-#define BPS_PLAN_OPTIONS                                                                                     \
-    {"model", required_argument, NULL, BPS_PLAN_OPT_MODEL},                                                  \
-    {                                                                                                        \
-        "bandwidth", required_argument, NULL, BPS_PLAN_OPT_BANDWIDTH                                         \
+#define BPS_PLAN_OPTIONS                                                                                               \
+    {"model", required_argument, NULL, BPS_PLAN_OPT_MODEL},                                                            \
+    {                                                                                                                  \
+        "bandwidth", required_argument, NULL, BPS_PLAN_OPT_BANDWIDTH                                                   \
     }
-#define BPS_PLAN_HELP                                                                                        \
-    "      --model MODEL      resnet50, vgg16, bert-large or a file with lines NAME COUNT TYPE\n"            \
+#define BPS_PLAN_HELP                                                                                                  \
+    "      --model MODEL      resnet50, vgg16, bert-large or a file with lines NAME COUNT TYPE\n"                      \
     "      --bandwidth RATE   of each host's link in each direction (default: " BPS_BANDWIDTH_DEFAULT ")\n"
 
 /* Takes the option if it is one of the two. */

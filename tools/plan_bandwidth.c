@@ -8,9 +8,8 @@
 #include "conf/value.h"
 #include "tools/plan.h"
 
-const char bps_bandwidth_expected[] =
-    "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, "
-    "per second, such as 10Gbit";
+const char bps_bandwidth_expected[] = "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, "
+                                      "per second, such as 10Gbit";
 
 static const struct {
     const char *name;

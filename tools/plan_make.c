@@ -30,13 +30,12 @@ static void make_hosts(struct making *m, const struct bps_conf *conf)
 {
     const struct bps_conf_cluster *cluster = &conf->cluster;
     struct bps_plan *plan = m->plan;
-    uint32_t colocated =
-        bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
+    uint32_t colocated = bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
     for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
         bool local = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
                      (colocated == BPS_COLOCATED_FIRST && i == 0);
-        m->host[i] = (struct bps_share){
-            .senders = i < plan->hosts, .serves = i >= plan->hosts || local, .bandwidth = 1};
+        m->host[i] =
+            (struct bps_share){.senders = i < plan->hosts, .serves = i >= plan->hosts || local, .bandwidth = 1};
         plan->servers += m->host[i].serves;
     }
     bps_share_set(m->host, plan->hosts + plan->others);
@@ -81,17 +80,15 @@ static bps_status check_size(const struct making *m, struct bps_report *report)
         const struct bps_model_tensor *t = &m->model->tensor[i];
         uint32_t n = bps_partitions(t->count * bps_dtype_size(t->dtype), plan->partition);
         if (n > BPS_PARTITIONS_LIMIT) {
-            BPS_REPORT(
-                report,
-                "tensor '%.200s' would have %u partitions; expected at most %u, raise worker.partition",
-                t->name, n, BPS_PARTITIONS_LIMIT);
+            BPS_REPORT(report, "tensor '%.200s' would have %u partitions; expected at most %u, raise worker.partition",
+                       t->name, n, BPS_PARTITIONS_LIMIT);
             return BPS_ERR_INVALID;
         }
         partitions += n;
     }
     if (partitions * plan->servers > STEPS_LIMIT) {
-        BPS_REPORT(report, "%lu partitions on %u servers are too many to place; raise worker.partition",
-                   partitions, plan->servers);
+        BPS_REPORT(report, "%lu partitions on %u servers are too many to place; raise worker.partition", partitions,
+                   plan->servers);
         return BPS_ERR_INVALID;
     }
     m->plan->partitions = (uint32_t)partitions;

@@ -175,8 +175,7 @@ static bps_status add_tensor(struct model_file *f, const char *name, const char 
     }
     uint64_t size = bps_dtype_size(dtype);
     if ((uint64_t)n > BPS_TENSOR_LIMIT / size || model->bytes + (uint64_t)n * size > BYTES_LIMIT) {
-        return refuse(f, "%" PRId64 " elements are too large; a tensor has at most %llu bytes", n,
-                      BPS_TENSOR_LIMIT);
+        return refuse(f, "%" PRId64 " elements are too large; a tensor has at most %llu bytes", n, BPS_TENSOR_LIMIT);
     }
     if (model->tensors == TENSORS_LIMIT) {
         return refuse(f, "too many tensors; expected at most %u", TENSORS_LIMIT);
@@ -202,8 +201,7 @@ static bps_status read_line(struct model_file *f, char *line)
 {
     char *word[4] = {NULL}, *rest = NULL;
     size_t n = 0;
-    for (char *w = strtok_r(line, " \t\r\n", &rest); w != NULL && w[0] != '#';
-         w = strtok_r(NULL, " \t\r\n", &rest)) {
+    for (char *w = strtok_r(line, " \t\r\n", &rest); w != NULL && w[0] != '#'; w = strtok_r(NULL, " \t\r\n", &rest)) {
         if (n == 3) {
             return refuse(f, "%s is too much; expected NAME COUNT TYPE, such as 'fc.weight 2048000 float32'",
                           bps_shown(w).text);
@@ -275,8 +273,7 @@ bps_status bps_model_read(const char *word, struct bps_model *out, struct bps_re
         forget_names(&f);
     } else if (errno == ENOENT && strchr(word, '/') == NULL) {
         bps_model_list(all, sizeof all);
-        BPS_REPORT(report, "there is neither a model nor a file %s; installed models: %s",
-                   bps_shown(word).text, all);
+        BPS_REPORT(report, "there is neither a model nor a file %s; installed models: %s", bps_shown(word).text, all);
     } else {
         BPS_REPORT(report, "%.300s: cannot be opened: %s", f.path, strerror(errno));
     }

@@ -7,8 +7,8 @@
 
 static void print_time(const char *what, double seconds, const char *remark)
 {
-    printf("  %-34s%10s%s%s\n", what, seconds < 0 ? "-" : bps_duration_text(seconds),
-           remark[0] != '\0' ? "  " : "", remark);
+    printf("  %-34s%10s%s%s\n", what, seconds < 0 ? "-" : bps_duration_text(seconds), remark[0] != '\0' ? "  " : "",
+           remark);
 }
 
 static void print_servers(const struct bps_plan *plan)
@@ -42,9 +42,8 @@ void bps_plan_print(const struct bps_plan *plan, const struct bps_model *model)
     printf("%s: %u tensor%s, %lu elements, %s in %u partition%s of at most %s\n", model->name, model->tensors,
            plural(model->tensors), model->elements, bps_bytes_text((double)model->bytes), plan->partitions,
            plural(plan->partitions), partition);
-    printf("%u host%s with workers, %u with servers only; %s each way; %u shard%s on each server\n\n",
-           plan->hosts, plural(plan->hosts), plan->others, bps_bandwidth_text(plan->bandwidth), plan->shards,
-           plural(plan->shards));
+    printf("%u host%s with workers, %u with servers only; %s each way; %u shard%s on each server\n\n", plan->hosts,
+           plural(plan->hosts), plan->others, bps_bandwidth_text(plan->bandwidth), plan->shards, plural(plan->shards));
     print_time("servers only", plan->servers_only, plan->servers_only < 0 ? "there are none" : "");
     print_time("ring all-reduce", plan->ring, "");
     print_time("this placement, ideal", plan->ideal, "");
@@ -79,12 +78,11 @@ json_t *bps_plan_json(const struct bps_plan *plan, const struct bps_model *model
     for (uint32_t i = 0; i < plan->servers; i++) {
         json_array_append_new(servers, server_json(plan, i));
     }
-    return json_pack("{s:{s:s, s:I, s:I, s:I}, s:I, s:I, s:f, s:I, s:I, s:{s:o, s:o, s:o, s:o}, s:o}",
-                     "model", "name", model->name, "tensors", (json_int_t)model->tensors, "elements",
-                     (json_int_t)model->elements, "bytes", (json_int_t)model->bytes, "workers",
-                     (json_int_t)plan->hosts, "servers", (json_int_t)plan->others, "bandwidth",
-                     plan->bandwidth, "partition", (json_int_t)plan->partition, "partitions",
-                     (json_int_t)plan->partitions, "seconds", "servers_only", seconds(plan->servers_only),
-                     "ring", seconds(plan->ring), "ideal", seconds(plan->ideal), "placed",
-                     seconds(plan->placed), "placement", servers);
+    return json_pack("{s:{s:s, s:I, s:I, s:I}, s:I, s:I, s:f, s:I, s:I, s:{s:o, s:o, s:o, s:o}, s:o}", "model", "name",
+                     model->name, "tensors", (json_int_t)model->tensors, "elements", (json_int_t)model->elements,
+                     "bytes", (json_int_t)model->bytes, "workers", (json_int_t)plan->hosts, "servers",
+                     (json_int_t)plan->others, "bandwidth", plan->bandwidth, "partition", (json_int_t)plan->partition,
+                     "partitions", (json_int_t)plan->partitions, "seconds", "servers_only", seconds(plan->servers_only),
+                     "ring", seconds(plan->ring), "ideal", seconds(plan->ideal), "placed", seconds(plan->placed),
+                     "placement", servers);
 }

@@ -154,8 +154,7 @@ static int list_text(const struct rows *rows, const struct bps_serves *serves)
         const struct bps_plugin_row *row = &rows->items[i];
         printf("%-*s  ", kind, bps_kind_name(row->kind));
         print_clean(row->name);
-        printf("%*s  %-*s  ", name - (int)strlen(row->name), "", version,
-               row->version[0] ? row->version : "-");
+        printf("%*s  %-*s  ", name - (int)strlen(row->name), "", version, row->version[0] ? row->version : "-");
         print_clean(row->path);
         if (row->refusal[0]) {
             printf("\n    not usable: ");
@@ -234,8 +233,7 @@ static void print_options(const struct bps_option *options)
         if (options->range) {
             printf(": %s", options->range);
         }
-        printf("%s)\n      %s\n", options->flags & BPS_OPT_AGREE ? "; equal on all members" : "",
-               options->help);
+        printf("%s)\n      %s\n", options->flags & BPS_OPT_AGREE ? "; equal on all members" : "", options->help);
     }
 }
 
@@ -294,8 +292,7 @@ static int no_such_name(const struct rows *rows, const char *name)
     if (near) {
         return bps_cmd_failure("plugin", "there is no plugin '%s'; did you mean '%s'?", name, near);
     }
-    return bps_cmd_failure("plugin", "there is no plugin '%s'; 'byteps plugin list' shows what there is",
-                           name);
+    return bps_cmd_failure("plugin", "there is no plugin '%s'; 'byteps plugin list' shows what there is", name);
 }
 
 /* Which of the rows is meant. A plugin that is hidden by another of its kind and name is not counted. */
@@ -309,8 +306,8 @@ static int info_of(const struct rows *rows, const struct request *request)
             continue;
         }
         if (found && found->kind != row->kind) {
-            return bps_cmd_failure("plugin", "'%s' is the name of a %s and of a %s; add --kind",
-                                   request->name, bps_kind_name(found->kind), bps_kind_name(row->kind));
+            return bps_cmd_failure("plugin", "'%s' is the name of a %s and of a %s; add --kind", request->name,
+                                   bps_kind_name(found->kind), bps_kind_name(row->kind));
         }
         found = found ? found : row;
     }
@@ -357,8 +354,7 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
             out->kind = bps_kind_from_name(optarg);
             if (!out->kind) {
                 return bps_cmd_usage(
-                    "plugin",
-                    "unknown kind '%s'; expected transport, reducer, compressor, stage or framework", optarg);
+                    "plugin", "unknown kind '%s'; expected transport, reducer, compressor, stage or framework", optarg);
             }
             break;
         case 'j':

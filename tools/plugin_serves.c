@@ -134,8 +134,7 @@ static void ask(struct bps_serves *serves)
         close(ends[0]);
     }
     if (pid < 0) {
-        snprintf(serves->problem, sizeof serves->problem, "cannot start another process: %s",
-                 strerror(errno));
+        snprintf(serves->problem, sizeof serves->problem, "cannot start another process: %s", strerror(errno));
         return;
     }
     if (!whole) {
@@ -226,9 +225,8 @@ static void print_one(const struct bps_serves *serves, const struct bps_framewor
     } else if (strcmp(version, "-") == 0) {
         printf(": not installed for %s\n", serves->python);
     } else {
-        printf(": %s found for %s%s\n",
-               strcmp(version, "?") == 0 ? "a version that is not recorded" : version, serves->python,
-               problem ? ", which is too old" : "");
+        printf(": %s found for %s%s\n", strcmp(version, "?") == 0 ? "a version that is not recorded" : version,
+               serves->python, problem ? ", which is too old" : "");
     }
 }
 

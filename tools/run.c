@@ -20,8 +20,7 @@ static void start_servers(struct bps_run *run)
     for (int server = 0; server < plan->servers; server++) {
         char *argv[] = {"byteps", "server", NULL}, label[32];
         snprintf(label, sizeof(label), "server %d", server);
-        if (bps_run_server_here(plan, server) &&
-            !bps_run_spawn(run, BPS_RUN_SERVER, server, label, argv, -1)) {
+        if (bps_run_server_here(plan, server) && !bps_run_spawn(run, BPS_RUN_SERVER, server, label, argv, -1)) {
             return;
         }
     }
@@ -109,8 +108,7 @@ static int manage(void *arg)
 {
     struct bps_run_options *options = arg;
     struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
-    size_t room =
-        1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
+    size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
     if (!bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;
     }

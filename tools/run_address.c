@@ -29,8 +29,7 @@ static bool local_address(const char *host, char *out, size_t n, bool *ourselves
         if (fd < 0) {
             continue;
         }
-        if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-            getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
+        if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, (struct sockaddr *)&own, &size) == 0 &&
             getnameinfo((struct sockaddr *)&own, size, text, sizeof(text), NULL, 0, NI_NUMERICHOST) == 0 &&
             getnameinfo(a->ai_addr, a->ai_addrlen, peer, sizeof(peer), NULL, 0, NI_NUMERICHOST) == 0) {
             *ourselves = strcmp(text, peer) == 0;

@@ -29,11 +29,10 @@ const char *bps_run_signal_name(int number, char *text, size_t n)
         int number;
         const char *name;
     } names[] = {
-        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},
-        {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"},
-        {SIGSEGV, "SIGSEGV"}, {SIGPIPE, "SIGPIPE"}, {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"},
-        {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGSYS, "SIGSYS"},   {SIGTRAP, "SIGTRAP"},
-        {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},
+        {SIGHUP, "SIGHUP"},   {SIGINT, "SIGINT"},   {SIGQUIT, "SIGQUIT"}, {SIGILL, "SIGILL"},   {SIGABRT, "SIGABRT"},
+        {SIGBUS, "SIGBUS"},   {SIGFPE, "SIGFPE"},   {SIGKILL, "SIGKILL"}, {SIGSEGV, "SIGSEGV"}, {SIGPIPE, "SIGPIPE"},
+        {SIGALRM, "SIGALRM"}, {SIGTERM, "SIGTERM"}, {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGSYS, "SIGSYS"},
+        {SIGTRAP, "SIGTRAP"}, {SIGXCPU, "SIGXCPU"}, {SIGXFSZ, "SIGXFSZ"},
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
         if (names[i].number == number) {
@@ -191,8 +190,7 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
     char how[64], name[32], where[80] = "";
     int status = exit_status(child->wait);
     if (WIFSIGNALED(child->wait)) {
-        snprintf(how, sizeof(how), "was killed by %s",
-                 bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
+        snprintf(how, sizeof(how), "was killed by %s", bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
     } else if (status == 0) {
         snprintf(how, sizeof(how), "ended before the workers");
         status = BPS_EXIT_FAILURE;
@@ -203,8 +201,8 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
         snprintf(where, sizeof(where), ", host %s", run->options->plan.host);
     }
     if (!run->interrupted) {
-        bps_run_say(run, "%s%s (pid %d%s) %s%s", child->role == BPS_RUN_HOST ? "the connection to " : "",
-                    child->label, (int)pid, where, how, is_open(run) ? "; ending the job" : "");
+        bps_run_say(run, "%s%s (pid %d%s) %s%s", child->role == BPS_RUN_HOST ? "the connection to " : "", child->label,
+                    (int)pid, where, how, is_open(run) ? "; ending the job" : "");
     }
     bps_run_fail(run, status);
 }
@@ -216,9 +214,8 @@ static void judge(struct bps_run *run, struct bps_run_child *child)
     child->pid = 0;
     bps_run_sink_fini(&child->control);
     bool good = WIFEXITED(child->wait) && WEXITSTATUS(child->wait) == 0;
-    bool by_us =
-        WIFSIGNALED(child->wait) &&
-        (run->phase == BPS_RUN_KILLING || (run->phase == BPS_RUN_ENDING && WTERMSIG(child->wait) == SIGTERM));
+    bool by_us = WIFSIGNALED(child->wait) &&
+                 (run->phase == BPS_RUN_KILLING || (run->phase == BPS_RUN_ENDING && WTERMSIG(child->wait) == SIGTERM));
     /* A server still on its way in is refused when the job is over, of which a part may hear later. */
     bool over = run->services_ended || run->part_done;
     bool refused = child->role == BPS_RUN_SERVER && over && exit_status(child->wait) == BPS_EXIT_FAILURE;

@@ -146,7 +146,7 @@ int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg)
         return WEXITSTATUS(status);
     }
     char text[32];
-    bps_cmd_failure(name, "the manager of the job (pid %d) was killed by %s; ended what was left",
-                    (int)manager, bps_run_signal_name(WTERMSIG(status), text, sizeof(text)));
+    bps_cmd_failure(name, "the manager of the job (pid %d) was killed by %s; ended what was left", (int)manager,
+                    bps_run_signal_name(WTERMSIG(status), text, sizeof(text)));
     return BPS_RUN_STATUS_SIGNAL + WTERMSIG(status);
 }

@@ -126,8 +126,8 @@ static bool parse_host(struct bps_run_options *o, const char *text, size_t n, st
     char *word = bps_run_keep(o, bps_cmd_print("%.*s", (int)n, text)), *slots;
     out->slots = 1;
     /* A name that begins with '-' would be an option of ssh. */
-    return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' &&
-           !strpbrk(out->name, " \t\n[]") && (!slots || parse_slots(slots, &out->slots));
+    return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' && !strpbrk(out->name, " \t\n[]") &&
+           (!slots || parse_slots(slots, &out->slots));
 }
 
 static int parse_hosts(const char *text, struct bps_run_options *o)
@@ -140,8 +140,8 @@ static int parse_hosts(const char *text, struct bps_run_options *o)
     for (o->nhosts = 0; o->nhosts < count; o->nhosts++) {
         size_t n = strcspn(text, ",");
         if (!parse_host(o, text, n, &o->hosts[o->nhosts])) {
-            return bps_cmd_usage(BPS_RUN_NAME, "--hosts: '%.*s' is not a host; expected NAME or NAME:WORKERS",
-                                 (int)n, text);
+            return bps_cmd_usage(BPS_RUN_NAME, "--hosts: '%.*s' is not a host; expected NAME or NAME:WORKERS", (int)n,
+                                 text);
         }
         text += n + (text[n] == ',');
     }
@@ -188,8 +188,7 @@ static int use_env(struct bps_run_options *o, char *text)
 static int use_time(const char *option, const char *text, uint64_t most, uint64_t *out)
 {
     if (bps_parse_time(text, out) != BPS_OK || *out == 0 || *out > most) {
-        return bps_cmd_usage(BPS_RUN_NAME,
-                             "%s: '%s' is not a time above 0%s; expected such as 90, 30min or 2h", option,
+        return bps_cmd_usage(BPS_RUN_NAME, "%s: '%s' is not a time above 0%s; expected such as 90, 30min or 2h", option,
                              text, most == GRACE_LIMIT ? " and up to 1h" : "");
     }
     return -1;
@@ -343,8 +342,7 @@ static int count_slots(struct bps_run_options *o)
         slots += o->hosts[i].slots;
     }
     if (o->nhosts && o->plan.workers >= 0 && slots != o->plan.workers) {
-        return bps_cmd_usage(BPS_RUN_NAME,
-                             "--workers %d, but --hosts names places for %d; leave --workers out",
+        return bps_cmd_usage(BPS_RUN_NAME, "--workers %d, but --hosts names places for %d; leave --workers out",
                              o->plan.workers, slots);
     }
     char text[16];
@@ -386,8 +384,7 @@ int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
     }
     o->command = argv + optind;
     if (!*o->command) {
-        return bps_cmd_usage(BPS_RUN_NAME,
-                             "no command to run; expected such as: byteps run -n 2 -- python3 train.py");
+        return bps_cmd_usage(BPS_RUN_NAME, "no command to run; expected such as: byteps run -n 2 -- python3 train.py");
     }
     status = count_slots(o);
     if (status < 0) {

@@ -256,8 +256,7 @@ static char *read_description(size_t *size)
         return NULL;
     }
     if (strcmp(version, bps_version()) != 0) {
-        bps_cmd_failure(BPS_RUN_NAME,
-                        "byteps is version %s here and %s where the job was started; install the same",
+        bps_cmd_failure(BPS_RUN_NAME, "byteps is version %s here and %s where the job was started; install the same",
                         bps_version(), version);
         return NULL;
     }
@@ -338,9 +337,8 @@ static bool take(struct bps_run_options *o, const char *key, char *value, size_t
 
 static bool plan_is_sane(const struct bps_run_plan *plan)
 {
-    return plan->machines >= 1 && plan->machine < plan->machines && plan->count >= 1 &&
-           plan->workers <= COUNT_LIMIT && plan->servers <= COUNT_LIMIT && plan->count <= plan->workers &&
-           plan->first <= plan->workers - plan->count;
+    return plan->machines >= 1 && plan->machine < plan->machines && plan->count >= 1 && plan->workers <= COUNT_LIMIT &&
+           plan->servers <= COUNT_LIMIT && plan->count <= plan->workers && plan->first <= plan->workers - plan->count;
 }
 
 int bps_run_part_read(struct bps_run_options *o)

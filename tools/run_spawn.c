@@ -74,13 +74,11 @@ static void set_configuration(const struct bps_run *run, const struct bps_run_ch
     }
     static const char *const roles[] = {"scheduler", "server", "worker"};
     fprintf(file, "\ncluster.role=%s\ncluster.job=%s", roles[child->role], plan->job);
-    fprintf(file, "\ncluster.scheduler=\"%s\"",
-            plan->scheduler); /* quoted, or "[::1]:9000" would be a list */
+    fprintf(file, "\ncluster.scheduler=\"%s\"", plan->scheduler); /* quoted, or "[::1]:9000" would be a list */
     fprintf(file, "\ncluster.workers=%d\ncluster.servers=%d", plan->workers, plan->servers);
     fprintf(file, "\ncluster.rank=%d", child->role == BPS_RUN_SCHEDULER ? -1 : child->rank);
     if (child->role == BPS_RUN_WORKER) {
-        fprintf(file, "\ncluster.local_rank=%d\ncluster.local_size=%d\n", child->rank - plan->first,
-                plan->count);
+        fprintf(file, "\ncluster.local_rank=%d\ncluster.local_size=%d\n", child->rank - plan->first, plan->count);
     } else {
         fprintf(file, "\ncluster.local_rank=-1\ncluster.local_size=-1\ncluster.stay=true\n");
     }
@@ -96,8 +94,7 @@ void bps_run_environment_python(void)
     struct stat about;
     if (stat(PKGPYTHONDIR, &about) == 0 && S_ISDIR(about.st_mode)) {
         const char *own = getenv("PYTHONPATH");
-        char *path =
-            own && *own ? bps_cmd_print("%s:%s", own, PKGPYTHONDIR) : bps_cmd_print("%s", PKGPYTHONDIR);
+        char *path = own && *own ? bps_cmd_print("%s:%s", own, PKGPYTHONDIR) : bps_cmd_print("%s", PKGPYTHONDIR);
         set_text("PYTHONPATH", path);
         free(path);
     }
@@ -195,8 +192,7 @@ static _Noreturn void become(struct bps_run *run, const struct bps_run_child *ch
             bps_run_bind(run);
         }
         bool own = child->role == BPS_RUN_SCHEDULER || child->role == BPS_RUN_SERVER;
-        own ? execv("/proc/self/exe", argv)
-            : execvp(argv[0], argv); /* even if our file was replaced meanwhile */
+        own ? execv("/proc/self/exe", argv) : execvp(argv[0], argv); /* even if our file was replaced meanwhile */
     }
     int error = errno;
     ssize_t written = write(p->failed[1], &error, sizeof(error));
@@ -243,8 +239,7 @@ static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct 
         child->stream[i] = (struct bps_run_stream){
             .fd = *ends[i],
             .sink = &run->sink[i],
-            .prefix =
-                prefix ? bps_run_prefix(child->label, child->rank, o->color[i]) : bps_cmd_print("%s", ""),
+            .prefix = prefix ? bps_run_prefix(child->label, child->rank, o->color[i]) : bps_cmd_print("%s", ""),
         };
         *ends[i] = -1;
     }

@@ -62,13 +62,11 @@ static int announce(struct process *process, const char *fd_text, const char *ad
     char *end;
     long fd = strtol(fd_text, &end, 10);
     if (*fd_text == '\0' || *end != '\0' || fd < 0 || fd > 1 << 20) {
-        return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor",
-                             fd_text);
+        return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor", fd_text);
     }
     process->announce = (int)fd;
-    return dprintf(process->announce, "%s\n", address) > 0
-               ? 0
-               : bps_cmd_failure("scheduler", "--announce %s: %m", fd_text);
+    return dprintf(process->announce, "%s\n", address) > 0 ? 0
+                                                           : bps_cmd_failure("scheduler", "--announce %s: %m", fd_text);
 }
 
 static int serve(const struct bps_conf *conf, const char *announce_fd)
@@ -78,10 +76,9 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
     struct bps_watch *watch = NULL;
     char address[128];
     int result, stop = bps_role_stop_fd();
-    bps_status status = process.loop == NULL
-                            ? BPS_ERR_IO
-                            : bps_scheduler_new(conf, process.loop, on_finished, on_lost, &process, address,
-                                                sizeof address, &process.scheduler, &report);
+    bps_status status = process.loop == NULL ? BPS_ERR_IO
+                                             : bps_scheduler_new(conf, process.loop, on_finished, on_lost, &process,
+                                                                 address, sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
         result = watch != NULL ? announce(&process, announce_fd, address)
@@ -91,8 +88,7 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
             result = process.verdict == BPS_OK ? 0 : BPS_EXIT_FAILURE;
         }
     } else {
-        result =
-            bps_cmd_failure("scheduler", "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
+        result = bps_cmd_failure("scheduler", "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
     if (watch != NULL) {
         bps_loop_unwatch(process.loop, watch);

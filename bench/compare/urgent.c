@@ -46,14 +46,8 @@ static void check(bps_status status, const struct bps_report *report)
 static void declare(struct urgent *u)
 {
     const struct bps_declaration declarations[] = {
-        {.size = sizeof *declarations,
-         .name = "huge",
-         .count = u->tensors.count[HUGE_ONE],
-         .dtype = BPS_FLOAT32},
-        {.size = sizeof *declarations,
-         .name = "urgent",
-         .count = u->tensors.count[URGENT_ONE],
-         .dtype = BPS_FLOAT32},
+        {.size = sizeof *declarations, .name = "huge", .count = u->tensors.count[HUGE_ONE], .dtype = BPS_FLOAT32},
+        {.size = sizeof *declarations, .name = "urgent", .count = u->tensors.count[URGENT_ONE], .dtype = BPS_FLOAT32},
         {.size = sizeof *declarations, .name = "clock", .count = 1, .dtype = BPS_INT64},
     };
     bps_tensor out[TENSORS + 1];
@@ -155,8 +149,7 @@ static bool push_urgent(struct urgent *u, bool tell)
 }
 
 /* Round trips that ended after the huge one was here do not count. */
-static void push_urgents(struct urgent *u, bool huge, uint64_t period, uint64_t count, uint64_t begin,
-                         FILE *answer)
+static void push_urgents(struct urgent *u, bool huge, uint64_t period, uint64_t count, uint64_t begin, FILE *answer)
 {
     bool over = false;
 

@@ -48,8 +48,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     hot_path_need(false, "worker %u: %s", rank, notice->text);
 }
 
-static const struct bps_sum_events events = {
-    .finished = on_finished, .result = on_result, .notice = on_notice};
+static const struct bps_sum_events events = {.finished = on_finished, .result = on_result, .notice = on_notice};
 
 static void open_engine(const struct bps_sum_config *config, uint8_t dtype)
 {

@@ -96,8 +96,7 @@ static const struct bps_channel_events events = {
     .closed = on_closed,
 };
 
-static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *from,
-                                                  void **user)
+static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
 {
     (void)arg;
     (void)from;
@@ -138,8 +137,8 @@ static void open_peer(struct peer *peer, const struct way *way)
 {
     struct bps_instance *instance;
     struct bps_report report = {""};
-    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, way->plugin, way->name, NULL, way->path, loop,
-                                          &instance, &report);
+    bps_status status =
+        bps_instance_open(BPS_KIND_TRANSPORT, way->plugin, way->name, NULL, way->path, loop, &instance, &report);
     hot_path_need(status == BPS_OK, "%s", report.text);
     peer->ops = instance->ops;
     peer->self = instance->self;
@@ -183,8 +182,8 @@ static void open_way(const void *arg)
     hot_path_need(answering.place != NULL, "out of memory");
     answering.sink = (struct bps_sink){.place = place, .take = take, .lend = way->lend ? lend : NULL};
 
-    bps_status status = answering.ops->listen(answering.self, way->address, on_accept, NULL, address,
-                                              sizeof address, &report);
+    bps_status status =
+        answering.ops->listen(answering.self, way->address, on_accept, NULL, address, sizeof address, &report);
     hot_path_need(status == BPS_OK, "%s", report.text);
     status = asking.ops->dial(asking.self, address, 0, &events, &asking, &asking.channel, &report);
     hot_path_need(status == BPS_OK, "%s", report.text);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct hot_path *const lists[] = {hot_paths_core, hot_paths_reducer, hot_paths_sum,
-                                               hot_paths_transport, hot_paths_job};
+static const struct hot_path *const lists[] = {hot_paths_core, hot_paths_reducer, hot_paths_sum, hot_paths_transport,
+                                               hot_paths_job};
 #define LISTS (sizeof lists / sizeof *lists)
 
 void hot_path_count(const struct hot_path *path);

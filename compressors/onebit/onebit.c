@@ -189,8 +189,7 @@ static inline bps_status decode(const char *src, size_t bytes, char *dst, size_t
     return BPS_OK;
 }
 
-static bps_status onebit_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
-                                size_t count)
+static bps_status onebit_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
 {
     (void)instance;
     (void)dtype;

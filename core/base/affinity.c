@@ -20,21 +20,19 @@ static unsigned usable(hwloc_const_cpuset_t cpus, hwloc_obj_t node)
 }
 
 /* The node of the share `rank` when all cores are divided into equal shares, node after node. */
-static hwloc_obj_t share_node(hwloc_topology_t machine, unsigned rank, unsigned size,
-                              hwloc_const_cpuset_t cpus)
+static hwloc_obj_t share_node(hwloc_topology_t machine, unsigned rank, unsigned size, hwloc_const_cpuset_t cpus)
 {
     uint64_t total = (unsigned)hwloc_get_nbobjs_inside_cpuset_by_type(machine, cpus, HWLOC_OBJ_PU);
     uint64_t middle = (2 * (uint64_t)rank + 1) * total / (2 * (uint64_t)size);
-    return bps_topology_node(hwloc_get_obj_inside_cpuset_by_type(
-        machine, cpus, HWLOC_OBJ_PU, (unsigned)(middle < total ? middle : total - 1)));
+    return bps_topology_node(hwloc_get_obj_inside_cpuset_by_type(machine, cpus, HWLOC_OBJ_PU,
+                                                                 (unsigned)(middle < total ? middle : total - 1)));
 }
 
 /* The nearest node with memory: some have none. */
 static hwloc_obj_t memory_of(const struct bps_topology *t, hwloc_obj_t from)
 {
     hwloc_obj_t best = NULL;
-    for (hwloc_obj_t node = NULL;
-         (node = hwloc_get_next_obj_by_type(t->machine, HWLOC_OBJ_NUMANODE, node)) != NULL;) {
+    for (hwloc_obj_t node = NULL; (node = hwloc_get_next_obj_by_type(t->machine, HWLOC_OBJ_NUMANODE, node)) != NULL;) {
         if (node->attr->numanode.local_memory > 0 &&
             (best == NULL || bps_topology_distance(t, from, node) < bps_topology_distance(t, from, best))) {
             best = node;
@@ -54,8 +52,7 @@ static void take_node(const struct bps_topology *t, hwloc_obj_t node, struct bps
 
 /* ---- workers ---- */
 
-void bps_affinity_worker(const struct bps_topology *topology, unsigned rank, unsigned size,
-                         struct bps_pin *pin)
+void bps_affinity_worker(const struct bps_topology *topology, unsigned rank, unsigned size, struct bps_pin *pin)
 {
     hwloc_obj_t node = share_node(topology->machine, rank, size, pin->cpus), nic = topology->nic;
     if (size == 1 && !hwloc_bitmap_isincluded(pin->cpus, node->cpuset)) {
@@ -81,8 +78,7 @@ static unsigned count_cores(hwloc_topology_t machine, hwloc_const_cpuset_t cpus)
 }
 
 /* Lowers `cpus` to `count` of its cores from `first` on, around its end. */
-static void take_cores(hwloc_topology_t machine, hwloc_cpuset_t cpus, unsigned cores, unsigned first,
-                       unsigned count)
+static void take_cores(hwloc_topology_t machine, hwloc_cpuset_t cpus, unsigned cores, unsigned first, unsigned count)
 {
     hwloc_obj_t core = NULL;
     for (unsigned i = 0; (core = next_core(machine, cpus, core)) != NULL; i++) {
@@ -145,8 +141,7 @@ static hwloc_obj_t shard_near(const struct bps_topology *t, unsigned index, hwlo
     return node;
 }
 
-void bps_affinity_shard(const struct bps_topology *topology, unsigned index, unsigned count,
-                        struct bps_pin *pin)
+void bps_affinity_shard(const struct bps_topology *topology, unsigned index, unsigned count, struct bps_pin *pin)
 {
     take_node(topology,
               topology->nic != NULL ? shard_near(topology, index, pin->cpus)
@@ -156,8 +151,7 @@ void bps_affinity_shard(const struct bps_topology *topology, unsigned index, uns
 
 /* ---- application ---- */
 
-bps_status bps_affinity_apply(const struct bps_topology *topology, const struct bps_pin *pin,
-                              struct bps_report *report)
+bps_status bps_affinity_apply(const struct bps_topology *topology, const struct bps_pin *pin, struct bps_report *report)
 {
     if (hwloc_set_cpubind(topology->machine, pin->cpus, HWLOC_CPUBIND_THREAD) != 0) {
         char cpus[128];

@@ -18,11 +18,9 @@ struct bps_pin {
 };
 
 /* For the threads of a worker: one node, the NIC's for a worker that is alone on its host, else its share. */
-void bps_affinity_worker(const struct bps_topology *topology, unsigned rank, unsigned size,
-                         struct bps_pin *pin);
+void bps_affinity_worker(const struct bps_topology *topology, unsigned rank, unsigned size, struct bps_pin *pin);
 /* For a shard: near the NIC as far as there are cores, then on the nearest other nodes. */
-void bps_affinity_shard(const struct bps_topology *topology, unsigned index, unsigned count,
-                        struct bps_pin *pin);
+void bps_affinity_shard(const struct bps_topology *topology, unsigned index, unsigned count, struct bps_pin *pin);
 /*
  * For a whole worker process that is not alone on its host: its share of its node's cores, hardware threads of a
  * core together. `quota` is how many cores it gets; 0: the node's cores are divided evenly between the workers

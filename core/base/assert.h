@@ -6,10 +6,9 @@
 #if defined BPS_DEBUG || defined BPS_CHECKED
 #include <stdio.h>
 #include <stdlib.h>
-#define bps_assert(condition)                                                                                \
-    ((condition)                                                                                             \
-         ? (void)0                                                                                           \
-         : (fprintf(stderr, "%s:%d: this does not hold: %s\n", __FILE__, __LINE__, #condition), abort()))
+#define bps_assert(condition)                                                                                          \
+    ((condition) ? (void)0                                                                                             \
+                 : (fprintf(stderr, "%s:%d: this does not hold: %s\n", __FILE__, __LINE__, #condition), abort()))
 #else
 #define bps_assert(condition) ((void)sizeof(!(condition)))
 #endif

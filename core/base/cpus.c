@@ -58,8 +58,7 @@ bps_status bps_cpus_list(const char *text, unsigned index, hwloc_cpuset_t out, s
     }
     if (at == NULL || (*at != '\0' && *at != ':')) {
         int n = (int)strcspn(item, ":");
-        BPS_REPORT(report,
-                   "not a list of cores at '%.*s'; expected numbers below %u and ranges, such as \"0-3,8\"",
+        BPS_REPORT(report, "not a list of cores at '%.*s'; expected numbers below %u and ranges, such as \"0-3,8\"",
                    n < 40 ? n : 40, item, BPS_CPUS_LIMIT);
         return BPS_ERR_CONF;
     }

@@ -98,8 +98,8 @@ static void add_time(struct line *line)
         return;
     }
     /* Not by strftime(), which may read the time zone from the environment again. */
-    line_add(line, "%04d-%02d-%02d %02d:%02d:%02d.%03ld ", local.tm_year + 1900, local.tm_mon + 1,
-             local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
+    line_add(line, "%04d-%02d-%02d %02d:%02d:%02d.%03ld ", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+             local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
 }
 
 static void add_level(struct line *line, uint32_t level)
@@ -107,9 +107,8 @@ static void add_level(struct line *line, uint32_t level)
     static const struct {
         const char *word, *colour;
     } levels[] = {
-        [BPS_LOG_ERROR] = {"ERROR", "1;31"}, [BPS_LOG_WARN] = {"WARN ", "33"},
-        [BPS_LOG_INFO] = {"INFO ", "32"},    [BPS_LOG_DEBUG] = {"DEBUG", "36"},
-        [BPS_LOG_TRACE] = {"TRACE", "90"},
+        [BPS_LOG_ERROR] = {"ERROR", "1;31"}, [BPS_LOG_WARN] = {"WARN ", "33"},  [BPS_LOG_INFO] = {"INFO ", "32"},
+        [BPS_LOG_DEBUG] = {"DEBUG", "36"},   [BPS_LOG_TRACE] = {"TRACE", "90"},
     };
     if (level < BPS_LOG_ERROR || level > BPS_LOG_TRACE) {
         level = BPS_LOG_TRACE;

@@ -27,11 +27,11 @@ void bps_log_hide_time(bool hide);
 void bps_log_write(uint32_t level, const char *component, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-#define BPS_LOG(level, component, ...)                                                                       \
-    do {                                                                                                     \
-        if ((level) <= bps_log_level()) {                                                                    \
-            bps_log_write((level), (component), __VA_ARGS__);                                                \
-        }                                                                                                    \
+#define BPS_LOG(level, component, ...)                                                                                 \
+    do {                                                                                                               \
+        if ((level) <= bps_log_level()) {                                                                              \
+            bps_log_write((level), (component), __VA_ARGS__);                                                          \
+        }                                                                                                              \
     } while (0)
 
 #define bps_error(component, ...) BPS_LOG(BPS_LOG_ERROR, component, __VA_ARGS__)

@@ -257,8 +257,7 @@ static void call_watch(const struct epoll_event *event)
 
 /* ---- pollers ---- */
 
-struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg),
-                                   void *arg)
+struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg), void *arg)
 {
     return bps_pollers_add(&loop->pollers, poll, arm, arg);
 }
@@ -280,8 +279,7 @@ static bool poll(struct bps_loop *loop, bool spinning)
         return false;
     }
     for (int i = 0; i < (spinning ? POLLS_PER_TURN : 1); i++) {
-        if (bps_pollers_poll(&loop->pollers) ||
-            atomic_load_explicit(&loop->posts, memory_order_relaxed) != NULL) {
+        if (bps_pollers_poll(&loop->pollers) || atomic_load_explicit(&loop->posts, memory_order_relaxed) != NULL) {
             return true;
         }
         bps_pause();
@@ -386,8 +384,7 @@ static void stand_back(struct bps_loop *loop)
     for (uint32_t driver = atomic_load(&loop->driver); driver != DRIVER_OWN && driver != DRIVER_WANTED;
          driver = atomic_load(&loop->driver)) {
         bool awaited = atomic_load_explicit(&loop->awaited, memory_order_relaxed);
-        futex_wait(&loop->driver, driver,
-                   awaited ? SHORT_PATIENCE : PATIENCE); /* nobody tells that it has gone */
+        futex_wait(&loop->driver, driver, awaited ? SHORT_PATIENCE : PATIENCE); /* nobody tells that it has gone */
         uint32_t now = atomic_load(&loop->drives);
         if (driver == DRIVER_NONE && drives == now) {
             change_driver(loop, DRIVER_NONE, DRIVER_OWN);
@@ -616,8 +613,7 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
         return false;
     }
     begin_driving(loop);
-    while (!is_over(loop, wish) && !atomic_load(&loop->stop) &&
-           (deadline == UINT64_MAX || bps_now() < deadline)) {
+    while (!is_over(loop, wish) && !atomic_load(&loop->stop) && (deadline == UINT64_MAX || bps_now() < deadline)) {
         turn(loop, deadline);
     }
     leave_driving(loop, wish->busy(wish->arg));

@@ -31,8 +31,7 @@ struct bps_watch *bps_loop_watch(struct bps_loop *loop, int fd, bps_watch_fn fn,
 void bps_loop_unwatch(struct bps_loop *loop, struct bps_watch *watch);
 
 /* As poller and unpoll of struct bps_host. */
-struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg),
-                                   void *arg);
+struct bps_poller *bps_loop_poller(struct bps_loop *loop, bool (*poll)(void *arg), bool (*arm)(void *arg), void *arg);
 void bps_loop_unpoll(struct bps_loop *loop, struct bps_poller *poller);
 /*
  * How long a loop goes on looking for work after the last one, while work comes often; 0 (the beginning): not at

@@ -11,8 +11,8 @@ struct bps_poller {
     void *arg;
 };
 
-struct bps_poller *bps_pollers_add(struct bps_pollers *pollers, bool (*poll)(void *arg),
-                                   bool (*arm)(void *arg), void *arg)
+struct bps_poller *bps_pollers_add(struct bps_pollers *pollers, bool (*poll)(void *arg), bool (*arm)(void *arg),
+                                   void *arg)
 {
     struct bps_poller *poller = malloc(sizeof *poller);
     if (poller != NULL) {

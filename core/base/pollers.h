@@ -15,8 +15,8 @@ struct bps_pollers {
 };
 
 /* NULL: no memory. */
-struct bps_poller *bps_pollers_add(struct bps_pollers *pollers, bool (*poll)(void *arg),
-                                   bool (*arm)(void *arg), void *arg);
+struct bps_poller *bps_pollers_add(struct bps_pollers *pollers, bool (*poll)(void *arg), bool (*arm)(void *arg),
+                                   void *arg);
 /* Allowed in any callback; none follows. The memory is kept until bps_pollers_sweep(). */
 void bps_pollers_remove(struct bps_pollers *pollers, struct bps_poller *poller);
 

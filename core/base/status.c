@@ -65,8 +65,7 @@ const char *bps_dtype_name(uint32_t dtype)
 const char *bps_op_name(uint32_t op)
 {
     static const char *const names[BPS_OPS] = {
-        [BPS_SUM] = "sum", [BPS_AVERAGE] = "average", [BPS_MIN] = "min",
-        [BPS_MAX] = "max", [BPS_PRODUCT] = "product",
+        [BPS_SUM] = "sum", [BPS_AVERAGE] = "average", [BPS_MIN] = "min", [BPS_MAX] = "max", [BPS_PRODUCT] = "product",
     };
     return op < BPS_OPS ? names[op] : "?";
 }

@@ -81,8 +81,8 @@ static uint64_t later(uint64_t now, uint64_t delay)
     return delay < UINT64_MAX - now ? now + delay : UINT64_MAX;
 }
 
-struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, uint64_t period_ns,
-                                 bps_call_fn fn, void *arg)
+struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
+                                 void *arg)
 {
     struct bps_timer *timer = malloc(sizeof *timer);
     if (timer == NULL || !heap_reserve(timers)) {

@@ -13,8 +13,8 @@ struct bps_timers {
 
 void bps_timers_fini(struct bps_timers *timers);
 /* NULL: no memory. */
-struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, uint64_t period_ns,
-                                 bps_call_fn fn, void *arg);
+struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
+                                 void *arg);
 /* NULL and a one-shot timer within its own callback are allowed. */
 void bps_timers_cancel(struct bps_timers *timers, struct bps_timer *timer);
 /* The earliest deadline; UINT64_MAX: none. */

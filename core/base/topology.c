@@ -106,8 +106,7 @@ hwloc_obj_t bps_topology_next(const struct bps_topology *topology, hwloc_obj_t l
 {
     hwloc_topology_t machine = topology->machine;
     while ((last = hwloc_get_next_obj_by_type(machine, HWLOC_OBJ_NUMANODE, last)) != NULL) {
-        hwloc_obj_t core =
-            hwloc_get_next_obj_covering_cpuset_by_type(machine, last->cpuset, HWLOC_OBJ_PU, NULL);
+        hwloc_obj_t core = hwloc_get_next_obj_covering_cpuset_by_type(machine, last->cpuset, HWLOC_OBJ_PU, NULL);
         if (core != NULL && bps_topology_node(core) == last) {
             return last;
         }
@@ -144,8 +143,7 @@ hwloc_obj_t bps_topology_interface_node(const struct bps_topology *topology, con
     bool known = false;
     snprintf(pattern, sizeof pattern, "%s/class/net/%s/{,lower_*/{,lower_*/{,lower_*/}}}device/numa_node",
              topology->sysfs, interface);
-    if (*interface != '\0' && strchr(interface, '/') == NULL &&
-        glob(pattern, GLOB_BRACE, NULL, &found) == 0) {
+    if (*interface != '\0' && strchr(interface, '/') == NULL && glob(pattern, GLOB_BRACE, NULL, &found) == 0) {
         FILE *file = fopen(found.gl_pathv[0], "re");
         known = file != NULL && fscanf(file, "%u", &id) == 1;
         if (file != NULL) {

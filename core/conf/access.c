@@ -46,8 +46,7 @@ void bps_conf_each(const struct bps_conf *conf,
 
 /* ---- agreement ---- */
 
-static void agree_key(void *arg, const char *key, const char *text, const char *origin,
-                      const struct bps_option *option)
+static void agree_key(void *arg, const char *key, const char *text, const char *origin, const struct bps_option *option)
 {
     (void)origin;
     if ((option->flags & BPS_OPT_AGREE) != 0) {

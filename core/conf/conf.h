@@ -55,7 +55,7 @@ struct bps_conf_cluster {
     uint64_t peer_timeout;       /* ns without a sign of life after which a member is lost */
     uint64_t stall_warning;      /* ns a tensor waits before it is reported; 0: never */
     uint64_t stall_timeout;      /* ns a tensor waits before it fails; 0: never */
-    bool stay; /* scheduler and servers wait for a next generation when all workers have left */
+    bool stay;                   /* scheduler and servers wait for a next generation when all workers have left */
 };
 
 #define BPS_ORDER_ARRIVAL 0u
@@ -70,12 +70,12 @@ struct bps_conf_cluster {
 #define BPS_DEVICE_GROUPS_OFF  2u
 
 struct bps_conf_worker {
-    uint32_t hierarchy;  /* BPS_HIERARCHY_* */
-    bool round_on_host;  /* sums of float16 and bfloat16, before they cross the network */
-    uint64_t partition;  /* bytes; a multiple of 64 */
-    uint64_t slice;      /* bytes; a multiple of 64, at most partition */
-    uint64_t credit;     /* bytes; 0: unbounded */
-    struct bps_list use; /* names of the reducers that reach the memory of tensors, in order of preference */
+    uint32_t hierarchy;     /* BPS_HIERARCHY_* */
+    bool round_on_host;     /* sums of float16 and bfloat16, before they cross the network */
+    uint64_t partition;     /* bytes; a multiple of 64 */
+    uint64_t slice;         /* bytes; a multiple of 64, at most partition */
+    uint64_t credit;        /* bytes; 0: unbounded */
+    struct bps_list use;    /* names of the reducers that reach the memory of tensors, in order of preference */
     uint32_t device_groups; /* BPS_DEVICE_GROUPS_* */
     int64_t group_size;     /* steps that the devices of a group are given at once */
     int64_t threads;        /* of the pool for CPU stages; 0: as many as cores, at most 4 */
@@ -86,7 +86,7 @@ struct bps_conf_server {
     struct bps_list use; /* names of reducers, in order of preference */
     uint32_t order;      /* BPS_ORDER_* */
     double bandwidth;    /* of this host's link, relative to the others */
-    bool local; /* servers of the own host are reached through the transport between processes of a host */
+    bool local;          /* servers of the own host are reached through the transport between processes of a host */
 };
 
 #define BPS_NUMA_AUTO 0u
@@ -156,8 +156,8 @@ struct bps_conf_listener {
     void *arg;
 };
 bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *path, const char *const *skip,
-                                const struct bps_option *table, void *target,
-                                const struct bps_conf_listener *listener, struct bps_report *report);
+                                const struct bps_option *table, void *target, const struct bps_conf_listener *listener,
+                                struct bps_report *report);
 
 /*
  * The values that must agree on all members, one "key = value" line each, in a fixed order: core keys with

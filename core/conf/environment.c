@@ -44,8 +44,7 @@ static bps_status refuse(const struct conversion *c, const char *why)
     return bps_fail(c->report, BPS_ERR_CONF, "%s = %s: %s", c->name, bps_shown(c->value).text, why);
 }
 
-__attribute__((format(printf, 2, 3))) static bps_status convert_to(struct conversion *c, const char *format,
-                                                                   ...)
+__attribute__((format(printf, 2, 3))) static bps_status convert_to(struct conversion *c, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -139,9 +138,8 @@ static bps_status convert_scheduler(struct conversion *c)
     }
     if (host == NULL || port < 0) {
         return bps_fail(c->report, BPS_ERR_CONF,
-                        "%s = %s: %s is not set; expected both, the host and the port of the scheduler",
-                        c->name, bps_shown(c->value).text,
-                        host == NULL ? "DMLC_PS_ROOT_URI" : "DMLC_PS_ROOT_PORT");
+                        "%s = %s: %s is not set; expected both, the host and the port of the scheduler", c->name,
+                        bps_shown(c->value).text, host == NULL ? "DMLC_PS_ROOT_URI" : "DMLC_PS_ROOT_PORT");
     }
     bool bare6 = host[0] != '[' && strchr(host, ':') != NULL;
     return convert_to(c, "%s%s%s:%" PRId64, bare6 ? "[" : "", host, bare6 ? "]" : "", port);
@@ -158,8 +156,7 @@ static bool wants_rdma(void)
 {
     const char *value = variable("DMLC_ENABLE_RDMA");
     bool wanted = false;
-    return value != NULL &&
-           (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
+    return value != NULL && (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
 }
 
 /* The original has several transports; of those, two are here: TCP and RDMA by verbs. */
@@ -205,8 +202,7 @@ static bps_status convert_address(struct conversion *c)
 {
     bool needed = wants_rdma() && variable("DMLC_NODE_HOST") == NULL;
     if (needed && !find_address(c->value, c->text, sizeof c->text)) {
-        return refuse(c,
-                      "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
+        return refuse(c, "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
     }
     return BPS_OK;
 }
@@ -230,11 +226,10 @@ static bps_status refuse_missing(struct conversion *c, const char *what)
     if (!wanted || (bps_parse_bool(c->value, &wanted) == BPS_OK && !wanted)) {
         return BPS_OK;
     }
-    return bps_fail(
-        c->report, BPS_ERR_CONF,
-        "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
-        "to train without it",
-        c->name, bps_shown(c->value).text, what);
+    return bps_fail(c->report, BPS_ERR_CONF,
+                    "%s = %s: there is no %s yet, and a training without it has other results; unset the variable "
+                    "to train without it",
+                    c->name, bps_shown(c->value).text, what);
 }
 
 /* ---- the variables ---- */
@@ -243,7 +238,7 @@ struct variable {
     const char *name;
     const char *key;                             /* NULL: there is none, see missing */
     bps_status (*convert)(struct conversion *c); /* NULL: the value is the text */
-    int64_t most; /* the limit of a key that merely tunes: what is beyond it is taken as this; 0: none */
+    int64_t most;        /* the limit of a key that merely tunes: what is beyond it is taken as this; 0: none */
     const char *missing; /* what the variable asks for and is not here */
 };
 

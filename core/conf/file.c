@@ -91,12 +91,10 @@ static unsigned last_line(const char *text, unsigned n, char *copy, size_t room)
     return found;
 }
 
-static bps_status refuse_syntax(const struct reader *reader, const config_t *config,
-                                struct bps_report *report)
+static bps_status refuse_syntax(const struct reader *reader, const config_t *config, struct bps_report *report)
 {
     char text[2 * BPS_SHOWN_MAX];
-    unsigned line =
-        last_line(reader->source->text.data, (unsigned)config_error_line(config), text, sizeof text);
+    unsigned line = last_line(reader->source->text.data, (unsigned)config_error_line(config), text, sizeof text);
     const char *why = config_error_text(config);
     struct bps_source_line origin = bps_source_origin(reader->source, line);
     struct bps_shown shown = bps_shown(text);
@@ -163,8 +161,8 @@ bps_status bps_layer_text(struct bps_conf *conf, const char *name, const char *t
     return merge_source(&source, status, conf, report);
 }
 
-bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char *origin,
-                           struct bps_conf_node **out, struct bps_report *report)
+bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char *origin, struct bps_conf_node **out,
+                           struct bps_report *report)
 {
     struct bps_source source = {.arena = arena};
     struct reader reader = {.arena = arena, .source = &source, .origin = origin};

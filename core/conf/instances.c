@@ -41,8 +41,7 @@ static void check_instance(struct bps_check *check, const struct bps_instance_ma
     } else if (plugin != NULL) {
         check_plugin_name(check, path, plugin);
     } else if (map->kind != BPS_KIND_FRAMEWORK) {
-        bps_check_problem(check, node->origin, "%s: no plugin; expected plugin = \"NAME\"; among its members",
-                          path);
+        bps_check_problem(check, node->origin, "%s: no plugin; expected plugin = \"NAME\"; among its members", path);
     }
 }
 
@@ -64,12 +63,10 @@ static void check_name(struct bps_check *check, const struct bps_instance_map *m
 {
     const struct bps_conf_node *instances = bps_conf_member(check->conf->root, map->name);
     if (item->kind != BPS_CONF_SCALAR) {
-        bps_check_problem(check, item->origin, "%s: not a name; expected the name of a member of %s", path,
-                          map->name);
+        bps_check_problem(check, item->origin, "%s: not a name; expected the name of a member of %s", path, map->name);
         return;
     }
-    if (instances == NULL || instances->kind != BPS_CONF_GROUP ||
-        bps_conf_member(instances, item->text) != NULL) {
+    if (instances == NULL || instances->kind != BPS_CONF_GROUP || bps_conf_member(instances, item->text) != NULL) {
         return;
     }
     const char *names[64], *nearest;
@@ -79,9 +76,8 @@ static void check_name(struct bps_check *check, const struct bps_instance_map *m
     }
     nearest = bps_nearest(item->text, names, n);
     bps_check_problem(check, item->origin, "%s = %s: %s has no such member; %s%.100s%s", path,
-                      bps_shown(item->text).text, map->name,
-                      nearest != NULL ? "did you mean \"" : "add it there", nearest != NULL ? nearest : "",
-                      nearest != NULL ? "\"?" : "");
+                      bps_shown(item->text).text, map->name, nearest != NULL ? "did you mean \"" : "add it there",
+                      nearest != NULL ? nearest : "", nearest != NULL ? "\"?" : "");
 }
 
 /* A name or a list of names of instances. */
@@ -93,9 +89,8 @@ static void check_use(struct bps_check *check, const struct bps_instance_map *ma
         return;
     }
     if (use->kind == BPS_CONF_GROUP || use->count == 0) {
-        bps_check_problem(check, use->origin,
-                          "%s: no names; expected the name of a member of %s or a list of them", path,
-                          map->name);
+        bps_check_problem(check, use->origin, "%s: no names; expected the name of a member of %s or a list of them",
+                          path, map->name);
     }
     for (uint32_t i = 0; use->kind == BPS_CONF_LIST && i < use->count && !bps_check_is_over(check); i++) {
         check_name(check, map, path, use->children[i]);
@@ -131,8 +126,7 @@ static void check_stage(struct bps_check *check, const char *path, const struct 
     const struct bps_conf_node *when = bps_conf_member(node, "when");
     const struct bps_conf_node *use = bps_conf_member(node, "use");
     if (stage == NULL) {
-        bps_check_problem(check, node->origin,
-                          "%s: no stage; expected a group such as { stage = \"push_pull\"; }",
+        bps_check_problem(check, node->origin, "%s: no stage; expected a group such as { stage = \"push_pull\"; }",
                           bps_node_subject(path, "", node).text);
         return;
     }

@@ -57,33 +57,32 @@ static bool has_key(const struct bps_section *section, const char *name)
 }
 
 /* The nearest of the names, or all of them. `section` and `dot` stand before each: "" for sections. */
-static void refuse_name(struct bps_check *check, const struct bps_conf_node *node, const char *section,
-                        const char *dot, const char *what, const struct names *names)
+static void refuse_name(struct bps_check *check, const struct bps_conf_node *node, const char *section, const char *dot,
+                        const char *what, const struct names *names)
 {
     const char *nearest = bps_nearest(node->name, names->name, names->count);
     char all[500] = "";
     size_t at = 0;
     if (nearest != NULL) {
-        bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; did you mean %s%s%s?", section, dot,
-                          node->name, what, section, dot, nearest);
+        bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; did you mean %s%s%s?", section, dot, node->name,
+                          what, section, dot, nearest);
         return;
     }
     for (size_t i = 0; i < names->count && at < sizeof all; i++) {
         at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ", names->name[i]);
     }
-    bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; expected one of %s", section, dot,
-                      node->name, what, all);
+    bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; expected one of %s", section, dot, node->name, what,
+                      all);
 }
 
 /* A key that another section has, or one of this section. */
-static void refuse_key(struct bps_check *check, const struct bps_section *section,
-                       const struct bps_conf_node *node)
+static void refuse_key(struct bps_check *check, const struct bps_section *section, const struct bps_conf_node *node)
 {
     struct names names = {.count = 0};
     for (const struct bps_section *other = bps_sections; other->name != NULL; other++) {
         if (has_key(other, node->name)) {
-            bps_check_problem(check, node->origin, "%s.%s: unknown key; did you mean %s.%s?", section->name,
-                              node->name, other->name, node->name);
+            bps_check_problem(check, node->origin, "%s.%s: unknown key; did you mean %s.%s?", section->name, node->name,
+                              other->name, node->name);
             return;
         }
     }
@@ -116,8 +115,7 @@ static void refuse_section(struct bps_check *check, const struct bps_conf_node *
 
 /* ---- sections ---- */
 
-static void check_key(struct bps_check *check, const struct bps_section *section,
-                      const struct bps_conf_node *node)
+static void check_key(struct bps_check *check, const struct bps_section *section, const struct bps_conf_node *node)
 {
     const struct bps_option *row = bps_option_find(section->table, node->name);
     struct bps_report why;
@@ -133,8 +131,8 @@ static void check_key(struct bps_check *check, const struct bps_section *section
         check->status = status;
         BPS_REPORT(check->report, "out of memory");
     } else if (status != BPS_OK) {
-        bps_check_problem(check, node->origin, "%s: %.500s",
-                          bps_node_subject(section->name, node->name, node).text, why.text);
+        bps_check_problem(check, node->origin, "%s: %.500s", bps_node_subject(section->name, node->name, node).text,
+                          why.text);
     }
 }
 

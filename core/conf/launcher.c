@@ -50,13 +50,12 @@ bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report 
         bool counts = is_set(name) && (launchers[i].means_else == NULL || !launchers[i].means_else());
         int64_t processes;
         if (counts && bps_parse_int(getenv(name), &processes) == BPS_OK && processes > 1) {
-            return bps_fail(
-                report, BPS_ERR_CONF,
-                "%s = %" PRId64 ": %s has started several processes, but the configuration describes "
-                "no job, so that each of them would train alone; start them by `byteps run -n %" PRId64
-                " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "
-                "train.py`), or set cluster.workers = 1 if each shall be alone",
-                name, processes, launchers[i].launcher, processes);
+            return bps_fail(report, BPS_ERR_CONF,
+                            "%s = %" PRId64 ": %s has started several processes, but the configuration describes "
+                            "no job, so that each of them would train alone; start them by `byteps run -n %" PRId64
+                            " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "
+                            "train.py`), or set cluster.workers = 1 if each shall be alone",
+                            name, processes, launchers[i].launcher, processes);
         }
     }
     return BPS_OK;

@@ -18,11 +18,9 @@ bps_status bps_layer_text(struct bps_conf *conf, const char *name, const char *t
 bps_status bps_layer_system(struct bps_conf *conf, const char *confdir, struct bps_report *report);
 
 /* "key=value". The value is plain text, or libconfig syntax if it begins with one of ( [ { ". */
-bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin,
-                         struct bps_report *report);
+bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin, struct bps_report *report);
 /* Several of them, one in each line. */
-bps_status bps_layer_set_lines(struct bps_conf *conf, const char *lines, const char *origin,
-                               struct bps_report *report);
+bps_status bps_layer_set_lines(struct bps_conf *conf, const char *lines, const char *origin, struct bps_report *report);
 
 /* A value at a dotted path, taken as it is written. Copies the text. */
 bps_status bps_layer_scalar(struct bps_conf *conf, const char *path, const char *text, const char *origin,
@@ -38,7 +36,7 @@ bps_status bps_layer_environment(struct bps_conf *conf, struct bps_report *repor
 void bps_environment_notes(void (*fn)(void *arg, const char *text), void *arg);
 
 /* One value in libconfig syntax as a node without a name, for bps_layer_set(). */
-bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char *origin,
-                           struct bps_conf_node **out, struct bps_report *report);
+bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char *origin, struct bps_conf_node **out,
+                           struct bps_report *report);
 
 #endif

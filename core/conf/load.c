@@ -18,8 +18,7 @@ const char *bps_conf_dir(void)
 /* ---- defaults ---- */
 
 /* The default of every row as a node, and in the section's struct. */
-static bps_status default_section(struct bps_conf *conf, const struct bps_section *section,
-                                  struct bps_report *report)
+static bps_status default_section(struct bps_conf *conf, const struct bps_section *section, struct bps_report *report)
 {
     for (const struct bps_option *row = section->table; row->name != NULL; row++) {
         char path[128];
@@ -47,12 +46,10 @@ static bps_status default_instances(struct bps_conf *conf, const struct bps_inst
 static bps_status layer_defaults(struct bps_conf *conf, struct bps_report *report)
 {
     bps_status status = BPS_OK;
-    for (const struct bps_section *section = bps_sections; section->name != NULL && status == BPS_OK;
-         section++) {
+    for (const struct bps_section *section = bps_sections; section->name != NULL && status == BPS_OK; section++) {
         status = default_section(conf, section, report);
     }
-    for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL && status == BPS_OK;
-         map++) {
+    for (const struct bps_instance_map *map = bps_instance_maps; map->name != NULL && status == BPS_OK; map++) {
         status = default_instances(conf, map, report);
     }
     if (status == BPS_OK) {
@@ -81,8 +78,7 @@ static bps_status layer_named_file(struct bps_conf *conf, const struct bps_conf_
     return bps_layer_file(conf, file, false, report);
 }
 
-static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request *request,
-                            struct bps_report *report)
+static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request *request, struct bps_report *report)
 {
     const char *confdir = request->confdir != NULL ? request->confdir : bps_conf_dir();
     const char *handed = nonempty(getenv("BYTEPS_SET"));
@@ -107,8 +103,7 @@ static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request
 
 /* ---- the configuration ---- */
 
-static bps_status check_all(struct bps_conf *conf, const struct bps_conf_request *request,
-                            struct bps_report *report)
+static bps_status check_all(struct bps_conf *conf, const struct bps_conf_request *request, struct bps_report *report)
 {
     struct bps_check check = {.conf = conf, .request = request, .report = report};
     bps_check_keys(&check);
@@ -122,8 +117,7 @@ static bps_status check_all(struct bps_conf *conf, const struct bps_conf_request
     return check.status;
 }
 
-bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out,
-                              struct bps_report *report)
+bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out, struct bps_report *report)
 {
     struct bps_report own, *why = report != NULL ? report : &own;
     struct bps_conf *conf = calloc(1, sizeof *conf);

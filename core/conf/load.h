@@ -20,7 +20,6 @@ struct bps_conf_request {
 };
 
 /* The report and the status are those of the first problem. *out is NULL if nothing could be read. */
-bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out,
-                              struct bps_report *report);
+bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps_conf **out, struct bps_report *report);
 
 #endif

@@ -41,8 +41,7 @@ static unsigned edit_distance(const char *a, size_t na, const char *b, size_t nb
         for (size_t j = 1; j <= nb; j++) {
             unsigned replace = last[j - 1] + (same(a[i - 1], b[j - 1]) ? 0 : ERROR);
             unsigned best = min3(replace, last[j] + ERROR, row[j - 1] + ERROR);
-            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) &&
-                before[j - 2] + SWAP < best) {
+            if (i > 1 && j > 1 && same(a[i - 1], b[j - 2]) && same(a[i - 2], b[j - 1]) && before[j - 2] + SWAP < best) {
                 best = before[j - 2] + SWAP;
             }
             row[j] = (unsigned short)best;

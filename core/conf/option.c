@@ -147,10 +147,8 @@ static bool in_range(const struct bps_option *option, const union value *value)
     char from[64], to[64];
     union value bound;
     split_range(option->range, from, to);
-    return !(from[0] != '\0' && parse_value(option, from, &bound) == BPS_OK &&
-             is_less(option->type, value, &bound)) &&
-           !(to[0] != '\0' && parse_value(option, to, &bound) == BPS_OK &&
-             is_less(option->type, &bound, value));
+    return !(from[0] != '\0' && parse_value(option, from, &bound) == BPS_OK && is_less(option->type, value, &bound)) &&
+           !(to[0] != '\0' && parse_value(option, to, &bound) == BPS_OK && is_less(option->type, &bound, value));
 }
 
 /* ---- messages ---- */
@@ -159,8 +157,8 @@ static bool in_range(const struct bps_option *option, const union value *value)
 static void example(const struct bps_option *option, char *text, size_t n)
 {
     union value value;
-    bool usable = option->fallback != NULL && parse_value(option, option->fallback, &value) == BPS_OK &&
-                  value.amount != 0;
+    bool usable =
+        option->fallback != NULL && parse_value(option, option->fallback, &value) == BPS_OK && value.amount != 0;
     bool size = option->type == BPS_OPT_SIZE;
     snprintf(text, n, ", such as \"%s\"", usable ? option->fallback : size ? "4 MiB" : "30 s");
 }
@@ -204,8 +202,7 @@ void bps_option_expected(const struct bps_option *option, char *text, size_t n)
 }
 
 /* A text that is no value, or a value out of range. Digits alone fail only because there are too many. */
-static bps_status refuse_text(const struct bps_option *option, const char *text, bool value,
-                              struct bps_report *report)
+static bps_status refuse_text(const struct bps_option *option, const char *text, bool value, struct bps_report *report)
 {
     char allowed[512];
     bps_option_expected(option, allowed, sizeof allowed);
@@ -213,11 +210,9 @@ static bps_status refuse_text(const struct bps_option *option, const char *text,
         struct words words;
         split_words(option->range, &words);
         const char *nearest = bps_nearest(text, words.word, words.count);
-        BPS_REPORT(report, "unknown word; expected %s%s%s%s", allowed,
-                   nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
-                   nearest != NULL ? "?" : "");
-    } else if (value ||
-               (*text != '\0' && option->type != BPS_OPT_BOOL && text[strspn(text, "0123456789")] == '\0')) {
+        BPS_REPORT(report, "unknown word; expected %s%s%s%s", allowed, nearest != NULL ? "; did you mean " : "",
+                   nearest != NULL ? nearest : "", nearest != NULL ? "?" : "");
+    } else if (value || (*text != '\0' && option->type != BPS_OPT_BOOL && text[strspn(text, "0123456789")] == '\0')) {
         BPS_REPORT(report, "out of range; expected %s", allowed);
     } else {
         BPS_REPORT(report, "not a %s; expected %s", bps_option_type(option->type)->name, allowed);
@@ -250,8 +245,7 @@ static bps_status parse_words(const struct bps_option *option, const char *text,
     if (copy != NULL && items != NULL) {
         uint32_t n = 0;
         char *place = NULL;
-        for (char *word = strtok_r(copy, " \t\n", &place); word != NULL;
-             word = strtok_r(NULL, " \t\n", &place)) {
+        for (char *word = strtok_r(copy, " \t\n", &place); word != NULL; word = strtok_r(NULL, " \t\n", &place)) {
             items[n++] = word;
         }
         status = bps_option_parse_list(option, items, n, target, report);
@@ -263,8 +257,7 @@ static bps_status parse_words(const struct bps_option *option, const char *text,
     return status;
 }
 
-bps_status bps_option_parse(const struct bps_option *option, const char *text, void *target,
-                            struct bps_report *report)
+bps_status bps_option_parse(const struct bps_option *option, const char *text, void *target, struct bps_report *report)
 {
     if (option->type == BPS_OPT_STRING) {
         return parse_string(option, text, target, report);
@@ -281,8 +274,8 @@ bps_status bps_option_parse(const struct bps_option *option, const char *text, v
     return BPS_OK;
 }
 
-bps_status bps_option_parse_list(const struct bps_option *option, const char *const *items, uint32_t n,
-                                 void *target, struct bps_report *report)
+bps_status bps_option_parse_list(const struct bps_option *option, const char *const *items, uint32_t n, void *target,
+                                 struct bps_report *report)
 {
     if (option->type != BPS_OPT_LIST) {
         char allowed[512];

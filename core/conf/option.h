@@ -24,11 +24,10 @@ const struct bps_option_type *bps_option_type(uint32_t type);
  * with the text and what is allowed; it names neither the text nor the key, which the caller puts before it:
  * "not a size; expected 64..1 GiB, such as "4 MiB"". On an error the field keeps its value.
  */
-bps_status bps_option_parse(const struct bps_option *option, const char *text, void *target,
-                            struct bps_report *report);
+bps_status bps_option_parse(const struct bps_option *option, const char *text, void *target, struct bps_report *report);
 /* The same for BPS_OPT_LIST from n items. */
-bps_status bps_option_parse_list(const struct bps_option *option, const char *const *items, uint32_t n,
-                                 void *target, struct bps_report *report);
+bps_status bps_option_parse_list(const struct bps_option *option, const char *const *items, uint32_t n, void *target,
+                                 struct bps_report *report);
 
 /* What is allowed: "64..1 GiB, such as "4 MiB"", "arrival or rank". */
 void bps_option_expected(const struct bps_option *option, char *text, size_t n);

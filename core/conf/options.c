@@ -13,8 +13,7 @@ struct bps_subject bps_node_subject(const char *path, const char *name, const st
     struct bps_subject subject;
     const char *dot = *path == '\0' || *name == '\0' ? "" : ".";
     if (node->kind == BPS_CONF_SCALAR) {
-        snprintf(subject.text, sizeof subject.text, "%.120s%s%.120s = %s", path, dot, name,
-                 bps_shown(node->text).text);
+        snprintf(subject.text, sizeof subject.text, "%.120s%s%.120s = %s", path, dot, name, bps_shown(node->text).text);
     } else {
         snprintf(subject.text, sizeof subject.text, "%.120s%s%.120s", path, dot, name);
     }
@@ -69,8 +68,8 @@ static bool is_among(const char *const *names, const char *name)
 }
 
 /* "did you mean PATH.x?" or what there is. */
-static bps_status refuse_unknown(const struct bps_conf_node *node, const char *path,
-                                 const struct bps_option *table, struct bps_report *report)
+static bps_status refuse_unknown(const struct bps_conf_node *node, const char *path, const struct bps_option *table,
+                                 struct bps_report *report)
 {
     const char *names[256];
     char all[600] = "it has no options";
@@ -78,22 +77,21 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
     for (; table != NULL && table->name != NULL && n < sizeof names / sizeof *names; table++) {
         names[n++] = table->name;
         if (at < sizeof all) {
-            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", n == 1 ? "expected one of " : ", ",
-                                   table->name);
+            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", n == 1 ? "expected one of " : ", ", table->name);
         }
     }
     const char *nearest = bps_nearest(node->name, names, n);
     if (nearest != NULL) {
-        BPS_REPORT(report, "%.300s: %.120s.%.120s: unknown key; did you mean %.120s.%.120s?", node->origin,
-                   path, node->name, path, nearest);
+        BPS_REPORT(report, "%.300s: %.120s.%.120s: unknown key; did you mean %.120s.%.120s?", node->origin, path,
+                   node->name, path, nearest);
     } else {
         BPS_REPORT(report, "%.160s: %.100s.%.100s: unknown key; %s", node->origin, path, node->name, all);
     }
     return BPS_ERR_CONF;
 }
 
-static bps_status check_option(const struct bps_conf_node *node, const char *path,
-                               const struct bps_option *table, void *target, struct bps_report *report)
+static bps_status check_option(const struct bps_conf_node *node, const char *path, const struct bps_option *table,
+                               void *target, struct bps_report *report)
 {
     const struct bps_option *row = bps_option_find(table, node->name);
     struct bps_report why = {""};
@@ -108,8 +106,8 @@ static bps_status check_option(const struct bps_conf_node *node, const char *pat
 }
 
 bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *path, const char *const *skip,
-                                const struct bps_option *table, void *target,
-                                const struct bps_conf_listener *listener, struct bps_report *report)
+                                const struct bps_option *table, void *target, const struct bps_conf_listener *listener,
+                                struct bps_report *report)
 {
     struct bps_report why = {""};
     bps_status status = bps_options_default(table, target, &why);

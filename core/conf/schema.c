@@ -23,22 +23,21 @@ static const struct bps_option cluster_table[] = {
      "Its rank among the workers on its host; -1: the scheduler counts."},
     {"local_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_cluster, local_size), "-1", "-1..32768",
      "Number of workers on its host; -1: the scheduler counts."},
-    {"rendezvous_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, rendezvous_timeout), "2 min",
-     "1 s..24 h", "How long a process waits until all members of the job are there."},
+    {"rendezvous_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, rendezvous_timeout), "2 min", "1 s..24 h",
+     "How long a process waits until all members of the job are there."},
     {"peer_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, peer_timeout), "20 s", "1 s..1 h",
      "A member that gives no sign of life for this long is lost."},
     {"stall_warning", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_warning), "60 s", "0 s..168 h",
      "A tensor that waits this long for other workers is reported; 0: never."},
-    {"stall_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_timeout), "30 min",
-     "0 s..168 h", "A tensor that waits this long for other workers fails; 0: never."},
+    {"stall_timeout", BPS_OPT_TIME, 0, offsetof(struct bps_conf_cluster, stall_timeout), "30 min", "0 s..168 h",
+     "A tensor that waits this long for other workers fails; 0: never."},
     {"stay", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_cluster, stay), "false", NULL,
      "Scheduler and servers wait for the next generation when all workers have left."},
     {0},
 };
 
 static const struct bps_option worker_table[] = {
-    {"partition", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, partition), "4 MiB",
-     "64..1 GiB",
+    {"partition", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, partition), "4 MiB", "64..1 GiB",
      "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
      "priority."},
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "48 KiB", "64..1 GiB",
@@ -47,13 +46,11 @@ static const struct bps_option worker_table[] = {
      "A shard that has not answered so many bytes gets no more that are as urgent. How many sizes itself by "
      "the round trips; this is the most, on average of all shards, of which each has its share by what it "
      "sums; 0: there is no bound."},
-    {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto",
-     "auto|on|off",
+    {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto", "auto|on|off",
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
      "where a host has several of them and the transport between them works; on: an error where it does not; "
      "off: never."},
-    {"round_on_host", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, round_on_host), "true",
-     NULL,
+    {"round_on_host", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, round_on_host), "true", NULL,
      "In a job of several hosts one sum per host of float16 and bfloat16 crosses the network, too, and is "
      "rounded for it; false: each worker's tensor does, and the result is rounded once."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_worker, use), "sum", NULL,
@@ -75,8 +72,8 @@ static const struct bps_option server_table[] = {
      "Threads of a server, each with its own tensors; 0: half the cores, on loopback at least two."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_server, use), "sum", NULL,
      "The reducer that sums, a name in reducers, or several in order of preference."},
-    {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival",
-     "arrival|rank", "In which order contributions are summed; rank gives the same bits in every run."},
+    {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival", "arrival|rank",
+     "In which order contributions are summed; rank gives the same bits in every run."},
     {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "1", "0.001..1000",
      "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to "
      "match."},
@@ -118,12 +115,10 @@ static const struct bps_option log_table[] = {
 };
 
 const struct bps_section bps_sections[] = {
-    {"cluster", "Who is in the job and how its members meet.", cluster_table,
-     offsetof(struct bps_conf, cluster)},
+    {"cluster", "Who is in the job and how its members meet.", cluster_table, offsetof(struct bps_conf, cluster)},
     {"worker", "How workers cut, order and send tensors.", worker_table, offsetof(struct bps_conf, worker)},
     {"server", "How servers sum.", server_table, offsetof(struct bps_conf, server)},
-    {"affinity", "Which cores and which memory threads use.", affinity_table,
-     offsetof(struct bps_conf, affinity)},
+    {"affinity", "Which cores and which memory threads use.", affinity_table, offsetof(struct bps_conf, affinity)},
     {"log", "What is written to standard error.", log_table, offsetof(struct bps_conf, log)},
     {0},
 };
@@ -137,10 +132,7 @@ const struct bps_instance_map bps_instance_maps[] = {
      "The arithmetic of sums: plugins of kind reducer.",
      BPS_KIND_REDUCER,
      {{"sum", "cpu"}, {"cuda", "cuda"}}},
-    {"compressors",
-     "Codings of tensors on their way: plugins of kind compressor.",
-     BPS_KIND_COMPRESSOR,
-     {{0}}},
+    {"compressors", "Codings of tensors on their way: plugins of kind compressor.", BPS_KIND_COMPRESSOR, {{0}}},
     {"frameworks", "Options of framework bindings.", BPS_KIND_FRAMEWORK, {{0}}},
     {0},
 };

@@ -26,8 +26,8 @@ struct bps_instance_map {
 extern const struct bps_instance_map bps_instance_maps[]; /* ends with a name that is NULL */
 
 /* worker.graph has no row, because it is a list of groups. */
-#define BPS_GRAPH_DEFAULT                                                                                    \
-    "( { stage = \"local_reduce\"; use = ( \"local\" ); }, { stage = \"push_pull\"; use = ( \"net\" ); }, "  \
+#define BPS_GRAPH_DEFAULT                                                                                              \
+    "( { stage = \"local_reduce\"; use = ( \"local\" ); }, { stage = \"push_pull\"; use = ( \"net\" ); }, "            \
     "{ stage = \"local_broadcast\"; } )"
 
 /* The section's struct. */

@@ -53,14 +53,12 @@ bps_status bps_layer_scalar(struct bps_conf *conf, const char *path, const char 
                             struct bps_report *report)
 {
     char *copy = bps_arena_copy(&conf->arena, text);
-    struct bps_conf_node *node =
-        copy == NULL ? NULL : bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, copy, origin);
+    struct bps_conf_node *node = copy == NULL ? NULL : bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, copy, origin);
     bool put = node != NULL && bps_tree_put(&conf->arena, conf->root, path, node);
     return put ? BPS_OK : bps_out_of_memory(report);
 }
 
-bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin,
-                         struct bps_report *report)
+bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin, struct bps_report *report)
 {
     char *key = bps_arena_copy(&conf->arena, setting);
     if (key == NULL) {
@@ -74,8 +72,8 @@ bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char 
     key = trim(key);
     if (value == NULL || !is_key(key)) {
         return bps_fail(report, BPS_ERR_CONF,
-                        "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"",
-                        origin, bps_shown(setting).text);
+                        "%s: %s: not a setting; expected KEY=VALUE, such as \"worker.partition=8 MiB\"", origin,
+                        bps_shown(setting).text);
     }
     if (*value == '\0' || strchr("([{\"", *value) == NULL || is_address(value)) {
         return bps_layer_scalar(conf, key, value, origin, report);
@@ -88,8 +86,7 @@ bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char 
     return status;
 }
 
-bps_status bps_layer_set_lines(struct bps_conf *conf, const char *lines, const char *origin,
-                               struct bps_report *report)
+bps_status bps_layer_set_lines(struct bps_conf *conf, const char *lines, const char *origin, struct bps_report *report)
 {
     char *rest = bps_arena_copy(&conf->arena, lines);
     if (rest == NULL) {

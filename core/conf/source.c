@@ -64,8 +64,8 @@ static bps_status add_byte(struct scan *scan, char byte)
     struct bps_source *source = scan->source;
     if (source->text.length >= TEXT_MAX) {
         return bps_fail(scan->report, BPS_ERR_CONF,
-                        "%.800s: too large; a configuration has at most %u KiB with all that it includes",
-                        scan->file, TEXT_MAX >> 10);
+                        "%.800s: too large; a configuration has at most %u KiB with all that it includes", scan->file,
+                        TEXT_MAX >> 10);
     }
     bps_text_add(&source->text, "%c", byte);
     bps_text_add(&source->code, "%c", byte);
@@ -396,8 +396,7 @@ bps_status bps_source_text(struct bps_source *source, const char *name, const ch
     return scan.file == NULL ? bps_out_of_memory(report) : scan_text(&scan);
 }
 
-bps_status bps_source_file(struct bps_source *source, const char *path, bool optional,
-                           struct bps_report *report)
+bps_status bps_source_file(struct bps_source *source, const char *path, bool optional, struct bps_report *report)
 {
     char *data = NULL;
     size_t n = 0;

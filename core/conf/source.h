@@ -20,9 +20,9 @@ struct bps_source_line {
 };
 
 struct bps_source {
-    struct bps_arena *arena; /* for the names of the files */
-    struct bps_text text;    /* for messages */
-    struct bps_text code;    /* for libconfig: the same lines, in which all whole numbers have 64 bits */
+    struct bps_arena *arena;       /* for the names of the files */
+    struct bps_text text;          /* for messages */
+    struct bps_text code;          /* for libconfig: the same lines, in which all whole numbers have 64 bits */
     struct bps_source_line *lines; /* of each line of the text */
     size_t count, lines_room;
     unsigned files; /* included */
@@ -30,8 +30,7 @@ struct bps_source {
 
 /* Reads a file. One that does not exist and is `optional` is BPS_ERR_IO without a report; everything else
  * that is wrong is BPS_ERR_CONF or BPS_ERR_NOMEM. */
-bps_status bps_source_file(struct bps_source *source, const char *path, bool optional,
-                           struct bps_report *report);
+bps_status bps_source_file(struct bps_source *source, const char *path, bool optional, struct bps_report *report);
 /* Takes a text; `name` stands for the file in messages. */
 bps_status bps_source_text(struct bps_source *source, const char *name, const char *text, size_t n,
                            struct bps_report *report);

@@ -68,8 +68,8 @@ static void check_sizes(struct bps_check *check)
     }
     check_grain(check, "worker.slice", worker->slice);
     if (worker->slice > worker->partition) {
-        problem_at(check, "worker.slice", "larger than worker.partition, which is %s; expected %u..%s",
-                   partition, GRAIN, partition);
+        problem_at(check, "worker.slice", "larger than worker.partition, which is %s; expected %u..%s", partition,
+                   GRAIN, partition);
     }
 }
 
@@ -81,9 +81,8 @@ static void check_ranks(struct bps_check *check)
     bool server = cluster->role == BPS_ROLE_SERVER;
     int64_t members = server ? cluster->servers : cluster->workers;
     if (cluster->role != BPS_ROLE_SCHEDULER && cluster->rank >= members) {
-        problem_at(check, "cluster.rank",
-                   "out of range; expected -1..%" PRId64 ", because cluster.%s = %" PRId64, members - 1,
-                   server ? "servers" : "workers", members);
+        problem_at(check, "cluster.rank", "out of range; expected -1..%" PRId64 ", because cluster.%s = %" PRId64,
+                   members - 1, server ? "servers" : "workers", members);
     }
     if (cluster->local_size == 0) {
         problem_at(check, "cluster.local_size", "out of range; expected -1 or 1..32768");
@@ -100,8 +99,7 @@ static void check_colocated(struct bps_check *check)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     bool alone = cluster->workers == 1 && cluster->scheduler[0] == '\0';
-    if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone &&
-        !check->request->incomplete) {
+    if (cluster->colocated == BPS_COLOCATED_NONE && cluster->servers == 0 && !alone && !check->request->incomplete) {
         problem_at(check, "cluster.colocated",
                    "there would be no server at all, because cluster.servers = 0; expected auto, first, "
                    "hosts or all");
@@ -113,8 +111,7 @@ static void check_job(struct bps_check *check)
     const char *job = check->conf->cluster.job;
     size_t n = strspn(job, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-");
     if (n == 0 || n > JOB_MAX || job[n] != '\0') {
-        problem_at(check, "cluster.job", "not a word; expected 1..%u letters, digits, '.', '_' or '-'",
-                   JOB_MAX);
+        problem_at(check, "cluster.job", "not a word; expected 1..%u letters, digits, '.', '_' or '-'", JOB_MAX);
     }
 }
 

@@ -60,8 +60,8 @@ void bps_arena_free(struct bps_arena *arena)
 
 /* ---- nodes ---- */
 
-struct bps_conf_node *bps_tree_node(struct bps_arena *arena, uint32_t kind, const char *name,
-                                    const char *text, const char *origin)
+struct bps_conf_node *bps_tree_node(struct bps_arena *arena, uint32_t kind, const char *name, const char *text,
+                                    const char *origin)
 {
     struct bps_conf_node *node = bps_arena_alloc(arena, sizeof *node);
     if (node != NULL) {
@@ -78,8 +78,7 @@ bool bps_tree_append(struct bps_arena *arena, struct bps_conf_node *parent, stru
     /* The array doubles whenever its size is a power of two; what it leaves behind goes with the arena. */
     uint32_t count = parent->count;
     if ((count & (count - 1)) == 0) {
-        struct bps_conf_node **larger =
-            bps_arena_alloc(arena, (count == 0 ? 1 : 2 * (size_t)count) * sizeof *larger);
+        struct bps_conf_node **larger = bps_arena_alloc(arena, (count == 0 ? 1 : 2 * (size_t)count) * sizeof *larger);
         if (larger == NULL) {
             return false;
         }
@@ -133,8 +132,7 @@ bool bps_tree_merge(struct bps_arena *arena, struct bps_conf_node *into, const s
     return true;
 }
 
-bool bps_tree_put(struct bps_arena *arena, struct bps_conf_node *root, const char *path,
-                  struct bps_conf_node *value)
+bool bps_tree_put(struct bps_arena *arena, struct bps_conf_node *root, const char *path, struct bps_conf_node *value)
 {
     char *name = bps_arena_copy(arena, path);
     for (char *dot; name != NULL && (dot = strchr(name, '.')) != NULL; name = dot + 1) {

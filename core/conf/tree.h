@@ -15,13 +15,12 @@
 /* Zeroed memory; NULL: none left. */
 void *bps_arena_alloc(struct bps_arena *arena, size_t bytes);
 char *bps_arena_copy(struct bps_arena *arena, const char *text);
-char *bps_arena_format(struct bps_arena *arena, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+char *bps_arena_format(struct bps_arena *arena, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void bps_arena_free(struct bps_arena *arena);
 
 /* A new node without children. Name, text and origin are not copied: they live as long as the arena. */
-struct bps_conf_node *bps_tree_node(struct bps_arena *arena, uint32_t kind, const char *name,
-                                    const char *text, const char *origin);
+struct bps_conf_node *bps_tree_node(struct bps_arena *arena, uint32_t kind, const char *name, const char *text,
+                                    const char *origin);
 /* false: no memory. */
 bool bps_tree_append(struct bps_arena *arena, struct bps_conf_node *parent, struct bps_conf_node *child);
 
@@ -29,8 +28,7 @@ bool bps_tree_append(struct bps_arena *arena, struct bps_conf_node *parent, stru
 bool bps_tree_merge(struct bps_arena *arena, struct bps_conf_node *into, const struct bps_conf_node *from);
 
 /* Puts `value` at the dotted path below `root`; groups replace what is in the way. false: no memory. */
-bool bps_tree_put(struct bps_arena *arena, struct bps_conf_node *root, const char *path,
-                  struct bps_conf_node *value);
+bool bps_tree_put(struct bps_arena *arena, struct bps_conf_node *root, const char *path, struct bps_conf_node *value);
 
 /* ---- text ---- */
 

@@ -96,8 +96,8 @@ bps_status bps_parse_time(const char *text, uint64_t *out)
     return parse_with_unit(text, time_units, 1000000000, out);
 }
 
-static void format_with_unit(uint64_t value, const struct unit *units, size_t nunits, const char *otherwise,
-                             char *text, size_t n)
+static void format_with_unit(uint64_t value, const struct unit *units, size_t nunits, const char *otherwise, char *text,
+                             size_t n)
 {
     for (size_t i = 0; i < nunits; i++) {
         if (value != 0 && value % units[i].factor == 0) {

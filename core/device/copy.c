@@ -73,8 +73,7 @@ void bps_copy_close(struct bps_worker *worker)
 
 /* ---- the beginning of an operation ---- */
 
-static bps_status check(const struct bps_worker *worker, const struct bps_device *device,
-                        struct bps_report *report)
+static bps_status check(const struct bps_worker *worker, const struct bps_device *device, struct bps_report *report)
 {
     const char *type = device->type == BPS_DEVICE_CUDA ? "CUDA" : "unknown";
     if (worker->device == NULL) {
@@ -92,8 +91,8 @@ static bps_status check(const struct bps_worker *worker, const struct bps_device
     return BPS_OK;
 }
 
-static bps_status mark(const struct bps_worker *worker, const struct bps_device *device,
-                       struct bps_mark **out, struct bps_report *report)
+static bps_status mark(const struct bps_worker *worker, const struct bps_device *device, struct bps_mark **out,
+                       struct bps_report *report)
 {
     return device_ops(worker)->mark(worker->device->self, device, out, report);
 }
@@ -203,8 +202,7 @@ static void await(struct bps_operation *operation)
     if (operation->mark == NULL) {
         return; /* the last copy that leaves begins it */
     }
-    bps_status status =
-        device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
+    bps_status status = device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
     if (status != BPS_OK) {
         on_input(operation, status, report.text);
     }
@@ -232,8 +230,8 @@ static void follow(struct bps_operation *operation)
 {
     const struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
-    bps_status status = device_ops(worker)->follow(worker->device->self, &operation->request.device,
-                                                   operation->mark, &report);
+    bps_status status =
+        device_ops(worker)->follow(worker->device->self, &operation->request.device, operation->mark, &report);
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }

@@ -101,8 +101,8 @@ static void forget_freed(struct bps_worker *worker)
 static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
 {
     struct bps_report report = {""};
-    bps_status status = share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes,
-                                                  &piece->region, &report);
+    bps_status status =
+        share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &piece->region, &report);
     if (status == BPS_OK) {
         status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);
     }
@@ -112,8 +112,7 @@ static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uin
     }
 }
 
-static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t device, const void *memory,
-                                         uint64_t bytes)
+static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t device, const void *memory, uint64_t bytes)
 {
     uint64_t allocation = share_ops(worker)->allocation(worker->device->self, device, memory);
     struct bps_direct_piece *piece;

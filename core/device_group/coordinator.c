@@ -200,8 +200,7 @@ static bps_status schedule(struct bps_coordinator *coordinator, struct ask *ask)
     return status;
 }
 
-bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place,
-                                   const struct bps_header *header)
+bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place, const struct bps_header *header)
 {
     struct bps_local *local = coordinator->devices->local;
     struct bps_task *task = bps_devices_task(local->worker, header);
@@ -231,8 +230,7 @@ static bool share_a_device(struct bps_coordinator *coordinator, char *text, size
     for (uint32_t i = 0; i < local->size; i++) {
         for (uint32_t k = 0; k < i; k++) {
             if (memcmp(coordinator->identity[i], coordinator->identity[k], BPS_GROUP_IDENTITY_BYTES) == 0) {
-                snprintf(text, n, "workers %u and %u have the same device", local->peer[k].rank,
-                         local->peer[i].rank);
+                snprintf(text, n, "workers %u and %u have the same device", local->peer[k].rank, local->peer[i].rank);
                 return true;
             }
         }
@@ -277,8 +275,8 @@ bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t 
         return BPS_OK;
     }
     devices->state = BPS_DEVICES_TOGETHER;
-    bps_info(LOG, "the devices of %u workers of this host sum among themselves through %s",
-             devices->local->size, devices->text);
+    bps_info(LOG, "the devices of %u workers of this host sum among themselves through %s", devices->local->size,
+             devices->text);
     HASH_ITER(hh, coordinator->asks, ask, next) {
         if (ask->spoken == coordinator->all && schedule(coordinator, ask) != BPS_OK) {
             bps_worker_fail(devices->local->worker, BPS_ERR_NOMEM, "out of memory");
@@ -327,8 +325,8 @@ static void tell_host(struct bps_coordinator *coordinator, struct ask *ask)
     }
 }
 
-bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place,
-                                 const struct bps_header *header, const uint8_t *identity)
+bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place, const struct bps_header *header,
+                                 const uint8_t *identity)
 {
     struct bps_devices *devices = coordinator->devices;
     struct ask *ask = find(coordinator, header);
@@ -341,8 +339,8 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
         ask->waiting |= bit;
         memcpy(coordinator->identity[place], identity, BPS_GROUP_IDENTITY_BYTES);
     }
-    ask->host = ask->host || identity == NULL || ask->header.dtype != header->dtype ||
-                ask->header.op != header->op || ask->header.bytes != header->bytes;
+    ask->host = ask->host || identity == NULL || ask->header.dtype != header->dtype || ask->header.op != header->op ||
+                ask->header.bytes != header->bytes;
     if (ask->host) {
         tell_host(coordinator, ask);
     } else if (ask->spoken == coordinator->all && devices->state == BPS_DEVICES_TOGETHER) {

@@ -31,8 +31,8 @@ static void send_text(struct bps_devices *devices, uint8_t type, const char *tex
 
 /* ---- life ---- */
 
-const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer,
-                                 uint32_t workers, char *text, size_t n, struct bps_report *report)
+const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer, uint32_t workers,
+                                 char *text, size_t n, struct bps_report *report)
 {
     const struct bps_device_ops *device = reducer != NULL ? bps_device_ops(reducer) : NULL;
     if (conf->worker.device_groups == BPS_DEVICE_GROUPS_OFF) {
@@ -173,8 +173,8 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     }
     uint32_t size = devices->local->size, divisor = bps_local_divisor(operation);
     bool divides_alike = bps_local_is_final(devices->local) || divisor == 1 || divisor == size;
-    if (!divides_alike || !devices->ops->takes(devices->self, r->device.index, size,
-                                               bps_devices_op(devices, operation), r->dtype)) {
+    if (!divides_alike ||
+        !devices->ops->takes(devices->self, r->device.index, size, bps_devices_op(devices, operation), r->dtype)) {
         return "the devices do not combine its type so";
     }
     for (uint32_t i = 0; i < tensor->path.length; i++) {
@@ -182,9 +182,8 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
             return "it passes stages that need the host";
         }
     }
-    return devices->device >= 0 && devices->device != r->device.index
-               ? "this worker has another device in the group"
-               : NULL;
+    return devices->device >= 0 && devices->device != r->device.index ? "this worker has another device in the group"
+                                                                      : NULL;
 }
 
 /* Tells the coordinator; without an identity, that the round is to go through the host. */
@@ -216,8 +215,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     }
     if (why != NULL && !devices->explained) {
         devices->explained = true;
-        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->name,
-                 why);
+        bps_info(LOG, "tensor '%s' on a device is summed by the host, as may be others: %s", tensor->name, why);
     }
     return why == NULL;
 }
@@ -339,8 +337,8 @@ static void left(struct bps_local_peer *peer)
 static bool is_round(const struct bps_header *header)
 {
     size_t size = bps_dtype_size(header->dtype);
-    return size != 0 && header->op < BPS_WIRE_OPS && header->bytes <= BPS_TENSOR_LIMIT &&
-           header->bytes % size == 0 && header->tensor != 0 && header->tensor < BPS_ID_BARRIER &&
+    return size != 0 && header->op < BPS_WIRE_OPS && header->bytes <= BPS_TENSOR_LIMIT && header->bytes % size == 0 &&
+           header->tensor != 0 && header->tensor < BPS_ID_BARRIER &&
            (header->tensor < BPS_ID_UNNAMED || header->round == 0);
 }
 
@@ -403,14 +401,12 @@ static bps_status from_coordinator(struct bps_devices *devices, const struct bps
     }
 }
 
-static bps_status message(struct bps_local_peer *peer, const struct bps_header *header,
-                          struct bps_reader *payload)
+static bps_status message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload)
 {
     struct bps_local *local = peer->local;
-    bool asks = header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED ||
-                header->type == BPS_FRAME_FETCHED;
-    bool orders =
-        header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
+    bool asks =
+        header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED || header->type == BPS_FRAME_FETCHED;
+    bool orders = header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
     bool is_first = peer == &local->peer[0];
     if (header->epoch != local->worker->book->epoch || (asks && local->place != 0) || (orders && !is_first) ||
         (local->place != 0 && !is_first)) {
@@ -444,8 +440,8 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
     devices->orders = &orders;
     SLIST_INIT(&devices->spare);
     TAILQ_INIT(&devices->under_way);
-    const char *against = bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text,
-                                               sizeof devices->text, &why);
+    const char *against =
+        bps_devices_obstacle(worker->conf, worker->device, local->size, devices->text, sizeof devices->text, &why);
     if (against != NULL && worker->conf->worker.device_groups == BPS_DEVICE_GROUPS_ON) {
         BPS_REPORT(report, NO_GROUP "%s", against);
         return BPS_ERR_UNSUPPORTED;

@@ -28,8 +28,8 @@ extern const struct bps_step_ops *const bps_device_reduce_steps[], *const bps_de
  * Why so many workers of a host with this reducer (NULL: with none that has devices) do not sum on their devices; NULL:
  * they do, by what `text` says then. The answer may lie in the report.
  */
-const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer,
-                                 uint32_t workers, char *text, size_t n, struct bps_report *report);
+const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_instance *reducer, uint32_t workers,
+                                 char *text, size_t n, struct bps_report *report);
 /* What the group knows of it. */
 extern const struct bps_local_device_ops bps_device_group;
 
@@ -88,8 +88,7 @@ struct bps_task *bps_devices_task(struct bps_worker *worker, const struct bps_he
 /* What this worker tells the coordinator of a round: the header of such a frame. */
 struct bps_header bps_devices_header(const struct bps_operation *operation, uint8_t type);
 /* To the coordinator, which is another worker. */
-void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload,
-                      size_t bytes);
+void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload, size_t bytes);
 
 /*
  * What the devices combine by: an average of several hosts is divided in the network, unless this group's sum
@@ -122,8 +121,8 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
 bps_status bps_coordinator_new(struct bps_devices *devices, struct bps_coordinator **out);
 void bps_coordinator_free(struct bps_coordinator *coordinator);
 /* What the worker at a place says, this one among them. */
-bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place,
-                                 const struct bps_header *header, const uint8_t *identity);
+bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t place, const struct bps_header *header,
+                                 const uint8_t *identity);
 /* `why` it has not; "": it has. */
 bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t place, const char *why);
 bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place,

@@ -24,8 +24,7 @@ struct bps_header bps_devices_header(const struct bps_operation *operation, uint
     };
 }
 
-void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload,
-                      size_t bytes)
+void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload, size_t bytes)
 {
     struct bps_link *link = devices->local->peer[0].link;
     header->epoch = devices->local->worker->book->epoch;

@@ -29,8 +29,7 @@ static void end(struct bps_task *task)
 static bool left(struct bps_task *task, uint32_t rank)
 {
     char text[80];
-    if (bps_local_leader_of(task->tensor, task->partition)->rank != rank ||
-        bps_devices_round_of(task)->batches > 0) {
+    if (bps_local_leader_of(task->tensor, task->partition)->rank != rank || bps_devices_round_of(task)->batches > 0) {
         return false;
     }
     snprintf(text, sizeof text, "worker %u has left the job", rank);

@@ -116,8 +116,7 @@ bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answe
         return BPS_ERR_PROTOCOL;
     }
     if (kind == BPS_WIRE_WAITING) {
-        bps_warn(LOG, "tensor '%s' %s", bps_container(operation, struct bps_tensor_entry, operation)->name,
-                 text);
+        bps_warn(LOG, "tensor '%s' %s", bps_container(operation, struct bps_tensor_entry, operation)->name, text);
     } else {
         end_with(operation, bps_wire_status(kind), text);
         if (worker->hooks != NULL) {

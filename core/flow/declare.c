@@ -38,8 +38,7 @@ static void ask(void *arg)
     }
     bps_writer_init(&w);
     bps_writer_init(&names);
-    while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT &&
-           partitions < PARTITIONS_LIMIT) {
+    while ((tensor = TAILQ_FIRST(&worker->undeclared)) != NULL && n < BATCH_LIMIT && partitions < PARTITIONS_LIMIT) {
         TAILQ_REMOVE(&worker->undeclared, tensor, entry);
         TAILQ_INSERT_TAIL(&worker->asked, tensor, entry);
         tensor->asked = true;
@@ -182,8 +181,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
     }
     size_t size = bps_dtype_size(d->dtype);
     struct bps_report why = {""};
-    if (d->dtype != BPS_DTYPES &&
-        bps_tensor_check(worker, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
+    if (d->dtype != BPS_DTYPES && bps_tensor_check(worker, d->dtype, d->count, d->ndim, d->shape, &why) != BPS_OK) {
         BPS_REPORT(report, "tensor '%.200s': %.800s", d->name, why.text);
         return BPS_ERR_INVALID;
     }

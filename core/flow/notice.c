@@ -29,8 +29,7 @@ struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_heade
     return task != NULL && task->state == BPS_TASK_WAITING && !task->failed ? task : NULL;
 }
 
-struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header,
-                             const struct bps_step_ops *ops)
+struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header, const struct bps_step_ops *ops)
 {
     struct bps_task *task = bps_task_find(worker, header);
     return task != NULL && !task->refused && bps_task_step(task) == ops ? task : NULL;
@@ -84,6 +83,5 @@ bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *
     if (header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text)
-                                            : on_stalled(worker, header, text);
+    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);
 }

@@ -113,8 +113,8 @@ static uint32_t release(struct bps_tensor_entry *tensor)
 }
 
 /* A named tensor, or a declared one. The lock is held. */
-static bps_status find_named(struct bps_worker *worker, const struct bps_push_pull *r,
-                             struct bps_tensor_entry **out, struct bps_report *report)
+static bps_status find_named(struct bps_worker *worker, const struct bps_push_pull *r, struct bps_tensor_entry **out,
+                             struct bps_report *report)
 {
     if (r->tensor != 0) {
         *out = bps_tensor_at(worker, r->tensor);
@@ -133,14 +133,13 @@ static bps_status find_named(struct bps_worker *worker, const struct bps_push_pu
 }
 
 /* Finds the request's tensor, and takes its operation before another thread can forget it. */
-static bps_status take_named(struct bps_worker *worker, const struct bps_push_pull *r,
-                             struct bps_tensor_entry **out, struct bps_report *report)
+static bps_status take_named(struct bps_worker *worker, const struct bps_push_pull *r, struct bps_tensor_entry **out,
+                             struct bps_report *report)
 {
     pthread_mutex_lock(&worker->table.lock);
     bps_status status = find_named(worker, r, out, report);
     if (status == BPS_OK && !bps_operation_claim(&(*out)->operation)) {
-        BPS_REPORT(report,
-                   "tensor '%s' is already in flight on this worker; wait for it, or use another name",
+        BPS_REPORT(report, "tensor '%s' is already in flight on this worker; wait for it, or use another name",
                    (*out)->name);
         status = BPS_ERR_BUSY;
     }
@@ -166,8 +165,8 @@ uint64_t bps_operation_pushed(void)
 }
 
 /* Fills in the operation of the request's tensor, ready to be posted. */
-static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                          uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
+static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
+                          bool barrier, struct bps_operation **out, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor;
     struct bps_mark *mark = NULL;
@@ -217,8 +216,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
 /* Of an operation that is prepared; once it is posted it may be over, and its memory another one's. */
 static bps_handle handle_of(const struct bps_operation *operation)
 {
-    return (bps_handle)operation->use << 32 |
-           bps_container(operation, struct bps_tensor_entry, operation)->slot;
+    return (bps_handle)operation->use << 32 | bps_container(operation, struct bps_tensor_entry, operation)->slot;
 }
 
 /*
@@ -256,8 +254,7 @@ static void note_wait(struct bps_promptness *prompt)
 static bool is_left(void *arg)
 {
     struct bps_worker *worker = arg;
-    return atomic_load(&worker->in_flight) > 0 &&
-           !atomic_load_explicit(&worker->prompt.expected, memory_order_relaxed);
+    return atomic_load(&worker->in_flight) > 0 && !atomic_load_explicit(&worker->prompt.expected, memory_order_relaxed);
 }
 
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
@@ -301,8 +298,7 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
     operation->text = strdup(line);
 }
 
-void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status,
-                         const char *text)
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text)
 {
     if (partition < operation->blamed) {
         operation->status = BPS_OK;
@@ -410,8 +406,7 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
     return status;
 }
 
-bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *handle, bps_status *status,
-                        char **text)
+bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *handle, bps_status *status, char **text)
 {
     struct bps_operation *operation = &bps_tensor_at(worker, slot)->operation;
     if ((atomic_load(&operation->state) & BPS_OP_PHASE) != BPS_OP_DONE) {
@@ -447,8 +442,7 @@ static bool sleep_on(struct bps_operation *operation, uint32_t state, uint64_t d
     return true;
 }
 
-static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t deadline,
-                             struct bps_report *report)
+static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t deadline, struct bps_report *report)
 {
     struct bps_operation *operation = find(worker, handle);
     if (operation == NULL) {
@@ -511,9 +505,8 @@ bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint
     return wait_until(worker, handle, deadline, report);
 }
 
-bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                             uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
-                             struct bps_report *report)
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
+                             bool barrier, uint64_t timeout_ns, bps_handle *out, struct bps_report *report)
 {
     struct run run = {.worker = worker};
     uint64_t deadline = deadline_after(timeout_ns);

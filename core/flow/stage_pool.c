@@ -59,8 +59,7 @@ static uint32_t thread_count(const struct bps_worker *worker)
     return cores < 1 ? 1 : cores > AUTO_LIMIT ? AUTO_LIMIT : cores;
 }
 
-bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,
-                              struct bps_report *report)
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report)
 {
     uint32_t n = thread_count(worker);
     struct bps_stage_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->thread[0]);

@@ -67,11 +67,10 @@ struct bps_round_hooks {
 /* Tensors in the memory of devices. */
 struct bps_device_memory_ops {
     /* [app] Refuses devices that this worker does not reach. */
-    bps_status (*check)(const struct bps_worker *worker, const struct bps_device *device,
-                        struct bps_report *report);
+    bps_status (*check)(const struct bps_worker *worker, const struct bps_device *device, struct bps_report *report);
     /* [app] A mark behind what the device's stream has been given. */
-    bps_status (*mark)(const struct bps_worker *worker, const struct bps_device *device,
-                       struct bps_mark **out, struct bps_report *report);
+    bps_status (*mark)(const struct bps_worker *worker, const struct bps_device *device, struct bps_mark **out,
+                       struct bps_report *report);
     /* Gives it back, if there is one. */
     void (*release)(const struct bps_worker *worker, struct bps_mark **mark);
     /* [app] The operation is filled in: decides where it happens, and finds it a place on the host if it needs one. */
@@ -97,8 +96,7 @@ static inline bool bps_is_on_device(const struct bps_operation *operation)
  */
 static inline bool bps_must_wait(const struct bps_operation *operation)
 {
-    return operation->mark != NULL ||
-           bps_container(operation, const struct bps_tensor_entry, operation)->leaving > 0;
+    return operation->mark != NULL || bps_container(operation, const struct bps_tensor_entry, operation)->leaving > 0;
 }
 
 /* What is sent of a task from `offset` on, and where its result goes: on a device where the network reaches it. */

@@ -205,8 +205,7 @@ void bps_tasks_left(struct bps_worker *worker, uint32_t rank)
 {
     struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
     while (operation != NULL) {
-        operation =
-            tell_left(operation, rank) ? TAILQ_FIRST(&worker->operations) : TAILQ_NEXT(operation, entry);
+        operation = tell_left(operation, rank) ? TAILQ_FIRST(&worker->operations) : TAILQ_NEXT(operation, entry);
     }
 }
 
@@ -231,9 +230,8 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
         .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
-    bps_status status = operation->stays
-                            ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
-                            : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
+    bps_status status = operation->stays ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
+                                         : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
         tensor->renamed = false;
         tensor->path_op = operation->op;

@@ -51,8 +51,7 @@ static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
     }
     chunk = table->chunk[slot / BPS_CHUNK_SLOTS];
     if (chunk == NULL) {
-        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] =
-            calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
+        chunk = table->chunk[slot / BPS_CHUNK_SLOTS] = calloc(BPS_CHUNK_SLOTS, sizeof(struct bps_tensor_entry *));
     }
     struct bps_tensor_entry *tensor = chunk != NULL ? calloc(1, sizeof *tensor) : NULL;
     if (tensor == NULL) {
@@ -100,8 +99,7 @@ void bps_tensor_put(struct bps_tensor_entry *tensor)
     pthread_mutex_unlock(&table->lock);
 }
 
-struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
-                                          struct bps_report *report)
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report)
 {
     struct bps_tensor_table *table = &worker->table;
     struct bps_tensor_entry *tensor;
@@ -130,8 +128,7 @@ struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barr
     char name[64];
     pthread_mutex_lock(&table->lock);
     uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
-    const char *form =
-        barrier ? "barrier.%u (call %u of the barrier)" : "unnamed.%u (call %u without a name)";
+    const char *form = barrier ? "barrier.%u (call %u of the barrier)" : "unnamed.%u (call %u without a name)";
     snprintf(name, sizeof name, form, number, number + 1);
     struct bps_tensor_entry *tensor = take(worker, name);
     if (tensor != NULL) {
@@ -175,8 +172,7 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
         BPS_REPORT(report, "%u is not a data type", dtype);
         return BPS_ERR_INVALID;
     }
-    if (count > BPS_TENSOR_LIMIT / size ||
-        bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
+    if (count > BPS_TENSOR_LIMIT / size || bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
         BPS_REPORT(report,
                    "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
                    "worker.partition",
@@ -184,8 +180,8 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
         return BPS_ERR_INVALID;
     }
     if (shape != NULL && (ndim > BPS_DIMENSIONS || !has_elements(ndim, shape, count))) {
-        BPS_REPORT(report, "a shape of %u dimensions does not have %lu elements, or more than %u dimensions",
-                   ndim, count, BPS_DIMENSIONS);
+        BPS_REPORT(report, "a shape of %u dimensions does not have %lu elements, or more than %u dimensions", ndim,
+                   count, BPS_DIMENSIONS);
         return BPS_ERR_INVALID;
     }
     return BPS_OK;
@@ -201,8 +197,7 @@ static bps_status set_form(struct bps_tensor_entry *tensor, const struct bps_for
     return status;
 }
 
-bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
-                          struct bps_report *report)
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form, struct bps_report *report)
 {
     bps_status status = BPS_OK;
     if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {

@@ -67,8 +67,8 @@ struct bps_task {
     const struct bps_way *way;   /* that it is on; NULL: it has none yet */
     struct bps_way *own, *other; /* along the tensor's path; along one that its group takes for some rounds */
     bool failed;                 /* the round has failed: it ends as soon as its step lets go of it */
-    bool refused;   /* this worker does not contribute, and waits for the words of those who sum */
-    bool for_group; /* it has the sum of this host, which was divided by: */
+    bool refused;                /* this worker does not contribute, and waits for the words of those who sum */
+    bool for_group;              /* it has the sum of this host, which was divided by: */
     uint32_t divisor;
     const char *src; /* what is sent */
     char *dst;       /* where the result goes */
@@ -121,10 +121,8 @@ struct bps_tensor_entry {
     bps_tensor slot; /* [const] index in the table */
     char *name;      /* [const]; unnamed ones have one for messages */
     bool unnamed;
-    struct bps_form
-        form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
-    _Atomic bool
-        formed; /* it is known, and changed only by the operation in flight, under the table's lock */
+    struct bps_form form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
+    _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
@@ -235,12 +233,12 @@ struct bps_worker {
     struct bps_shards *shards;                    /* NULL: none yet */
     struct bps_local *local;                      /* NULL: workers of this host do not sum among themselves */
     uint32_t open_links;                          /* to shards and to workers of this host */
-    uint32_t opened_links;                    /* of these all that have ever been: some may have left again */
-    bool dialled;                             /* all links are begun */
-    struct bps_tensor_entry *ids;             /* by id: named tensors, and unnamed ones in flight */
-    uint32_t last_id;                         /* the largest of the named ones so far */
-    struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
-    struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
+    uint32_t opened_links;                        /* of these all that have ever been: some may have left again */
+    bool dialled;                                 /* all links are begun */
+    struct bps_tensor_entry *ids;                 /* by id: named tensors, and unnamed ones in flight */
+    uint32_t last_id;                             /* the largest of the named ones so far */
+    struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
+    struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
     uint64_t sequence;
     uint64_t warned;
@@ -284,8 +282,7 @@ void bps_table_fini(struct bps_tensor_table *table);
  * The tensor of this name, made if there is none. NULL: no memory. The table's lock is held; when it no longer is,
  * another thread may forget a tensor whose operation was not taken meanwhile. [app]
  */
-struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name,
-                                          struct bps_report *report);
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report);
 /* A tensor for one unnamed call or barrier, with its id. [app] */
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
 /* Adds a tensor to those that a further call or name may take. */
@@ -296,8 +293,7 @@ struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slo
 bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
                             const int64_t *shape, struct bps_report *report);
 /* Fixes the form, or compares it with the one that is known. The table's lock is held. [app] */
-bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form,
-                          struct bps_report *report);
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form, struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
 /* [core] Tasks for a tensor of so many bytes. */
@@ -318,9 +314,8 @@ bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_
  * Start and wait in one. If nothing else is in flight, the caller drives the worker's loop meanwhile. *out is
  * written only with BPS_INPROGRESS.
  */
-bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
-                             uint32_t root, bool barrier, uint64_t timeout_ns, bps_handle *out,
-                             struct bps_report *report);
+bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
+                             bool barrier, uint64_t timeout_ns, bps_handle *out, struct bps_report *report);
 bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle);
 /* Bytes of all push_pulls that were started in this process: who sees a result sees it counted. [any thread] */
 uint64_t bps_operation_pushed(void);
@@ -333,8 +328,7 @@ bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint
 bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *handle, bps_status *status,
                         char **text);
 /* [core] The shard's word on a partition. The lowest partition counts, so that all workers say the same. */
-void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status,
-                         const char *text);
+void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text);
 /* [core] Notes an error; the first one counts. */
 void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text);
 /* [core] It is over: wakes whoever waits. */
@@ -367,8 +361,7 @@ void bps_change_report(struct bps_operation *operation);
 bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
 
 /* ---- stage_pool.c ---- */
-bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out,
-                              struct bps_report *report);
+bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report);
 void bps_stage_pool_free(struct bps_stage_pool *pool);
 /* Binds its threads. */
 void bps_stage_pool_bind(struct bps_stage_pool *pool);

@@ -59,8 +59,8 @@ static bps_status open_stage(struct bps_node *node, const struct bps_conf_node *
 }
 
 /* A built-in stage has no options; what else stands in its group is a mistake. */
-static bps_status check_members(const struct bps_node *node, const struct bps_conf_node *entry,
-                                uint32_t index, struct bps_report *report)
+static bps_status check_members(const struct bps_node *node, const struct bps_conf_node *entry, uint32_t index,
+                                struct bps_report *report)
 {
     for (uint32_t i = 0; i < entry->count; i++) {
         const char *name = entry->children[i]->name;
@@ -82,16 +82,14 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
     const char *stage = scalar(entry, "stage"), *when = scalar(entry, "when");
     node->origin = entry->origin;
     if (stage == NULL) {
-        BPS_REPORT(report,
-                   "%s: worker.graph[%u] has no stage; expected stage = \"push_pull\" or a plugin's name",
+        BPS_REPORT(report, "%s: worker.graph[%u] has no stage; expected stage = \"push_pull\" or a plugin's name",
                    entry->origin, index);
         return BPS_ERR_CONF;
     }
     snprintf(node->name, sizeof node->name, "%s", stage);
     if (when != NULL) {
         snprintf(node->when, sizeof node->when, "%s", when);
-        if (strlen(when) >= sizeof node->when ||
-            bps_condition_parse(when, &node->condition, &reason) != BPS_OK) {
+        if (strlen(when) >= sizeof node->when || bps_condition_parse(when, &node->condition, &reason) != BPS_OK) {
             BPS_REPORT(report, "%s: stage %s: when = \"%s\": %s", entry->origin, stage, when,
                        reason.text[0] != '\0' ? reason.text : "it is too long");
             return BPS_ERR_CONF;
@@ -102,8 +100,7 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
         return open_stage(node, entry, index, loop, report);
     }
     if (when != NULL) {
-        BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin,
-                   stage);
+        BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin, stage);
         return BPS_ERR_CONF;
     }
     node->attr = builtin_attr;
@@ -125,29 +122,29 @@ static bps_status check_node(const struct bps_node *node, struct bps_report *rep
 {
     const struct bps_stage_attr *a = &node->attr;
     if ((a->memory & BPS_MEMORY_HOST) == 0) {
-        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it",
-                   node->origin, node->name);
+        BPS_REPORT(report, "%s: stage %s takes device memory only, but no plugin here brings it", node->origin,
+                   node->name);
         return BPS_ERR_CONF;
     }
     if (a->takes == NULL || a->gives == NULL || (a->dtypes & ALL_TYPES) == 0 || (a->ops & ALL_OPS) == 0) {
-        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty",
-                   node->origin, node->name);
+        BPS_REPORT(report, "%s: stage %s does not say which data it takes; its plugin is faulty", node->origin,
+                   node->name);
         return BPS_ERR_PLUGIN;
     }
     if (strcmp(a->takes, a->gives) != 0 && (node->condition.clauses > 0 || a->writes == 0)) {
-        BPS_REPORT(report, "%s: stage %s turns '%s' into '%s' and so cannot have a condition", node->origin,
-                   node->name, a->takes, a->gives);
+        BPS_REPORT(report, "%s: stage %s turns '%s' into '%s' and so cannot have a condition", node->origin, node->name,
+                   a->takes, a->gives);
         return BPS_ERR_CONF;
     }
     return BPS_OK;
 }
 
-static bps_status check_edge(const char *from, const char *gives, const char *to, const char *takes,
-                             const char *origin, struct bps_report *report)
+static bps_status check_edge(const char *from, const char *gives, const char *to, const char *takes, const char *origin,
+                             struct bps_report *report)
 {
     if (strcmp(gives, takes) != 0) {
-        BPS_REPORT(report, "%s: %s cannot follow %s: it takes '%s' data, but %s gives '%s'", origin, to, from,
-                   takes, from, gives);
+        BPS_REPORT(report, "%s: %s cannot follow %s: it takes '%s' data, but %s gives '%s'", origin, to, from, takes,
+                   from, gives);
         return BPS_ERR_CONF;
     }
     return BPS_OK;
@@ -244,8 +241,8 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
 static void log_node(const struct bps_node *node)
 {
     if (node->tasks > 0) {
-        bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks,
-                  node->bytes, node->failures);
+        bps_debug("graph", "stage %s: %lu tasks, %lu bytes, %lu failures", node->name, node->tasks, node->bytes,
+                  node->failures);
     }
 }
 

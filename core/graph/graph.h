@@ -43,8 +43,8 @@ struct bps_node {
 };
 
 struct bps_graph {
-    uint32_t nodes, push_pull; /* number of nodes; index of the one that crosses the network */
-    bool local;                /* it has local_reduce and local_broadcast */
+    uint32_t nodes, push_pull;                     /* number of nodes; index of the one that crosses the network */
+    bool local;                                    /* it has local_reduce and local_broadcast */
     struct bps_node to_host, to_device, on_device; /* for tensors on a device, */
     struct bps_node reduce, broadcast;             /* and for those of a group */
     struct bps_node node[];

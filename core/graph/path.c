@@ -6,27 +6,24 @@
 #include "graph/graph.h"
 
 /* BPS_OK: the tensor passes this stage. BPS_AGAIN: it goes around it. */
-static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast,
-                         void **state, struct bps_report *report)
+static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast, void **state,
+                         struct bps_report *report)
 {
     struct bps_report reason = {""};
     if (node->instance == NULL) {
         return BPS_OK;
     }
-    if (broadcast || (node->attr.ops & BPS_OP_BIT(tensor->op)) == 0 ||
-        !bps_condition_holds(&node->condition, tensor)) {
+    if (broadcast || (node->attr.ops & BPS_OP_BIT(tensor->op)) == 0 || !bps_condition_holds(&node->condition, tensor)) {
         return BPS_AGAIN;
     }
     if ((node->attr.dtypes & BPS_DTYPE_BIT(tensor->dtype)) == 0) {
-        BPS_REPORT(report,
-                   "stage %s cannot take %s; give it a condition, such as when = \"dtype == float32\"",
+        BPS_REPORT(report, "stage %s cannot take %s; give it a condition, such as when = \"dtype == float32\"",
                    node->name, bps_dtype_name(tensor->dtype));
         return BPS_ERR_UNSUPPORTED;
     }
     bps_status status = node->ops->bind(node->instance->self, tensor, state, &reason);
     if (status < 0) {
-        BPS_REPORT(report, "stage %s: %s", node->name,
-                   reason.text[0] != '\0' ? reason.text : bps_strerror(status));
+        BPS_REPORT(report, "stage %s: %s", node->name, reason.text[0] != '\0' ? reason.text : bps_strerror(status));
     }
     return status;
 }
@@ -88,8 +85,8 @@ bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, s
 
 bps_status bps_path_new_among_devices(struct bps_graph *graph, struct bps_path *out)
 {
-    struct bps_node *const node[] = {&graph->reduce, &graph->to_host, &graph->node[graph->push_pull],
-                                     &graph->to_device, &graph->broadcast};
+    struct bps_node *const node[] = {&graph->reduce, &graph->to_host, &graph->node[graph->push_pull], &graph->to_device,
+                                     &graph->broadcast};
     return make(node, sizeof node / sizeof node[0], "", out);
 }
 

@@ -39,8 +39,8 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     local->transport = worker->local_transport;
     STAILQ_INIT(&local->unsent);
     bps_lobby_init(&local->lobby, &bps_local_guests, transport, local);
-    bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby,
-                                          local->address, sizeof local->address, report);
+    bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
+                                          sizeof local->address, report);
     if (status == BPS_OK) {
         local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
         status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
@@ -107,8 +107,8 @@ static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
         struct bps_local_peer *peer = &local->peer[place];
         peer->link = &peer->dialled;
         bps_status status =
-            bps_link_dial(&peer->dialled, &bps_local_hosts, peer, local->transport->ops,
-                          local->transport->self, local->worker->book->member[peer->rank].local, 0, report);
+            bps_link_dial(&peer->dialled, &bps_local_hosts, peer, local->transport->ops, local->transport->self,
+                          local->worker->book->member[peer->rank].local, 0, report);
         if (status != BPS_OK) {
             peer->link = NULL;
             return status;

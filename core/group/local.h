@@ -144,8 +144,7 @@ struct bps_local_device_ops {
     /* The network has failed a round that this worker leads. False: it was none of the devices. */
     bool (*network_failed)(struct bps_worker *worker, const struct bps_header *header, const char *text);
     /* READY to SEPARATE, from a peer. */
-    bps_status (*message)(struct bps_local_peer *peer, const struct bps_header *header,
-                          struct bps_reader *payload);
+    bps_status (*message)(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
 };
 
 /* A step that sends frames to others of the group. */
@@ -192,15 +191,12 @@ void bps_local_release_guest(struct bps_local_peer *peer);
 /* ---- local_frame.c: what is sent to a peer, and what comes from it ---- */
 bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
 void bps_local_sent(struct bps_local_peer *peer, void *cookie);
-bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header,
-                           struct bps_sink **sink);
-bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
-                             struct bps_reader *payload);
+bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
 
 /* ---- local_lead.c: what a leader does ---- */
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);
-bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
-                                  struct bps_sink **sink);
+bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
 /* The next result or loan for this peer. BPS_AGAIN: there is none. */
 bps_status bps_local_next_result(struct bps_local_peer *peer, struct bps_frame *out);
 /* False: the cookie is not of such a frame. */
@@ -208,18 +204,15 @@ bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie);
 
 /* ---- local_lend.c: what the others do ---- */
 extern const struct bps_local_step bps_local_lend;
-bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
-                            struct bps_sink **sink);
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
 
 /* ---- local_exchange.c: small tensors, which nobody leads ---- */
 extern const struct bps_local_step bps_local_exchange;
 /* Sets up the exchange, if there can be one. */
 bps_status bps_local_exchange_open(struct bps_local *local);
 /* PUSH; POISON, FAILED; from a peer. */
-bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
-                               struct bps_sink **sink);
-bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header,
-                                   const char *text);
+bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text);
 /* The link to a peer is open now: it is told what was said before. */
 void bps_local_exchange_reached(struct bps_local_peer *peer);
 

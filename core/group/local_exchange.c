@@ -28,8 +28,7 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
     const struct bps_local *local = worker->local;
     (void)partition;
     return bps_local_sums(tensor) && local->exchange != NULL && !tensor->unnamed &&
-           tensor->job.bytes <= worker->partition &&
-           tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
+           tensor->job.bytes <= worker->partition && tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
 static uint32_t bit_of(const struct bps_local_peer *peer)
@@ -102,8 +101,8 @@ static bool start(struct bps_task *task)
         status = bps_exchange_contribute(exchange->round, task->src, task->dst, task);
     }
     if (status == BPS_ERR_UNSUPPORTED) {
-        snprintf(text, sizeof text, "worker %u's reducer '%s' has no %s of %s", worker->rank,
-                 worker->reducer->name, bps_op_name(header.op), bps_dtype_name(header.dtype));
+        snprintf(text, sizeof text, "worker %u's reducer '%s' has no %s of %s", worker->rank, worker->reducer->name,
+                 bps_op_name(header.op), bps_dtype_name(header.dtype));
         bps_tensor_refuse(task->tensor, task->partition, header.bytes, status, text, true);
     } else if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not contribute to the sum of this host");
@@ -162,8 +161,7 @@ static bool left(struct bps_task *task, uint32_t rank)
 
 /* ---- those of others ---- */
 
-bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header,
-                               struct bps_sink **sink)
+bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_local *local = peer->local;
     struct bps_contribution c;
@@ -190,8 +188,7 @@ static void speak(struct bps_local_peer *leader, const struct bps_notice *poison
     } else if (leader->link == NULL || leader->left) {
         bps_exchange_fail(local->exchange, poison);
     } else {
-        const struct bps_header header =
-            bps_notice_header(poison, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+        const struct bps_header header = bps_notice_header(poison, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
         bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
     }
 }
@@ -202,12 +199,8 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
     struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
     const struct bps_round_id id = {tensor->id, partition, tensor->round};
     const struct bps_contribution own = {.id = id, .spec.bytes = bytes};
-    const struct bps_notice poison = {.kind = BPS_NOTICE_POISON,
-                                      .id = id,
-                                      .bytes = bytes,
-                                      .status = status,
-                                      .text = text,
-                                      .answer = answer};
+    const struct bps_notice poison = {
+        .kind = BPS_NOTICE_POISON, .id = id, .bytes = bytes, .status = status, .text = text, .answer = answer};
     struct bps_exchange_round *round;
     bps_status entered = bps_exchange_enter(leader->local->exchange, &own, &round);
     if (entered != BPS_OK) {

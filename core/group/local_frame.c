@@ -25,8 +25,7 @@ void bps_local_sent(struct bps_local_peer *peer, void *cookie)
 
 /* ---- receiving ---- */
 
-bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header,
-                           struct bps_sink **sink)
+bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
     if (header->epoch != peer->local->worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
@@ -45,8 +44,7 @@ static bool may_judge(const struct bps_local_peer *peer, const struct bps_header
     return task == NULL || bps_local_leader_of(task->tensor, task->partition) == peer;
 }
 
-bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header,
-                             struct bps_reader *payload)
+bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload)
 {
     struct bps_local *local = peer->local;
     char text[BPS_TEXT_LIMIT + 1];
@@ -78,7 +76,6 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
         bps_get_text(payload, text, sizeof text);
         return may_judge(peer, header) ? bps_round_notice(local->worker, header, text) : BPS_ERR_PROTOCOL;
     default:
-        return header->type >= BPS_FRAME_READY ? local->device_ops->message(peer, header, payload)
-                                               : BPS_ERR_PROTOCOL;
+        return header->type >= BPS_FRAME_READY ? local->device_ops->message(peer, header, payload) : BPS_ERR_PROTOCOL;
     }
 }

@@ -48,8 +48,7 @@ static bool sends_payload(const struct bps_sum_slice *slice, uint32_t rank)
 }
 
 /* The task in whose tensor the bytes of that frame lie; NULL: there is none, or they are the engine's. */
-static struct bps_task *payload_owner(struct bps_local *local, const struct bps_sum_slice *slice,
-                                      uint32_t rank)
+static struct bps_task *payload_owner(struct bps_local *local, const struct bps_sum_slice *slice, uint32_t rank)
 {
     struct bps_task *task = sends_payload(slice, rank) ? task_of(local, slice) : NULL;
     return task != NULL && task->dst == slice->payload ? task : NULL;
@@ -57,8 +56,7 @@ static struct bps_task *payload_owner(struct bps_local *local, const struct bps_
 
 /* ---- contributions ---- */
 
-bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header,
-                                  struct bps_sink **sink)
+bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
     *sink = &peer->cursor.sink;
     if (peer->local->dropped) {
@@ -254,19 +252,18 @@ static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
-    return lose(peer, peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes)
-                                         : BPS_ERR_LOST);
+    return lose(peer,
+                peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes) : BPS_ERR_LOST);
 }
 
-static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
-                                const void *from, uint32_t bytes)
+static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
+                                uint32_t bytes)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
-    return lose(peer, peer->link != NULL
-                          ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
-                          : BPS_ERR_LOST);
+    return lose(peer, peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
+                                         : BPS_ERR_LOST);
 }
 
 /* ---- sending ---- */
@@ -351,8 +348,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
                    const char *text, bool answer)
 {
     const struct bps_worker *worker = tensor->worker;
-    const struct bps_header header =
-        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
+    const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
     bps_frame_poison(worker->local->sum, worker->rank, &header, text);
     return true;
 }
@@ -375,8 +371,8 @@ static bool hand_out(struct bps_task *task)
 }
 
 /* The others of the group wait for a result that does not come. Of this worker it is the end as well. */
-static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
-                          bps_status status, const char *text, bool answer)
+static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                          const char *text, bool answer)
 {
     struct bps_task *task = &tensor->task[partition];
     struct bps_header header;

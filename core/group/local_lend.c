@@ -98,8 +98,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
                    const char *text, bool answer)
 {
     const struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
-    const struct bps_header header =
-        bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
+    const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
     if (leader->link != NULL) {
         bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
     }
@@ -162,8 +161,7 @@ static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *
     return bytes;
 }
 
-bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header,
-                            struct bps_sink **sink)
+bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_worker *worker = peer->local->worker;
     struct bps_task *task = bps_task_in(worker, header, &bps_local_lend.ops);

@@ -41,8 +41,7 @@ static bps_status judge(struct bps_local *local, const struct bps_guest *guest, 
         BPS_REPORT(report, "worker %u has failed", worker->rank); /* perhaps before the group was complete */
         return BPS_ERR_REFUSED;
     }
-    if (visitor->epoch != worker->book->epoch || peer == NULL || visitor->rank <= worker->rank ||
-        peer->link != NULL) {
+    if (visitor->epoch != worker->book->epoch || peer == NULL || visitor->rank <= worker->rank || peer->link != NULL) {
         BPS_REPORT(report, "worker %u of epoch %u has no business with worker %u of epoch %u", visitor->rank,
                    visitor->epoch, worker->rank, worker->book->epoch);
         return BPS_ERR_REFUSED;
@@ -68,8 +67,7 @@ static void admit(struct bps_local *local, struct bps_guest *guest)
     reached(peer);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
-                           struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_local *local = guest->host;

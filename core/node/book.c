@@ -59,8 +59,7 @@ static bps_status read_members(struct bps_reader *r, struct bps_book *out)
         bps_get_string(r, m->host, sizeof m->host);
         bps_get_string(r, m->local, sizeof m->local);
         bool worker = i < out->workers;
-        bool grouped =
-            worker ? m->group <= i && out->member[m->group].group == m->group : m->group == m->rank;
+        bool grouped = worker ? m->group <= i && out->member[m->group].group == m->group : m->group == m->rank;
         if (!grouped || m->role != (worker ? BPS_ROLE_WORKER : BPS_ROLE_SERVER) ||
             m->rank != (worker ? i : i - out->workers)) {
             return BPS_ERR_PROTOCOL;
@@ -149,8 +148,7 @@ bps_status bps_book_proof(const struct bps_book *book, const uint8_t *nonce, uin
     bps_put_u32(&w, rank);
     bps_put_u32(&w, lane);
     unsigned n = BPS_PROOF_BYTES;
-    const void *done =
-        w.failed ? NULL : HMAC(EVP_sha256(), book->token, sizeof book->token, w.data, w.size, out, &n);
+    const void *done = w.failed ? NULL : HMAC(EVP_sha256(), book->token, sizeof book->token, w.data, w.size, out, &n);
     bps_writer_fini(&w);
     return done == NULL ? BPS_ERR_NOMEM : BPS_OK;
 }
@@ -175,6 +173,6 @@ uint32_t bps_book_group_size(const struct bps_book *book, uint32_t rank)
 
 void bps_member_text(const struct bps_book_member *member, char *text, size_t n)
 {
-    snprintf(text, n, "%s %u (host %s, pid %u)", member->role == BPS_ROLE_WORKER ? "worker" : "server",
-             member->rank, member->host, member->pid);
+    snprintf(text, n, "%s %u (host %s, pid %u)", member->role == BPS_ROLE_WORKER ? "worker" : "server", member->rank,
+             member->host, member->pid);
 }

@@ -18,8 +18,7 @@ static size_t shape_bytes(uint32_t ndim)
     return ndim * sizeof(int64_t);
 }
 
-bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
-                        const int64_t *shape)
+bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim, const int64_t *shape)
 {
     int64_t *copy = shape != NULL ? malloc(shape_bytes(ndim) + 1) : NULL; /* a scalar has a shape as well */
     if (shape != NULL && copy == NULL) {
@@ -44,8 +43,7 @@ static bool is_same_shape(const struct bps_form *form, uint32_t ndim, const int6
     return form->ndim == ndim && (ndim == 0 || memcmp(form->shape, shape, shape_bytes(ndim)) == 0);
 }
 
-bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
-                 const int64_t *shape)
+bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim, const int64_t *shape)
 {
     return form->dtype == dtype && form->bytes == bytes && (form->shape != NULL) == (shape != NULL) &&
            (shape == NULL || is_same_shape(form, ndim, shape));
@@ -62,8 +60,7 @@ void bps_form_text(const struct bps_form *form, char *text, size_t room)
     const uint32_t shown = form->ndim < 8 ? form->ndim : 8;
     size_t at = 0;
     if (form->shape == NULL) {
-        snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype),
-                 bps_dtype_name(form->dtype));
+        snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype), bps_dtype_name(form->dtype));
         return;
     }
     text[0] = '\0';

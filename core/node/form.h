@@ -23,12 +23,10 @@ struct bps_form {
 };
 
 /* Takes a copy of the shape (NULL: not told). BPS_ERR_NOMEM leaves the form as it was. */
-bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
-                        const int64_t *shape);
+bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim, const int64_t *shape);
 void bps_form_fini(struct bps_form *form);
 /* The same in every respect. */
-bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim,
-                 const int64_t *shape);
+bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim, const int64_t *shape);
 /* The same as far as both tell. */
 bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b);
 /* "[17, 1311] float32", or "22287 float32" if the shape is not told. */

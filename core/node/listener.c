@@ -17,17 +17,16 @@ static bps_status listen_at(struct bps_listener *listener, const char *address, 
 {
     const struct bps_transport_ops *transport = listener->transport->ops;
     listener->lobby.transport = transport;
-    bps_status status =
-        transport->listen(listener->transport->self, address, bps_lobby_accept, &listener->lobby,
-                          listener->address, sizeof listener->address, report);
+    bps_status status = transport->listen(listener->transport->self, address, bps_lobby_accept, &listener->lobby,
+                                          listener->address, sizeof listener->address, report);
     if (status != BPS_OK) {
         bps_listener_close(listener);
     }
     return status;
 }
 
-bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps_conf *conf,
-                                 struct bps_loop *loop, const char *host, struct bps_report *report)
+bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps_conf *conf, struct bps_loop *loop,
+                                 const char *host, struct bps_report *report)
 {
     char address[80];
     bps_status status = bps_transport_open(conf, loop, &listener->transport, report);
@@ -35,8 +34,8 @@ bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps
     return status == BPS_OK ? listen_at(listener, address, report) : status;
 }
 
-bps_status bps_listener_open_local(struct bps_listener *listener, const struct bps_conf *conf,
-                                   struct bps_loop *loop, struct bps_report *report)
+bps_status bps_listener_open_local(struct bps_listener *listener, const struct bps_conf *conf, struct bps_loop *loop,
+                                   struct bps_report *report)
 {
     struct bps_report reason = {""};
     bps_status status = bps_transport_open_local(conf, loop, &listener->transport, &reason);

@@ -183,12 +183,11 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
         lose(m, BPS_ERR_LOST, why);
     } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
-        snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY,
-                 ending, text);
+        snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY, ending,
+                 text);
         lose(m, BPS_ERR_REFUSED, why);
     } else {
-        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler,
-                 text);
+        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
         m->retry = bps_loop_timer(m->loop, RETRY_AFTER, 0, dial, m);
         if (m->retry == NULL) {
             lose(m, BPS_ERR_NOMEM, "no memory to try again");
@@ -239,8 +238,7 @@ static void on_tick(void *arg)
         m->reminded = now;
         bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
-        snprintf(why, sizeof why,
-                 "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
+        snprintf(why, sizeof why, "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
                  cluster(m)->scheduler, (double)timeout / 1e9);
         lose(m, BPS_ERR_LOST, why);
     }
@@ -278,8 +276,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
     bps_status status = m->join.agreement == NULL || m->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     if (status == BPS_OK) {
-        status =
-            bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
+        status = bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
     }
     if (status != BPS_OK) {
         bps_member_free(m);

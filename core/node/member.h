@@ -12,7 +12,7 @@
 #include "plugin/instance.h"
 
 /* For workers that come back to a scheduler that does not stay. */
-#define BPS_REMEDY_STAY                                                                                      \
+#define BPS_REMEDY_STAY                                                                                                \
     "set cluster.stay = true for the scheduler, or start it and the servers again before the workers return"
 
 struct bps_member_events {
@@ -20,8 +20,8 @@ struct bps_member_events {
      * Ranks are known. If `serve`, open shards that can be reached at `host` and write their addresses as an
      * ENDPOINTS message has them.
      */
-    bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host,
-                           struct bps_writer *endpoints, struct bps_report *report);
+    bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
+                           struct bps_report *report);
     /*
      * The job is complete. The book belongs to the member and lives until it is freed or joined comes again.
      */

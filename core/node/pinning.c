@@ -23,8 +23,8 @@ static bps_status check_exist(const struct bps_pinning *pinning, const char *key
         if (!hwloc_bitmap_iszero(cpus)) {
             bps_cpus_format(cpus, absent, sizeof absent);
             bps_cpus_format(online, there, sizeof there);
-            BPS_REPORT(report, "affinity.%s = \"%.200s\": this machine has no core %s; it has %s", key, lists,
-                       absent, there);
+            BPS_REPORT(report, "affinity.%s = \"%.200s\": this machine has no core %s; it has %s", key, lists, absent,
+                       there);
             return BPS_ERR_CONF;
         }
     }
@@ -76,8 +76,7 @@ static bps_status find_cores(struct bps_pinning *pinning, struct bps_report *rep
     return status;
 }
 
-bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf,
-                            struct bps_report *report)
+bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf, struct bps_report *report)
 {
     *pinning = (struct bps_pinning){.conf = &conf->affinity};
     bps_status status = bps_topology_load(pinning->conf->sysfs, &pinning->topology, report);
@@ -108,8 +107,8 @@ void bps_pinning_address(struct bps_pinning *pinning, const char *address)
 /* ---- places ---- */
 
 /* The cores to choose from: those that are allowed, of list `index` if any are configured. */
-static bps_status take_list(const struct bps_pinning *pinning, const char *key, const char *lists,
-                            unsigned index, struct bps_pin *out, struct bps_report *report)
+static bps_status take_list(const struct bps_pinning *pinning, const char *key, const char *lists, unsigned index,
+                            struct bps_pin *out, struct bps_report *report)
 {
     char there[128];
     bps_pin_fini(out);
@@ -122,27 +121,25 @@ static bps_status take_list(const struct bps_pinning *pinning, const char *key, 
     hwloc_bitmap_and(out->cpus, out->cpus, pinning->allowed);
     if (status == BPS_OK && hwloc_bitmap_iszero(out->cpus)) {
         bps_cpus_format(pinning->allowed, there, sizeof there);
-        BPS_REPORT(
-            report,
-            "affinity.%s = \"%.200s\": this process may use none of these cores, but %s (by its affinity, "
-            "its cgroup, and affinity.avoid)",
-            key, lists, there);
+        BPS_REPORT(report,
+                   "affinity.%s = \"%.200s\": this process may use none of these cores, but %s (by its affinity, "
+                   "its cgroup, and affinity.avoid)",
+                   key, lists, there);
         status = BPS_ERR_CONF;
     }
     return status;
 }
 
-static bps_status worker_cores(const struct bps_pinning *pinning, unsigned rank, unsigned size,
-                               struct bps_pin *out, struct bps_report *report)
+static bps_status worker_cores(const struct bps_pinning *pinning, unsigned rank, unsigned size, struct bps_pin *out,
+                               struct bps_report *report)
 {
     const char *cores = pinning->conf->cores;
     unsigned lists = bps_cpus_lists(cores);
     if (lists > 1 && rank >= lists) {
-        BPS_REPORT(
-            report,
-            "affinity.cores = \"%.200s\": %u lists, but this is the worker of local rank %u; expected a "
-            "list for each of the %u workers here, or one for all",
-            cores, lists, rank, size);
+        BPS_REPORT(report,
+                   "affinity.cores = \"%.200s\": %u lists, but this is the worker of local rank %u; expected a "
+                   "list for each of the %u workers here, or one for all",
+                   cores, lists, rank, size);
         return BPS_ERR_CONF;
     }
     return take_list(pinning, "cores", cores, lists > 1 ? rank : 0, out, report);
@@ -164,8 +161,7 @@ bps_status bps_pinning_process(const struct bps_pinning *pinning, unsigned local
     const struct bps_conf_affinity *conf = pinning->conf;
     int64_t quota = local_rank + 1 == local_size && conf->root_quota > 0 ? conf->root_quota : conf->quota;
     /* A list of its own is not shared out further. */
-    bool shared =
-        pinning->numa && conf->numa == BPS_NUMA_ON && local_size > 1 && bps_cpus_lists(conf->cores) <= 1;
+    bool shared = pinning->numa && conf->numa == BPS_NUMA_ON && local_size > 1 && bps_cpus_lists(conf->cores) <= 1;
     bps_status status = worker_cores(pinning, local_rank, local_size, out, report);
     if (status == BPS_OK && shared) {
         bps_affinity_process(&pinning->topology, local_rank, local_size, (unsigned)quota, out);
@@ -173,8 +169,8 @@ bps_status bps_pinning_process(const struct bps_pinning *pinning, unsigned local
     return status;
 }
 
-bps_status bps_pinning_shard(const struct bps_pinning *pinning, unsigned index, unsigned count,
-                             struct bps_pin *out, struct bps_report *report)
+bps_status bps_pinning_shard(const struct bps_pinning *pinning, unsigned index, unsigned count, struct bps_pin *out,
+                             struct bps_report *report)
 {
     const char *cores = pinning->conf->server_cores;
     unsigned lists = bps_cpus_lists(cores);

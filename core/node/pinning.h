@@ -19,8 +19,7 @@ struct bps_pinning {
 };
 
 /* Reads the machine and checks the configured cores against it. */
-bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf,
-                            struct bps_report *report);
+bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf, struct bps_report *report);
 void bps_pinning_fini(struct bps_pinning *pinning);
 /* The process speaks to the others from this address. */
 void bps_pinning_address(struct bps_pinning *pinning, const char *address);
@@ -33,8 +32,8 @@ void bps_pinning_address(struct bps_pinning *pinning, const char *address);
 bps_status bps_pinning_worker(const struct bps_pinning *pinning, unsigned local_rank, unsigned local_size,
                               struct bps_pin *out, struct bps_report *report);
 /* For a shard of a server, alone or in a worker's process. */
-bps_status bps_pinning_shard(const struct bps_pinning *pinning, unsigned index, unsigned count,
-                             struct bps_pin *out, struct bps_report *report);
+bps_status bps_pinning_shard(const struct bps_pinning *pinning, unsigned index, unsigned count, struct bps_pin *out,
+                             struct bps_report *report);
 /* For a worker process as a whole, where `byteps run` or `byteps launch` starts it. */
 bps_status bps_pinning_process(const struct bps_pinning *pinning, unsigned local_rank, unsigned local_size,
                                struct bps_pin *out, struct bps_report *report);

@@ -26,15 +26,14 @@ static const struct bps_conf_node *use_of(const struct bps_conf *conf, const cha
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                               struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "push_pull"), "net", loop, out,
-                        report);
+    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "push_pull"), "net", loop, out, report);
 }
 
-bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop,
-                                    struct bps_instance **out, struct bps_report *report)
+bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
+                                    struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "local_reduce"), "local", loop,
-                        out, report);
+    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "local_reduce"), "local", loop, out,
+                        report);
 }
 
 /* ---- what is told of them ---- */

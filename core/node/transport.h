@@ -16,8 +16,8 @@ bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop
                               struct bps_report *report);
 
 /* The same for the processes of one host: the list `use` of the stage local_reduce. */
-bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop,
-                                    struct bps_instance **out, struct bps_report *report);
+bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
+                                    struct bps_report *report);
 
 /* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
 void bps_transport_log_bytes(const struct bps_instance *instance);

@@ -47,20 +47,19 @@ static bps_status wrong_note(const struct bps_note_body *note, uint32_t kind, co
     const char *wanted = bps_kind_name(kind);
 
     if (strcmp(found, "?") == 0) {
-        return bps_refuse(report,
-                          "kind in its note is %u, expected %u (%s); rebuild the plugin against this BytePS",
+        return bps_refuse(report, "kind in its note is %u, expected %u (%s); rebuild the plugin against this BytePS",
                           note->kind, kind, wanted);
     }
     if (note->kind != kind) {
-        return bps_refuse(report, "kind in its note is %s, its file name says %s; rename it to %s_%s.so",
-                          found, wanted, found, note->name);
+        return bps_refuse(report, "kind in its note is %s, its file name says %s; rename it to %s_%s.so", found, wanted,
+                          found, note->name);
     }
-    return bps_refuse(report, "name in its note is '%s', its file name says '%s'; rename it to %s_%s.so",
-                      note->name, name, wanted, note->name);
+    return bps_refuse(report, "name in its note is '%s', its file name says '%s'; rename it to %s_%s.so", note->name,
+                      name, wanted, note->name);
 }
 
-bps_status bps_note_check(const struct bps_elf *elf, uint32_t kind, const char *name,
-                          const struct bps_note_body **out, struct bps_report *report)
+bps_status bps_note_check(const struct bps_elf *elf, uint32_t kind, const char *name, const struct bps_note_body **out,
+                          struct bps_report *report)
 {
     const struct bps_note_body *note = NULL;
     bps_status status;
@@ -116,15 +115,13 @@ static bps_status check_texts(const struct bps_module *module, struct bps_report
 static bps_status check_list(const struct bps_module *module, struct bps_report *report)
 {
     if (module->nplugins == 0 || module->nplugins > PLUGINS_MAX || !module->plugins) {
-        return bps_refuse(
-            report, "nplugins of its module is %u%s, expected 1 to %u descriptors; list them in plugins",
-            module->nplugins, module->plugins ? "" : " and plugins is NULL", PLUGINS_MAX);
+        return bps_refuse(report, "nplugins of its module is %u%s, expected 1 to %u descriptors; list them in plugins",
+                          module->nplugins, module->plugins ? "" : " and plugins is NULL", PLUGINS_MAX);
     }
     for (uint32_t i = 0; i < module->nplugins; i++) {
         const struct bps_plugin *plugin = module->plugins[i];
         if (!plugin) {
-            return bps_refuse(
-                report, "plugins[%u] of its module is NULL, expected a descriptor; correct nplugins", i);
+            return bps_refuse(report, "plugins[%u] of its module is NULL, expected a descriptor; correct nplugins", i);
         }
         if (plugin->size < sizeof *plugin) {
             return bps_refuse(report,
@@ -133,9 +130,8 @@ static bps_status check_list(const struct bps_module *module, struct bps_report 
                               plugin->size, sizeof *plugin);
         }
         if (!plugin->name || !bps_plugin_name_valid(plugin->name)) {
-            return bps_refuse(
-                report, "name in its descriptor is '%.64s', " BPS_PLUGIN_NAME_RULE "; rename the plugin",
-                plugin->name ? plugin->name : "");
+            return bps_refuse(report, "name in its descriptor is '%.64s', " BPS_PLUGIN_NAME_RULE "; rename the plugin",
+                              plugin->name ? plugin->name : "");
         }
     }
     return BPS_OK;
@@ -146,18 +142,16 @@ bps_status bps_module_check(const struct bps_module *module, struct bps_report *
     bps_status status;
 
     if (!module) {
-        return bps_refuse(
-            report, "bps_plugin_module() returned NULL, expected a struct bps_module; return a static one");
+        return bps_refuse(report,
+                          "bps_plugin_module() returned NULL, expected a struct bps_module; return a static one");
     }
     if (module->magic != BPS_PLUGIN_MAGIC) {
-        return bps_refuse(report,
-                          "magic of its module is 0x%08x, expected 0x%08x; set it to BPS_PLUGIN_MAGIC",
+        return bps_refuse(report, "magic of its module is 0x%08x, expected 0x%08x; set it to BPS_PLUGIN_MAGIC",
                           module->magic, BPS_PLUGIN_MAGIC);
     }
     if (module->size < sizeof *module) {
-        return bps_refuse(
-            report, "size of its module is %u, expected %zu or more; set it to sizeof(struct bps_module)",
-            module->size, sizeof *module);
+        return bps_refuse(report, "size of its module is %u, expected %zu or more; set it to sizeof(struct bps_module)",
+                          module->size, sizeof *module);
     }
     status = check_abi("module", module->abi_major, module->abi_minor, report);
     if (status == BPS_OK) {
@@ -183,13 +177,11 @@ bps_status bps_module_find(const struct bps_module *module, uint32_t kind, const
                           "the note",
                           bps_kind_name(first->kind), first->kind, bps_kind_name(kind), kind);
     }
-    return bps_refuse(report,
-                      "name in its descriptor is '%s', expected '%s'; correct struct bps_plugin or the note",
+    return bps_refuse(report, "name in its descriptor is '%s', expected '%s'; correct struct bps_plugin or the note",
                       first->name, name);
 }
 
-bps_status bps_descriptor_check(const struct bps_plugin *plugin, union bps_ops *ops,
-                                struct bps_report *report)
+bps_status bps_descriptor_check(const struct bps_plugin *plugin, union bps_ops *ops, struct bps_report *report)
 {
     bps_status status = check_text("summary in its descriptor", plugin->summary, report);
 

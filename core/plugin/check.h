@@ -13,8 +13,8 @@
  * The rules for what a file says of itself: right kind and name, an ABI that fits, no link to libbyteps. *out
  * is the note of the plugin; it points into `elf`.
  */
-bps_status bps_note_check(const struct bps_elf *elf, uint32_t kind, const char *name,
-                          const struct bps_note_body **out, struct bps_report *report);
+bps_status bps_note_check(const struct bps_elf *elf, uint32_t kind, const char *name, const struct bps_note_body **out,
+                          struct bps_report *report);
 
 /* A module's frame: magic, size, ABI, texts, descriptors. */
 bps_status bps_module_check(const struct bps_module *module, struct bps_report *report);
@@ -24,8 +24,7 @@ bps_status bps_module_find(const struct bps_module *module, uint32_t kind, const
                            const struct bps_plugin **out, struct bps_report *report);
 
 /* A plugin's descriptor and option table, and its operations completed with stubs into *ops. */
-bps_status bps_descriptor_check(const struct bps_plugin *plugin, union bps_ops *ops,
-                                struct bps_report *report);
+bps_status bps_descriptor_check(const struct bps_plugin *plugin, union bps_ops *ops, struct bps_report *report);
 
 /* The rows of an option table: names, types, places in the struct, ranges, and defaults that parse. */
 bps_status bps_options_check(const struct bps_option *table, size_t size, struct bps_report *report);

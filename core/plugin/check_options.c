@@ -17,17 +17,14 @@
 /* Keys that stand beside the options in the configuration and belong to the core. */
 static const char *const reserved[] = {"plugin", "stage", "use", "when"};
 
-static bps_status check_name(const struct bps_option *table, const struct bps_option *row,
-                             struct bps_report *report)
+static bps_status check_name(const struct bps_option *table, const struct bps_option *row, struct bps_report *report)
 {
     if (!bps_plugin_name_valid(row->name)) {
-        return bps_refuse(report, "option '%.64s': its name is not allowed; " BPS_PLUGIN_NAME_RULE,
-                          row->name);
+        return bps_refuse(report, "option '%.64s': its name is not allowed; " BPS_PLUGIN_NAME_RULE, row->name);
     }
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++) {
         if (strcmp(row->name, reserved[i]) == 0) {
-            return bps_refuse(report, "option '%s': this name belongs to the core; rename the option",
-                              row->name);
+            return bps_refuse(report, "option '%s': this name belongs to the core; rename the option", row->name);
         }
     }
     for (const struct bps_option *other = table; other != row; other++) {
@@ -45,23 +42,21 @@ static bps_status check_place(const struct bps_option *table, const struct bps_o
     const struct bps_option_type *field = bps_option_type(row->type);
 
     if (row->offset > size || field->size > size - row->offset) {
-        return bps_refuse(
-            report,
-            "option '%s': its field ends at byte %zu of the option struct, which has %zu; correct "
-            "offset or options_size",
-            row->name, row->offset + field->size, size);
+        return bps_refuse(report,
+                          "option '%s': its field ends at byte %zu of the option struct, which has %zu; correct "
+                          "offset or options_size",
+                          row->name, row->offset + field->size, size);
     }
     if (row->offset % field->align != 0) {
-        return bps_refuse(report,
-                          "option '%s': its offset is %zu, expected a multiple of %zu for a %s; use offsetof",
+        return bps_refuse(report, "option '%s': its offset is %zu, expected a multiple of %zu for a %s; use offsetof",
                           row->name, row->offset, field->align, field->name);
     }
     for (const struct bps_option *other = table; other != row; other++) {
         if (row->offset < other->offset + bps_option_type(other->type)->size &&
             other->offset < row->offset + field->size) {
-            return bps_refuse(
-                report, "option '%s': its field overlaps that of '%s' in the option struct; correct offset",
-                row->name, other->name);
+            return bps_refuse(report,
+                              "option '%s': its field overlaps that of '%s' in the option struct; correct offset",
+                              row->name, other->name);
         }
     }
     return BPS_OK;
@@ -86,8 +81,8 @@ static bps_status check_range(const struct bps_option *row, void *scratch, struc
     const char *dots = strstr(range, "..");
 
     if (row->type == BPS_OPT_CHOICE && !*range) {
-        return bps_refuse(
-            report, "option '%s': it has no words to choose from; list them in range, as in a|b", row->name);
+        return bps_refuse(report, "option '%s': it has no words to choose from; list them in range, as in a|b",
+                          row->name);
     }
     if (!*range || row->type == BPS_OPT_CHOICE || row->type == BPS_OPT_BOOL || row->type == BPS_OPT_STRING ||
         row->type == BPS_OPT_LIST) {
@@ -95,10 +90,9 @@ static bps_status check_range(const struct bps_option *row, void *scratch, struc
     }
     if (!dots || !end_parses(row, range, (size_t)(dots - range), scratch) ||
         !end_parses(row, dots + 2, strlen(dots + 2), scratch)) {
-        return bps_refuse(
-            report,
-            "option '%s': its range is '%.64s', expected FROM..TO with values of type %s; correct range",
-            row->name, range, bps_option_type(row->type)->name);
+        return bps_refuse(report,
+                          "option '%s': its range is '%.64s', expected FROM..TO with values of type %s; correct range",
+                          row->name, range, bps_option_type(row->type)->name);
     }
     return BPS_OK;
 }
@@ -109,15 +103,15 @@ static bps_status check_default(const struct bps_option *row, void *scratch, str
     struct bps_report why = {""};
 
     if (bps_option_parse(row, row->fallback, scratch, &why) != BPS_OK) {
-        return bps_refuse(report, "option '%s': its default is '%.64s': %.800s; correct fallback or range",
-                          row->name, row->fallback, why.text);
+        return bps_refuse(report, "option '%s': its default is '%.64s': %.800s; correct fallback or range", row->name,
+                          row->fallback, why.text);
     }
     bps_options_release(one, scratch);
     return BPS_OK;
 }
 
-static bps_status check_row(const struct bps_option *table, const struct bps_option *row, size_t size,
-                            void *scratch, struct bps_report *report)
+static bps_status check_row(const struct bps_option *table, const struct bps_option *row, size_t size, void *scratch,
+                            struct bps_report *report)
 {
     bps_status status = check_name(table, row, report);
 
@@ -125,8 +119,8 @@ static bps_status check_row(const struct bps_option *table, const struct bps_opt
         return status;
     }
     if (bps_option_type(row->type)->size == 0) {
-        return bps_refuse(report, "option '%s': its type is %u, expected 1 to %u; use BPS_OPT_*", row->name,
-                          row->type, BPS_OPT_LIST);
+        return bps_refuse(report, "option '%s': its type is %u, expected 1 to %u; use BPS_OPT_*", row->name, row->type,
+                          BPS_OPT_LIST);
     }
     if (!row->fallback || !row->help || !*row->help) {
         return bps_refuse(report, "option '%s': it has no %s; every row states one", row->name,
@@ -146,8 +140,7 @@ bps_status bps_options_check(const struct bps_option *table, size_t size, struct
     void *scratch;
 
     if (size > STRUCT_MAX) {
-        return bps_refuse(report,
-                          "options_size is %zu, expected at most %u; set it to the size of the option struct",
+        return bps_refuse(report, "options_size is %zu, expected at most %u; set it to the size of the option struct",
                           size, STRUCT_MAX);
     }
     scratch = calloc(1, size + 1);
@@ -156,8 +149,8 @@ bps_status bps_options_check(const struct bps_option *table, size_t size, struct
     }
     for (; row->name && status == BPS_OK; row++) {
         if (row - table == ROWS_MAX) {
-            status = bps_refuse(
-                report, "option table has more than %u rows; end it with a row whose name is NULL", ROWS_MAX);
+            status = bps_refuse(report, "option table has more than %u rows; end it with a row whose name is NULL",
+                                ROWS_MAX);
         } else {
             status = check_row(table, row, size, scratch, report);
         }

@@ -38,8 +38,7 @@ static bps_status truncated(const struct reader *reader, uint64_t offset, uint64
     return bps_refuse(reader->report,
                       "the file is truncated: it has %llu bytes, its headers speak of %llu bytes at offset "
                       "%llu; install or build it again",
-                      (unsigned long long)reader->size, (unsigned long long)bytes,
-                      (unsigned long long)offset);
+                      (unsigned long long)reader->size, (unsigned long long)bytes, (unsigned long long)offset);
 }
 
 static bool within(const struct reader *reader, uint64_t offset, uint64_t bytes)
@@ -79,8 +78,7 @@ static const char *machine_name(unsigned machine)
 static bps_status check_magic(const struct reader *reader, const unsigned char *ident)
 {
     if (reader->size < SELFMAG) {
-        return bps_refuse(reader->report,
-                          "not an ELF file: it has only %llu bytes; install or build it again",
+        return bps_refuse(reader->report, "not an ELF file: it has only %llu bytes; install or build it again",
                           (unsigned long long)reader->size);
     }
     if (memcmp(ident, ELFMAG, SELFMAG) != 0) {
@@ -99,8 +97,7 @@ static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) * h
     const unsigned char *ident = header->e_ident, *own = __ehdr_start.e_ident;
 
     if (ident[EI_CLASS] != own[EI_CLASS]) {
-        return bps_refuse(reader->report,
-                          "its ELF class is %u, expected %u (%u bits); build it for this machine",
+        return bps_refuse(reader->report, "its ELF class is %u, expected %u (%u bits); build it for this machine",
                           ident[EI_CLASS], own[EI_CLASS], (unsigned)__ELF_NATIVE_CLASS);
     }
     if (ident[EI_DATA] != own[EI_DATA]) {
@@ -110,12 +107,11 @@ static bps_status check_header(const struct reader *reader, const ElfW(Ehdr) * h
     if (header->e_machine != __ehdr_start.e_machine) {
         return bps_refuse(reader->report,
                           "it is built for %s (ELF machine %u), expected %s (%u); build it for this machine",
-                          machine_name(header->e_machine), header->e_machine,
-                          machine_name(__ehdr_start.e_machine), __ehdr_start.e_machine);
+                          machine_name(header->e_machine), header->e_machine, machine_name(__ehdr_start.e_machine),
+                          __ehdr_start.e_machine);
     }
     if (header->e_type != ET_DYN) {
-        return bps_refuse(reader->report,
-                          "its ELF type is %u, expected %u (shared object); link it with -shared",
+        return bps_refuse(reader->report, "its ELF type is %u, expected %u (shared object); link it with -shared",
                           header->e_type, ET_DYN);
     }
     if (header->e_phentsize != sizeof(ElfW(Phdr)) || header->e_phnum == 0 || header->e_phnum > PHDRS_MAX) {
@@ -148,8 +144,7 @@ static bps_status check_complete(const struct reader *reader, const ElfW(Ehdr) *
 static bps_status read_headers(struct reader *reader)
 {
     ElfW(Ehdr) header = {0};
-    bps_status status =
-        read_at(reader, 0, &header, reader->size < sizeof header ? reader->size : sizeof header);
+    bps_status status = read_at(reader, 0, &header, reader->size < sizeof header ? reader->size : sizeof header);
 
     if (status == BPS_OK) {
         status = check_magic(reader, header.e_ident);
@@ -191,14 +186,12 @@ static bps_status add_note(const struct reader *reader, const void *desc, size_t
                           descsz, sizeof body);
     }
     if (out->notes == BPS_ELF_NOTES_MAX) {
-        return bps_refuse(reader->report,
-                          "it has more than %u BytePS notes; state each plugin of the module once",
+        return bps_refuse(reader->report, "it has more than %u BytePS notes; state each plugin of the module once",
                           BPS_ELF_NOTES_MAX);
     }
     memcpy(&body, desc, sizeof body);
     if (body.magic != BPS_PLUGIN_MAGIC) {
-        return bps_refuse(reader->report,
-                          "magic in its note is 0x%08x, expected 0x%08x; state it with BPS_PLUGIN_NOTE",
+        return bps_refuse(reader->report, "magic in its note is 0x%08x, expected 0x%08x; state it with BPS_PLUGIN_NOTE",
                           body.magic, BPS_PLUGIN_MAGIC);
     }
     if (!clean_text(body.name, sizeof body.name) || !clean_text(body.version, sizeof body.version)) {
@@ -211,21 +204,18 @@ static bps_status add_note(const struct reader *reader, const void *desc, size_t
     return BPS_OK;
 }
 
-static bps_status add_framework(const struct reader *reader, const void *desc, size_t descsz,
-                                struct bps_elf *out)
+static bps_status add_framework(const struct reader *reader, const void *desc, size_t descsz, struct bps_elf *out)
 {
     struct bps_framework_note_body body;
 
     if (descsz < sizeof body) {
-        return bps_refuse(
-            reader->report,
-            "its BytePS note on a framework has %zu bytes, expected %zu; rebuild the plugin against "
-            "this BytePS",
-            descsz, sizeof body);
+        return bps_refuse(reader->report,
+                          "its BytePS note on a framework has %zu bytes, expected %zu; rebuild the plugin against "
+                          "this BytePS",
+                          descsz, sizeof body);
     }
     if (out->frameworks == BPS_ELF_NOTES_MAX) {
-        return bps_refuse(reader->report,
-                          "it has more than %u BytePS notes on frameworks; state each framework once",
+        return bps_refuse(reader->report, "it has more than %u BytePS notes on frameworks; state each framework once",
                           BPS_ELF_NOTES_MAX);
     }
     memcpy(&body, desc, sizeof body);
@@ -246,8 +236,8 @@ static int compare_frameworks(const void *a, const void *b)
     return strcmp(x->module, y->module);
 }
 
-static bps_status add_any(const struct reader *reader, const ElfW(Nhdr) * head, const char *name,
-                          const char *desc, struct bps_elf *out)
+static bps_status add_any(const struct reader *reader, const ElfW(Nhdr) * head, const char *name, const char *desc,
+                          struct bps_elf *out)
 {
     if (head->n_namesz != sizeof "BytePS" || memcmp(name, "BytePS", sizeof "BytePS") != 0) {
         return BPS_OK;

@@ -53,10 +53,9 @@ static bool undefined_symbol(const char *error, const struct bps_elf *elf, struc
     symbol += sizeof mark - 1;
     n = (int)strcspn(symbol, ", \t\n");
     if (strncmp(symbol, "bps_", 4) == 0) {
-        BPS_REPORT(
-            report,
-            "symbol '%.*s' is undefined: a plugin cannot call libbyteps; use what struct bps_host offers", n,
-            symbol);
+        BPS_REPORT(report,
+                   "symbol '%.*s' is undefined: a plugin cannot call libbyteps; use what struct bps_host offers", n,
+                   symbol);
     } else {
         BPS_REPORT(report,
                    "symbol '%.*s' is undefined: none of the libraries it needs (%s) has it; link the plugin "
@@ -113,8 +112,7 @@ bps_status bps_file_open(const char *path, const struct bps_elf *elf, const stru
     }
     symbol = dlsym(handle, "bps_plugin_module");
     if (!symbol) {
-        return bps_refuse(
-            report, "function bps_plugin_module is missing; define BPS_PLUGIN_ENTRY(void) and export it");
+        return bps_refuse(report, "function bps_plugin_module is missing; define BPS_PLUGIN_ENTRY(void) and export it");
     }
     memcpy(&entry, &symbol, sizeof entry);
     module = entry();

@@ -75,8 +75,8 @@ static void host_unwatch(const struct bps_host *table, struct bps_watch *watch)
     bps_loop_unwatch(host_of(table)->loop, watch);
 }
 
-static struct bps_timer *host_timer(const struct bps_host *table, uint64_t delay_ns, uint64_t period_ns,
-                                    bps_call_fn fn, void *arg)
+static struct bps_timer *host_timer(const struct bps_host *table, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
+                                    void *arg)
 {
     struct bps_loop *loop = host_of(table)->loop;
     return loop ? bps_loop_timer(loop, delay_ns, period_ns, fn, arg) : NULL;
@@ -98,8 +98,8 @@ static void host_defer(const struct bps_host *table, bps_call_fn fn, void *arg)
     }
 }
 
-static struct bps_poller *host_poller(const struct bps_host *table, bool (*poll)(void *arg),
-                                      bool (*arm)(void *arg), void *arg)
+static struct bps_poller *host_poller(const struct bps_host *table, bool (*poll)(void *arg), bool (*arm)(void *arg),
+                                      void *arg)
 {
     struct bps_loop *loop = host_of(table)->loop;
 

@@ -16,8 +16,8 @@ static const char *const core_members[] = {"plugin", "stage", "when", "use", NUL
 static const struct bps_option no_options[] = {{0}};
 
 /* Which plugin the group names, and "ORIGIN: PATH" for errors about it. */
-static bps_status find_plugin(const struct bps_conf_node *group, const char *path, const char **plugin,
-                              char *used_by, size_t n, struct bps_report *report)
+static bps_status find_plugin(const struct bps_conf_node *group, const char *path, const char **plugin, char *used_by,
+                              size_t n, struct bps_report *report)
 {
     const struct bps_conf_node *member = group ? bps_conf_member(group, "plugin") : NULL;
     const struct bps_conf_node *origin = member ? member : group;
@@ -37,8 +37,8 @@ static bps_status find_plugin(const struct bps_conf_node *group, const char *pat
     return BPS_OK;
 }
 
-static bps_status fill_options(struct bps_instance *instance, const struct bps_conf_node *group,
-                               const char *path, struct bps_report *report)
+static bps_status fill_options(struct bps_instance *instance, const struct bps_conf_node *group, const char *path,
+                               struct bps_report *report)
 {
     const struct bps_plugin *plugin = instance->loaded->plugin;
     const struct bps_option *table = plugin->options ? plugin->options : no_options;
@@ -118,9 +118,9 @@ fail_options:
     return status;
 }
 
-bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name,
-                             const struct bps_conf_node *group, const char *path, struct bps_loop *loop,
-                             struct bps_instance **out, struct bps_report *report)
+bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name, const struct bps_conf_node *group,
+                             const char *path, struct bps_loop *loop, struct bps_instance **out,
+                             struct bps_report *report)
 {
     char used_by[512];
     struct bps_instance *instance;

@@ -22,9 +22,9 @@ struct bps_instance {
  * Opens the plugin that `group` (such as transports.net) names by its member "plugin", or `plugin` if that is
  * not NULL, with the group's options, on `loop` (may be NULL for plugins that do not use it).
  */
-bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name,
-                             const struct bps_conf_node *group, const char *path, struct bps_loop *loop,
-                             struct bps_instance **out, struct bps_report *report);
+bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name, const struct bps_conf_node *group,
+                             const char *path, struct bps_loop *loop, struct bps_instance **out,
+                             struct bps_report *report);
 void bps_instance_close(struct bps_instance *instance);
 
 #endif

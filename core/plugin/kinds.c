@@ -62,8 +62,8 @@ static bps_status no_loan_read(struct bps_channel *channel, struct bps_loan *loa
     return BPS_ERR_UNSUPPORTED;
 }
 
-static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
-                                const void *from, uint32_t bytes)
+static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                                uint32_t bytes)
 {
     (void)channel;
     (void)loan;
@@ -151,8 +151,8 @@ static const struct kind kinds[] = {
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-#define SAME_PLACE(kind, field)                                                                              \
-    _Static_assert(offsetof(struct bps_##kind##_ops, field) == offsetof(struct bps_ops_common, field),       \
+#define SAME_PLACE(kind, field)                                                                                        \
+    _Static_assert(offsetof(struct bps_##kind##_ops, field) == offsetof(struct bps_ops_common, field),                 \
                    "the operations of all kinds begin alike")
 SAME_PLACE(transport, open);
 SAME_PLACE(transport, close);
@@ -213,13 +213,12 @@ static bps_status check_inner(const char *name, const void *ops, size_t expected
     size_t size;
     memcpy(&size, ops, sizeof size);
     if (size < expected) {
-        return bps_refuse(report, "%s.size is %zu, expected %zu or more; set it to its struct's size", name,
-                          size, expected);
+        return bps_refuse(report, "%s.size is %zu, expected %zu or more; set it to its struct's size", name, size,
+                          expected);
     }
     for (const struct op *op = table; op->name; op++) {
         if (!get_op(ops, op->offset)) {
-            return bps_refuse(report, "operation %s.%s is missing; set it in struct bps_%s_ops", name,
-                              op->name, name);
+            return bps_refuse(report, "operation %s.%s is missing; set it in struct bps_%s_ops", name, op->name, name);
         }
     }
     return BPS_OK;
@@ -238,8 +237,7 @@ static bps_status check_device(const struct bps_device_ops *device, struct bps_r
         status = check_inner("share", device->share, sizeof *device->share, share_ops, report);
     }
     if (status == BPS_OK && (device->can_reduce == NULL) != (device->reduce == NULL)) {
-        return bps_refuse(report,
-                          "of device.can_reduce and device.reduce one is missing; set both or neither");
+        return bps_refuse(report, "of device.can_reduce and device.reduce one is missing; set both or neither");
     }
     return status;
 }
@@ -254,13 +252,11 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
         return bps_refuse(report, "kind %u has no operations", kind);
     }
     if (!ops) {
-        return bps_refuse(report, "ops is NULL, expected a struct bps_%s_ops; set it in struct bps_plugin",
-                          row->name);
+        return bps_refuse(report, "ops is NULL, expected a struct bps_%s_ops; set it in struct bps_plugin", row->name);
     }
     memcpy(&size, ops, sizeof size);
     if (size < row->size) {
-        return bps_refuse(report,
-                          "ops.size is %zu, expected %zu or more; set it to sizeof(struct bps_%s_ops)", size,
+        return bps_refuse(report, "ops.size is %zu, expected %zu or more; set it to sizeof(struct bps_%s_ops)", size,
                           row->size, row->name);
     }
     memcpy(&copy, ops, row->size);
@@ -271,8 +267,7 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
             continue;
         }
         if (!stub) {
-            return bps_refuse(report, "operation %s is missing; set it in struct bps_%s_ops", op->name,
-                              row->name);
+            return bps_refuse(report, "operation %s is missing; set it in struct bps_%s_ops", op->name, row->name);
         }
         memcpy((char *)&copy + op->offset, &stub, sizeof stub);
     }

@@ -71,8 +71,7 @@ static bool split_name(const char *file, uint32_t *kind, const char **name, size
     return *kind != 0;
 }
 
-static const struct bps_plugin_row *find_row(const struct list *list, uint32_t count, uint32_t kind,
-                                             const char *name)
+static const struct bps_plugin_row *find_row(const struct list *list, uint32_t count, uint32_t kind, const char *name)
 {
     for (uint32_t i = 0; i < count; i++) {
         if (list->rows[i].kind == kind && strcmp(list->rows[i].name, name) == 0) {
@@ -99,8 +98,7 @@ static void inspect(const struct list *list, struct bps_plugin_row *row, size_t 
         row->frameworks = elf.frameworks;
         memcpy(row->framework, elf.framework, sizeof row->framework);
         if (first) {
-            snprintf(row->refusal, sizeof row->refusal, "hidden by %.*s", (int)sizeof row->refusal - 16,
-                     first->path);
+            snprintf(row->refusal, sizeof row->refusal, "hidden by %.*s", (int)sizeof row->refusal - 16, first->path);
         }
     }
 }

@@ -79,9 +79,8 @@ static void detach(const struct bps_shared *shared, unsigned told)
 static bps_status attach(const struct bps_shared *shared, struct bps_report *report)
 {
     for (unsigned i = 0; i < nusers; i++) {
-        bps_status status = concerns(&users[i], shared)
-                                ? users[i].attach(users[i].instance->self, &shared->region, report)
-                                : BPS_OK;
+        bps_status status =
+            concerns(&users[i], shared) ? users[i].attach(users[i].instance->self, &shared->region, report) : BPS_OK;
         if (status != BPS_OK) {
             detach(shared, i);
             return status;
@@ -242,8 +241,7 @@ static bool map(struct bps_region *region)
     if (region->fd < 0 || !reserve(region->fd, region->bytes) || fcntl(region->fd, F_ADD_SEALS, SEALS) != 0) {
         return false;
     }
-    void *memory =
-        mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, region->fd, 0);
+    void *memory = mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, region->fd, 0);
     if (memory == MAP_FAILED) {
         return false;
     }
@@ -286,8 +284,8 @@ static bps_status check_memory(const struct bps_memory *memory, struct bps_repor
     }
     if (memory->address == NULL || (uintptr_t)memory->address % page != 0 || memory->offset % page != 0 ||
         memory->bytes == 0 || memory->bytes % page != 0) {
-        return bps_fail(report, BPS_ERR_INVALID,
-                        "address, bytes and offset must be multiples of the page size, %lu", page);
+        return bps_fail(report, BPS_ERR_INVALID, "address, bytes and offset must be multiples of the page size, %lu",
+                        page);
     }
     int seals = fcntl(memory->fd, F_GET_SEALS);
     if (fstat(memory->fd, &file) != 0 || seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
@@ -337,8 +335,8 @@ bps_status bps_unregister(void *address, struct bps_report *report)
 
 /* ---- on devices ---- */
 
-bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region,
-                            struct bps_shared **out, struct bps_report *report)
+bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region, struct bps_shared **out,
+                            struct bps_report *report)
 {
     struct bps_shared *shared = calloc(1, sizeof *shared);
     if (shared == NULL) {

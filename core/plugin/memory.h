@@ -39,8 +39,8 @@ void bps_memory_close(struct bps_instance *instance);
  * Tells the plugin `reader`, and no other, of a region on a device. The region's descriptor is ours from here
  * on, also after an error.
  */
-bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region,
-                            struct bps_shared **out, struct bps_report *report);
+bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_region *region, struct bps_shared **out,
+                            struct bps_report *report);
 void bps_memory_unshare(struct bps_shared *shared);
 /*
  * After fork(): no plugin is told any more; if there was a job, no

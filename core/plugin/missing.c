@@ -70,8 +70,7 @@ static void append_remedy(const struct found *found, struct bps_text *text)
     }
 }
 
-void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *dirs,
-                        struct bps_report *report)
+void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *dirs, struct bps_report *report)
 {
     struct found found = {.kind = kind, .name = name};
     struct bps_text text = {0};

@@ -41,8 +41,8 @@ static struct entry *find_entry(uint32_t kind, const char *name)
 }
 
 /* Checks the plugin of a module and remembers it. `report` does not name the file yet. */
-static bps_status add_entry(const struct bps_module *module, uint32_t kind, const char *name,
-                            const char *path, struct entry **out, struct bps_report *report)
+static bps_status add_entry(const struct bps_module *module, uint32_t kind, const char *name, const char *path,
+                            struct entry **out, struct bps_report *report)
 {
     struct entry *entry = calloc(1, sizeof *entry);
     bps_status status;
@@ -105,8 +105,7 @@ static bool find_file(uint32_t kind, const char *name, const struct bps_dirs *di
 
     for (size_t i = 0; i < dirs->count; i++) {
         int length = snprintf(path, n, "%s/%s_%s.so", dirs->items[i], bps_kind_name(kind), name);
-        if (length > 0 && (size_t)length < n &&
-            (lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
+        if (length > 0 && (size_t)length < n && (lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
             return true;
         }
     }
@@ -131,8 +130,8 @@ static bps_status check_request(uint32_t kind, const char *name, struct bps_repo
                           kind, bps_kind_name(kind), name);
     }
     if (!bps_plugin_name_valid(name)) {
-        return bps_refuse(report, "%s '%.64s': this name is not allowed, " BPS_PLUGIN_NAME_RULE,
-                          bps_kind_name(kind), name);
+        return bps_refuse(report, "%s '%.64s': this name is not allowed, " BPS_PLUGIN_NAME_RULE, bps_kind_name(kind),
+                          name);
     }
     return BPS_OK;
 }
@@ -163,8 +162,8 @@ static bps_status load(uint32_t kind, const char *name, struct entry **out, stru
     return status;
 }
 
-bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by,
-                           const struct bps_loaded **out, struct bps_report *report)
+bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by, const struct bps_loaded **out,
+                           struct bps_report *report)
 {
     struct bps_report why = {""};
     struct entry *entry = NULL;

@@ -26,8 +26,8 @@ struct bps_loaded {
  * Opens a plugin once. Refusals name the file, the field, both values and the remedy. `used_by` says which
  * line of the configuration wants it ("byteps.conf:7: transports.net"); NULL if none.
  */
-bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by,
-                           const struct bps_loaded **out, struct bps_report *report);
+bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by, const struct bps_loaded **out,
+                           struct bps_report *report);
 
 /* One row of `byteps plugin list`, from the ELF note alone: no code of the plugin runs. */
 struct bps_plugin_row {

@@ -96,11 +96,10 @@ static bps_status trust_directory(const char *path, struct bps_report *report)
         return bps_fail(report, BPS_ERR_IO, "its directory cannot be read: %s", strerror(errno));
     }
     if ((st.st_mode & S_IWOTH) && !(st.st_mode & S_ISVTX)) {
-        return bps_refuse(
-            report,
-            "its directory can be written by everyone (mode %04o), and this process is privileged; "
-            "chmod o-w %.800s",
-            (unsigned)st.st_mode & 07777, real);
+        return bps_refuse(report,
+                          "its directory can be written by everyone (mode %04o), and this process is privileged; "
+                          "chmod o-w %.800s",
+                          (unsigned)st.st_mode & 07777, real);
     }
     return BPS_OK;
 }
@@ -113,9 +112,9 @@ bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
         return bps_fail(report, BPS_ERR_IO, "cannot be read: %s", strerror(errno));
     }
     if (st.st_mode & S_IWOTH) {
-        return bps_refuse(
-            report, "can be written by everyone (mode %04o), and this process is privileged; chmod o-w %s",
-            (unsigned)st.st_mode & 07777, path);
+        return bps_refuse(report,
+                          "can be written by everyone (mode %04o), and this process is privileged; chmod o-w %s",
+                          (unsigned)st.st_mode & 07777, path);
     }
     return trust_directory(path, report);
 }

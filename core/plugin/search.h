@@ -16,8 +16,7 @@ bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report);
 void bps_dirs_release(struct bps_dirs *dirs);
 
 /* What to say when there is no such plugin: what there is instead, and where it was looked for. */
-void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *dirs,
-                        struct bps_report *report);
+void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *dirs, struct bps_report *report);
 
 /* True if code that somebody else could have written must not run in this process. */
 bool bps_process_privileged(void);

@@ -15,16 +15,14 @@ static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const cha
     return bps_instance_open(kind, NULL, name, bps_conf_find(conf, path), path, loop, out, report);
 }
 
-bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map,
-                        const struct bps_conf_node *use, const char *fallback, struct bps_loop *loop,
-                        struct bps_instance **out, struct bps_report *report)
+bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map, const struct bps_conf_node *use,
+                        const char *fallback, struct bps_loop *loop, struct bps_instance **out,
+                        struct bps_report *report)
 {
     struct bps_report reason = {""};
     uint32_t n = use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
     for (uint32_t i = 0; i < n; i++) {
-        const char *name = use == NULL                  ? fallback
-                           : use->kind == BPS_CONF_LIST ? use->children[i]->text
-                                                        : use->text;
+        const char *name = use == NULL ? fallback : use->kind == BPS_CONF_LIST ? use->children[i]->text : use->text;
         bps_status status = open_one(conf, kind, map, name, loop, out, &reason);
         if (status == BPS_OK) {
             if (i > 0) {
@@ -44,8 +42,8 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop,
-                        out, report);
+    return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop, out,
+                        report);
 }
 
 const struct bps_device_ops *bps_device_ops(const struct bps_instance *reducer)
@@ -57,8 +55,8 @@ bps_status bps_device_open(const struct bps_conf *conf, struct bps_loop *loop, s
                            struct bps_report *report)
 {
     struct bps_instance *reducer;
-    bps_status status = bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "worker.use"),
-                                     "sum", loop, &reducer, report);
+    bps_status status = bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "worker.use"), "sum", loop,
+                                     &reducer, report);
     if (status != BPS_OK) {
         return status;
     }

@@ -12,9 +12,9 @@
  * the map `map` ("transports", "reducers"). An instance that cannot be opened is a warning if another one
  * follows; the report has the last reason if none was usable.
  */
-bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map,
-                        const struct bps_conf_node *use, const char *fallback, struct bps_loop *loop,
-                        struct bps_instance **out, struct bps_report *report);
+bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map, const struct bps_conf_node *use,
+                        const char *fallback, struct bps_loop *loop, struct bps_instance **out,
+                        struct bps_report *report);
 
 /* The reducer that sums: the first usable instance of server.use. */
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,

@@ -19,8 +19,8 @@ struct process {
     bps_status verdict;
 };
 
-static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const char *host,
-                              struct bps_writer *endpoints, struct bps_report *report)
+static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const char *host, struct bps_writer *endpoints,
+                              struct bps_report *report)
 {
     struct process *p = owner;
     char identity[32];

@@ -19,8 +19,7 @@ static bool is_loopback(const char *host)
     return strncmp(host, "127.", 4) == 0 || strcmp(host, "[::1]") == 0 || strcmp(host, "::1") == 0;
 }
 
-uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning,
-                                 const char *host)
+uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host)
 {
     int64_t wanted = conf->server.shards;
     if (wanted > 0) {
@@ -36,9 +35,8 @@ uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_p
     return n < 1 ? 1 : n > AUTO_SHARDS_LIMIT ? AUTO_SHARDS_LIMIT : n;
 }
 
-static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf,
-                            const struct bps_pinning *pinning, const char *host, uint32_t count,
-                            struct bps_report *report)
+static bps_status add_shard(struct bps_server *server, const struct bps_conf *conf, const struct bps_pinning *pinning,
+                            const char *host, uint32_t count, struct bps_report *report)
 {
     struct bps_pin pin = {.bound = false};
     /* What does not work for the first shard, and has been told, is not tried for the others. */

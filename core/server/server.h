@@ -26,8 +26,7 @@ void bps_server_endpoints(const struct bps_server *server, struct bps_writer *en
 bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book);
 uint32_t bps_server_shards(const struct bps_server *server);
 /* How many shards a server on this machine has that is reached at this address; "": any of a network. */
-uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning,
-                                 const char *host);
+uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host);
 
 /*
  * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed (already

@@ -103,8 +103,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     const struct bps_header header = bps_notice_header(notice, shard->book.epoch, 0);
     for (uint32_t i = 0; i < peer->lanes; i++) {
         if (peer->lane[i] != NULL) {
-            bps_link_send(&peer->lane[i]->guest->link, &header, notice->text,
-                          strnlen(notice->text, BPS_TEXT_LIMIT));
+            bps_link_send(&peer->lane[i]->guest->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
             return;
         }
     }
@@ -128,11 +127,8 @@ static void on_detach(void *owner, const struct bps_region *region)
     transport->detach(net->self, region);
 }
 
-static const struct bps_sum_events sum_events = {.finished = on_finished,
-                                                 .result = on_result,
-                                                 .notice = on_notice,
-                                                 .attach = on_attach,
-                                                 .detach = on_detach};
+static const struct bps_sum_events sum_events = {
+    .finished = on_finished, .result = on_result, .notice = on_notice, .attach = on_attach, .detach = on_detach};
 
 static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
@@ -183,8 +179,7 @@ static void on_placed(void *owner, struct bps_link *link, void *ticket)
     bps_sum_placed(ticket);
 }
 
-static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header,
-                           struct bps_sink **sink)
+static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
@@ -228,8 +223,8 @@ static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_r
 {
     uint8_t proof[BPS_PROOF_BYTES];
     if (lane->rank >= shard->book.workers || lane->epoch != shard->book.epoch) {
-        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank,
-                   lane->epoch, shard->book.workers, shard->book.epoch);
+        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank, lane->epoch,
+                   shard->book.workers, shard->book.epoch);
         return BPS_ERR_REFUSED;
     }
     const uint8_t *nonce = lane->guest->link.nonce;
@@ -257,8 +252,7 @@ static void admit(struct bps_shard *shard, struct lane *lane)
     bps_link_kick(&lane->guest->link);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
-                           struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
@@ -474,9 +468,8 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool loc
     return status;
 }
 
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local,
-                         const struct bps_pinning *pinning, struct bps_pin *pin, struct bps_shard **out,
-                         struct bps_report *report)
+bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local, const struct bps_pinning *pinning,
+                         struct bps_pin *pin, struct bps_shard **out, struct bps_report *report)
 {
     struct bps_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL) {

@@ -58,8 +58,7 @@ bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_h
     return status == BPS_OK ? bps_sum_push(sum, rank, &c, cursor) : status;
 }
 
-bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                            const char *text)
+bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text)
 {
     struct bps_notice poison;
     bps_status status = bps_frame_notice(header, text, &poison);

@@ -12,8 +12,7 @@ static inline struct bps_round_id bps_frame_round(const struct bps_header *heade
 }
 
 /* A PUSH, of an exchange or not. BPS_ERR_PROTOCOL, here and below: no worker that works sends this. */
-bps_status bps_frame_contribution(const struct bps_header *header, bool exchange,
-                                  struct bps_contribution *out);
+bps_status bps_frame_contribution(const struct bps_header *header, bool exchange, struct bps_contribution *out);
 /* A POISON, FAILED or STALLED and its text, and back. */
 bps_status bps_frame_notice(const struct bps_header *header, const char *text, struct bps_notice *out);
 struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t epoch, uint8_t flags);
@@ -21,8 +20,7 @@ struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t ep
 /* The engine gets a PUSH, a POISON, a FAILED. */
 bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                           struct bps_sum_cursor *cursor);
-bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
-                            const char *text);
+bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text);
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text);
 /* Writes the headers of a finished slice: of RESULT. */
 void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch);

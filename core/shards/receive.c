@@ -57,8 +57,7 @@ void bps_receive_placed(struct bps_open_slice *slice)
     bps_remote_placed(task, slice->offset / (uint32_t)task->tensor->worker->slice);
 }
 
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
-                             struct bps_sink **sink)
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_worker *worker = lane->remote->worker;
     struct bps_task *task = bps_task_in(worker, header, &bps_step_push_pull);
@@ -70,8 +69,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL || header->offset % worker->slice != 0 ||
-        (header->offset >= task->bytes && header->offset > 0)) {
+    if (task == NULL || header->offset % worker->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_operation *operation = &task->tensor->operation;
@@ -114,7 +112,6 @@ bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_he
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
-    return header->type == BPS_FRAME_FAILED && worker->hooks != NULL
-               ? worker->hooks->failed(worker, header, text)
-               : bps_round_notice(worker, header, text);
+    return header->type == BPS_FRAME_FAILED && worker->hooks != NULL ? worker->hooks->failed(worker, header, text)
+                                                                     : bps_round_notice(worker, header, text);
 }

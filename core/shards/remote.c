@@ -71,8 +71,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     return bps_receive_message(owner, header, payload);
 }
 
-static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header,
-                           struct bps_sink **sink)
+static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
 {
     (void)link;
     return bps_receive_slice(owner, header, sink);
@@ -93,8 +92,7 @@ static void server_text(const struct bps_remote *remote, char *text, size_t n)
     const struct bps_worker *worker = remote->worker;
     uint32_t member = worker->book->shard[remote->index].member;
     bool hosted = member < worker->size;
-    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server",
-             hosted ? member : member - worker->size);
+    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
 }
 
 static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
@@ -157,8 +155,8 @@ static const struct bps_link_handler handler = {
     .closed = on_closed,
 };
 
-static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address,
-                       uint32_t lanes, struct bps_report *report)
+static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address, uint32_t lanes,
+                       struct bps_report *report)
 {
     bps_status status = BPS_OK;
     remote->transport = transport;
@@ -167,8 +165,7 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
         struct bps_remote_lane *lane = &remote->lane[i];
         lane->remote = remote;
         lane->number = i;
-        status =
-            bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
+        status = bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
     }
     return status;
 }
@@ -197,8 +194,7 @@ static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
     const struct bps_transport_ops *transport = worker->net->ops;
     struct bps_transport_attr attr = {.lanes = 1};
     transport->query(worker->net->self, &attr);
-    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote, attr.lanes),
-                report);
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote, attr.lanes), report);
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */
@@ -222,9 +218,8 @@ static bps_status fall_back(struct bps_remote *remote, const char *why, struct b
     char who[100];
     bool first = remote->index == 0 || shard[-1].member != shard->member;
     server_text(remote, who, sizeof who);
-    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
-            "%s is on this host, but is reached through '%s', not '%s': %s", who, worker->net->name,
-            worker->local_transport->name, why);
+    BPS_LOG(first ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG, "%s is on this host, but is reached through '%s', not '%s': %s",
+            who, worker->net->name, worker->local_transport->name, why);
     return dial_net(remote, report);
 }
 
@@ -235,8 +230,7 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
     if (!is_local(remote)) {
         return dial_net(remote, report);
     }
-    bps_status status =
-        dial(remote, worker->local_transport, worker->book->shard[remote->index].local, 1, &reason);
+    bps_status status = dial(remote, worker->local_transport, worker->book->shard[remote->index].local, 1, &reason);
     return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
 

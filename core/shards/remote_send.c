@@ -89,10 +89,9 @@ static void update(struct bps_remote *remote)
     struct bps_worker *worker = remote->worker;
     const struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    remote->starved =
-        task != NULL &&
-        !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task))) &&
-        have_patience(worker);
+    remote->starved = task != NULL &&
+                      !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task))) &&
+                      have_patience(worker);
     if (task == NULL || remote->starved) {
         bps_window_rest(&worker->shards->window, remote->index);
     } else {
@@ -183,8 +182,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
 }
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
-static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags,
-                         uint8_t *out)
+static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags, uint8_t *out)
 {
     const struct bps_worker *worker = task->tensor->worker;
     struct bps_header header;
@@ -202,8 +200,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_task *task = bps_heap_top(&lane->remote->queue);
     (void)link;
     struct bps_worker *worker = lane->remote->worker;
-    if (task == NULL || lane->remote->starved ||
-        !bps_window_admits(&worker->shards->window, lane->remote->index)) {
+    if (task == NULL || lane->remote->starved || !bps_window_admits(&worker->shards->window, lane->remote->index)) {
         lane->remote->told = false;
         return BPS_AGAIN;
     }

@@ -92,8 +92,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
                      struct bps_header *out);
 
 /* ---- receive.c ---- */
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header,
-                             struct bps_sink **sink);
+bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);
 /* A slice is whole in its place. */
 void bps_receive_placed(struct bps_open_slice *slice);
 bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,

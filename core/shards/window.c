@@ -83,8 +83,7 @@ bool bps_window_admits(struct bps_window *window, uint32_t i)
     uint32_t by = BPS_WINDOW_NONE;
     for (uint32_t j = 0; j < window->shards && by == BPS_WINDOW_NONE; j++) {
         const struct bps_window_shard *other = &window->shard[j];
-        if (other->waits && other->priority >= shard->priority &&
-            other->place + BPS_WINDOW_BYTES < shard->place) {
+        if (other->waits && other->priority >= shard->priority && other->place + BPS_WINDOW_BYTES < shard->place) {
             by = j;
         }
     }

@@ -11,8 +11,7 @@
 static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *notice, struct bps_round **out)
 {
     const struct bps_contribution shape = {
-        .id = notice->id,
-        .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0}};
+        .id = notice->id, .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0}};
     if (notice->bytes > BPS_TENSOR_LIMIT ||
         notice->id.partition >= bps_partitions(notice->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;

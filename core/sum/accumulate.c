@@ -14,8 +14,7 @@
 /* Whether bytes on the wire, scaled like this, are bytes of the accumulator. */
 static bool is_plain(const struct bps_round *round, double scale)
 {
-    return round->spec.op == BPS_WIRE_BROADCAST ||
-           (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
+    return round->spec.op == BPS_WIRE_BROADCAST || (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
 }
 
 static void **entry(const struct bps_sum_cursor *cursor, uint32_t offset)
@@ -63,8 +62,8 @@ static bps_status finish(struct bps_sum_slice *slice)
     slice->payload = slice->block;
     if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
         (divisor != 1 || !is_plain(round, round->spec.postscale))) {
-        round->kernels.finish(slice->block, slice->block, slice->bytes / round->element,
-                              round->spec.postscale, divisor);
+        round->kernels.finish(slice->block, slice->block, slice->bytes / round->element, round->spec.postscale,
+                              divisor);
     }
     return BPS_OK;
 }

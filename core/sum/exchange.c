@@ -168,10 +168,9 @@ static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const st
     const struct bps_spec *spec = &c->spec;
     size_t size = bps_dtype_size(spec->dtype);
     bool receiver = spec->op == BPS_WIRE_BROADCAST && spec->root != rank;
-    return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 &&
-           spec->op < BPS_WIRE_OPS && spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 &&
-           c->offset == 0 && !c->for_group && c->empty == receiver &&
-           c->length == (receiver ? 0 : spec->bytes);
+    return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 && spec->op < BPS_WIRE_OPS &&
+           spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 && c->offset == 0 && !c->for_group &&
+           c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);
 }
 
 bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,

@@ -39,8 +39,8 @@ void bps_exchange_retire(struct bps_exchange_round *round)
     bps_exchange_collect(round);
 }
 
-static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind,
-                                   bps_status status, const char *text)
+static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind, bps_status status,
+                                   const char *text)
 {
     return (struct bps_notice){
         .kind = kind, .id = round->own.id, .bytes = round->own.spec.bytes, .status = status, .text = text};

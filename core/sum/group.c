@@ -83,8 +83,7 @@ bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
 /* Whether this rank takes part already. One that has left is only counted, until somebody speaks for it. */
 static bool is_taken(const struct bps_round *round, uint32_t rank)
 {
-    return bps_bit(round->joined_bits, rank) &&
-           (bps_bit(round->spoke_bits, rank) || !bps_is_absent(round->sum, rank));
+    return bps_bit(round->joined_bits, rank) && (bps_bit(round->spoke_bits, rank) || !bps_is_absent(round->sum, rank));
 }
 
 bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_group)

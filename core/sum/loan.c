@@ -13,8 +13,7 @@ struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
     return round->policy->apart ? bps_parts(slice)[round->sum->slot[rank]].loan : NULL;
 }
 
-const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
-                          char *scratch)
+const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch)
 {
     const struct bps_sum_config *config = &slice->round->sum->config;
     struct bps_loan *loan = bps_sum_loan(slice, rank);
@@ -28,8 +27,7 @@ const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t o
     return scratch;
 }
 
-bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
-                          const char *data)
+bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, const char *data)
 {
     const struct bps_sum_config *config = &slice->round->sum->config;
     struct bps_loan *loan = bps_sum_loan(slice, rank);

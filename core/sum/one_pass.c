@@ -37,8 +37,8 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 {
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     struct bps_part *part = part_of(cursor);
-    if (part->block != NULL || offset > 0 || bytes < cursor->bytes ||
-        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
+    if (part->block != NULL || offset > 0 || bytes < cursor->bytes || slice->arrived + 1 < slice->round->sum->members ||
+        !bps_slice_is_quick(slice)) {
         return false;
     }
     part->block = (void *)(uintptr_t)data;

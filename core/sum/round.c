@@ -9,8 +9,7 @@
 
 #define FEW_MEMBERS 16u
 
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
-                            struct bps_kernels *out)
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out)
 {
     const struct bps_reducer_ops *ops = reducer->ops;
     if (spec->op == BPS_WIRE_BROADCAST) {
@@ -79,8 +78,7 @@ static void check_possible(struct bps_round *round, bps_status known)
     bps_round_join_left(round);
 }
 
-static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key,
-                                    const struct bps_contribution *c)
+static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
     uint32_t bytes = bps_partition_bytes(c->spec.bytes, config->partition, c->id.partition);

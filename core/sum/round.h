@@ -36,8 +36,7 @@ struct bps_sum_policy {
     /* Where the block is noted that bytes from this offset may go to as they are; NULL: they may not. */
     void **(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset);
     /* Bytes of a contribution have come, to such a block or elsewhere. BPS_ERR_NOMEM. */
-    bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data,
-                       uint32_t bytes);
+    bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
     /* All have contributed: makes the sum, slice->payload. BPS_ERR_NOMEM; BPS_ERR_LOST: round->lost is lost. */
     bps_status (*finish)(struct bps_sum_slice *slice);
     /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
@@ -145,8 +144,7 @@ static inline size_t bps_widened(const struct bps_round *round, size_t bytes)
 static inline char *bps_block_at(const struct bps_sum_cursor *cursor, void **entry)
 {
     if (*entry == NULL) {
-        *entry =
-            bps_pool_get(&cursor->sum->pool, bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes));
+        *entry = bps_pool_get(&cursor->sum->pool, bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes));
     }
     return *entry;
 }
@@ -183,8 +181,7 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 
 /* ---- round.c ---- */
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec,
-                            struct bps_kernels *out);
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out);
 /* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
@@ -226,8 +223,7 @@ void bps_slice_complete(struct bps_sum_slice *slice);
 
 /* ---- loan.c ---- */
 /* Bytes of a loan: in place, or copied to `scratch`. NULL: its owner, round->lost, is lost. */
-const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
-                          char *scratch);
+const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch);
 /* Writes bytes of the result to this worker's answer, unless they are there. An error: round->lost is lost. */
 bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes,
                           const char *data);
@@ -257,8 +253,7 @@ bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b);
 /* "worker 2 pushed 50 float32 (sum), workers 0 and 1 pushed 100 float32 (sum)" */
 void bps_verdict_odd(const struct bps_round *round, char *text, size_t n);
 /* The same, of what n of a job's workers have pushed. */
-void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
-                          size_t room);
+void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text, size_t room);
 /* "root 7 is not a worker of this job (0..2)" */
 void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n);
 /* The workers whose contribution is not complete, as such a text. */

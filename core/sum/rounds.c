@@ -49,8 +49,8 @@ struct bps_round_base *bps_rounds_at(const struct bps_rounds *rounds, const stru
     return key != NULL ? open_of(key, id->round) : NULL;
 }
 
-bps_status bps_rounds_find(struct bps_rounds *rounds, const struct bps_round_id *id,
-                           struct bps_round_base **out, struct bps_key **key)
+bps_status bps_rounds_find(struct bps_rounds *rounds, const struct bps_round_id *id, struct bps_round_base **out,
+                           struct bps_key **key)
 {
     *out = NULL;
     *key = find_key(rounds, key_of(id));

@@ -43,8 +43,8 @@ struct bps_round_base *bps_rounds_at(const struct bps_rounds *rounds, const stru
  * The same, and what it takes to open it. With BPS_OK, NULL and a key it is to be opened; without a key it is over.
  * BPS_ERR_PROTOCOL: more are open than there can be.
  */
-bps_status bps_rounds_find(struct bps_rounds *rounds, const struct bps_round_id *id,
-                           struct bps_round_base **out, struct bps_key **key);
+bps_status bps_rounds_find(struct bps_rounds *rounds, const struct bps_round_id *id, struct bps_round_base **out,
+                           struct bps_key **key);
 /* A round of the key is open from now on; and no more, nor is what its failure takes. */
 void bps_rounds_add(struct bps_key *key, const struct bps_round_id *id, struct bps_round_base *round);
 void bps_rounds_remove(struct bps_round_base *round);

@@ -62,8 +62,7 @@ bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
     if (loan->bytes != bps_cursor_slice(cursor)->bytes) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_parts(bps_cursor_slice(cursor))[cursor->slot] =
-        (struct bps_part){.loan = loan, .scale = cursor->scale};
+    bps_parts(bps_cursor_slice(cursor))[cursor->slot] = (struct bps_part){.loan = loan, .scale = cursor->scale};
     finish_cursor(cursor);
     return BPS_OK;
 }

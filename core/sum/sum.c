@@ -73,8 +73,7 @@ void bps_sum_free(struct bps_sum *sum)
 /* ---- joining a round ---- */
 
 /* Notes for the verdict what this rank, or each of its group, has pushed. */
-static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_group,
-                           const struct bps_spec *spec)
+static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
 {
     uint32_t i = rank;
     do {
@@ -157,13 +156,11 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
 }
 
 /* The round goes well. */
-static bps_status begin(struct bps_round *round, const struct bps_contribution *c,
-                        struct bps_sum_cursor *cursor)
+static bps_status begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
     cursor->slice = (uint32_t)(c->offset / round->sum->config.slice);
-    if (!bps_spec_equal(&round->spec, &c->spec) ||
-        bps_bit(round->for_group_bits, rank) != cursor->for_group ||
+    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
@@ -182,9 +179,7 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
 {
     struct bps_round *round = NULL;
     *cursor = (struct bps_sum_cursor){
-        .sink = {.place = bps_sum_place,
-                 .take = bps_sum_take,
-                 .lend = bps_aggregates(sum) ? bps_sum_lend : NULL},
+        .sink = {.place = bps_sum_place, .take = bps_sum_take, .lend = bps_aggregates(sum) ? bps_sum_lend : NULL},
         .sum = sum,
         .rank = rank,
         .bytes = c->length,

@@ -37,8 +37,7 @@ struct bps_round;
  */
 static inline bool bps_is_integer(uint32_t dtype)
 {
-    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 ||
-           dtype == BPS_INT64;
+    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 || dtype == BPS_INT64;
 }
 
 /*
@@ -57,7 +56,7 @@ static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t m
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
 struct bps_sum_slice {
     struct bps_round *round;
-    uint8_t header[BPS_HEADER_BYTES]; /* the owner's, written by `finished`: of the frame with the result */
+    uint8_t header[BPS_HEADER_BYTES];       /* the owner's, written by `finished`: of the frame with the result */
     uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
     struct bps_round_id id;
     const struct bps_spec *spec;
@@ -89,8 +88,8 @@ struct bps_sum_events {
      */
     bps_status (*loan_read)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
                             uint32_t bytes);
-    bps_status (*loan_write)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
-                             const void *from, uint32_t bytes);
+    bps_status (*loan_write)(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
+                             uint32_t bytes);
     /*
      * Optional. The pass over a partition is due, and would take a while: call bps_sum_work() soon. NULL:
      * every pass is made at once, within the call that brings the last contribution.

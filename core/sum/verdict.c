@@ -70,8 +70,7 @@ static int by_rarity(const void *a, const void *b)
     return x->lowest > y->lowest ? -1 : 1;
 }
 
-static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_t *bits,
-                        const struct bps_said *said)
+static void add_to_camp(struct camp *camps, uint32_t *n, uint32_t words, uint64_t *bits, const struct bps_said *said)
 {
     uint32_t i = 0;
     while (i < *n && strcmp(camps[i].what, said->what) != 0) {
@@ -102,8 +101,7 @@ void bps_verdict_camps(const struct bps_said *said, uint32_t n, uint32_t workers
         for (uint32_t i = 0; i < count && at + 1 < room; i++) {
             char who[160];
             bps_verdict_ranks(camps[i].bits, workers, who, sizeof who);
-            int more =
-                snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, camps[i].what);
+            int more = snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, camps[i].what);
             at += (size_t)more;
         }
     }
@@ -111,8 +109,7 @@ void bps_verdict_camps(const struct bps_said *said, uint32_t n, uint32_t workers
     free(bits);
 }
 
-void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text,
-                          size_t room)
+void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text, size_t room)
 {
     struct bps_said *said = calloc(n, sizeof *said);
     for (uint32_t i = 0; said != NULL && i < n; i++) {
@@ -151,8 +148,7 @@ void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n)
 
 void bps_verdict_overdue(const char *missing, uint64_t limit_ns, char *text, size_t n)
 {
-    snprintf(text, n, "%s did not contribute within %.0f s (cluster.stall_timeout)", missing,
-             (double)limit_ns / 1e9);
+    snprintf(text, n, "%s did not contribute within %.0f s (cluster.stall_timeout)", missing, (double)limit_ns / 1e9);
 }
 
 void bps_verdict_waiting(const char *missing, uint64_t ns, char *text, size_t n)

@@ -176,8 +176,7 @@ static void on_sent(void *user, void *cookie)
     free(parcel);
 }
 
-bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload,
-                         size_t bytes)
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes)
 {
     if (link->channel == NULL || bytes > BPS_MESSAGE_LIMIT) {
         return link->channel == NULL ? BPS_ERR_LOST : BPS_ERR_INVALID;
@@ -246,8 +245,7 @@ static void on_closed(void *user, bps_status status, const char *text)
     struct bps_link *link = user;
     link_reset(link);
     link->handler->closed(link->owner, link, status,
-                          status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow"
-                                                     : text);
+                          status == BPS_ERR_PROTOCOL ? "it sent bytes that the protocol does not allow" : text);
 }
 
 static const struct bps_channel_events link_events = {
@@ -273,8 +271,8 @@ static void link_init(struct bps_link *link, const struct bps_link_handler *hand
 }
 
 bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
-                         const struct bps_transport_ops *transport, void *instance, const char *address,
-                         uint32_t lane, struct bps_report *report)
+                         const struct bps_transport_ops *transport, void *instance, const char *address, uint32_t lane,
+                         struct bps_report *report)
 {
     link_init(link, handler, owner, transport, address);
     link->state = BPS_LINK_DIALLING;
@@ -285,9 +283,8 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
     return status;
 }
 
-const struct bps_channel_events *bps_link_accept(struct bps_link *link,
-                                                 const struct bps_link_handler *handler, void *owner,
-                                                 const struct bps_transport_ops *transport,
+const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
+                                                 void *owner, const struct bps_transport_ops *transport,
                                                  struct bps_channel *channel, const char *peer, void **user)
 {
     link_init(link, handler, owner, transport, peer);

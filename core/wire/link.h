@@ -38,14 +38,12 @@ struct bps_link_handler {
      * Acceptor: judge the HELLO: bps_link_welcome(), or an error that
      * refuses the peer with the report's text.
      */
-    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello,
-                        struct bps_report *report);
+    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report);
     /* A message has arrived. An error closes the link. */
     bps_status (*message)(void *owner, struct bps_link *link, const struct bps_header *header,
                           struct bps_reader *payload);
     /* A slice arrives; where to? An error closes the link. NULL: no slices on such links. */
-    bps_status (*slice)(void *owner, struct bps_link *link, const struct bps_header *header,
-                        struct bps_sink **sink);
+    bps_status (*slice)(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink);
     /* Which slice next? As in struct bps_channel_events. NULL: no slices. */
     bps_status (*next)(void *owner, struct bps_link *link, struct bps_frame *out);
     void (*sent)(void *owner, struct bps_link *link, void *cookie);
@@ -80,12 +78,11 @@ struct bps_link {
 
 /* Starts to connect. closed or welcome follows. */
 bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
-                         const struct bps_transport_ops *transport, void *instance, const char *address,
-                         uint32_t lane, struct bps_report *report);
+                         const struct bps_transport_ops *transport, void *instance, const char *address, uint32_t lane,
+                         struct bps_report *report);
 /* Takes over an accepted channel and challenges the peer. Returns what bps_accept_fn has to return. */
-const struct bps_channel_events *bps_link_accept(struct bps_link *link,
-                                                 const struct bps_link_handler *handler, void *owner,
-                                                 const struct bps_transport_ops *transport,
+const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
+                                                 void *owner, const struct bps_transport_ops *transport,
                                                  struct bps_channel *channel, const char *peer, void **user);
 
 /* Acceptor, within `hello`: lets the peer in. Messages may follow at once. */
@@ -95,8 +92,7 @@ void bps_link_welcome(struct bps_link *link);
  * Queues a message: `header` names its type and what else it is about; the payload is copied. BPS_ERR_NOMEM: it could
  * not be, and the link ends.
  */
-bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload,
-                         size_t bytes);
+bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes);
 /* A message with no other header fields than its type. */
 bps_status bps_link_send_message(struct bps_link *link, uint8_t type, const struct bps_writer *payload);
 bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *text);

@@ -39,8 +39,7 @@ void bps_lobby_fini(struct bps_lobby *lobby)
     }
 }
 
-const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer,
-                                                  void **user)
+const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer, void **user)
 {
     struct bps_lobby *lobby = arg;
     if (lobby->count >= BPS_LOBBY_ROOM) {

@@ -36,9 +36,8 @@ static _Atomic bool forked;
 static bps_status no_job(struct bps_report *report)
 {
     BPS_REPORT(report, "%s",
-               atomic_load(&forked)
-                   ? "this is a forked child of a byteps process; only its parent is in the job"
-                   : "BytePS has not been initialized; call init first");
+               atomic_load(&forked) ? "this is a forked child of a byteps process; only its parent is in the job"
+                                    : "BytePS has not been initialized; call init first");
     return BPS_ERR_STATE;
 }
 
@@ -135,8 +134,8 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
     const struct bps_init_options none = {.size = sizeof none};
     const struct bps_init_options *o = options != NULL ? options : &none;
     if (o->size < sizeof *o) {
-        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?",
-                   o->size, sizeof *o);
+        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
+                   sizeof *o);
         return BPS_ERR_INVALID;
     }
     bps_status status = bps_conf_load(o->conf, o->set, o->nset, &conf, report);
@@ -326,8 +325,7 @@ bps_status bps_conf(const char *key, char *buf, size_t n)
 
 /* ---- tensors ---- */
 
-bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out,
-                       struct bps_report *report)
+bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps_tensor *out, struct bps_report *report)
 {
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
@@ -356,8 +354,8 @@ uint64_t bps_pushed_bytes(void)
     return bps_operation_pushed();
 }
 
-static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
-                        bps_handle *out, struct bps_report *report)
+static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier, bps_handle *out,
+                        struct bps_report *report)
 {
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
@@ -385,8 +383,7 @@ static uint32_t plain_op(const struct bps_push_pull *request)
     return request->op < BPS_OPS ? request->op : BPS_WIRE_OPS;
 }
 
-bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
-                               struct bps_report *report)
+bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report)
 {
     if (!is_whole(request, report)) {
         return BPS_ERR_INVALID;
@@ -415,8 +412,7 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         return BPS_ERR_INVALID;
     }
     if (request->done != NULL || (out == NULL && timeout_ns != BPS_FOREVER)) {
-        BPS_REPORT(report,
-                   "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
+        BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
         return BPS_ERR_INVALID;
     }
     return run(request, plain_op(request), false, timeout_ns, out, report);

@@ -19,8 +19,7 @@ static bool wants_group(const struct bps_worker *worker)
 
 static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status =
-        bps_transport_open_local(worker->conf, worker->loop, &worker->local_transport, report);
+    bps_status status = bps_transport_open_local(worker->conf, worker->loop, &worker->local_transport, report);
     if (status == BPS_OK) {
         const struct bps_transport_ops *local = worker->local_transport->ops;
         const struct bps_memory_user user = {worker->local_transport, local->attach, local->detach};

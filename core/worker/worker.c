@@ -120,8 +120,8 @@ static void on_link_closed(struct bps_worker *worker)
 
 /* ---- membership ---- */
 
-static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char *host,
-                              struct bps_writer *endpoints, struct bps_report *report)
+static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
+                              struct bps_report *report)
 {
     struct bps_worker *worker = owner;
     char identity[32];
@@ -389,8 +389,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     choose_steps(worker);
     if (status == BPS_OK) {
         worker->loop = bps_loop_new();
-        status = worker->loop == NULL ? BPS_ERR_IO
-                                      : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
+        status = worker->loop == NULL ? BPS_ERR_IO : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
     }
     if (status == BPS_OK) {
         bps_loop_spin(worker->loop, BPS_LOOP_SPIN);

@@ -62,16 +62,16 @@ static void clip_query(void *instance, struct bps_stage_attr *out)
 }
 
 /* Elements lie at any address, hence memcpy. A NaN compares false and stays what it is. */
-#define CLIP(T)                                                                                              \
-    static void clip_##T(void *dst, const void *src, uint64_t count, T limit)                                \
-    {                                                                                                        \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            T x;                                                                                             \
-            memcpy(&x, (const char *)src + i * sizeof x, sizeof x);                                          \
-            x = x > limit ? limit : x;                                                                       \
-            x = x < -limit ? -limit : x;                                                                     \
-            memcpy((char *)dst + i * sizeof x, &x, sizeof x);                                                \
-        }                                                                                                    \
+#define CLIP(T)                                                                                                        \
+    static void clip_##T(void *dst, const void *src, uint64_t count, T limit)                                          \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < count; i++) {                                                                         \
+            T x;                                                                                                       \
+            memcpy(&x, (const char *)src + i * sizeof x, sizeof x);                                                    \
+            x = x > limit ? limit : x;                                                                                 \
+            x = x < -limit ? -limit : x;                                                                               \
+            memcpy((char *)dst + i * sizeof x, &x, sizeof x);                                                          \
+        }                                                                                                              \
     }
 
 CLIP(float)
@@ -87,8 +87,7 @@ static bps_status clip_bind(void *instance, const struct bps_tensor_info *tensor
     return BPS_OK;
 }
 
-static bps_status clip_run(void *instance, void *state, const struct bps_stage_task *task,
-                           struct bps_report *report)
+static bps_status clip_run(void *instance, void *state, const struct bps_stage_task *task, struct bps_report *report)
 {
     const struct clip *clip = instance;
 

@@ -45,17 +45,17 @@ static void nanguard_query(void *instance, struct bps_stage_attr *out)
 }
 
 /* A NaN is larger than infinity, once the sign is gone and the bits are read as an integer. */
-#define FIND_NAN(T, name, infinity)                                                                          \
-    static uint64_t find_##name(const void *src, uint64_t count)                                             \
-    {                                                                                                        \
-        for (uint64_t i = 0; i < count; i++) {                                                               \
-            T bits;                                                                                          \
-            memcpy(&bits, (const char *)src + i * sizeof bits, sizeof bits);                                 \
-            if ((bits & (T) ~((T)1 << (8 * sizeof bits - 1))) > (infinity)) {                                \
-                return i;                                                                                    \
-            }                                                                                                \
-        }                                                                                                    \
-        return count;                                                                                        \
+#define FIND_NAN(T, name, infinity)                                                                                    \
+    static uint64_t find_##name(const void *src, uint64_t count)                                                       \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < count; i++) {                                                                         \
+            T bits;                                                                                                    \
+            memcpy(&bits, (const char *)src + i * sizeof bits, sizeof bits);                                           \
+            if ((bits & (T) ~((T)1 << (8 * sizeof bits - 1))) > (infinity)) {                                          \
+                return i;                                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
+        return count;                                                                                                  \
     }
 
 FIND_NAN(uint32_t, float32, 0x7f800000u)

@@ -94,12 +94,12 @@ static XLA_FFI_Error *error_new(const XLA_FFI_Api *xla, bps_status status, const
     return xla->Error_Create(&args);
 }
 
-#define NAME_IN_USE                                                                                          \
-    "the tensor \"%.100s\" is in flight already; give each operation of a program a name of its own: "       \
+#define NAME_IN_USE                                                                                                    \
+    "the tensor \"%.100s\" is in flight already; give each operation of a program a name of its own: "                 \
     "push_pull(x, name=...)"
-#define RESULT_LOST                                                                                          \
-    "a second operation of this name has begun before the result of the first was taken; give each "         \
-    "operation "                                                                                             \
+#define RESULT_LOST                                                                                                    \
+    "a second operation of this name has begun before the result of the first was taken; give each "                   \
+    "operation "                                                                                                       \
     "of a program a name of its own: push_pull(x, name=...)"
 
 /* ---- operations in flight ------------------------------------------------------------------------------ */
@@ -311,8 +311,7 @@ static bool is_question(const XLA_FFI_CallFrame *frame)
 /* NULL if the call has these many operands and one result. */
 static XLA_FFI_Error *check(const XLA_FFI_CallFrame *frame, int64_t operands)
 {
-    if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE || frame->args.size != operands ||
-        frame->rets.size != 1)
+    if (frame->stage != XLA_FFI_ExecutionStage_EXECUTE || frame->args.size != operands || frame->rets.size != 1)
         return error_new(frame->api, BPS_ERR_INVALID, "this is no call of the package byteps.jax");
     return NULL;
 }
@@ -335,8 +334,7 @@ static void push(struct call *call, const struct bps_push_pull *request, int64_t
 }
 
 /* Starts the operation, or ends it with the reason why it cannot be. */
-static void begin(struct call *call, struct bps_push_pull *request, const XLA_FFI_Buffer *operand,
-                  int64_t root)
+static void begin(struct call *call, struct bps_push_pull *request, const XLA_FFI_Buffer *operand, int64_t root)
 {
     request->dtype = dtype_of(operand->dtype);
     request->ndim = (uint32_t)operand->rank;
@@ -346,8 +344,7 @@ static void begin(struct call *call, struct bps_push_pull *request, const XLA_FF
         request->count *= (uint64_t)operand->dims[i];
     call->bytes = request->count * bps_dtype_size(request->dtype);
     if (request->dtype == BPS_DTYPES || operand->rank > BPS_DIMENSIONS) {
-        end(call, BPS_ERR_UNSUPPORTED,
-            "the tensor has a type that cannot be sent, or more than 64 dimensions");
+        end(call, BPS_ERR_UNSUPPORTED, "the tensor has a type that cannot be sent, or more than 64 dimensions");
         return;
     }
     call->block = arena_take(call->bytes);
@@ -377,8 +374,7 @@ XLA_FFI_Error *byteps_start(XLA_FFI_CallFrame *frame)
     error = check(frame, 1);
     if (error != NULL)
         return error;
-    if (!number(frame, "op", XLA_FFI_DataType_S64, &op) ||
-        !number(frame, "root", XLA_FFI_DataType_S64, &root) ||
+    if (!number(frame, "op", XLA_FFI_DataType_S64, &op) || !number(frame, "root", XLA_FFI_DataType_S64, &root) ||
         !number(frame, "priority", XLA_FFI_DataType_S64, &priority) ||
         !number(frame, "prescale", XLA_FFI_DataType_F64, &request.prescale) ||
         !number(frame, "postscale", XLA_FFI_DataType_F64, &request.postscale))

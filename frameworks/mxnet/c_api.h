@@ -55,22 +55,22 @@ enum {
 };
 
 /* X(result, name, parameters) */
-#define MXNET_SYMBOLS(X)                                                                                     \
-    X(int, MXEnginePushAsyncND,                                                                              \
-      (EngineAsyncFunc, void *, EngineFuncParamDeleter, ContextHandle, NDArrayHandle *, int,                 \
-       NDArrayHandle *, int, EngineFnPropertyHandle, int, const char *, bool))                               \
-    X(int, MXShallowCopyNDArray, (NDArrayHandle, NDArrayHandle *))                                           \
-    X(int, MXNDArrayFree, (NDArrayHandle))                                                                   \
-    X(int, MXNDArrayGetShapeEx64, (NDArrayHandle, int *, const int64_t **))                                  \
-    X(int, MXNDArrayGetDType, (NDArrayHandle, int *))                                                        \
-    X(int, MXNDArrayGetStorageType, (NDArrayHandle, int *))                                                  \
-    X(int, MXNDArrayGetContext, (NDArrayHandle, int *, int *))                                               \
-    X(int, MXNDArrayGetData, (NDArrayHandle, void **))                                                       \
+#define MXNET_SYMBOLS(X)                                                                                               \
+    X(int, MXEnginePushAsyncND,                                                                                        \
+      (EngineAsyncFunc, void *, EngineFuncParamDeleter, ContextHandle, NDArrayHandle *, int, NDArrayHandle *, int,     \
+       EngineFnPropertyHandle, int, const char *, bool))                                                               \
+    X(int, MXShallowCopyNDArray, (NDArrayHandle, NDArrayHandle *))                                                     \
+    X(int, MXNDArrayFree, (NDArrayHandle))                                                                             \
+    X(int, MXNDArrayGetShapeEx64, (NDArrayHandle, int *, const int64_t **))                                            \
+    X(int, MXNDArrayGetDType, (NDArrayHandle, int *))                                                                  \
+    X(int, MXNDArrayGetStorageType, (NDArrayHandle, int *))                                                            \
+    X(int, MXNDArrayGetContext, (NDArrayHandle, int *, int *))                                                         \
+    X(int, MXNDArrayGetData, (NDArrayHandle, void **))                                                                 \
     X(const char *, MXGetLastError, (void))
 
 /* std::runtime_error(const char *) and its destructor, by the names that g++ gives them. */
-#define CXX_SYMBOLS(X)                                                                                       \
-    X(void, _ZNSt13runtime_errorC1EPKc, (void *, const char *))                                              \
+#define CXX_SYMBOLS(X)                                                                                                 \
+    X(void, _ZNSt13runtime_errorC1EPKc, (void *, const char *))                                                        \
     X(void, _ZNSt13runtime_errorD1Ev, (void *))
 
 #endif

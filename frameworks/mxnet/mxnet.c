@@ -164,8 +164,7 @@ static const char *describe(NDArrayHandle array, struct operation *out)
     const int64_t *shape;
 
     if (mx.MXNDArrayGetDType(array, &type) != 0 || mx.MXNDArrayGetStorageType(array, &storage) != 0 ||
-        mx.MXNDArrayGetContext(array, &device, &number) != 0 ||
-        mx.MXNDArrayGetShapeEx64(array, &ndim, &shape) != 0)
+        mx.MXNDArrayGetContext(array, &device, &number) != 0 || mx.MXNDArrayGetShapeEx64(array, &ndim, &shape) != 0)
         return mx.MXGetLastError();
     if (storage != STORAGE_DENSE)
         return "the array is sparse; give its dense form, array.tostype('default')";
@@ -203,8 +202,8 @@ static struct operation *operation_new(NDArrayHandle array, const char *name)
 BPS_API const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t root, uint32_t op,
                                       int32_t priority, double prescale, double postscale);
 
-const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t root, uint32_t op,
-                              int32_t priority, double prescale, double postscale)
+const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t root, uint32_t op, int32_t priority,
+                              double prescale, double postscale)
 {
     static const int property = FN_CPU_PRIORITIZED;
     struct context cpu = {1, 0};
@@ -225,9 +224,8 @@ const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t roo
     operation->postscale = postscale;
     operation->is_pushed = true;
     atomic_fetch_add(&pushed, 1);
-    if (mx.MXEnginePushAsyncND(run, operation, operation_delete, &cpu, NULL, 0, &operation->array, 1,
-                               &property, priority, root < 0 ? "BytepsPushPull" : "BytepsBroadcast",
-                               false) != 0)
+    if (mx.MXEnginePushAsyncND(run, operation, operation_delete, &cpu, NULL, 0, &operation->array, 1, &property,
+                               priority, root < 0 ? "BytepsPushPull" : "BytepsBroadcast", false) != 0)
         return mx.MXGetLastError();
     return NULL;
 }
@@ -272,8 +270,7 @@ static bool find_symbols(const char *path)
         void *address = library == NULL ? NULL : dlsym(library, symbols[i].name);
 
         if (address == NULL) {
-            snprintf(refusal, sizeof(refusal), "its library %.300s has no function %s", path,
-                     symbols[i].name);
+            snprintf(refusal, sizeof(refusal), "its library %.300s has no function %s", path, symbols[i].name);
             return false;
         }
         memcpy((char *)&mx + symbols[i].offset, &address, sizeof(address));

@@ -157,17 +157,16 @@ static PyObject *number(int value)
         return PyLong_FromLong(value);
     /* These functions have no report; another one tells whether this is a forked child. */
     bps_declare(NULL, 0, NULL, &why);
-    return python_raise(value, strstr(why.text, "forked") != NULL
-                                   ? why.text
-                                   : "BytePS has not been initialized; use bps.init().");
+    return python_raise(value, strstr(why.text, "forked") != NULL ? why.text
+                                                                  : "BytePS has not been initialized; use bps.init().");
 }
 
-#define QUESTION(name)                                                                                       \
-    static PyObject *call_##name(PyObject *module, PyObject *none)                                           \
-    {                                                                                                        \
-        (void)module;                                                                                        \
-        (void)none;                                                                                          \
-        return number(bps_##name());                                                                         \
+#define QUESTION(name)                                                                                                 \
+    static PyObject *call_##name(PyObject *module, PyObject *none)                                                     \
+    {                                                                                                                  \
+        (void)module;                                                                                                  \
+        (void)none;                                                                                                    \
+        return number(bps_##name());                                                                                   \
     }
 QUESTION(rank)
 QUESTION(size)
@@ -282,8 +281,7 @@ static PyMethodDef functions[] = {
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
     {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},
-    {"forget", call_forget, METH_O,
-     "forget(names)\n\nForgets tensors; those in flight when they are no longer."},
+    {"forget", call_forget, METH_O, "forget(names)\n\nForgets tensors; those in flight when they are no longer."},
     {"alloc", python_alloc, METH_O,
      "alloc(bytes) -> (address, owner) or None\n\nZeroed memory that all workers of the host can map."},
     {"push_pull", python_push_pull, METH_VARARGS,

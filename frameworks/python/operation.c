@@ -51,8 +51,8 @@ static int operation_tensors(struct operation *operation, PyObject *in, PyObject
     }
     if (to->dtype != from->dtype || to->count != from->count) {
         PyErr_Format(PyExc_ValueError, "the tensor has %llu elements of type %s, the result %llu of type %s",
-                     (unsigned long long)from->count, bps_dtype_name(from->dtype),
-                     (unsigned long long)to->count, bps_dtype_name(to->dtype));
+                     (unsigned long long)from->count, bps_dtype_name(from->dtype), (unsigned long long)to->count,
+                     bps_dtype_name(to->dtype));
         return -1;
     }
     if (to->device.type != from->device.type || to->device.index != from->device.index) {
@@ -81,8 +81,7 @@ static int operation_name(struct operation *operation, PyObject *name, PyObject 
     if (name == Py_None)
         return 0;
     if (!PyUnicode_Check(name)) {
-        PyErr_Format(PyExc_TypeError, "the name of a tensor must be a str, not %S",
-                     (PyObject *)Py_TYPE(name));
+        PyErr_Format(PyExc_TypeError, "the name of a tensor must be a str, not %S", (PyObject *)Py_TYPE(name));
         return -1;
     }
     *bytes = PyUnicode_AsUTF8String(name);
@@ -94,8 +93,7 @@ static int operation_name(struct operation *operation, PyObject *name, PyObject 
     return 0;
 }
 
-static bps_status operation_begin(const struct operation *operation, bps_handle *out,
-                                  struct bps_report *report)
+static bps_status operation_begin(const struct operation *operation, bps_handle *out, struct bps_report *report)
 {
     bps_status status;
 
@@ -138,8 +136,7 @@ static int operation_make_room(const struct operation *operation, const char *te
         struct bps_report report;
 
         snprintf(report.text, sizeof(report.text),
-                 "%s. Its handle was dropped; keep handles, and wait for them before a name is used again",
-                 text);
+                 "%s. Its handle was dropped; keep handles, and wait for them before a name is used again", text);
         python_raise(BPS_ERR_BUSY, report.text);
         return -1;
     }
@@ -187,8 +184,8 @@ static PyObject *push_pull(PyObject *args, bool waits)
     struct bps_push_pull *request = &operation.request;
     PyObject *in, *out, *name;
 
-    if (!PyArg_ParseTuple(args, "OOOIidd", &in, &out, &name, &request->op, &request->priority,
-                          &request->prescale, &request->postscale))
+    if (!PyArg_ParseTuple(args, "OOOIidd", &in, &out, &name, &request->op, &request->priority, &request->prescale,
+                          &request->postscale))
         return NULL;
     return operation_run(&operation, in, out, name);
 }

@@ -72,8 +72,8 @@ static int read_device(const struct dlpack_tensor *tensor, const char *role, str
     if (type >= 0 && (size_t)type < sizeof(names) / sizeof(names[0]))
         name = names[type];
     PyErr_Format(PyExc_ValueError,
-                 "%s is on %s device (number %d); byteps takes CPU and CUDA memory: move it there first",
-                 role, name != NULL ? name : "another", (int)tensor->device_id);
+                 "%s is on %s device (number %d); byteps takes CPU and CUDA memory: move it there first", role,
+                 name != NULL ? name : "another", (int)tensor->device_id);
     return -1;
 }
 
@@ -96,8 +96,7 @@ static int count_elements(const struct dlpack_tensor *tensor, const char *role, 
             break;
     }
     if (!dense && count != 0) {
-        PyErr_Format(PyExc_ValueError, "%s is not contiguous in memory; make a contiguous copy of it first",
-                     role);
+        PyErr_Format(PyExc_ValueError, "%s is not contiguous in memory; make a contiguous copy of it first", role);
         return -1;
     }
     *out = count;
@@ -112,8 +111,8 @@ static int read_tensor(const struct dlpack_tensor *tensor, const char *role, str
     if (out->dtype == BPS_DTYPES || count_elements(tensor, role, &out->count) != 0)
         return -1;
     if (tensor->ndim > (int32_t)BPS_DIMENSIONS) {
-        PyErr_Format(PyExc_ValueError, "%s has %d dimensions; at most %u are possible", role,
-                     (int)tensor->ndim, BPS_DIMENSIONS);
+        PyErr_Format(PyExc_ValueError, "%s has %d dimensions; at most %u are possible", role, (int)tensor->ndim,
+                     BPS_DIMENSIONS);
         return -1;
     }
     out->data = (char *)tensor->data + tensor->byte_offset;
@@ -235,8 +234,7 @@ static int read_shape(PyObject *shape, const char *role, struct python_view *out
     Py_ssize_t ndim = PyTuple_Size(shape);
 
     if (ndim > (Py_ssize_t)BPS_DIMENSIONS) {
-        PyErr_Format(PyExc_ValueError, "%s has %zd dimensions; at most %u are possible", role, ndim,
-                     BPS_DIMENSIONS);
+        PyErr_Format(PyExc_ValueError, "%s has %zd dimensions; at most %u are possible", role, ndim, BPS_DIMENSIONS);
         return -1;
     }
     out->count = 1;
@@ -258,8 +256,8 @@ static int read_tuple(PyObject *tuple, const char *role, struct python_view *out
     PyObject *shape;
     int device = -1;
 
-    if (!PyArg_ParseTuple(tuple, "KO!IO|iK", &address, &PyTuple_Type, &shape, &out->dtype, &out->keep,
-                          &device, &stream)) {
+    if (!PyArg_ParseTuple(tuple, "KO!IO|iK", &address, &PyTuple_Type, &shape, &out->dtype, &out->keep, &device,
+                          &stream)) {
         out->keep = NULL;
         return -1;
     }
@@ -278,8 +276,8 @@ static int read_tuple(PyObject *tuple, const char *role, struct python_view *out
 
 /* ---- all of them --------------------------------------------------------------------------------------- */
 
-static int read_borrowed(const struct dlpack_exchange *exchange, PyObject *tensor, PyObject *keep,
-                         const char *role, struct python_view *out)
+static int read_borrowed(const struct dlpack_exchange *exchange, PyObject *tensor, PyObject *keep, const char *role,
+                         struct python_view *out)
 {
     struct dlpack_tensor borrowed;
     int result = exchange->borrow(tensor, &borrowed);

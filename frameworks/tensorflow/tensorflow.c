@@ -24,8 +24,7 @@
 #include "c_api.h"
 
 BPS_PLUGIN_NOTE(BPS_KIND_FRAMEWORK, "tensorflow", PLUGIN_VERSION);
-BPS_FRAMEWORK_NOTE("tensorflow",
-                   "2.13"); /* the first with TF_NewAsyncKernelBuilder(); _library.py says so, too */
+BPS_FRAMEWORK_NOTE("tensorflow", "2.13"); /* the first with TF_NewAsyncKernelBuilder(); _library.py says so, too */
 
 #define LIBRARY "libtensorflow_framework.so"
 
@@ -150,8 +149,7 @@ static void callback_run(struct callback *callback)
 struct kernel {
     char *name; /* of the tensor; NULL: unnamed */
     bool is_broadcast;
-    bool
-        waits; /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
+    bool waits; /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
     uint32_t op, root;
     int32_t priority;
     double prescale, postscale;
@@ -276,8 +274,7 @@ static void finish(void *arg, bps_status status, const char *text)
 }
 
 /* Fills in what the request says of the tensor; shape has room for BPS_DIMENSIONS. */
-static bool describe(const TF_Tensor *tensor, struct bps_push_pull *request, int64_t *shape,
-                     TF_Status *status)
+static bool describe(const TF_Tensor *tensor, struct bps_push_pull *request, int64_t *shape, TF_Status *status)
 {
     int ndim = tf.TF_NumDims(tensor);
 
@@ -402,11 +399,11 @@ static void answer(TF_OpKernelContext *context, int value)
     tf.TF_DeleteStatus(status);
 }
 
-#define QUESTION(name)                                                                                       \
-    static void compute_##name(void *kernel, TF_OpKernelContext *context)                                    \
-    {                                                                                                        \
-        (void)kernel;                                                                                        \
-        answer(context, bps_##name());                                                                       \
+#define QUESTION(name)                                                                                                 \
+    static void compute_##name(void *kernel, TF_OpKernelContext *context)                                              \
+    {                                                                                                                  \
+        (void)kernel;                                                                                                  \
+        answer(context, bps_##name());                                                                                 \
     }
 QUESTION(rank)
 QUESTION(size)
@@ -520,8 +517,7 @@ static void define(void)
     define_kernels("CPU", status);
     define_kernels("GPU", status);
     if (tf.TF_GetCode(status) != TF_OK)
-        snprintf(refusal, sizeof(refusal), "TensorFlow refuses the operations of BytePS: %s",
-                 tf.TF_Message(status));
+        snprintf(refusal, sizeof(refusal), "TensorFlow refuses the operations of BytePS: %s", tf.TF_Message(status));
     tf.TF_DeleteStatus(status);
 }
 
@@ -582,8 +578,7 @@ static bool find_symbols(const char *path)
         void *address = library == NULL ? NULL : dlsym(library, symbols[i].name);
 
         if (address == NULL) {
-            snprintf(refusal, sizeof(refusal), "its library %.300s has no function %s", path,
-                     symbols[i].name);
+            snprintf(refusal, sizeof(refusal), "its library %.300s has no function %s", path, symbols[i].name);
             return false;
         }
         memcpy((char *)&tf + symbols[i].offset, &address, sizeof(address));

@@ -14,25 +14,25 @@
 __extension__ typedef __int128 int128_t;
 
 /* Elements lie at any address. The quotient is rounded to minus infinity; one that is scaled, truncated. */
-#define AVERAGE(type, wide)                                                                                  \
-    static void type##_average(void *dst, const void *const *src, const double *scales, unsigned n,          \
-                               size_t count, double scale, uint64_t divisor)                                 \
-    {                                                                                                        \
-        uint32_t state = fp_enter(&scale);                                                                   \
-                                                                                                             \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            wide total = 0, by = (wide)divisor;                                                              \
-            type value;                                                                                      \
-                                                                                                             \
-            for (unsigned j = 0; j < n; j++) {                                                               \
-                memcpy(&value, (const uint8_t *)src[j] + i * sizeof value, sizeof value);                    \
-                total += scales && scales[j] != 1 ? type##_of((double)value * scales[j]) : value;            \
-            }                                                                                                \
-            value = scale == 1 ? (type)(total / by - (total % by < 0))                                       \
-                               : type##_of((double)total * scale / (double)by);                              \
-            memcpy((uint8_t *)dst + i * sizeof value, &value, sizeof value);                                 \
-        }                                                                                                    \
-        fp_leave(state);                                                                                     \
+#define AVERAGE(type, wide)                                                                                            \
+    static void type##_average(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,      \
+                               double scale, uint64_t divisor)                                                         \
+    {                                                                                                                  \
+        uint32_t state = fp_enter(&scale);                                                                             \
+                                                                                                                       \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            wide total = 0, by = (wide)divisor;                                                                        \
+            type value;                                                                                                \
+                                                                                                                       \
+            for (unsigned j = 0; j < n; j++) {                                                                         \
+                memcpy(&value, (const uint8_t *)src[j] + i * sizeof value, sizeof value);                              \
+                total += scales && scales[j] != 1 ? type##_of((double)value * scales[j]) : value;                      \
+            }                                                                                                          \
+            value =                                                                                                    \
+                scale == 1 ? (type)(total / by - (total % by < 0)) : type##_of((double)total * scale / (double)by);    \
+            memcpy((uint8_t *)dst + i * sizeof value, &value, sizeof value);                                           \
+        }                                                                                                              \
+        fp_leave(state);                                                                                               \
     }
 
 AVERAGE(uint8_t, int64_t)

@@ -112,8 +112,7 @@ static inline v_f32 e4m3_load(const uint8_t *address)
 static inline void e4m3_store(uint8_t *address, v_f32 value)
 {
     v_u32 magnitude = (v_u32)value & 0x7fffffffu;
-    v_u32 large =
-        (v_u32)((v_i32)magnitude > 0x43e80000); /* than the middle between 448 and what would follow */
+    v_u32 large = (v_u32)((v_i32)magnitude > 0x43e80000); /* than the middle between 448 and what would follow */
     v_u32 number = ((v_u32)value >> 24 & 0x80u) | float8_round(magnitude, 3, 7);
 
     float8_narrow(address, SELECT(large, 0x7fu, number));

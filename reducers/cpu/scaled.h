@@ -9,12 +9,10 @@
 #include <stdint.h>
 
 /* The limits of int64 round to powers of two as doubles, so what is below the upper one fits. */
-#define SCALED(type, least, greatest)                                                                        \
-    static inline type type##_of(double number)                                                              \
-    {                                                                                                        \
-        return number >= (double)(greatest) ? (greatest)                                                     \
-               : number <= (double)(least)  ? (least)                                                        \
-                                            : (type)number;                                                   \
+#define SCALED(type, least, greatest)                                                                                  \
+    static inline type type##_of(double number)                                                                        \
+    {                                                                                                                  \
+        return number >= (double)(greatest) ? (greatest) : number <= (double)(least) ? (least) : (type)number;         \
     }
 
 SCALED(uint8_t, 0, UINT8_MAX)

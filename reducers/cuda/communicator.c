@@ -47,8 +47,8 @@ static void fail_nccl(struct bps_group *group, const char *what, nccl_result res
     char text[200];
     const char *more = nccl_of(group)->last_error(group->communicator);
     bool known = more != NULL && more[0] != '\0';
-    snprintf(text, sizeof text, "%s%s%s%s", nccl_of(group)->error_text(result), known ? " (" : "",
-             known ? more : "", known ? ")" : "");
+    snprintf(text, sizeof text, "%s%s%s%s", nccl_of(group)->error_text(result), known ? " (" : "", known ? more : "",
+             known ? ")" : "");
     fail(group, what, text);
 }
 
@@ -92,8 +92,7 @@ static nccl_result give_step(const struct bps_group *group, const struct bps_gro
         return nccl->broadcast(step->from, step->to, step->count, type, (int)step->root, group->communicator,
                                group->stream);
     default:
-        return nccl->all_reduce(step->from, step->to, step->count, type, op, group->communicator,
-                                group->stream);
+        return nccl->all_reduce(step->from, step->to, step->count, type, op, group->communicator, group->stream);
     }
 }
 

@@ -2,8 +2,7 @@
 /* copy.c - copies between devices and the host: one stream for each direction, so that both run at once. */
 #include "instance.h"
 
-static cuda_result begin(const struct cuda_driver *driver, const struct bps_copy *copy,
-                         struct CUstream_st *stream)
+static cuda_result begin(const struct cuda_driver *driver, const struct bps_copy *copy, struct CUstream_st *stream)
 {
     if (copy->bytes == 0) {
         return CUDA_OK;
@@ -30,8 +29,8 @@ bps_status cuda_copy(void *instance, const struct bps_copy *copy, struct bps_rep
     cuda_regions_register(device);
     struct cuda_way *way = copy->to_device ? &device->to_device : &device->to_host;
     result = begin(&cuda->driver, copy, way->stream);
-    status = cuda_way_follow(way, result, copy->to_device ? "copy to it" : "copy to the host", copy->done,
-                             copy->arg, report);
+    status = cuda_way_follow(way, result, copy->to_device ? "copy to it" : "copy to the host", copy->done, copy->arg,
+                             report);
     if (status == BPS_OK) {
         *(copy->to_device ? cuda->bytes_to_device : cuda->bytes_to_host) += copy->bytes;
     }

@@ -109,8 +109,8 @@ static void cuda_describe(void *instance, char *text, size_t n)
     }
     cuda->driver.version(&version);
     snprintf(text, n, "%d device%s, the first is %s, %s dma-buf; driver for CUDA %d.%d; %s", cuda->devices,
-             cuda->devices == 1 ? "" : "s", name, shared ? "with" : "without", version / 1000,
-             version % 1000 / 10, CUDA_KERNELS_TEXT);
+             cuda->devices == 1 ? "" : "s", name, shared ? "with" : "without", version / 1000, version % 1000 / 10,
+             CUDA_KERNELS_TEXT);
 }
 
 static const struct bps_group_ops group_ops = {

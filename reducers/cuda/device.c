@@ -67,8 +67,8 @@ static cuda_result way_open(struct cuda_device *device, struct cuda_way *way)
     return result;
 }
 
-bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done,
-                           void *arg, struct bps_report *report)
+bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done, void *arg,
+                           struct bps_report *report)
 {
     const struct cuda_device *device = way->lane->device;
     const struct cuda_driver *driver = &device->cuda->driver;
@@ -152,8 +152,7 @@ static cuda_result device_open(struct cuda_device *device)
     return result;
 }
 
-bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device **out,
-                           struct bps_report *report)
+bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device **out, struct bps_report *report)
 {
     if (index < 0 || index >= cuda->devices) {
         BPS_REPORT(report,

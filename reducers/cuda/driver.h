@@ -41,7 +41,7 @@ typedef unsigned cuda_result;
 #define CUDA_CAPTURE_RELAXED      2u   /* CUstreamCaptureMode */
 #define CUDA_WRITES_ORDERING      118u /* CUdevice_attribute */
 #define CUDA_DMA_BUF_SUPPORTED    124u
-#define CUDA_ORDERED_FOR_OWNER                                                                               \
+#define CUDA_ORDERED_FOR_OWNER                                                                                         \
     100u                       /* of CUGPUDirectRDMAWritesOrdering and CUflushGPUDirectRDMAWritesScope \
                                         */
 #define CUDA_FLUSH_CURRENT  0u /* CUflushGPUDirectRDMAWritesTarget */
@@ -51,58 +51,54 @@ typedef unsigned cuda_result;
 typedef void (*cuda_callback_fn)(struct CUstream_st *stream, cuda_result result, void *arg);
 
 /* X(member, symbol of libcuda.so.1, parameters) */
-#define CUDA_FUNCTIONS(X)                                                                                    \
-    X(init, cuInit, (unsigned flags))                                                                        \
-    X(version, cuDriverGetVersion, (int *out))                                                               \
-    X(error_name, cuGetErrorName, (cuda_result error, const char **out))                                     \
-    X(error_text, cuGetErrorString, (cuda_result error, const char **out))                                   \
-    X(device_count, cuDeviceGetCount, (int *out))                                                            \
-    X(device_get, cuDeviceGet, (int *out, int index))                                                        \
-    X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                      \
-    X(device_uuid, cuDeviceGetUuid, (struct CUuuid_st * out, int device))                                    \
-    X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                        \
-    X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                           \
-    X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                        \
-    X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                             \
-    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned *mode))                            \
-    X(stream_priorities, cuCtxGetStreamPriorityRange, (int *least, int *greatest))                           \
-    X(stream_create, cuStreamCreateWithPriority, (struct CUstream_st * *out, unsigned flags, int priority))  \
-    X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st * stream))                                     \
-    X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st * stream))                                \
-    X(stream_is_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned *out))                \
-    X(stream_wait, cuStreamWaitEvent,                                                                        \
-      (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))                              \
-    X(stream_call, cuStreamAddCallback,                                                                      \
-      (struct CUstream_st * stream, cuda_callback_fn fn, void *arg, unsigned flags))                         \
-    X(event_create, cuEventCreate, (struct CUevent_st * *out, unsigned flags))                               \
-    X(event_destroy, cuEventDestroy_v2, (struct CUevent_st * event))                                         \
-    X(event_query, cuEventQuery, (struct CUevent_st * event))                                                \
-    X(event_record, cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                 \
-    X(copy_to_host, cuMemcpyDtoHAsync_v2,                                                                    \
-      (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                         \
-    X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                  \
-      (unsigned long long to, const void *from, size_t bytes, struct CUstream_st *stream))                   \
-    X(memory_alloc, cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                  \
-    X(memory_free, cuMemFree_v2, (unsigned long long memory))                                                \
-    X(module_load, cuModuleLoadData, (struct CUmod_st * *out, const void *image))                            \
-    X(module_unload, cuModuleUnload, (struct CUmod_st * module))                                             \
-    X(module_function, cuModuleGetFunction,                                                                  \
-      (struct CUfunc_st * *out, struct CUmod_st * module, const char *name))                                 \
-    X(launch, cuLaunchKernel,                                                                                \
-      (struct CUfunc_st * function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,                 \
-       unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,                    \
-       struct CUstream_st *stream, void **parameters, void **extra))                                         \
-    X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                     \
+#define CUDA_FUNCTIONS(X)                                                                                              \
+    X(init, cuInit, (unsigned flags))                                                                                  \
+    X(version, cuDriverGetVersion, (int *out))                                                                         \
+    X(error_name, cuGetErrorName, (cuda_result error, const char **out))                                               \
+    X(error_text, cuGetErrorString, (cuda_result error, const char **out))                                             \
+    X(device_count, cuDeviceGetCount, (int *out))                                                                      \
+    X(device_get, cuDeviceGet, (int *out, int index))                                                                  \
+    X(device_name, cuDeviceGetName, (char *out, int bytes, int device))                                                \
+    X(device_uuid, cuDeviceGetUuid, (struct CUuuid_st * out, int device))                                              \
+    X(context_retain, cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                  \
+    X(context_release, cuDevicePrimaryCtxRelease_v2, (int device))                                                     \
+    X(context_push, cuCtxPushCurrent_v2, (struct CUctx_st * context))                                                  \
+    X(context_pop, cuCtxPopCurrent_v2, (struct CUctx_st * *out))                                                       \
+    X(exchange_capture_mode, cuThreadExchangeStreamCaptureMode, (unsigned *mode))                                      \
+    X(stream_priorities, cuCtxGetStreamPriorityRange, (int *least, int *greatest))                                     \
+    X(stream_create, cuStreamCreateWithPriority, (struct CUstream_st * *out, unsigned flags, int priority))            \
+    X(stream_destroy, cuStreamDestroy_v2, (struct CUstream_st * stream))                                               \
+    X(stream_synchronize, cuStreamSynchronize, (struct CUstream_st * stream))                                          \
+    X(stream_is_capturing, cuStreamIsCapturing, (struct CUstream_st * stream, unsigned *out))                          \
+    X(stream_wait, cuStreamWaitEvent, (struct CUstream_st * stream, struct CUevent_st * event, unsigned flags))        \
+    X(stream_call, cuStreamAddCallback, (struct CUstream_st * stream, cuda_callback_fn fn, void *arg, unsigned flags)) \
+    X(event_create, cuEventCreate, (struct CUevent_st * *out, unsigned flags))                                         \
+    X(event_destroy, cuEventDestroy_v2, (struct CUevent_st * event))                                                   \
+    X(event_query, cuEventQuery, (struct CUevent_st * event))                                                          \
+    X(event_record, cuEventRecord, (struct CUevent_st * event, struct CUstream_st * stream))                           \
+    X(copy_to_host, cuMemcpyDtoHAsync_v2,                                                                              \
+      (void *to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                                   \
+    X(copy_to_device, cuMemcpyHtoDAsync_v2,                                                                            \
+      (unsigned long long to, const void *from, size_t bytes, struct CUstream_st *stream))                             \
+    X(memory_alloc, cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                            \
+    X(memory_free, cuMemFree_v2, (unsigned long long memory))                                                          \
+    X(module_load, cuModuleLoadData, (struct CUmod_st * *out, const void *image))                                      \
+    X(module_unload, cuModuleUnload, (struct CUmod_st * module))                                                       \
+    X(module_function, cuModuleGetFunction, (struct CUfunc_st * *out, struct CUmod_st * module, const char *name))     \
+    X(launch, cuLaunchKernel,                                                                                          \
+      (struct CUfunc_st * function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z, unsigned threads_x,       \
+       unsigned threads_y, unsigned threads_z, unsigned shared_bytes, struct CUstream_st *stream, void **parameters,   \
+       void **extra))                                                                                                  \
+    X(host_register, cuMemHostRegister_v2, (void *memory, size_t bytes, unsigned flags))                               \
     X(host_unregister, cuMemHostUnregister, (void *memory))
 
 /* The same of those that drivers before CUDA 11.7 do not have. */
-#define CUDA_NEWER_FUNCTIONS(X)                                                                              \
-    X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                    \
-    X(pointer_attribute, cuPointerGetAttribute, (void *out, unsigned attribute, unsigned long long memory))  \
-    X(memory_range, cuMemGetAddressRange_v2,                                                                 \
-      (unsigned long long *base, size_t *bytes, unsigned long long memory))                                  \
-    X(memory_handle, cuMemGetHandleForAddressRange,                                                          \
-      (void *out, unsigned long long memory, size_t bytes, unsigned type, unsigned long long flags))         \
+#define CUDA_NEWER_FUNCTIONS(X)                                                                                        \
+    X(device_attribute, cuDeviceGetAttribute, (int *out, unsigned attribute, int device))                              \
+    X(pointer_attribute, cuPointerGetAttribute, (void *out, unsigned attribute, unsigned long long memory))            \
+    X(memory_range, cuMemGetAddressRange_v2, (unsigned long long *base, size_t *bytes, unsigned long long memory))     \
+    X(memory_handle, cuMemGetHandleForAddressRange,                                                                    \
+      (void *out, unsigned long long memory, size_t bytes, unsigned type, unsigned long long flags))                   \
     X(flush_writes, cuFlushGPUDirectRDMAWrites, (unsigned target, unsigned scope))
 
 struct cuda_driver {

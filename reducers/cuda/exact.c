@@ -38,8 +38,7 @@ static uint64_t round_up(uint64_t n)
 }
 
 /* The elements of the largest share. */
-static uint64_t largest_share(const struct bps_group *group, const struct bps_group_step *step,
-                              uint64_t count)
+static uint64_t largest_share(const struct bps_group *group, const struct bps_group_step *step, uint64_t count)
 {
     return step->kind == BPS_STEP_REDUCE ? count : round_up((count + group->size - 1) / group->size);
 }
@@ -69,8 +68,7 @@ static uint8_t *at(const struct span *span, const void *base, uint64_t element)
 }
 
 /* Where the elements of another place are put for this one's share. */
-static uint8_t *slot_of(const struct bps_group *group, const struct span *span, struct share own,
-                        uint32_t place)
+static uint8_t *slot_of(const struct bps_group *group, const struct span *span, struct share own, uint32_t place)
 {
     uint32_t index = place < group->place ? place : place - 1;
     uintptr_t target = (uintptr_t)at(span, span->step->to, own.first);
@@ -79,8 +77,8 @@ static uint8_t *slot_of(const struct bps_group *group, const struct span *span, 
 
 /* ---- a pass ---- */
 
-static nccl_result send(const struct bps_group *group, const struct span *span, const void *base,
-                        struct share share, uint32_t to)
+static nccl_result send(const struct bps_group *group, const struct span *span, const void *base, struct share share,
+                        uint32_t to)
 {
     size_t bytes = share.count * cuda_element_bytes(span->step->dtype);
     return bytes == 0 ? NCCL_OK
@@ -88,13 +86,13 @@ static nccl_result send(const struct bps_group *group, const struct span *span, 
                                                group->communicator, group->stream);
 }
 
-static nccl_result receive(const struct bps_group *group, const struct span *span, void *memory,
-                           struct share share, uint32_t from)
+static nccl_result receive(const struct bps_group *group, const struct span *span, void *memory, struct share share,
+                           uint32_t from)
 {
     size_t bytes = share.count * cuda_element_bytes(span->step->dtype);
-    return bytes == 0 ? NCCL_OK
-                      : group->cuda->nccl.receive(memory, bytes, NCCL_UINT8, (int)from, group->communicator,
-                                                  group->stream);
+    return bytes == 0
+               ? NCCL_OK
+               : group->cuda->nccl.receive(memory, bytes, NCCL_UINT8, (int)from, group->communicator, group->stream);
 }
 
 /* Everybody's elements go to those who combine them. */
@@ -190,8 +188,7 @@ static bool perform(struct bps_group *group, struct pass *pass)
 /* The sum of an average of these would wrap. */
 static bool is_integer(uint32_t dtype)
 {
-    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 ||
-           dtype == BPS_INT64;
+    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 || dtype == BPS_INT64;
 }
 
 bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op, uint32_t dtype)

@@ -26,8 +26,7 @@ bps_status cuda_group_query(void *instance, char *text, size_t n, struct bps_rep
 
 bool cuda_group_takes(void *instance, int32_t device, uint32_t size, uint32_t op, uint32_t dtype)
 {
-    return nccl_combines(size, BPS_STEP_ALL_REDUCE, op, dtype) ||
-           cuda_exact_takes(instance, device, size, op, dtype);
+    return nccl_combines(size, BPS_STEP_ALL_REDUCE, op, dtype) || cuda_exact_takes(instance, device, size, op, dtype);
 }
 
 bps_status cuda_group_identify(void *instance, int32_t index, uint8_t *identity, struct bps_report *report)
@@ -37,8 +36,7 @@ bps_status cuda_group_identify(void *instance, int32_t index, uint8_t *identity,
     if (status != BPS_OK) {
         return status;
     }
-    cuda_result result =
-        device->cuda->driver.device_uuid((struct CUuuid_st *)(void *)identity, device->handle);
+    cuda_result result = device->cuda->driver.device_uuid((struct CUuuid_st *)(void *)identity, device->handle);
     return result == CUDA_OK ? BPS_OK : cuda_failed(device, "identity", result, report);
 }
 
@@ -171,8 +169,8 @@ static struct cuda_batch *batch_take(struct bps_group *group)
     return batch;
 }
 
-bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *steps, uint32_t n,
-                          bps_device_fn done, void *arg, struct bps_report *report)
+bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *steps, uint32_t n, bps_device_fn done,
+                          void *arg, struct bps_report *report)
 {
     struct cuda_batch *batch = batch_take(group);
     if (batch == NULL) {

@@ -92,8 +92,7 @@ struct bps_mark {
 /* ---- device.c ---- */
 
 /* The device of this index, opened on first use. Any thread. */
-bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device **out,
-                           struct bps_report *report);
+bps_status cuda_device_get(struct cuda *cuda, int32_t index, struct cuda_device **out, struct bps_report *report);
 /* Waits for all work that was begun on an open device. */
 void cuda_device_wait(struct cuda_device *device);
 /*
@@ -122,8 +121,8 @@ bps_status cuda_failed(const struct cuda_device *device, const char *what, cuda_
  * In a stay, when the way's stream was given something, or not, as `given` says: calls `done` on the loop
  * when all that the stream has is done. If that cannot be, waits for it, and reports "device 0: WHAT: why".
  */
-bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done,
-                           void *arg, struct bps_report *report);
+bps_status cuda_way_follow(struct cuda_way *way, cuda_result given, const char *what, bps_device_fn done, void *arg,
+                           struct bps_report *report);
 
 /* ---- notice.c ---- */
 
@@ -202,8 +201,8 @@ bps_status cuda_group_identify(void *instance, int32_t device, uint8_t *identity
 bps_status cuda_group_name(void *instance, uint8_t *name, struct bps_report *report);
 bps_status cuda_group_join(void *instance, const struct bps_group_seat *seat, struct bps_group **out,
                            struct bps_report *report);
-bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *steps, uint32_t n,
-                          bps_device_fn done, void *arg, struct bps_report *report);
+bps_status cuda_group_run(struct bps_group *group, const struct bps_group_step *steps, uint32_t n, bps_device_fn done,
+                          void *arg, struct bps_report *report);
 void cuda_group_leave(struct bps_group *group);
 void cuda_group_abort(struct bps_group *group);
 /* Ends the threads of all groups; those that have not been left are aborted. */
@@ -229,8 +228,7 @@ bool cuda_exact_give(struct bps_group *group, const struct bps_group_step *steps
 cuda_result cuda_exact_open(struct bps_group *group);
 void cuda_exact_close(struct bps_group *group);
 #else
-static inline bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op,
-                                    uint32_t dtype)
+static inline bool cuda_exact_takes(struct cuda *cuda, int32_t device, uint32_t size, uint32_t op, uint32_t dtype)
 {
     (void)cuda, (void)device, (void)size, (void)op, (void)dtype;
     return false;
@@ -261,14 +259,13 @@ bool cuda_share_supported(const struct cuda_driver *driver, int handle);
 /* Finds out how, for a device that is being opened. */
 void cuda_share_learn(struct cuda_device *device);
 uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory);
-bps_status cuda_share_region(void *instance, int32_t device, const void *memory, uint64_t bytes,
-                             struct bps_region *out, struct bps_report *report);
+bps_status cuda_share_region(void *instance, int32_t device, const void *memory, uint64_t bytes, struct bps_region *out,
+                             struct bps_report *report);
 bps_status cuda_share_flush(void *instance, int32_t device, struct bps_report *report);
 
 /* ---- mark.c, copy.c, reduce.c, region.c: the operations of struct bps_device_ops ---- */
 
-bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out,
-                     struct bps_report *report);
+bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out, struct bps_report *report);
 bps_status cuda_mark_copies(void *instance, int32_t device, struct bps_mark **out, struct bps_report *report);
 bps_status cuda_follow(void *instance, const struct bps_device *device, struct bps_mark *mark,
                        struct bps_report *report);

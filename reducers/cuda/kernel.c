@@ -24,8 +24,7 @@ static cuda_result find(const struct cuda_driver *driver, struct cuda_kernels *k
     for (uint32_t op = 0; op < BPS_OPS; op++) {
         for (uint32_t dtype = 0; dtype < BPS_DTYPES && result == CUDA_OK; dtype++) {
             if (names[op][dtype] != NULL) {
-                result =
-                    driver->module_function(&kernels->function[op][dtype], kernels->module, names[op][dtype]);
+                result = driver->module_function(&kernels->function[op][dtype], kernels->module, names[op][dtype]);
             }
         }
     }
@@ -65,8 +64,7 @@ const struct cuda_kernels *cuda_kernels_get(struct cuda_device *device)
     pthread_mutex_unlock(&cuda->lock);
     if (result != CUDA_OK) {
         struct bps_report report;
-        (void)cuda_failed(device, "its kernels cannot be used, so that tensors go through the host", result,
-                          &report);
+        (void)cuda_failed(device, "its kernels cannot be used, so that tensors go through the host", result, &report);
         cuda->host->log(cuda->host, BPS_LOG_WARN, "%s", report.text);
     }
     return usable ? kernels : NULL;

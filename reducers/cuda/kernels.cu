@@ -18,40 +18,40 @@
 /*
  * An element anywhere: at an address that is no multiple of its size a device reads and writes only bytes.
  */
-#define ELEMENT(storage)                                                                                     \
-    union storage##_element {                                                                                \
-        storage whole;                                                                                       \
-        uint8_t byte[sizeof(storage)];                                                                       \
-    };                                                                                                       \
-                                                                                                             \
-    union storage##_vector {                                                                                 \
-        uint4 whole;                                                                                         \
-        storage element[CUDA_VECTOR / sizeof(storage)];                                                      \
-    };                                                                                                       \
-                                                                                                             \
-    INLINE storage storage##_load(const uint8_t *address)                                                    \
-    {                                                                                                        \
-        union storage##_element element;                                                                     \
-        if ((uintptr_t)address % sizeof(storage) == 0) {                                                     \
-            return *(const storage *)address;                                                                \
-        }                                                                                                    \
-        EACH (i, sizeof(storage)) {                                                                          \
-            element.byte[i] = address[i];                                                                    \
-        }                                                                                                    \
-        return element.whole;                                                                                \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE void storage##_store(uint8_t *address, storage value)                                             \
-    {                                                                                                        \
-        union storage##_element element;                                                                     \
-        element.whole = value;                                                                               \
-        if ((uintptr_t)address % sizeof(storage) == 0) {                                                     \
-            *(storage *)address = value;                                                                     \
-            return;                                                                                          \
-        }                                                                                                    \
-        EACH (i, sizeof(storage)) {                                                                          \
-            address[i] = element.byte[i];                                                                    \
-        }                                                                                                    \
+#define ELEMENT(storage)                                                                                               \
+    union storage##_element {                                                                                          \
+        storage whole;                                                                                                 \
+        uint8_t byte[sizeof(storage)];                                                                                 \
+    };                                                                                                                 \
+                                                                                                                       \
+    union storage##_vector {                                                                                           \
+        uint4 whole;                                                                                                   \
+        storage element[CUDA_VECTOR / sizeof(storage)];                                                                \
+    };                                                                                                                 \
+                                                                                                                       \
+    INLINE storage storage##_load(const uint8_t *address)                                                              \
+    {                                                                                                                  \
+        union storage##_element element;                                                                               \
+        if ((uintptr_t)address % sizeof(storage) == 0) {                                                               \
+            return *(const storage *)address;                                                                          \
+        }                                                                                                              \
+        EACH(i, sizeof(storage)) {                                                                                     \
+            element.byte[i] = address[i];                                                                              \
+        }                                                                                                              \
+        return element.whole;                                                                                          \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE void storage##_store(uint8_t *address, storage value)                                                       \
+    {                                                                                                                  \
+        union storage##_element element;                                                                               \
+        element.whole = value;                                                                                         \
+        if ((uintptr_t)address % sizeof(storage) == 0) {                                                               \
+            *(storage *)address = value;                                                                               \
+            return;                                                                                                    \
+        }                                                                                                              \
+        EACH(i, sizeof(storage)) {                                                                                     \
+            address[i] = element.byte[i];                                                                              \
+        }                                                                                                              \
     }
 
 ELEMENT(uint8_t)
@@ -69,56 +69,56 @@ ELEMENT(int64_t)
  * For each type: read and write, between what lies in memory and what is computed with; apply, a factor;
  * finish, the last one; and the operations. Written, there is one bit pattern for NaN.
  */
-#define FLOAT(type, bits)                                                                                    \
-    union type##_bits {                                                                                      \
-        bits pattern;                                                                                        \
-        type value;                                                                                          \
-    };                                                                                                       \
-                                                                                                             \
-    INLINE type type##_of(bits pattern)                                                                      \
-    {                                                                                                        \
-        union type##_bits u;                                                                                 \
-        u.pattern = pattern;                                                                                 \
-        return u.value;                                                                                      \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE bits type##_pattern(type value)                                                                   \
-    {                                                                                                        \
-        union type##_bits u;                                                                                 \
-        u.value = value;                                                                                     \
-        return u.pattern;                                                                                    \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_sum(type a, type b)                                                                   \
-    {                                                                                                        \
-        return a + b;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_product(type a, type b)                                                               \
-    {                                                                                                        \
-        return a * b;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    /* A NaN is passed on: if b is one, neither comparison holds. Equal zeros: -0 is below +0. */            \
-    INLINE type type##_min(type a, type b)                                                                   \
-    {                                                                                                        \
-        if (a == b) {                                                                                        \
-            return type##_of(type##_pattern(a) | type##_pattern(b));                                         \
-        }                                                                                                    \
-        return a < b || a != a ? a : b;                                                                      \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_max(type a, type b)                                                                   \
-    {                                                                                                        \
-        if (a == b) {                                                                                        \
-            return type##_of(type##_pattern(a) & type##_pattern(b));                                         \
-        }                                                                                                    \
-        return a > b || a != a ? a : b;                                                                      \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_apply(type value, double factor)                                                      \
-    {                                                                                                        \
-        return value * (type)factor;                                                                         \
+#define FLOAT(type, bits)                                                                                              \
+    union type##_bits {                                                                                                \
+        bits pattern;                                                                                                  \
+        type value;                                                                                                    \
+    };                                                                                                                 \
+                                                                                                                       \
+    INLINE type type##_of(bits pattern)                                                                                \
+    {                                                                                                                  \
+        union type##_bits u;                                                                                           \
+        u.pattern = pattern;                                                                                           \
+        return u.value;                                                                                                \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE bits type##_pattern(type value)                                                                             \
+    {                                                                                                                  \
+        union type##_bits u;                                                                                           \
+        u.value = value;                                                                                               \
+        return u.pattern;                                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_sum(type a, type b)                                                                             \
+    {                                                                                                                  \
+        return a + b;                                                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_product(type a, type b)                                                                         \
+    {                                                                                                                  \
+        return a * b;                                                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
+    /* A NaN is passed on: if b is one, neither comparison holds. Equal zeros: -0 is below +0. */                      \
+    INLINE type type##_min(type a, type b)                                                                             \
+    {                                                                                                                  \
+        if (a == b) {                                                                                                  \
+            return type##_of(type##_pattern(a) | type##_pattern(b));                                                   \
+        }                                                                                                              \
+        return a < b || a != a ? a : b;                                                                                \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_max(type a, type b)                                                                             \
+    {                                                                                                                  \
+        if (a == b) {                                                                                                  \
+            return type##_of(type##_pattern(a) & type##_pattern(b));                                                   \
+        }                                                                                                              \
+        return a > b || a != a ? a : b;                                                                                \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_apply(type value, double factor)                                                                \
+    {                                                                                                                  \
+        return value * (type)factor;                                                                                   \
     }
 
 FLOAT(float, uint32_t)
@@ -210,42 +210,42 @@ INLINE uint8_t e5m2_write(float value)
 /* ---- integers ------------------------------------------------------------------------------------------ */
 
 /* Sums and products are those of the unsigned `wide`, and wrap. There are no factors. */
-#define INTEGER(name, type, wide)                                                                            \
-    INLINE type name##_read(type value)                                                                      \
-    {                                                                                                        \
-        return value;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type name##_write(type value)                                                                     \
-    {                                                                                                        \
-        return value;                                                                                        \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_sum(type a, type b)                                                                   \
-    {                                                                                                        \
-        return (type)((wide)a + (wide)b);                                                                    \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_product(type a, type b)                                                               \
-    {                                                                                                        \
-        return (type)((wide)a * (wide)b);                                                                    \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_apply(type value, double factor)                                                      \
-    {                                                                                                        \
-        (void)factor;                                                                                        \
-        return value;                                                                                        \
+#define INTEGER(name, type, wide)                                                                                      \
+    INLINE type name##_read(type value)                                                                                \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type name##_write(type value)                                                                               \
+    {                                                                                                                  \
+        return value;                                                                                                  \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_sum(type a, type b)                                                                             \
+    {                                                                                                                  \
+        return (type)((wide)a + (wide)b);                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_product(type a, type b)                                                                         \
+    {                                                                                                                  \
+        return (type)((wide)a * (wide)b);                                                                              \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_apply(type value, double factor)                                                                \
+    {                                                                                                                  \
+        (void)factor;                                                                                                  \
+        return value;                                                                                                  \
     }
 
-#define ORDER(type)                                                                                          \
-    INLINE type type##_min(type a, type b)                                                                   \
-    {                                                                                                        \
-        return a < b ? a : b;                                                                                \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE type type##_max(type a, type b)                                                                   \
-    {                                                                                                        \
-        return a > b ? a : b;                                                                                \
+#define ORDER(type)                                                                                                    \
+    INLINE type type##_min(type a, type b)                                                                             \
+    {                                                                                                                  \
+        return a < b ? a : b;                                                                                          \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE type type##_max(type a, type b)                                                                             \
+    {                                                                                                                  \
+        return a > b ? a : b;                                                                                          \
     }
 
 INTEGER(u8, uint8_t, uint32_t)
@@ -294,56 +294,56 @@ INLINE truth truth_apply(truth value, double factor)
 
 /* ---- kernels ------------------------------------------------------------------------------------------- */
 
-#define REDUCE(type, storage, total_type, op)                                                                \
-    INLINE void type##_##op##_element(const struct cuda_reduction *r, uint64_t offset)                       \
-    {                                                                                                        \
-        total_type total = type##_read(storage##_load(r->src[0] + offset));                                  \
-        total = total_type##_apply(total, r->scale[0]);                                                      \
-        EACH_FURTHER_SOURCE (s, r) {                                                                         \
-            total_type value = type##_read(storage##_load(r->src[s] + offset));                              \
-            total = total_type##_##op(total, total_type##_apply(value, r->scale[s]));                        \
-        }                                                                                                    \
-        storage##_store(r->dst + offset, type##_write(total_type##_apply(total, r->factor)));                \
-    }                                                                                                        \
-                                                                                                             \
-    INLINE void type##_##op##_vector(const struct cuda_reduction *r, uint64_t offset)                        \
-    {                                                                                                        \
-        union storage##_vector vector;                                                                       \
-        total_type total[CUDA_VECTOR / sizeof(storage)];                                                     \
-        vector.whole = *(const uint4 *)(r->src[0] + offset);                                                 \
-        EACH (i, CUDA_VECTOR / sizeof(storage)) {                                                            \
-            total[i] = total_type##_apply(type##_read(vector.element[i]), r->scale[0]);                      \
-        }                                                                                                    \
-        EACH_FURTHER_SOURCE (s, r) {                                                                         \
-            vector.whole = *(const uint4 *)(r->src[s] + offset);                                             \
-            EACH (i, CUDA_VECTOR / sizeof(storage)) {                                                        \
-                total_type value = type##_read(vector.element[i]);                                           \
-                total[i] = total_type##_##op(total[i], total_type##_apply(value, r->scale[s]));              \
-            }                                                                                                \
-        }                                                                                                    \
-        EACH (i, CUDA_VECTOR / sizeof(storage)) {                                                            \
-            vector.element[i] = type##_write(total_type##_apply(total[i], r->factor));                       \
-        }                                                                                                    \
-        *(uint4 *)(r->dst + offset) = vector.whole;                                                          \
-    }                                                                                                        \
-                                                                                                             \
-    KERNEL(bps_reduce_##type##_##op, CUDA_PROCESSOR_BLOCKS(sizeof(storage)))                                 \
-    {                                                                                                        \
-        const struct cuda_reduction *r = &reduction;                                                         \
-        uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;                                     \
-        uint64_t inside = r->vectors * (CUDA_VECTOR / sizeof(storage));                                      \
-        if (self < r->vectors) {                                                                             \
-            type##_##op##_vector(r, r->head * sizeof(storage) + self * CUDA_VECTOR);                         \
-        }                                                                                                    \
-        if (self < r->count - inside) {                                                                      \
-            type##_##op##_element(r, (self < r->head ? self : self + inside) * sizeof(storage));             \
-        }                                                                                                    \
+#define REDUCE(type, storage, total_type, op)                                                                          \
+    INLINE void type##_##op##_element(const struct cuda_reduction *r, uint64_t offset)                                 \
+    {                                                                                                                  \
+        total_type total = type##_read(storage##_load(r->src[0] + offset));                                            \
+        total = total_type##_apply(total, r->scale[0]);                                                                \
+        EACH_FURTHER_SOURCE(s, r) {                                                                                    \
+            total_type value = type##_read(storage##_load(r->src[s] + offset));                                        \
+            total = total_type##_##op(total, total_type##_apply(value, r->scale[s]));                                  \
+        }                                                                                                              \
+        storage##_store(r->dst + offset, type##_write(total_type##_apply(total, r->factor)));                          \
+    }                                                                                                                  \
+                                                                                                                       \
+    INLINE void type##_##op##_vector(const struct cuda_reduction *r, uint64_t offset)                                  \
+    {                                                                                                                  \
+        union storage##_vector vector;                                                                                 \
+        total_type total[CUDA_VECTOR / sizeof(storage)];                                                               \
+        vector.whole = *(const uint4 *)(r->src[0] + offset);                                                           \
+        EACH(i, CUDA_VECTOR / sizeof(storage)) {                                                                       \
+            total[i] = total_type##_apply(type##_read(vector.element[i]), r->scale[0]);                                \
+        }                                                                                                              \
+        EACH_FURTHER_SOURCE(s, r) {                                                                                    \
+            vector.whole = *(const uint4 *)(r->src[s] + offset);                                                       \
+            EACH(i, CUDA_VECTOR / sizeof(storage)) {                                                                   \
+                total_type value = type##_read(vector.element[i]);                                                     \
+                total[i] = total_type##_##op(total[i], total_type##_apply(value, r->scale[s]));                        \
+            }                                                                                                          \
+        }                                                                                                              \
+        EACH(i, CUDA_VECTOR / sizeof(storage)) {                                                                       \
+            vector.element[i] = type##_write(total_type##_apply(total[i], r->factor));                                 \
+        }                                                                                                              \
+        *(uint4 *)(r->dst + offset) = vector.whole;                                                                    \
+    }                                                                                                                  \
+                                                                                                                       \
+    KERNEL(bps_reduce_##type##_##op, CUDA_PROCESSOR_BLOCKS(sizeof(storage)))                                           \
+    {                                                                                                                  \
+        const struct cuda_reduction *r = &reduction;                                                                   \
+        uint64_t self = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x;                                               \
+        uint64_t inside = r->vectors * (CUDA_VECTOR / sizeof(storage));                                                \
+        if (self < r->vectors) {                                                                                       \
+            type##_##op##_vector(r, r->head * sizeof(storage) + self * CUDA_VECTOR);                                   \
+        }                                                                                                              \
+        if (self < r->count - inside) {                                                                                \
+            type##_##op##_element(r, (self < r->head ? self : self + inside) * sizeof(storage));                       \
+        }                                                                                                              \
     }
 
-#define REDUCTIONS(type, storage, total_type)                                                                \
-    REDUCE(type, storage, total_type, sum)                                                                   \
-    REDUCE(type, storage, total_type, min)                                                                   \
-    REDUCE(type, storage, total_type, max)                                                                   \
+#define REDUCTIONS(type, storage, total_type)                                                                          \
+    REDUCE(type, storage, total_type, sum)                                                                             \
+    REDUCE(type, storage, total_type, min)                                                                             \
+    REDUCE(type, storage, total_type, max)                                                                             \
     REDUCE(type, storage, total_type, product)
 
 REDUCTIONS(f32, uint32_t, float)

@@ -21,25 +21,25 @@
 #define CUDA_VECTOR 16u
 
 /* X(type, dtype, bytes) */
-#define CUDA_TYPES(X)                                                                                        \
-    X(f32, BPS_FLOAT32, 4)                                                                                   \
-    X(f64, BPS_FLOAT64, 8)                                                                                   \
-    X(f16, BPS_FLOAT16, 2)                                                                                   \
-    X(bf16, BPS_BFLOAT16, 2)                                                                                 \
-    X(e4m3, BPS_FLOAT8_E4M3FN, 1)                                                                            \
-    X(e5m2, BPS_FLOAT8_E5M2, 1)                                                                              \
-    X(u8, BPS_UINT8, 1)                                                                                      \
-    X(i8, BPS_INT8, 1)                                                                                       \
-    X(i16, BPS_INT16, 2)                                                                                     \
-    X(i32, BPS_INT32, 4)                                                                                     \
-    X(i64, BPS_INT64, 8)                                                                                     \
+#define CUDA_TYPES(X)                                                                                                  \
+    X(f32, BPS_FLOAT32, 4)                                                                                             \
+    X(f64, BPS_FLOAT64, 8)                                                                                             \
+    X(f16, BPS_FLOAT16, 2)                                                                                             \
+    X(bf16, BPS_BFLOAT16, 2)                                                                                           \
+    X(e4m3, BPS_FLOAT8_E4M3FN, 1)                                                                                      \
+    X(e5m2, BPS_FLOAT8_E5M2, 1)                                                                                        \
+    X(u8, BPS_UINT8, 1)                                                                                                \
+    X(i8, BPS_INT8, 1)                                                                                                 \
+    X(i16, BPS_INT16, 2)                                                                                               \
+    X(i32, BPS_INT32, 4)                                                                                               \
+    X(i64, BPS_INT64, 8)                                                                                               \
     X(b8, BPS_BOOL, 1)
 
 /* X(type, dtype, operation, op) */
-#define CUDA_OPERATIONS(X, type, dtype)                                                                      \
-    X(type, dtype, sum, BPS_SUM)                                                                             \
-    X(type, dtype, min, BPS_MIN)                                                                             \
-    X(type, dtype, max, BPS_MAX)                                                                             \
+#define CUDA_OPERATIONS(X, type, dtype)                                                                                \
+    X(type, dtype, sum, BPS_SUM)                                                                                       \
+    X(type, dtype, min, BPS_MIN)                                                                                       \
+    X(type, dtype, max, BPS_MAX)                                                                                       \
     X(type, dtype, product, BPS_PRODUCT)
 
 /* What a kernel is given. */

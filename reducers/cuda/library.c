@@ -20,8 +20,8 @@ bps_status cuda_library_load(const struct cuda_library *library, void *table, st
     for (size_t i = 0; i < library->count; i++) {
         void *symbol = dlsym(handle, library->functions[i].symbol);
         if (symbol == NULL && !library->functions[i].optional) {
-            BPS_REPORT(report, "%s is too old, it has no %s; install %s", library->name,
-                       library->functions[i].symbol, library->old);
+            BPS_REPORT(report, "%s is too old, it has no %s; install %s", library->name, library->functions[i].symbol,
+                       library->old);
             return BPS_ERR_UNSUPPORTED;
         }
         memcpy((char *)table + library->functions[i].offset, &symbol, sizeof symbol);

@@ -22,8 +22,7 @@ static uintptr_t origin_of(struct CUstream_st *stream)
 }
 
 /* What a graph runs later has no part in this operation, and waiting for it would break the capture. */
-static bps_status check_stream(struct cuda_device *device, struct CUstream_st *stream,
-                               struct bps_report *report)
+static bps_status check_stream(struct cuda_device *device, struct CUstream_st *stream, struct bps_report *report)
 {
     unsigned capturing = CUDA_CAPTURE_NONE;
     cuda_result result = device->cuda->driver.stream_is_capturing(stream, &capturing);
@@ -131,8 +130,7 @@ static bps_status enter(struct cuda *cuda, int32_t index, struct cuda_stay *stay
     return result == CUDA_OK ? BPS_OK : cuda_failed(device, "context", result, report);
 }
 
-bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out,
-                     struct bps_report *report)
+bps_status cuda_mark(void *instance, const struct bps_device *device, struct bps_mark **out, struct bps_report *report)
 {
     struct cuda_stay stay;
     bps_status status = enter(instance, device->index, &stay, report);

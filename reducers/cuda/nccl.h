@@ -47,32 +47,31 @@ struct nccl_config {
 };
 
 /* X(member, symbol of libnccl.so.2, type of the result, parameters) */
-#define NCCL_FUNCTIONS(X)                                                                                    \
-    X(version, ncclGetVersion, nccl_result, (int *out))                                                      \
-    X(error_text, ncclGetErrorString, const char *, (nccl_result result))                                    \
-    X(last_error, ncclGetLastError, const char *, (struct ncclComm * comm))                                  \
-    X(name, ncclGetUniqueId, nccl_result, (struct nccl_name * out))                                          \
-    X(init, ncclCommInitRankConfig, nccl_result,                                                             \
-      (struct ncclComm * *out, int size, struct nccl_name name, int rank, struct nccl_config *config))       \
-    X(finalize, ncclCommFinalize, nccl_result, (struct ncclComm * comm))                                     \
-    X(destroy, ncclCommDestroy, nccl_result, (struct ncclComm * comm))                                       \
-    X(abort, ncclCommAbort, nccl_result, (struct ncclComm * comm))                                           \
-    X(async_error, ncclCommGetAsyncError, nccl_result, (struct ncclComm * comm, nccl_result * out))          \
-    X(begin, ncclGroupStart, nccl_result, (void))                                                            \
-    X(end, ncclGroupEnd, nccl_result, (void))                                                                \
-    X(reduce, ncclReduce, nccl_result,                                                                       \
-      (const void *from, void *to, size_t count, unsigned type, unsigned op, int root,                       \
-       struct ncclComm *comm, struct CUstream_st *stream))                                                   \
-    X(broadcast, ncclBroadcast, nccl_result,                                                                 \
-      (const void *from, void *to, size_t count, unsigned type, int root, struct ncclComm *comm,             \
-       struct CUstream_st *stream))                                                                          \
-    X(all_reduce, ncclAllReduce, nccl_result,                                                                \
-      (const void *from, void *to, size_t count, unsigned type, unsigned op, struct ncclComm *comm,          \
-       struct CUstream_st *stream))                                                                          \
-    X(send, ncclSend, nccl_result,                                                                           \
-      (const void *from, size_t count, unsigned type, int peer, struct ncclComm *comm,                       \
-       struct CUstream_st *stream))                                                                          \
-    X(receive, ncclRecv, nccl_result,                                                                        \
+#define NCCL_FUNCTIONS(X)                                                                                              \
+    X(version, ncclGetVersion, nccl_result, (int *out))                                                                \
+    X(error_text, ncclGetErrorString, const char *, (nccl_result result))                                              \
+    X(last_error, ncclGetLastError, const char *, (struct ncclComm * comm))                                            \
+    X(name, ncclGetUniqueId, nccl_result, (struct nccl_name * out))                                                    \
+    X(init, ncclCommInitRankConfig, nccl_result,                                                                       \
+      (struct ncclComm * *out, int size, struct nccl_name name, int rank, struct nccl_config *config))                 \
+    X(finalize, ncclCommFinalize, nccl_result, (struct ncclComm * comm))                                               \
+    X(destroy, ncclCommDestroy, nccl_result, (struct ncclComm * comm))                                                 \
+    X(abort, ncclCommAbort, nccl_result, (struct ncclComm * comm))                                                     \
+    X(async_error, ncclCommGetAsyncError, nccl_result, (struct ncclComm * comm, nccl_result * out))                    \
+    X(begin, ncclGroupStart, nccl_result, (void))                                                                      \
+    X(end, ncclGroupEnd, nccl_result, (void))                                                                          \
+    X(reduce, ncclReduce, nccl_result,                                                                                 \
+      (const void *from, void *to, size_t count, unsigned type, unsigned op, int root, struct ncclComm *comm,          \
+       struct CUstream_st *stream))                                                                                    \
+    X(broadcast, ncclBroadcast, nccl_result,                                                                           \
+      (const void *from, void *to, size_t count, unsigned type, int root, struct ncclComm *comm,                       \
+       struct CUstream_st *stream))                                                                                    \
+    X(all_reduce, ncclAllReduce, nccl_result,                                                                          \
+      (const void *from, void *to, size_t count, unsigned type, unsigned op, struct ncclComm *comm,                    \
+       struct CUstream_st *stream))                                                                                    \
+    X(send, ncclSend, nccl_result,                                                                                     \
+      (const void *from, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))    \
+    X(receive, ncclRecv, nccl_result,                                                                                  \
       (void *to, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream))
 
 struct nccl {

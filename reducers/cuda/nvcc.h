@@ -8,8 +8,8 @@
 #define INLINE static __device__ __forceinline__
 
 /* Its parameters stay where the driver has put them, so that indexing them takes no local memory. */
-#define KERNEL(name, blocks)                                                                                 \
-    extern "C" __global__ void __launch_bounds__(CUDA_BLOCK_THREADS, blocks)                                 \
+#define KERNEL(name, blocks)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(CUDA_BLOCK_THREADS, blocks)                                           \
         name(const __grid_constant__ struct cuda_reduction reduction)
 
 /* Not unrolled: that takes registers, and the many threads hide what memory takes. */

@@ -56,8 +56,7 @@ static struct cuda_reduction plan(const struct bps_reduction *r)
     return out;
 }
 
-cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *stream,
-                        const struct bps_reduction *r)
+cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *stream, const struct bps_reduction *r)
 {
     const struct cuda_kernels *kernels = &device->kernels;
     struct cuda_reduction argument = plan(r);
@@ -68,8 +67,8 @@ cuda_result cuda_launch(const struct cuda_device *device, struct CUstream_st *st
     if (blocks == 0) {
         return CUDA_OK;
     }
-    return device->cuda->driver.launch(kernels->function[r->op][r->dtype], (unsigned)blocks, 1, 1,
-                                       CUDA_BLOCK_THREADS, 1, 1, 0, stream, (void *[]){&argument}, NULL);
+    return device->cuda->driver.launch(kernels->function[r->op][r->dtype], (unsigned)blocks, 1, 1, CUDA_BLOCK_THREADS,
+                                       1, 1, 0, stream, (void *[]){&argument}, NULL);
 }
 
 bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, struct bps_report *report)
@@ -86,8 +85,7 @@ bps_status cuda_reduce(void *instance, const struct bps_reduction *reduction, st
         return cuda_failed(device, "context", result, report);
     }
     result = cuda_launch(device, device->to_device.stream, reduction);
-    status =
-        cuda_way_follow(&device->to_device, result, "reduction", reduction->done, reduction->arg, report);
+    status = cuda_way_follow(&device->to_device, result, "reduction", reduction->done, reduction->arg, report);
     if (status == BPS_OK) {
         *cuda->bytes_reduced += reduction->count * element_bytes[reduction->dtype];
     }

@@ -16,8 +16,8 @@ static int attribute_of(const struct cuda_driver *driver, unsigned attribute, in
 
 bool cuda_share_supported(const struct cuda_driver *driver, int handle)
 {
-    return driver->device_attribute != NULL && driver->pointer_attribute != NULL &&
-           driver->memory_range != NULL && driver->memory_handle != NULL && driver->flush_writes != NULL &&
+    return driver->device_attribute != NULL && driver->pointer_attribute != NULL && driver->memory_range != NULL &&
+           driver->memory_handle != NULL && driver->flush_writes != NULL &&
            attribute_of(driver, CUDA_DMA_BUF_SUPPORTED, handle) != 0;
 }
 
@@ -25,8 +25,8 @@ void cuda_share_learn(struct cuda_device *device)
 {
     const struct cuda_driver *driver = &device->cuda->driver;
     device->shared = cuda_share_supported(driver, device->handle);
-    device->flushed = device->shared && attribute_of(driver, CUDA_WRITES_ORDERING, device->handle) <
-                                            (int)CUDA_ORDERED_FOR_OWNER;
+    device->flushed =
+        device->shared && attribute_of(driver, CUDA_WRITES_ORDERING, device->handle) < (int)CUDA_ORDERED_FOR_OWNER;
 }
 
 uint64_t cuda_share_allocation(void *instance, int32_t device, const void *memory)
@@ -57,8 +57,8 @@ static cuda_result get_range(const struct cuda_driver *driver, const void *memor
     return driver->memory_handle(&out->fd, first, out->bytes, CUDA_RANGE_DMA_BUF, 0);
 }
 
-bps_status cuda_share_region(void *instance, int32_t index, const void *memory, uint64_t bytes,
-                             struct bps_region *out, struct bps_report *report)
+bps_status cuda_share_region(void *instance, int32_t index, const void *memory, uint64_t bytes, struct bps_region *out,
+                             struct bps_report *report)
 {
     struct cuda *cuda = instance;
     struct cuda_device *device;
@@ -68,10 +68,8 @@ bps_status cuda_share_region(void *instance, int32_t index, const void *memory, 
         return status;
     }
     if (!device->shared) {
-        BPS_REPORT(
-            report,
-            "device %d: its driver has no dma-buf; CUDA 11.7 or newer has, with the open kernel modules",
-            index);
+        BPS_REPORT(report, "device %d: its driver has no dma-buf; CUDA 11.7 or newer has, with the open kernel modules",
+                   index);
         return BPS_ERR_UNSUPPORTED;
     }
     cuda_result result = cuda_enter(device, &stay);

@@ -432,9 +432,8 @@ static const struct {
     const char *name;
     bps_status (*run)(char **field, struct bps_report *report);
 } verbs[] = {
-    {"init", init},   {"leave", leave}, {"gate", gate},     {"push", push},
-    {"begin", begin}, {"await", await}, {"nan", push_nan},  {"cast", cast},
-    {"loop", loop},   {"start", start}, {"cycles", cycles}, {"forget", forget},
+    {"init", init},    {"leave", leave}, {"gate", gate}, {"push", push},   {"begin", begin},   {"await", await},
+    {"nan", push_nan}, {"cast", cast},   {"loop", loop}, {"start", start}, {"cycles", cycles}, {"forget", forget},
 };
 
 static bps_status run(char **field, struct bps_report *report)

@@ -46,8 +46,7 @@ static void try_again(const struct bps_conf *conf, const char *agreement)
         bps_text_value(&text[i], bps_conf_find(conf, sections[i]));
         set[i] = text[i].data;
     }
-    struct bps_conf_request request = {
-        .confdir = "/nonexistent", .set = set, .nset = SECTIONS, .incomplete = true};
+    struct bps_conf_request request = {.confdir = "/nonexistent", .set = set, .nset = SECTIONS, .incomplete = true};
     struct bps_conf *again = NULL;
     struct bps_report report = {""};
     if (bps_conf_load_from(&request, &again, &report) != BPS_OK) {
@@ -88,8 +87,7 @@ static void try_file(const char *text, size_t size)
 
 static void try_setting(const char *text)
 {
-    struct bps_conf_request request = {
-        .confdir = "/nonexistent", .set = &text, .nset = 1, .incomplete = true};
+    struct bps_conf_request request = {.confdir = "/nonexistent", .set = &text, .nset = 1, .incomplete = true};
     struct bps_conf *conf = NULL;
     struct bps_report report = {""};
     if (bps_conf_load_from(&request, &conf, &report) == BPS_OK) {
@@ -108,8 +106,7 @@ static void try_values(const char *text)
             const char *string;
             struct bps_list list;
         } first, second;
-        struct bps_option table[] = {
-            {"value", type, 0, 0, "", type == BPS_OPT_CHOICE ? "a|bb|c d" : NULL, ""}, {0}};
+        struct bps_option table[] = {{"value", type, 0, 0, "", type == BPS_OPT_CHOICE ? "a|bb|c d" : NULL, ""}, {0}};
         char canonical[4096], again[4096];
         memset(&first, 0, sizeof first); /* the padding too, where other members have their bytes */
         memset(&second, 0, sizeof second);

@@ -96,8 +96,7 @@ static bps_status on_header(void *user, const uint8_t *header, struct bps_sink *
     if (core.length > 1u << 20) {
         return BPS_ERR_PROTOCOL;
     }
-    core.sink =
-        (struct bps_sink){.place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
+    core.sink = (struct bps_sink){.place = no_place, .take = take, .lend = core.length % 3 != 0 ? lend : NULL};
     *sink = &core.sink;
     return BPS_OK;
 }
@@ -144,8 +143,7 @@ static void on_closed(void *user, bps_status status, const char *text)
     core.nloans = 0;
 }
 
-static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *peer,
-                                                  void **user)
+static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *peer, void **user)
 {
     static const struct bps_channel_events events = {
         .header = on_header, .next = on_next, .sent = on_sent, .closed = on_closed};
@@ -171,11 +169,10 @@ static void open_once(void)
     }
     bps_log_set_level(BPS_LOG_ERROR);
     own.loop = bps_loop_new();
-    check(bps_instance_open(BPS_KIND_TRANSPORT, "ipc", "local", &group, "local", own.loop, &own.instance,
-                            &report) == BPS_OK);
+    check(bps_instance_open(BPS_KIND_TRANSPORT, "ipc", "local", &group, "local", own.loop, &own.instance, &report) ==
+          BPS_OK);
     own.ops = own.instance->ops;
-    check(own.ops->listen(own.instance->self, "", on_accept, NULL, own.address, sizeof own.address,
-                          &report) == BPS_OK);
+    check(own.ops->listen(own.instance->self, "", on_accept, NULL, own.address, sizeof own.address, &report) == BPS_OK);
 }
 
 /* ---- the peer's steps ---- */
@@ -203,8 +200,7 @@ static uint32_t word(struct input *input)
 static void greet(struct raw *raw, uint32_t reach)
 {
     const struct ipc_message hello = raw_hello(raw);
-    const struct ipc_message ready = {
-        .magic = IPC_MAGIC, .version = IPC_VERSION, .type = IPC_READY, .reach = reach};
+    const struct ipc_message ready = {.magic = IPC_MAGIC, .version = IPC_VERSION, .type = IPC_READY, .reach = reach};
     const int fds[2] = {raw->memory, raw->event};
     if (raw_send(raw, &hello, sizeof hello, fds, 2) && raw_send(raw, &ready, sizeof ready, NULL, 0)) {
         turn();
@@ -289,8 +285,8 @@ static void step(struct raw *raw, struct input *input)
         }
         break;
     case 8: /* what the peer says of a payload that was lent to it */
-        ((struct ipc_record *)(raw->in + (size_t)(word(input) % (raw->bytes / IPC_LINE)) * IPC_LINE))
-            ->verdict = byte(input);
+        ((struct ipc_record *)(raw->in + (size_t)(word(input) % (raw->bytes / IPC_LINE)) * IPC_LINE))->verdict =
+            byte(input);
         break;
     default:
         turn();

@@ -118,8 +118,7 @@ static bool on_failed(void *owner, const struct bps_notice *notice)
     return false;
 }
 
-static bps_status on_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
-                          uint32_t bytes)
+static bps_status on_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes)
 {
     struct lent *lent = find_lent(loan);
     (void)owner;
@@ -128,8 +127,8 @@ static bps_status on_read(void *owner, uint32_t rank, struct bps_loan *loan, uin
     return lent->unreadable ? BPS_ERR_LOST : BPS_OK;
 }
 
-static bps_status on_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
-                           const void *from, uint32_t bytes)
+static bps_status on_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
+                           uint32_t bytes)
 {
     struct lent *lent = find_lent(loan);
     (void)owner;

@@ -77,8 +77,7 @@ static void ignore(void *arg, uint32_t rank, const struct bps_writer *changed)
 }
 
 /* One message of a worker to the scheduler: DECLARE, CHANGE or FORGET. */
-static void talk(struct bps_declared *declared, uint32_t kind, uint32_t rank, const uint8_t *data,
-                 size_t size)
+static void talk(struct bps_declared *declared, uint32_t kind, uint32_t rank, const uint8_t *data, size_t size)
 {
     struct bps_reader request;
     struct bps_writer reply;
@@ -126,8 +125,7 @@ static void try_text(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join, try_declare,
-                                                             try_text};
+    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join, try_declare, try_text};
     if (size > 0) {
         tries[data[0] % (sizeof tries / sizeof *tries)](data + 1, size - 1);
     }

@@ -145,8 +145,8 @@ static void reduce_bytes(uint8_t *dst, const void *const *src, unsigned n, size_
     }
 }
 
-static void reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
-                   double scale, uint64_t divisor)
+static void reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
+                   uint64_t divisor)
 {
     (void)scales;
     (void)scale;
@@ -154,8 +154,8 @@ static void reduce(void *dst, const void *const *src, const double *scales, unsi
     reduce_bytes(dst, src, n, count);
 }
 
-static void wide_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
-                        double scale, uint64_t divisor)
+static void wide_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
+                        uint64_t divisor)
 {
     (void)scales;
     (void)scale;

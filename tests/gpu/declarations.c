@@ -4,10 +4,9 @@
 
 #include "reducers/cuda/driver.h"
 
-#define IS_THE_SAME(member, symbol, parameters)                                                              \
-    _Static_assert(                                                                                          \
-        __builtin_types_compatible_p(__typeof__(&symbol), __typeof__(((struct cuda_driver *)0)->member)),    \
-        #symbol);
+#define IS_THE_SAME(member, symbol, parameters)                                                                        \
+    _Static_assert(__builtin_types_compatible_p(__typeof__(&symbol), __typeof__(((struct cuda_driver *)0)->member)),   \
+                   #symbol);
 CUDA_FUNCTIONS(IS_THE_SAME)
 CUDA_NEWER_FUNCTIONS(IS_THE_SAME)
 

@@ -8,10 +8,10 @@
 #define COMPATIBLE(a, b) __builtin_types_compatible_p(__typeof__(a), __typeof__(b))
 
 /* Two of them have structures in their parameters, which have the names of one side only. */
-#define HAS_STRUCTURES(member)                                                                               \
-    (offsetof(struct nccl, member) == offsetof(struct nccl, name) ||                                         \
+#define HAS_STRUCTURES(member)                                                                                         \
+    (offsetof(struct nccl, member) == offsetof(struct nccl, name) ||                                                   \
      offsetof(struct nccl, member) == offsetof(struct nccl, init))
-#define IS_THE_SAME(member, symbol, result, parameters)                                                      \
+#define IS_THE_SAME(member, symbol, result, parameters)                                                                \
     _Static_assert(HAS_STRUCTURES(member) || COMPATIBLE(&symbol, ((struct nccl *)0)->member), #symbol);
 NCCL_FUNCTIONS(IS_THE_SAME)
 
@@ -22,9 +22,9 @@ _Static_assert(COMPATIBLE(&ncclCommInitRankConfig,
 _Static_assert(sizeof(struct nccl_name) == sizeof(ncclUniqueId), "ncclUniqueId");
 
 /* Of the configuration NCCL reads as many bytes as `size` says: ours are its first ones. */
-#define IS_AT(member)                                                                                        \
-    _Static_assert(offsetof(struct nccl_config, member) == offsetof(ncclConfig_t, member) &&                 \
-                       COMPATIBLE(((struct nccl_config *)0)->member, ((ncclConfig_t *)0)->member),           \
+#define IS_AT(member)                                                                                                  \
+    _Static_assert(offsetof(struct nccl_config, member) == offsetof(ncclConfig_t, member) &&                           \
+                       COMPATIBLE(((struct nccl_config *)0)->member, ((ncclConfig_t *)0)->member),                     \
                    #member);
 IS_AT(size)
 IS_AT(magic)

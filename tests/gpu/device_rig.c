@@ -28,8 +28,8 @@ void rig_open_driver(void)
     struct CUctx_st *context;
     void *library = library_open(".libs", "libcuda.so.1");
     EXPECT(library != NULL, "%s", dlerror());
-#define FIND(symbol, parameters)                                                                             \
-    *(void **)&rig.driver.symbol = dlsym(library, #symbol);                                                  \
+#define FIND(symbol, parameters)                                                                                       \
+    *(void **)&rig.driver.symbol = dlsym(library, #symbol);                                                            \
     EXPECT(rig.driver.symbol != NULL, "%s", dlerror());
     RIG_DRIVER(FIND)
     CUDA(cuInit, 0);
@@ -50,8 +50,8 @@ void rig_open_reducer(void)
     static const struct bps_conf_node group = {.kind = BPS_CONF_GROUP, .origin = "test"};
     struct bps_report report = {""};
     rig.loop = bps_loop_new();
-    bps_status status = bps_instance_open(BPS_KIND_REDUCER, "cuda", "cuda", &group, "reducers.cuda", rig.loop,
-                                          &rig.instance, &report);
+    bps_status status =
+        bps_instance_open(BPS_KIND_REDUCER, "cuda", "cuda", &group, "reducers.cuda", rig.loop, &rig.instance, &report);
     EXPECT(status == BPS_OK, "%s", report.text);
     rig.ops = ((const struct bps_reducer_ops *)rig.instance->ops)->device;
 }

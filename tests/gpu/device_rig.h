@@ -17,27 +17,27 @@
 #include "reducers/cuda/driver.h"
 
 /* Ends the test with what is wrong unless the condition holds. */
-#define EXPECT(condition, ...)                                                                               \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "%s: ", program_invocation_short_name);                                          \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-            exit(1);                                                                                         \
-        }                                                                                                    \
+#define EXPECT(condition, ...)                                                                                         \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "%s: ", program_invocation_short_name);                                                    \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* What an application calls: X(symbol, parameters). */
-#define RIG_DRIVER(X)                                                                                        \
-    X(cuInit, (unsigned flags))                                                                              \
-    X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                        \
-    X(cuCtxSetCurrent, (struct CUctx_st * context))                                                          \
-    X(cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                                \
-    X(cuMemFree_v2, (unsigned long long memory))                                                             \
-    X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
-    X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
-    X(cuMemcpyDtoDAsync_v2,                                                                                  \
-      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))            \
+#define RIG_DRIVER(X)                                                                                                  \
+    X(cuInit, (unsigned flags))                                                                                        \
+    X(cuDevicePrimaryCtxRetain, (struct CUctx_st * *out, int device))                                                  \
+    X(cuCtxSetCurrent, (struct CUctx_st * context))                                                                    \
+    X(cuMemAlloc_v2, (unsigned long long *out, size_t bytes))                                                          \
+    X(cuMemFree_v2, (unsigned long long memory))                                                                       \
+    X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                                        \
+    X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                              \
+    X(cuMemcpyDtoDAsync_v2,                                                                                            \
+      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                      \
     X(cuStreamSynchronize, (struct CUstream_st * stream))
 
 struct device_rig {
@@ -52,10 +52,10 @@ struct device_rig {
 };
 extern struct device_rig rig;
 
-#define CUDA(call, ...)                                                                                      \
-    do {                                                                                                     \
-        cuda_result result_ = rig.driver.call(__VA_ARGS__);                                                  \
-        EXPECT(result_ == CUDA_OK, #call " returned %u", result_);                                           \
+#define CUDA(call, ...)                                                                                                \
+    do {                                                                                                               \
+        cuda_result result_ = rig.driver.call(__VA_ARGS__);                                                            \
+        EXPECT(result_ == CUDA_OK, #call " returned %u", result_);                                                     \
     } while (0)
 
 /* The driver, and the context of device 0 for this thread. */

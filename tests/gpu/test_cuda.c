@@ -403,13 +403,11 @@ START_TEST(others_reach_whole_allocations)
     uint8_t *memory = device_alloc(bytes), *other = device_alloc(page);
     memset(pattern, 0x5a, sizeof pattern);
     device_write(memory + page, pattern, sizeof pattern);
-    ck_assert_msg(share->region(rig.self, 0, memory + page, 10, &region, &report) == BPS_OK, "%s",
-                  report.text);
+    ck_assert_msg(share->region(rig.self, 0, memory + page, 10, &region, &report) == BPS_OK, "%s", report.text);
     ck_assert_ptr_eq(region.memory, memory);
     ck_assert_uint_eq(region.bytes, 4 * page);
     ck_assert(region.on_device);
-    uint8_t *seen =
-        mmap(NULL, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd, (off_t)region.offset);
+    uint8_t *seen = mmap(NULL, region.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region.fd, (off_t)region.offset);
     ck_assert_ptr_ne(seen, MAP_FAILED);
     ck_assert_mem_eq(seen + page, pattern, sizeof pattern);
     munmap(seen, region.bytes);

@@ -52,8 +52,7 @@ START_TEST(it_has_no_kernels_for_the_host)
     ops = rig.instance->ops;
     ck_assert_int_eq(ops->kernels(rig.self, BPS_SUM, BPS_FLOAT32, &kernels), BPS_ERR_UNSUPPORTED);
     ops->describe(rig.self, text, sizeof text);
-    ck_assert_ptr_nonnull(
-        strstr(text, "2 devices, the first is stand-in, with dma-buf; driver for CUDA 13.0; "));
+    ck_assert_ptr_nonnull(strstr(text, "2 devices, the first is stand-in, with dma-buf; driver for CUDA 13.0; "));
     rig_close(&rig);
 }
 END_TEST
@@ -92,8 +91,7 @@ END_TEST
 START_TEST(memory_that_is_not_the_devices_is_refused)
 {
     uint8_t host[16];
-    const struct bps_copy copy = {
-        .to_device = true, .to = host, .from = host, .bytes = 16, .done = call_done};
+    const struct bps_copy copy = {.to_device = true, .to = host, .from = host, .bytes = 16, .done = call_done};
     rig_open(&rig);
     expect(rig.ops->copy(rig.self, &copy, &report), BPS_ERR_FAILED, "device 0: copy to it: invalid argument");
     rig_close(&rig);
@@ -109,8 +107,7 @@ START_TEST(a_reduction_of_memory_that_is_not_the_devices_is_refused)
     if (rig.ops->reduce != NULL) {
         ck_assert(rig.ops->can_reduce(rig.self, 0, BPS_SUM, BPS_FLOAT32));
         ck_assert(!rig.ops->can_reduce(rig.self, DEVICES, BPS_SUM, BPS_FLOAT32));
-        expect(rig.ops->reduce(rig.self, &reduction, &report), BPS_ERR_FAILED,
-               "device 0: reduction: an illegal");
+        expect(rig.ops->reduce(rig.self, &reduction, &report), BPS_ERR_FAILED, "device 0: reduction: an illegal");
         reduction.device = DEVICES;
         expect(rig.ops->reduce(rig.self, &reduction, &report), BPS_ERR_INVALID, "no CUDA device");
     }
@@ -188,8 +185,7 @@ START_TEST(a_failed_device_ends_all)
     rig_await(&rig, mark, &await);
     /* Whatever was begun ends once, and what the device was told too late is refused. */
     for (unsigned i = 0; i < N; i++) {
-        const struct bps_copy copy = {
-            .to = host, .from = memory, .bytes = BYTES, .done = call_done, .arg = &calls[i]};
+        const struct bps_copy copy = {.to = host, .from = memory, .bytes = BYTES, .done = call_done, .arg = &calls[i]};
         bps_status status = rig.ops->copy(rig.self, &copy, &report);
         if (status != BPS_OK) {
             expect(status, BPS_ERR_FAILED, "CUDA_ERROR_ILLEGAL_ADDRESS");
@@ -203,8 +199,8 @@ START_TEST(a_failed_device_ends_all)
     }
     ck_assert_int_eq(await.status, BPS_ERR_FAILED);
     rig.ops->release(rig.self, mark);
-    expect(rig.ops->mark(rig.self, &(struct bps_device){.type = BPS_DEVICE_CUDA}, &none, &report),
-           BPS_ERR_FAILED, "illegal memory access");
+    expect(rig.ops->mark(rig.self, &(struct bps_device){.type = BPS_DEVICE_CUDA}, &none, &report), BPS_ERR_FAILED,
+           "illegal memory access");
     rig.ops->release(rig.self, rig_mark(&rig, 1, NULL)); /* the other device still works */
     gate_open(&gate);
     (void)cuStreamDestroy_v2(stream);
@@ -222,8 +218,7 @@ START_TEST(a_failed_device_is_closed)
     void *memory = device_alloc(BYTES);
     calls_init(&rig, calls, 8, &left);
     for (unsigned i = 0; i < 8; i++) {
-        const struct bps_copy copy = {
-            .to = host, .from = memory, .bytes = BYTES, .done = call_done, .arg = &calls[i]};
+        const struct bps_copy copy = {.to = host, .from = memory, .bytes = BYTES, .done = call_done, .arg = &calls[i]};
         (void)rig.ops->copy(rig.self, &copy, &report);
     }
     rig_close_plugin(&rig);
@@ -253,10 +248,8 @@ START_TEST(memory_that_others_cannot_reach_is_refused)
     uint8_t *memory = device_alloc(BYTES);
     expect(share->region(rig.self, 0, host, sizeof host, &region, &report), BPS_ERR_UNSUPPORTED,
            "device 0: a dma-buf of its memory: ");
-    expect(share->region(rig.self, 0, memory + 1, BYTES, &region, &report), BPS_ERR_UNSUPPORTED,
-           "several allocations");
-    expect(share->region(rig.self, DEVICES, memory, BYTES, &region, &report), BPS_ERR_INVALID,
-           "no CUDA device");
+    expect(share->region(rig.self, 0, memory + 1, BYTES, &region, &report), BPS_ERR_UNSUPPORTED, "several allocations");
+    expect(share->region(rig.self, DEVICES, memory, BYTES, &region, &report), BPS_ERR_INVALID, "no CUDA device");
     expect(share->flush(rig.self, DEVICES, &report), BPS_ERR_INVALID, "no CUDA device");
     ck_assert_uint_eq(share->allocation(rig.self, 0, host), 0);
     device_free(memory);

@@ -121,8 +121,8 @@ static void array_free(const struct array *array)
     CUDA(cuCtxSetCurrent(rig.context[0]));
 }
 
-static struct bps_group_step step_of(const struct array *from, const struct array *to, unsigned place,
-                                     uint32_t kind, uint32_t op, uint32_t root)
+static struct bps_group_step step_of(const struct array *from, const struct array *to, unsigned place, uint32_t kind,
+                                     uint32_t op, uint32_t root)
 {
     return (struct bps_group_step){
         .kind = kind,
@@ -264,8 +264,7 @@ static void tensor_check(const struct tensor *tensor)
     for (unsigned place = 0; place < PLACES; place++) {
         bool is_told = tensor->kind == BPS_STEP_ALL_REDUCE || place == tensor->root;
         CUDA(cuCtxSetCurrent(rig.context[place]));
-        CUDA(cuMemcpyDtoH_v2(values, (uintptr_t)(tensor->to[place] + tensor->shift),
-                             tensor->count * sizeof *values));
+        CUDA(cuMemcpyDtoH_v2(values, (uintptr_t)(tensor->to[place] + tensor->shift), tensor->count * sizeof *values));
         uint64_t i = 0;
         while (i < tensor->count && values[i] == result_at(tensor->op, i)) {
             i++;

@@ -135,8 +135,7 @@ static struct bps_reduction arrange(const struct sample *s, uint8_t *base, size_
  * well. */
 static void compare(const struct sample *s, const struct bps_kernels *cpu)
 {
-    size_t room = (s->count * bps_dtype_size(s->dtype) + 2 * ALIGN) / ALIGN * ALIGN,
-           bytes = room * (s->n + 1);
+    size_t room = (s->count * bps_dtype_size(s->dtype) + 2 * ALIGN) / ALIGN * ALIGN, bytes = room * (s->n + 1);
     uint8_t *host = aligned_alloc(ALIGN, bytes), *back = malloc(bytes);
     unsigned long long memory;
     EXPECT(host != NULL && back != NULL, "out of memory");
@@ -150,10 +149,9 @@ static void compare(const struct sample *s, const struct bps_kernels *cpu)
     cpu->reduce(r.dst, r.src, r.scales, r.n, r.count, r.scale, r.divisor);
     CUDA(cuMemcpyDtoH_v2, back, memory, bytes);
     for (size_t i = 0; i < bytes; i++) {
-        EXPECT(host[i] == back[i],
-               "%s of %u x %zu %s, alignment %u, sample %u: byte %zu is %02x, expected %02x",
-               bps_op_name(s->op), s->n, s->count, bps_dtype_name(s->dtype), s->alignment, s->number, i,
-               back[i], host[i]);
+        EXPECT(host[i] == back[i], "%s of %u x %zu %s, alignment %u, sample %u: byte %zu is %02x, expected %02x",
+               bps_op_name(s->op), s->n, s->count, bps_dtype_name(s->dtype), s->alignment, s->number, i, back[i],
+               host[i]);
     }
     CUDA(cuMemFree_v2, memory);
     free(host);

@@ -65,8 +65,8 @@ static void check_steps(void)
     for (uint32_t i = 0; i < STEPS; i++) {
         size_t used = COUNT * bps_dtype_size(step[i].dtype);
         CUDA(cuMemcpyDtoH_v2, back, to[i], bytes);
-        EXPECT(memcmp(back, data, used) == 0, "step %u (kind %u, %s of %s) has another result", i,
-               step[i].kind, bps_op_name(step[i].op), bps_dtype_name(step[i].dtype));
+        EXPECT(memcmp(back, data, used) == 0, "step %u (kind %u, %s of %s) has another result", i, step[i].kind,
+               bps_op_name(step[i].op), bps_dtype_name(step[i].dtype));
         CUDA(cuMemFree_v2, from[i]);
         CUDA(cuMemFree_v2, to[i]);
     }

@@ -24,12 +24,11 @@ static void check_region(unsigned long long memory, const struct bps_region *reg
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), first = (uintptr_t)region->memory;
     EXPECT(region->on_device, "the region is not on the device");
-    EXPECT(first % page == 0 && region->bytes % page == 0, "%lu bytes at %lx are not whole pages",
-           region->bytes, first);
+    EXPECT(first % page == 0 && region->bytes % page == 0, "%lu bytes at %lx are not whole pages", region->bytes,
+           first);
     EXPECT(first <= memory && memory + BYTES <= first + region->bytes, "it has not all of the allocation");
     off_t size = lseek(region->fd, 0, SEEK_END);
-    EXPECT(size >= 0 && (uint64_t)size >= region->offset + region->bytes, "its dma-buf has %ld bytes",
-           (long)size);
+    EXPECT(size >= 0 && (uint64_t)size >= region->offset + region->bytes, "its dma-buf has %ld bytes", (long)size);
     close(region->fd);
 }
 

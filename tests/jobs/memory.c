@@ -25,14 +25,14 @@
 static atomic_bool stop;
 static _Atomic unsigned rounds;
 
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "memory: line %d: %s: ", __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fprintf(stderr, "\n");                                                                           \
-            _exit(1);                                                                                        \
-        }                                                                                                    \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "memory: line %d: %s: ", __LINE__, #condition);                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, "\n");                                                                                     \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 /* ---- the other threads ---- */

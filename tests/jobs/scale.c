@@ -54,8 +54,7 @@ static void sum(int tensors, int round)
         }
         for (int i = 0; i < COUNT; i++) {
             if (data[t][i] != (float)(size * (t + round + i))) {
-                snprintf(report.text, sizeof report.text, "element %d of tensor %d is %g", i, t,
-                         (double)data[t][i]);
+                snprintf(report.text, sizeof report.text, "element %d of tensor %d is %g", i, t, (double)data[t][i]);
                 fail("result", &report);
             }
         }

@@ -24,14 +24,14 @@
 
 static int rank, size;
 
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "worker %d: ", rank);                                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fputc('\n', stderr);                                                                             \
-            exit(1);                                                                                         \
-        }                                                                                                    \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "worker %d: ", rank);                                                                      \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 struct tensor {
@@ -128,8 +128,7 @@ static uint16_t float16_of(float value)
 static uint8_t float8_of(uint32_t dtype, float value)
 {
     uint32_t half = float16_of(value), magnitude = half >> 7 & 0xff;
-    return (uint8_t)(dtype == BPS_FLOAT8_E5M2 || value == 0 ? half >> 8
-                                                            : (half >> 8 & 0x80) | (magnitude - (8 << 3)));
+    return (uint8_t)(dtype == BPS_FLOAT8_E5M2 || value == 0 ? half >> 8 : (half >> 8 & 0x80) | (magnitude - (8 << 3)));
 }
 
 static void store(void *data, const struct tensor *t, uint32_t i, int64_t value)
@@ -222,8 +221,8 @@ static void compare(const struct tensor *t, const void *data, int round)
     for (uint32_t i = 0; i < t->count; i++) {
         store(want, t, i, expected(t, i, round));
         CHECK(is_same(t, (const char *)data + i * bytes, want + i * bytes),
-              "%s of %u %s, round %d: element %u is wrong", bps_op_name(t->op), t->count,
-              bps_dtype_name(t->dtype), round, i);
+              "%s of %u %s, round %d: element %u is wrong", bps_op_name(t->op), t->count, bps_dtype_name(t->dtype),
+              round, i);
     }
     free(want);
 }
@@ -277,8 +276,8 @@ static void cast_all(void)
         CHECK(status == BPS_OK, "%s: %s", name, report.text);
         finish(handle, name);
         for (uint32_t i = 0; i < CASTED; i++) {
-            CHECK(data[i] == (i + 1) * 2246822519u * (uint32_t)(root + 1),
-                  "broadcast %s: element %u is wrong", name, i);
+            CHECK(data[i] == (i + 1) * 2246822519u * (uint32_t)(root + 1), "broadcast %s: element %u is wrong", name,
+                  i);
         }
     }
     free(data);

@@ -29,14 +29,14 @@ static _Atomic bps_handle shared; /* an operation that the meddler asks for */
 static atomic_bool stop;
 static atomic_int generation;
 
-#define CHECK(condition, ...)                                                                                \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            fprintf(stderr, "stress: line %d: %s: ", __LINE__, #condition);                                  \
-            fprintf(stderr, __VA_ARGS__);                                                                    \
-            fprintf(stderr, "\n");                                                                           \
-            _exit(1);                                                                                        \
-        }                                                                                                    \
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            fprintf(stderr, "stress: line %d: %s: ", __LINE__, #condition);                                            \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fprintf(stderr, "\n");                                                                                     \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 /* ---- the plan: the same on all workers ---- */
@@ -310,10 +310,8 @@ static void land(struct flight *f)
     struct bps_report report = {""};
     const struct plan *p = &f->plan;
     size_t element = bps_dtype_size(p->dtype);
-    static const double precisions[BPS_DTYPES] = {[BPS_FLOAT16] = 1e-3,
-                                                  [BPS_BFLOAT16] = 1e-2,
-                                                  [BPS_FLOAT8_E4M3FN] = 1.0 / 16,
-                                                  [BPS_FLOAT8_E5M2] = 1.0 / 8};
+    static const double precisions[BPS_DTYPES] = {
+        [BPS_FLOAT16] = 1e-3, [BPS_BFLOAT16] = 1e-2, [BPS_FLOAT8_E4M3FN] = 1.0 / 16, [BPS_FLOAT8_E5M2] = 1.0 / 8};
     double precision = fmax(precisions[p->dtype], 1e-6);
     bps_status status = bps_wait(f->handle, BPS_FOREVER, &report);
     CHECK(status == BPS_OK, "%s: %s", p->name, report.text);
@@ -324,9 +322,8 @@ static void land(struct flight *f)
     for (uint64_t i = 0; i < p->count; i++) {
         double want = expected(p, i), got = load(f->out + i * element, p->dtype);
         CHECK(fabs(got - want) <= precision * fabs(want),
-              "generation %d, '%s', %s of %s, element %lu of %lu is %g, expected %g",
-              atomic_load(&generation), p->name, p->broadcast ? "broadcast" : bps_op_name(p->op),
-              bps_dtype_name(p->dtype), i, p->count, got, want);
+              "generation %d, '%s', %s of %s, element %lu of %lu is %g, expected %g", atomic_load(&generation), p->name,
+              p->broadcast ? "broadcast" : bps_op_name(p->op), bps_dtype_name(p->dtype), i, p->count, got, want);
     }
     free(f->memory);
 }
@@ -398,8 +395,7 @@ static void disagree(uint64_t *state, int step)
     bps_handle handle;
     CHECK(bps_push_pull_async(&request, &handle, &report) == BPS_OK, "%s", report.text);
     bps_status status = bps_wait(handle, BPS_FOREVER, &report);
-    CHECK(status == (size > 1 ? BPS_ERR_MISMATCH : BPS_OK), "case %u: %s: %s", how, bps_strerror(status),
-          report.text);
+    CHECK(status == (size > 1 ? BPS_ERR_MISMATCH : BPS_OK), "case %u: %s: %s", how, bps_strerror(status), report.text);
     /* Of several hosts, one whose leader does not know the name yet is told by its own words, and at once. */
     if (!named || bps_local_size() == size) {
         compare_texts(report.text);
@@ -517,8 +513,8 @@ static void *outlive(void *arg)
         } else if (status == BPS_OK) {
             status = bps_wait(handle, BPS_FOREVER, NULL);
         }
-        CHECK(status == BPS_OK || status == BPS_ERR_LOST || status == BPS_ERR_STATE || status == BPS_ERR_BUSY,
-              "%s", bps_strerror(status));
+        CHECK(status == BPS_OK || status == BPS_ERR_LOST || status == BPS_ERR_STATE || status == BPS_ERR_BUSY, "%s",
+              bps_strerror(status));
     }
     return NULL;
 }

@@ -90,11 +90,7 @@ struct options {
 };
 
 __attribute__((used, aligned(4), section(".note.byteps"))) static const struct bps_note note = {
-    7,
-    NOTE_BYTES,
-    BPS_NOTE_TYPE,
-    NOTE_OWNER,
-    {NOTE_MAGIC, NOTE_MAJOR, NOTE_MINOR, NOTE_KIND, NOTE_NAME, NOTE_VERSION}};
+    7, NOTE_BYTES, BPS_NOTE_TYPE, NOTE_OWNER, {NOTE_MAGIC, NOTE_MAJOR, NOTE_MINOR, NOTE_KIND, NOTE_NAME, NOTE_VERSION}};
 
 __attribute__((constructor)) static void mark(void)
 {

@@ -15,10 +15,8 @@ struct later_options {
 };
 
 static const struct bps_option later_options[] = {
-    {"delay", BPS_OPT_TIME, 0, offsetof(struct later_options, delay), "5 ms", NULL,
-     "How long a task is kept."},
-    {"limit", BPS_OPT_INT, 0, offsetof(struct later_options, limit), "1000000", "0..1000000",
-     "Elements that pass."},
+    {"delay", BPS_OPT_TIME, 0, offsetof(struct later_options, delay), "5 ms", NULL, "How long a task is kept."},
+    {"limit", BPS_OPT_INT, 0, offsetof(struct later_options, limit), "1000000", "0..1000000", "Elements that pass."},
     {0},
 };
 
@@ -98,8 +96,7 @@ static void on_time(void *arg)
     answer(kept, BPS_OK, "");
 }
 
-static bps_status later_run(void *instance, void *state, const struct bps_stage_task *task,
-                            struct bps_report *report)
+static bps_status later_run(void *instance, void *state, const struct bps_stage_task *task, struct bps_report *report)
 {
     struct later *later = instance;
     struct kept *kept = later->host->alloc(later->host, sizeof *kept, 8);

@@ -27,8 +27,7 @@
 #define NEVER UINT64_MAX
 
 enum wait { NOTHING, EPOLL, SEMAPHORE, FUTEX, THREAD, SLEEP };
-static const char *const wait_names[] = {"its turn", "descriptors", "a semaphore",
-                                         "a futex",  "a thread",    "the clock"};
+static const char *const wait_names[] = {"its turn", "descriptors", "a semaphore", "a futex", "a thread", "the clock"};
 
 struct green {
     TAILQ_ENTRY(green) entry;
@@ -194,8 +193,8 @@ void sim_explain(void)
     const struct green *green;
     TAILQ_FOREACH(green, &greens, entry) {
         if (!green->ended) {
-            printf("  a thread of %s%s waits for %s\n", green->process->name,
-                   green->process->dead ? " (dead)" : "", wait_names[green->waits]);
+            printf("  a thread of %s%s waits for %s\n", green->process->name, green->process->dead ? " (dead)" : "",
+                   wait_names[green->waits]);
         }
     }
 }
@@ -355,9 +354,8 @@ static long futex(const uint32_t *word, int op, uint32_t value, const struct tim
         }
         current->word = word;
         current->woken = false;
-        wait_for(FUTEX, timeout == NULL
-                            ? NEVER
-                            : now + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec);
+        wait_for(FUTEX,
+                 timeout == NULL ? NEVER : now + (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec);
         errno = ETIMEDOUT;
         return current->woken ? 0 : -1;
     }
@@ -384,8 +382,7 @@ long __wrap_syscall(long number, ...)
         return futex((const uint32_t *)argument[0], (int)argument[1], (uint32_t)argument[2],
                      (const struct timespec *)argument[3]);
     }
-    return __real_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4],
-                          argument[5]);
+    return __real_syscall(number, argument[0], argument[1], argument[2], argument[3], argument[4], argument[5]);
 }
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *out);

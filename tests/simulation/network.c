@@ -241,8 +241,7 @@ static bool present(struct message *message)
     }
     uint32_t taken = sink->take(sink, message->at, place != NULL ? place : from, n);
     message->at += taken;
-    return taken <= n && (taken + BPS_SINK_GRAIN > n) &&
-           (taken == n || n < left || message->at < message->bytes);
+    return taken <= n && (taken + BPS_SINK_GRAIN > n) && (taken == n || n < left || message->at < message->bytes);
 }
 
 static void finish_message(struct bps_channel *channel, struct message *message)
@@ -396,10 +395,9 @@ static bool poll_instance(void *arg)
 
 static bool has_work(const struct bps_channel *channel)
 {
-    return !channel->dropped &&
-           (channel->refused || (channel->dialled && !channel->connected) ||
-            (channel->connected &&
-             (!STAILQ_EMPTY(&channel->in) || !STAILQ_EMPTY(&channel->sent) || may_send(channel))));
+    return !channel->dropped && (channel->refused || (channel->dialled && !channel->connected) ||
+                                 (channel->connected &&
+                                  (!STAILQ_EMPTY(&channel->in) || !STAILQ_EMPTY(&channel->sent) || may_send(channel))));
 }
 
 /* New work writes to the event. */
@@ -434,13 +432,11 @@ struct options {
 };
 
 static const struct bps_option options[] = {
-    {"local", BPS_OPT_BOOL, 0, offsetof(struct options, local), "false", NULL,
-     "Between processes of a host."},
+    {"local", BPS_OPT_BOOL, 0, offsetof(struct options, local), "false", NULL, "Between processes of a host."},
     {0},
 };
 
-static bps_status sim_open(const struct bps_host *host, const void *given, void **out,
-                           struct bps_report *report)
+static bps_status sim_open(const struct bps_host *host, const void *given, void **out, struct bps_report *report)
 {
     struct instance *instance = __real_calloc(1, sizeof *instance);
     (void)report;
@@ -501,8 +497,8 @@ static void sim_query(void *self, struct bps_transport_attr *out)
     *out = (struct bps_transport_attr){.lanes = 1, .local = instance->local};
 }
 
-static bps_status sim_listen(void *self, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                             size_t n, struct bps_report *report)
+static bps_status sim_listen(void *self, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                             struct bps_report *report)
 {
     struct instance *instance = self;
     const char *colon = strrchr(address, ':');
@@ -541,9 +537,8 @@ static struct instance *listener_at(const struct instance *from, const char *add
     return NULL;
 }
 
-static bps_status sim_dial(void *self, const char *address, uint32_t lane,
-                           const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                           struct bps_report *report)
+static bps_status sim_dial(void *self, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                           void *user, struct bps_channel **out, struct bps_report *report)
 {
     struct bps_channel *channel = new_channel(self);
     struct instance *listener = listener_at(self, address);
@@ -605,8 +600,8 @@ static bps_status sim_loan_read(struct bps_channel *channel, struct bps_loan *lo
     return BPS_OK;
 }
 
-static bps_status sim_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
-                                 const void *from, uint32_t bytes)
+static bps_status sim_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                                 uint32_t bytes)
 {
     (void)channel;
     memcpy((char *)loan->answer + offset, from, bytes);

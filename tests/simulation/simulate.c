@@ -134,8 +134,7 @@ void __real_bps_operation_end(struct bps_operation *operation);
 void __wrap_bps_operation_end(struct bps_operation *operation);
 void __wrap_bps_operation_end(struct bps_operation *operation)
 {
-    const struct bps_tensor_entry *tensor =
-        bps_container(operation, const struct bps_tensor_entry, operation);
+    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         bps_assert(tensor->task[i].state == BPS_TASK_IDLE);
     }
@@ -478,8 +477,7 @@ static void run_worker(void *arg)
         sim_starve(&w->process, 1 + sim_random(1000));
     }
     if (bps_worker_new(conf, &worker, &report) != BPS_OK) {
-        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES &&
-            w->job->trouble != HOST_STARVES) {
+        if (w->job->trouble != SERVER_KILLED && w->job->trouble != STARVES && w->job->trouble != HOST_STARVES) {
             printf("  worker %u: %s\n", w->number, report.text);
             blame(w->job, "a worker could not join");
         }
@@ -592,8 +590,7 @@ static void draw_job(struct job *job)
     }
     draw_operations(job);
     snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
-    set(job, "cluster.scheduler",
-        job->address); /* another one each time: a process knows those that have ended */
+    set(job, "cluster.scheduler", job->address); /* another one each time: a process knows those that have ended */
     set_number(job, "cluster.workers", job->workers);
     set_number(job, "cluster.servers", job->servers);
     set(job, "cluster.colocated", job->servers > 0 ? "none" : colocated[sim_random(3)]);
@@ -641,23 +638,21 @@ static void describe_worker(const struct worker *w)
         return;
     }
     TAILQ_FOREACH(operation, &w->worker->operations, entry) {
-        const struct bps_tensor_entry *tensor =
-            bps_container(operation, const struct bps_tensor_entry, operation);
-        printf("    '%s', round %u, id %u: begun %d, %u tasks left\n", tensor->name, tensor->round,
-               tensor->id, operation->begun, operation->left);
+        const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
+        printf("    '%s', round %u, id %u: begun %d, %u tasks left\n", tensor->name, tensor->round, tensor->id,
+               operation->begun, operation->left);
         for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
             const struct bps_task *task = &tensor->task[i];
-            printf("      %u: state %u, step %u, failed %d, refused %d\n", i, task->state, task->step,
-                   task->failed, task->refused);
+            printf("      %u: state %u, step %u, failed %d, refused %d\n", i, task->state, task->step, task->failed,
+                   task->refused);
         }
     }
 }
 
 static void describe(const struct job *job)
 {
-    printf("seed %lu: %u workers, %u servers, %u operations, trouble: %s (worker %u, operation %u)\n",
-           job->seed, job->workers, job->servers, job->operations, trouble_names[job->trouble], job->victim,
-           job->moment);
+    printf("seed %lu: %u workers, %u servers, %u operations, trouble: %s (worker %u, operation %u)\n", job->seed,
+           job->workers, job->servers, job->operations, trouble_names[job->trouble], job->victim, job->moment);
     for (uint32_t i = 0; i < job->nset; i++) {
         printf("  %s\n", job->set[i]);
     }
@@ -726,8 +721,8 @@ static bool simulate(uint64_t seed)
 static void on_crash(int number)
 {
     char text[128], command[64];
-    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu; again: %s\n", number,
-                     playing->seed, again(playing->seed, command, sizeof command));
+    int n = snprintf(text, sizeof text, "signal %d in the job of seed %lu; again: %s\n", number, playing->seed,
+                     again(playing->seed, command, sizeof command));
     ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
     (void)written;
     _exit(1);
@@ -747,8 +742,7 @@ static void catch_crashes(void)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1,
-             count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     bps_log_set_level(argc > 4 ? BPS_LOG_DEBUG : 0);
     wanted = NONE;
     catch_crashes();

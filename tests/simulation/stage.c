@@ -23,8 +23,7 @@ struct answer {
     const char *tensor;
 };
 
-static bps_status sim_open(const struct bps_host *host, const void *options, void **out,
-                           struct bps_report *report)
+static bps_status sim_open(const struct bps_host *host, const void *options, void **out, struct bps_report *report)
 {
     struct stage *stage = __real_calloc(1, sizeof *stage);
     (void)options;

@@ -74,8 +74,7 @@ struct wanted {
     char text[256], origin[256];
 };
 
-static void catch (void *arg, const char *key, const char *text, const char *origin,
-                   const struct bps_option *option)
+static void catch (void *arg, const char *key, const char *text, const char *origin, const struct bps_option *option)
 {
     struct wanted *wanted = arg;
     ck_assert_ptr_nonnull(option);

@@ -220,8 +220,7 @@ static bps_status sink_lend(struct bps_sink *sink, struct bps_loan *loan)
     must_equal(loan->bytes, peer->size);
     must_equal(peer->offset, 0);
     must_equal(loan->data == NULL, loan->answer == NULL);
-    if (peer->lend == LEND_REFUSE || (peer->lend == LEND_MIXED && draw(peer) % 2 == 0) ||
-        peer->nheld == SLOTS) {
+    if (peer->lend == LEND_REFUSE || (peer->lend == LEND_MIXED && draw(peer) % 2 == 0) || peer->nheld == SLOTS) {
         return BPS_AGAIN;
     }
     peer->held[peer->nheld++] = (struct held){loan, peer->current};
@@ -461,8 +460,7 @@ void peer_init(struct peer *peer, struct side *side, const struct stream *out, c
     peer->memory.fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     must_equal(ftruncate(peer->memory.fd, (off_t)peer->memory.bytes), 0);
     must_equal(fcntl(peer->memory.fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
-    peer->memory.memory =
-        mmap(NULL, peer->memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer->memory.fd, 0);
+    peer->memory.memory = mmap(NULL, peer->memory.bytes, PROT_READ | PROT_WRITE, MAP_SHARED, peer->memory.fd, 0);
     must(peer->memory.memory != MAP_FAILED);
     peer->sink = (struct bps_sink){.place = sink_place, .take = sink_take, .lend = sink_lend};
 }
@@ -482,8 +480,7 @@ void peer_fini(struct peer *peer)
     forget_memory(peer);
 }
 
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from,
-                                             void **user)
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
 {
     struct peer *peer = arg;
     must_equal(strncmp(from, "process ", 8), 0);
@@ -502,8 +499,7 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
 void peer_listen(struct peer *peer, char *actual, size_t n)
 {
     struct bps_report report = {""};
-    bps_status status =
-        peer->side->ops->listen(peer->side->instance->self, "", peer_accept, peer, actual, n, &report);
+    bps_status status = peer->side->ops->listen(peer->side->instance->self, "", peer_accept, peer, actual, n, &report);
     must(status == BPS_OK, "%s", report.text);
     must_equal(strncmp(actual, "@byteps-", 8), 0);
 }
@@ -514,8 +510,8 @@ void peer_dial(struct peer *peer, const char *address)
     if (peer->lend == LEND_NEVER) {
         peer->sink.lend = NULL;
     }
-    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer,
-                                              &peer->channel, &report);
+    bps_status status =
+        peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer, &peer->channel, &report);
     must(status == BPS_OK, "%s", report.text);
     must_equal(peer->callbacks, 0);
 }

@@ -16,8 +16,7 @@
 int raw_memory(uint64_t bytes, bool sealed)
 {
     int fd = memfd_create("raw", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    if (fd >= 0 &&
-        (ftruncate(fd, (off_t)bytes) != 0 || (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0))) {
+    if (fd >= 0 && (ftruncate(fd, (off_t)bytes) != 0 || (sealed && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0))) {
         close(fd);
         return -1;
     }
@@ -49,8 +48,7 @@ bool raw_open(struct raw *raw, const char *address)
     raw->fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     memcpy(peer.sun_path + 1, address + 1, n - 1);
     if (raw->event < 0 || raw->fd < 0 || !map_rings(raw) ||
-        connect(raw->fd, (struct sockaddr *)&peer, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) !=
-            0) {
+        connect(raw->fd, (struct sockaddr *)&peer, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) != 0) {
         raw_close(raw);
         return false;
     }
@@ -82,8 +80,7 @@ struct ipc_message raw_hello(const struct raw *raw)
                                 .nonce_at = (uintptr_t)&raw->nonce};
 }
 
-bool raw_send(const struct raw *raw, const struct ipc_message *message, size_t size, const int *fds,
-              unsigned nfds)
+bool raw_send(const struct raw *raw, const struct ipc_message *message, size_t size, const int *fds, unsigned nfds)
 {
     union {
         char bytes[CMSG_SPACE(8 * sizeof(int))];

@@ -27,8 +27,7 @@ void raw_close(struct raw *raw);
 /* The hello of an honest peer. */
 struct ipc_message raw_hello(const struct raw *raw);
 /* Sends the first `size` bytes of a message. False: nobody listens any more. */
-bool raw_send(const struct raw *raw, const struct ipc_message *message, size_t size, const int *fds,
-              unsigned nfds);
+bool raw_send(const struct raw *raw, const struct ipc_message *message, size_t size, const int *fds, unsigned nfds);
 /* Reads a message; its descriptors are closed. 1: there was one, 0: not now, -1: the other end is closed. */
 int raw_receive(const struct raw *raw, struct ipc_message *message);
 /* A file of memory; sealed against shrinking or not. */

@@ -17,20 +17,20 @@ pid_t must_fork(void);
 /* Waits for a child; false: it has not ended with status 0. */
 bool must_wait(pid_t child);
 
-#define must(condition, ...)                                                                                 \
-    do {                                                                                                     \
-        if (!(condition)) {                                                                                  \
-            must_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                                      \
-        }                                                                                                    \
+#define must(condition, ...)                                                                                           \
+    do {                                                                                                               \
+        if (!(condition)) {                                                                                            \
+            must_fail(__FILE__, __LINE__, #condition, " " __VA_ARGS__);                                                \
+        }                                                                                                              \
     } while (0)
 
 /* Integers. */
-#define must_equal(one, other)                                                                               \
-    do {                                                                                                     \
-        long long one_ = (long long)(one), other_ = (long long)(other);                                      \
-        if (one_ != other_) {                                                                                \
-            must_fail(__FILE__, __LINE__, #one " == " #other, "%lld is not %lld", one_, other_);             \
-        }                                                                                                    \
+#define must_equal(one, other)                                                                                         \
+    do {                                                                                                               \
+        long long one_ = (long long)(one), other_ = (long long)(other);                                                \
+        if (one_ != other_) {                                                                                          \
+            must_fail(__FILE__, __LINE__, #one " == " #other, "%lld is not %lld", one_, other_);                       \
+        }                                                                                                              \
     } while (0)
 
 void must_fail(const char *file, int line, const char *condition, const char *format, ...)

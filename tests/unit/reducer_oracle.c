@@ -314,8 +314,7 @@ void oracle_average(uint32_t dtype, void *dst, const void *const *src, unsigned 
         int64_t rest = 0;
 
         for (unsigned j = 0; j < n; j++) {
-            int64_t integer = load(dtype, (const uint8_t *)src[j] + at).integer,
-                    quotient = divide(integer, n);
+            int64_t integer = load(dtype, (const uint8_t *)src[j] + at).integer, quotient = divide(integer, n);
 
             mean.integer = combine_integers(BPS_SUM, dtype, mean.integer, quotient);
             rest += (int64_t)((uint64_t)integer - (uint64_t)quotient * n);

@@ -8,8 +8,7 @@
 #include "conf/conf.h"
 #include "must.h"
 
-bps_status side_try(struct side *side, struct bps_loop *loop, const char *const *options,
-                    struct bps_report *report)
+bps_status side_try(struct side *side, struct bps_loop *loop, const char *const *options, struct bps_report *report)
 {
     static _Thread_local struct bps_conf_node nodes[8];
     static _Thread_local char names[8][256];
@@ -23,8 +22,8 @@ bps_status side_try(struct side *side, struct bps_loop *loop, const char *const 
         nodes[group.count] = (struct bps_conf_node){.name = name, .text = value + 1, .origin = "test"};
         children[group.count] = &nodes[group.count];
     }
-    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, side_kind.plugin, side_kind.name, &group,
-                                          side_kind.path, loop, &side->instance, report);
+    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, side_kind.plugin, side_kind.name, &group, side_kind.path,
+                                          loop, &side->instance, report);
     if (status == BPS_OK) {
         side->loop = loop;
         side->ops = side->instance->ops;

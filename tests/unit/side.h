@@ -23,8 +23,7 @@ struct side {
 /* Options are up to eight "name=value"; lists are words separated by blanks. */
 void side_open(struct side *side, struct bps_loop *loop, const char *const *options);
 /* The same where options may be refused. */
-bps_status side_try(struct side *side, struct bps_loop *loop, const char *const *options,
-                    struct bps_report *report);
+bps_status side_try(struct side *side, struct bps_loop *loop, const char *const *options, struct bps_report *report);
 void side_close(struct side *side);
 uint64_t side_counter(const struct side *side, const char *name);
 

@@ -17,9 +17,9 @@ void rig_open(void)
     static const char *const settings[] = {"cluster.workers=1"};
     ck_assert_msg(bps_conf_load(NULL, settings, 1, &conf, &report) == BPS_OK, "%s", report.text);
     loop = bps_loop_new();
-    ck_assert_msg(bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &rig_reducer,
-                                    &report) == BPS_OK,
-                  "%s", report.text);
+    ck_assert_msg(
+        bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &rig_reducer, &report) == BPS_OK,
+        "%s", report.text);
     srand(17);
 }
 
@@ -73,8 +73,8 @@ void rig_finished(void *owner, struct bps_sum_slice *slice)
     bps_frame_result(slice, 1);
 }
 
-bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank,
-                     const struct bps_header *header, const void *payload)
+bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                     const void *payload)
 {
     *frame = (struct rig_frame){.payload = payload, .length = header->length};
     return bps_frame_push(sum, rank, header, &frame->cursor);
@@ -128,8 +128,7 @@ static struct rig_loan *reach(struct bps_loan *loan, uint32_t offset, uint32_t b
     return rig;
 }
 
-bps_status rig_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
-                         uint32_t bytes)
+bps_status rig_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes)
 {
     struct rig_loan *rig = reach(loan, offset, bytes);
     (void)owner;
@@ -141,8 +140,8 @@ bps_status rig_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint
     return BPS_OK;
 }
 
-bps_status rig_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
-                          const void *from, uint32_t bytes)
+bps_status rig_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
+                          uint32_t bytes)
 {
     struct rig_loan *rig = reach(loan, offset, bytes);
     (void)owner;

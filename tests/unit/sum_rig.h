@@ -31,8 +31,8 @@ struct rig_frame {
 };
 
 /* Pushes a frame; what the engine says. */
-bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank,
-                     const struct bps_header *header, const void *payload);
+bps_status rig_begin(struct rig_frame *frame, struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                     const void *payload);
 /*
  * Gives the engine at most so many bytes, as a socket would: into its place, or from ours. True: that was the
  * last.
@@ -51,9 +51,8 @@ struct rig_loan {
 
 void rig_lend(struct rig_loan *loan, void *data, void *answer, uint32_t bytes, bool mapped);
 /* Events: loan_read and loan_write. They fail where the loan says so. */
-bps_status rig_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to,
-                         uint32_t bytes);
-bps_status rig_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset,
-                          const void *from, uint32_t bytes);
+bps_status rig_loan_read(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes);
+bps_status rig_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
+                          uint32_t bytes);
 
 #endif

@@ -315,8 +315,7 @@ void peer_init(struct peer *peer, struct side *side, const struct stream *out, c
     ck_assert_ptr_nonnull(peer->memory);
     uint64_t bytes = (in->largest / 4096 + 1) * 4096ull;
     peer->room = (struct bps_region){.bytes = PLACES * bytes, .fd = -1};
-    peer->room.memory =
-        mmap(NULL, peer->room.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    peer->room.memory = mmap(NULL, peer->room.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert(peer->room.memory != MAP_FAILED);
     for (uint32_t i = 0; i < PLACES; i++) {
         peer->places[i].memory = (uint8_t *)peer->room.memory + i * bytes;
@@ -337,8 +336,7 @@ void peer_fini(struct peer *peer)
     peer->memory = NULL;
 }
 
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from,
-                                             void **user)
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
 {
     struct peer *peer = arg;
     ck_assert_ptr_nonnull(strrchr(from, ':'));
@@ -362,8 +360,8 @@ void peer_listen(struct peer *peer, const char *address, char *actual, size_t n)
 void peer_dial(struct peer *peer, const char *address)
 {
     struct bps_report report = {""};
-    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer,
-                                              &peer->channel, &report);
+    bps_status status =
+        peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer, &peer->channel, &report);
     ck_assert_msg(status == BPS_OK, "%s", report.text);
     ck_assert_uint_eq(peer->callbacks, 0);
 }

@@ -139,9 +139,8 @@ END_TEST
 
 START_TEST(groups_merge_and_lists_replace)
 {
-    rig_write("a.conf",
-              "transports = { net = { streams = 4; }; fast = { plugin = \"verbs\"; depth = 8; }; };\n"
-              "worker = { graph = ( { stage = \"clip\"; limit = 1.0; }, { stage = \"push_pull\"; } ); };\n");
+    rig_write("a.conf", "transports = { net = { streams = 4; }; fast = { plugin = \"verbs\"; depth = 8; }; };\n"
+                        "worker = { graph = ( { stage = \"clip\"; limit = 1.0; }, { stage = \"push_pull\"; } ); };\n");
     struct bps_conf *conf = rig_load("a.conf", "transports.fast.depth=16", "server.use=[\"sum\"]");
     rig_expect_node(conf, "transports.net", "{ plugin = \"tcp\"; streams = 4; }", "a.conf:1");
     rig_expect_node(conf, "transports.net.plugin", "\"tcp\"", "default");
@@ -180,8 +179,7 @@ START_TEST(strings_may_hold_anything)
                         "\\\"z\\\" # {[( \\\\\"; }; };\n");
     struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
     rig_expect(conf, "cluster.job", "ab", "a.conf:1");
-    ck_assert_str_eq(bps_conf_find(conf, "transports.x.text")->text,
-                     "@include \"y\"\n@include \"z\" # {[( \\");
+    ck_assert_str_eq(bps_conf_find(conf, "transports.x.text")->text, "@include \"y\"\n@include \"z\" # {[( \\");
     bps_conf_free(conf);
 }
 END_TEST
@@ -284,8 +282,7 @@ END_TEST
 
 START_TEST(preference_lists_can_be_read)
 {
-    rig_write("a.conf",
-              "reducers = { gpu = { plugin = \"cuda\"; }; };\nserver = { use = [ \"gpu\", \"sum\" ]; };\n");
+    rig_write("a.conf", "reducers = { gpu = { plugin = \"cuda\"; }; };\nserver = { use = [ \"gpu\", \"sum\" ]; };\n");
     struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
     ck_assert_str_eq(conf->server.use.items[0], "gpu");
     rig_expect(conf, "server.use", "gpu sum", "a.conf:2");
@@ -357,10 +354,8 @@ static const struct {
     {"streams = 17", "a.conf:1: transports.net.streams = 17: out of range; expected 1..16"},
     {"streams = [ 1 ]", "a.conf:1: transports.net.streams: a list is not allowed here; expected 1..16"},
     {"stream = 1", "a.conf:1: transports.net.stream: unknown key; did you mean transports.net.streams?"},
-    {"qqqq = 1",
-     "a.conf:1: transports.net.qqqq: unknown key; expected one of streams, congestion, interface"},
-    {"congestion = { a = 1; }",
-     "a.conf:1: transports.net.congestion: a group is not allowed here; expected a string"},
+    {"qqqq = 1", "a.conf:1: transports.net.qqqq: unknown key; expected one of streams, congestion, interface"},
+    {"congestion = { a = 1; }", "a.conf:1: transports.net.congestion: a group is not allowed here; expected a string"},
     {"interface = ( \"a\", { } )",
      "a.conf:1: transports.net.interface: item 2 is not a string; expected a list of strings"},
 };
@@ -370,16 +365,14 @@ START_TEST(bad_plugin_option_is_refused_word_by_word)
     struct plugin_options options;
     struct bps_report report = {""};
     char text[256];
-    snprintf(text, sizeof text, "transports = { net = { congestion = \"bbr\"; %s; }; };\n",
-             bad_options[_i].member);
+    snprintf(text, sizeof text, "transports = { net = { congestion = \"bbr\"; %s; }; };\n", bad_options[_i].member);
     if (strncmp(bad_options[_i].member, "congestion", 10) == 0) {
         snprintf(text, sizeof text, "transports = { net = { %s; }; };\n", bad_options[_i].member);
     }
     rig_write("a.conf", text);
     struct bps_conf *conf = rig_load("a.conf", NULL, NULL);
     const struct bps_conf_node *net = bps_conf_find(conf, "transports.net");
-    ck_assert_int_eq(bps_conf_options(net, "transports.net", skip, plugin_table, &options, &report),
-                     BPS_ERR_CONF);
+    ck_assert_int_eq(bps_conf_options(net, "transports.net", skip, plugin_table, &options, &report), BPS_ERR_CONF);
     ck_assert_str_eq(report.text, bad_options[_i].error);
     ck_assert_ptr_null(options.congestion);
     bps_conf_free(conf);

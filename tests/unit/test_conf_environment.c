@@ -17,43 +17,27 @@ struct old {
 static const struct old olds[] = {
     {{"DMLC_ROLE=worker"}, "cluster.role", "worker", "DMLC_ROLE"},
     {{"DMLC_ROLE=Scheduler"}, "cluster.role", "scheduler", "DMLC_ROLE"},
-    {{"DMLC_ROLE=server", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
-     "cluster.role",
-     "server",
-     "DMLC_ROLE"},
+    {{"DMLC_ROLE=server", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"}, "cluster.role", "server", "DMLC_ROLE"},
     {{"DMLC_NUM_WORKER=1", "DMLC_NUM_SERVER=0"}, "cluster.scheduler", "", "default"},
-    {{"DMLC_NUM_WORKER=3", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
-     "cluster.workers",
-     "3",
-     "DMLC_NUM_WORKER"},
+    {{"DMLC_NUM_WORKER=3", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"}, "cluster.workers", "3", "DMLC_NUM_WORKER"},
     {{"DMLC_NUM_WORKER=3", "BYTEPS_LOCAL_SIZE=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
      "cluster.workers",
      "6",
      "DMLC_NUM_WORKER"},
-    {{"DMLC_NUM_SERVER=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
-     "cluster.servers",
-     "2",
-     "DMLC_NUM_SERVER"},
-    {{"DMLC_PS_ROOT_URI=10.0.0.1", "DMLC_PS_ROOT_PORT=9000"},
-     "cluster.scheduler",
-     "10.0.0.1:9000",
-     "DMLC_PS_ROOT_URI"},
-    {{"DMLC_PS_ROOT_URI=fd00::1", "DMLC_PS_ROOT_PORT=9000"},
-     "cluster.scheduler",
-     "[fd00::1]:9000",
-     "DMLC_PS_ROOT_URI"},
+    {{"DMLC_NUM_SERVER=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"}, "cluster.servers", "2", "DMLC_NUM_SERVER"},
+    {{"DMLC_PS_ROOT_URI=10.0.0.1", "DMLC_PS_ROOT_PORT=9000"}, "cluster.scheduler", "10.0.0.1:9000", "DMLC_PS_ROOT_URI"},
+    {{"DMLC_PS_ROOT_URI=fd00::1", "DMLC_PS_ROOT_PORT=9000"}, "cluster.scheduler", "[fd00::1]:9000", "DMLC_PS_ROOT_URI"},
     {{"DMLC_PS_ROOT_URI=[fd00::1]", "DMLC_PS_ROOT_PORT=9000"},
      "cluster.scheduler",
      "[fd00::1]:9000",
      "DMLC_PS_ROOT_URI"},
     {{"DMLC_WORKER_ID=0"}, "cluster.rank", "0", "DMLC_WORKER_ID"},
-    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "BYTEPS_LOCAL_RANK=3",
-      "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
+    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "BYTEPS_LOCAL_RANK=3", "DMLC_PS_ROOT_URI=h",
+      "DMLC_PS_ROOT_PORT=1"},
      "cluster.rank",
      "7",
      "DMLC_WORKER_ID"},
-    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "DMLC_PS_ROOT_URI=h",
-      "DMLC_PS_ROOT_PORT=1"},
+    {{"DMLC_NUM_WORKER=2", "DMLC_WORKER_ID=1", "BYTEPS_LOCAL_SIZE=4", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
      "cluster.rank",
      "-1",
      "default"},
@@ -61,8 +45,7 @@ static const struct old olds[] = {
      "cluster.rank",
      "-1",
      "default"},
-    {{"DMLC_NUM_WORKER=4", "DMLC_WORKER_ID=1", "BYTEPS_GLOBAL_RANK=2", "DMLC_PS_ROOT_URI=h",
-      "DMLC_PS_ROOT_PORT=1"},
+    {{"DMLC_NUM_WORKER=4", "DMLC_WORKER_ID=1", "BYTEPS_GLOBAL_RANK=2", "DMLC_PS_ROOT_URI=h", "DMLC_PS_ROOT_PORT=1"},
      "cluster.rank",
      "2",
      "BYTEPS_GLOBAL_RANK"},
@@ -158,8 +141,8 @@ START_TEST(rdma_is_asked_for)
 }
 END_TEST
 
-#define MISSING(what)                                                                                        \
-    "there is no " what " yet, and a training without it has other results; unset the variable to train "    \
+#define MISSING(what)                                                                                                  \
+    "there is no " what " yet, and a training without it has other results; unset the variable to train "              \
     "without it"
 
 static const struct {
@@ -175,14 +158,12 @@ static const struct {
      "DMLC_NUM_WORKER: cluster.workers = 2: the scheduler is not known; start the job with byteps run, or "
      "set "
      "cluster.scheduler = \"HOST:PORT\""},
-    {{"DMLC_NUM_SERVER=x"},
-     "DMLC_NUM_SERVER: cluster.servers = \"x\": not a whole number; expected 0..16384"},
+    {{"DMLC_NUM_SERVER=x"}, "DMLC_NUM_SERVER: cluster.servers = \"x\": not a whole number; expected 0..16384"},
     {{"DMLC_ROLE=joint"}, "DMLC_ROLE = \"joint\": not a role; expected worker, server or scheduler"},
     {{"DMLC_WORKER_ID=-1"}, "DMLC_WORKER_ID = -1: out of range; expected 0..65535"},
     {{"DMLC_WORKER_ID=1"},
      "DMLC_WORKER_ID: cluster.rank = 1: out of range; expected -1..0, because cluster.workers = 1"},
-    {{"BYTEPS_LOCAL_RANK=x"},
-     "BYTEPS_LOCAL_RANK: cluster.local_rank = \"x\": not a whole number; expected -1..32767"},
+    {{"BYTEPS_LOCAL_RANK=x"}, "BYTEPS_LOCAL_RANK: cluster.local_rank = \"x\": not a whole number; expected -1..32767"},
     {{"DMLC_PS_ROOT_URI=10.0.0.1"},
      "DMLC_PS_ROOT_URI = \"10.0.0.1\": DMLC_PS_ROOT_PORT is not set; expected both, the host and the port of "
      "the "
@@ -204,10 +185,8 @@ static const struct {
     {{"BYTEPS_ENABLE_ASYNC=1"}, "BYTEPS_ENABLE_ASYNC = 1: " MISSING("asynchronous training")},
     {{"BYTEPS_ENABLE_ASYNC=2"}, "BYTEPS_ENABLE_ASYNC = 2: " MISSING("asynchronous training")},
     {{"BYTEPS_STALENESS=1"}, "BYTEPS_STALENESS = 1: " MISSING("training on gradients of earlier steps")},
-    {{"BYTEPS_INTRA_COMPRESSOR=dgc"},
-     "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING("compression of gradients")},
-    {{"BYTEPS_INTER_COMPRESSOR=onebit"},
-     "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING("compression of gradients")},
+    {{"BYTEPS_INTRA_COMPRESSOR=dgc"}, "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING("compression of gradients")},
+    {{"BYTEPS_INTER_COMPRESSOR=onebit"}, "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING("compression of gradients")},
     {{"DMLC_ENABLE_RDMA=ucx"},
      "DMLC_ENABLE_RDMA = \"ucx\": not a transport that is there; expected 1 or ibverbs for RDMA, or 0"},
     {{"DMLC_ENABLE_RDMA=1", "DMLC_INTERFACE=ib99"},
@@ -245,27 +224,26 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("BYTEPS_PLUGIN_PATH", "x", 1);
     setenv("PATH", "x", 1);
     bps_environment_notes(add_note, &notes);
-    ck_assert_str_eq(notes.data,
-                     "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
-                     "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
-                     "BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n"
-                     "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
-                     "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
-                     "BYTEPS_QWXZJKVY is set, but not known\n"
-                     "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
-                     "share of the partitions\n"
-                     "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
-                     "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
-                     "PS_VERBOSE is set, but has no effect\n");
+    ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
+                                 "BYTEPS_NUM_SERVER is set, but not known; did you mean DMLC_NUM_SERVER?\n"
+                                 "BYTEPS_PARTITION_BYTES = 2147483647 is beyond the limit and taken as 1073741824\n"
+                                 "BYTEPS_PCIE_SWITCH_SIZE is set, but has no effect: the devices of a host are "
+                                 "one group, in which NCCL finds PCIe switches and NVLink by itself\n"
+                                 "BYTEPS_QWXZJKVY is set, but not known\n"
+                                 "BYTEPS_REDUCE_ROOTS is set, but has no effect: each worker of a host leads its "
+                                 "share of the partitions\n"
+                                 "BYTEPS_USE_GDR_ALLREDUCE is set, but has no effect\n"
+                                 "DMLC_NUM_WORKERS is set, but not known; did you mean DMLC_NUM_WORKER?\n"
+                                 "PS_VERBOSE is set, but has no effect\n");
     bps_text_free(&notes);
 }
 END_TEST
 
 /* ---- launchers ---- */
 
-#define TAIL                                                                                                 \
-    " has started several processes, but the configuration describes no job, so that each of them would "    \
-    "train alone; start them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H "     \
+#define TAIL                                                                                                           \
+    " has started several processes, but the configuration describes no job, so that each of them would "              \
+    "train alone; start them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H "               \
     "host1:n,host2:n -- python3 train.py`), or set cluster.workers = 1 if each shall be alone"
 
 static const struct {

@@ -152,8 +152,7 @@ static void check_golden(const char *name)
     char expected[8192];
     read_expected(name, expected, sizeof expected);
     ck_assert_msg(bps_conf_load_from(&request, &conf, &report) == BPS_ERR_CONF, "%s was taken", name);
-    ck_assert_msg(strcmp(found.lines, expected) == 0, "%s:\nfound:    %sexpected: %s", name, found.lines,
-                  expected);
+    ck_assert_msg(strcmp(found.lines, expected) == 0, "%s:\nfound:    %sexpected: %s", name, found.lines, expected);
     /* The report is the first problem, and the only one that is looked for without a receiver. */
     struct bps_report first = {""};
     request.problem = NULL;

@@ -96,12 +96,12 @@ static bps_status read_image(const struct image *image, struct bps_elf *out, str
     return read_bytes(image, sizeof *image, out, report);
 }
 
-#define ck_refused(image, want)                                                                              \
-    do {                                                                                                     \
-        struct bps_elf refused_;                                                                             \
-        struct bps_report report_;                                                                           \
-        ck_assert_int_eq(read_image(image, &refused_, &report_), BPS_ERR_PLUGIN);                            \
-        ck_assert_str_eq(report_.text, want);                                                                \
+#define ck_refused(image, want)                                                                                        \
+    do {                                                                                                               \
+        struct bps_elf refused_;                                                                                       \
+        struct bps_report report_;                                                                                     \
+        ck_assert_int_eq(read_image(image, &refused_, &report_), BPS_ERR_PLUGIN);                                      \
+        ck_assert_str_eq(report_.text, want);                                                                          \
     } while (0)
 
 START_TEST(reads_notes_and_needed_libraries)
@@ -263,9 +263,8 @@ static void check_refused_binding(const struct binding *binding, const char *wan
 
 START_TEST(damaged_notes_on_frameworks)
 {
-    static const char texts[] =
-        "module or version in its note on a framework is not a printable text of 1 to 31 "
-        "characters; state it with BPS_FRAMEWORK_NOTE";
+    static const char texts[] = "module or version in its note on a framework is not a printable text of 1 to 31 "
+                                "characters; state it with BPS_FRAMEWORK_NOTE";
     struct binding binding = binding_of(1);
 
     memset(binding.frameworks[0].body.module, 'a', sizeof binding.frameworks[0].body.module);
@@ -278,12 +277,10 @@ START_TEST(damaged_notes_on_frameworks)
     check_refused_binding(&binding, texts);
     binding = binding_of(1);
     binding.frameworks[0].descsz = 60;
-    check_refused_binding(&binding,
-                          "its BytePS note on a framework has 60 bytes, expected 64; rebuild the plugin "
-                          "against this BytePS");
+    check_refused_binding(&binding, "its BytePS note on a framework has 60 bytes, expected 64; rebuild the plugin "
+                                    "against this BytePS");
     binding = binding_of(BPS_ELF_NOTES_MAX + 1);
-    check_refused_binding(&binding,
-                          "it has more than 16 BytePS notes on frameworks; state each framework once");
+    check_refused_binding(&binding, "it has more than 16 BytePS notes on frameworks; state each framework once");
 }
 END_TEST
 

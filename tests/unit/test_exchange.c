@@ -60,8 +60,7 @@ static void send_frame(uint32_t from, uint32_t to, const struct bps_header *head
     STAILQ_INSERT_TAIL(&worker[from].to[to], frame, entry);
 }
 
-static void send_to_others(uint32_t from, const struct bps_header *header, const char *text,
-                           const void *payload)
+static void send_to_others(uint32_t from, const struct bps_header *header, const char *text, const void *payload)
 {
     for (uint32_t to = 0; to < WORKERS; to++) {
         if (to != from) {

@@ -39,8 +39,7 @@ START_TEST(test_conditions)
     struct bps_condition condition;
     struct bps_report report = {""};
     ck_assert_msg(bps_condition_parse(conditions[_i].text, &condition, &report) == BPS_OK, "%s", report.text);
-    ck_assert_msg(bps_condition_holds(&condition, &tensor) == conditions[_i].holds, "%s",
-                  conditions[_i].text);
+    ck_assert_msg(bps_condition_holds(&condition, &tensor) == conditions[_i].holds, "%s", conditions[_i].text);
 }
 END_TEST
 
@@ -138,8 +137,7 @@ static struct bps_graph *build(const char *set)
 
 START_TEST(test_default_graph)
 {
-    static const enum bps_node_kind kinds[] = {BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL,
-                                               BPS_NODE_LOCAL_BROADCAST};
+    static const enum bps_node_kind kinds[] = {BPS_NODE_LOCAL_REDUCE, BPS_NODE_PUSH_PULL, BPS_NODE_LOCAL_BROADCAST};
     struct bps_graph *graph = build(NULL);
     ck_assert_uint_eq(graph->nodes, 3);
     ck_assert_uint_eq(graph->push_pull, 1);

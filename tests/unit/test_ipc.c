@@ -32,8 +32,7 @@ static void closed_too_early(struct peer *peer)
     ck_abort_msg("closed after %u frames: %s", peer->received, peer->text);
 }
 
-static void pair_open(struct pair *pair, const struct stream *a, const struct stream *b,
-                      const char *const *options)
+static void pair_open(struct pair *pair, const struct stream *a, const struct stream *b, const char *const *options)
 {
     pair->loop = bps_loop_new();
     for (int i = 0; i < 2; i++) {
@@ -106,8 +105,7 @@ static void exchange(const char *const *options, uint32_t take, uint32_t lend, u
     pair_connect(&pair);
     run_loop(pair.loop);
     check_complete(&pair);
-    bool lends =
-        strcmp(options[0], "copy=ring") != 0 && (options[1] == NULL || strcmp(options[1], "arena=0") != 0);
+    bool lends = strcmp(options[0], "copy=ring") != 0 && (options[1] == NULL || strcmp(options[1], "arena=0") != 0);
     ck_assert_int_eq(pair.peers[0].lent > 0, lends && lend >= LEND_ALWAYS);
     pair_close(&pair);
 }
@@ -329,9 +327,8 @@ END_TEST
 
 START_TEST(frames_are_asked_for_as_late_as_possible)
 {
-    static const char *const options[][4] = {{"copy=ring", NULL},
-                                             {"copy=process_vm", "window=128 KiB", NULL},
-                                             {"copy=arena", "window=128 KiB", NULL}};
+    static const char *const options[][4] = {
+        {"copy=ring", NULL}, {"copy=process_vm", "window=128 KiB", NULL}, {"copy=arena", "window=128 KiB", NULL}};
     static const uint32_t most[] = {64 / 4, 128 / 32, 128 / 32}; /* frames that wait before the peer */
     const struct stream stream = {.seed = 1, .frames = 300, .largest = _i == 0 ? 4096 : 32768, .same = true};
     const struct stream none = {.largest = 64};
@@ -480,8 +477,8 @@ END_TEST
 static struct peer *crowd; /* CHANNELS that dial, then as many that are dialled */
 static uint32_t arrived;
 
-static const struct bps_channel_events *accept_one_of_many(void *arg, struct bps_channel *channel,
-                                                           const char *from, void **user)
+static const struct bps_channel_events *accept_one_of_many(void *arg, struct bps_channel *channel, const char *from,
+                                                           void **user)
 {
     (void)arg;
     ck_assert_uint_lt(arrived, CHANNELS);
@@ -537,9 +534,9 @@ static void run_crowd(void)
         peer_init(&crowd[i], i < CHANNELS ? &left : &right, &stream, &stream);
         crowd[i].on_progress = stop_when_all_complete;
     }
-    ck_assert_int_eq(right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual,
-                                       sizeof actual, &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual, sizeof actual, &report),
+        BPS_OK);
     for (int i = 0; i < CHANNELS; i++) {
         peer_dial(&crowd[i], actual);
     }

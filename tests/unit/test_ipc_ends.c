@@ -156,8 +156,7 @@ START_TEST(foreign_addresses_cannot_be_dialled)
     struct bps_channel *channel;
     struct bps_report report = {""};
     open_side(NULL);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, wrong[_i], 0, NULL, NULL, &channel, &report),
-                     BPS_ERR_INVALID);
+    ck_assert_int_eq(side.ops->dial(side.instance->self, wrong[_i], 0, NULL, NULL, &channel, &report), BPS_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(report.text, "expected"));
     close_side();
 }
@@ -190,9 +189,8 @@ START_TEST(a_name_is_taken_once)
     open_side(NULL);
     peer_init(&peer, &side, &nothing, &nothing);
     peer_listen(&peer, name, sizeof name);
-    ck_assert_int_eq(
-        side.ops->listen(side.instance->self, name, peer_accept, &peer, again, sizeof again, &report),
-        BPS_ERR_IO);
+    ck_assert_int_eq(side.ops->listen(side.instance->self, name, peer_accept, &peer, again, sizeof again, &report),
+                     BPS_ERR_IO);
     ck_assert_ptr_nonnull(strstr(report.text, strerror(EADDRINUSE)));
     peer_listen(&peer, again, sizeof again);
     ck_assert_str_ne(name, again);
@@ -383,8 +381,7 @@ static bool forbid_process_vm(void)
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     const struct sock_fprog program = {.len = sizeof filter / sizeof *filter, .filter = filter};
-    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-           prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+    return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 START_TEST(what_is_forbidden_is_done_otherwise)

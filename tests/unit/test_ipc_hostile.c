@@ -89,8 +89,8 @@ static void connected(void *user)
 static const struct bps_channel_events events = {
     .connected = connected, .header = accept_header, .next = nothing_next, .closed = note_end};
 
-static const struct bps_channel_events *accept_victim(void *arg, struct bps_channel *channel,
-                                                      const char *peer, void **user)
+static const struct bps_channel_events *accept_victim(void *arg, struct bps_channel *channel, const char *peer,
+                                                      void **user)
 {
     (void)arg;
     (void)peer;
@@ -108,9 +108,8 @@ static void begin(void)
     memset(&victim, 0, sizeof victim);
     loop = bps_loop_new();
     side_open(&side, loop, options);
-    ck_assert_int_eq(
-        side.ops->listen(side.instance->self, "", accept_victim, NULL, actual, sizeof actual, &report),
-        BPS_OK);
+    ck_assert_int_eq(side.ops->listen(side.instance->self, "", accept_victim, NULL, actual, sizeof actual, &report),
+                     BPS_OK);
     ck_assert(raw_open(&raw, actual));
 }
 
@@ -290,9 +289,8 @@ START_TEST(strange_welcomes_are_refused)
     struct sockaddr_un address;
     begin();
     int fd = strange_listener(&address), event = _i == 1 ? raw_memory(64, true) : raw.event;
-    ck_assert_int_eq(
-        side.ops->dial(side.instance->self, address.sun_path, 0, &events, NULL, &victim.channel, &report),
-        BPS_OK);
+    ck_assert_int_eq(side.ops->dial(side.instance->self, address.sun_path, 0, &events, NULL, &victim.channel, &report),
+                     BPS_OK);
     turn(loop);
     struct raw own = {.fd = accept(fd, NULL, NULL)};
     ck_assert_int_ge(own.fd, 0);
@@ -533,8 +531,7 @@ static void lent_with_unknown_answer(void)
 
 static void forget_region(uint32_t id)
 {
-    const struct ipc_message message = {
-        .magic = IPC_MAGIC, .version = IPC_VERSION, .type = IPC_FORGET, .region = id};
+    const struct ipc_message message = {.magic = IPC_MAGIC, .version = IPC_VERSION, .type = IPC_FORGET, .region = id};
     ck_assert(raw_send(&raw, &message, sizeof message, NULL, 0));
 }
 

@@ -33,8 +33,7 @@ static struct {
 
 /* ---- the acceptor ---- */
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
-                           struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
 {
     char word[64];
     bps_get_string(hello, word, sizeof word);
@@ -125,14 +124,13 @@ static void setup(void)
     memset(&seen, 0, sizeof seen);
     strcpy(seen.greeting, "hello");
     loop = bps_loop_new();
-    ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net,
-                                    &report) == BPS_OK,
+    ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
+                      BPS_OK,
                   "%s", report.text);
     const struct bps_transport_ops *ops = net->ops;
     bps_lobby_init(&lobby, &acceptor_handler, ops, NULL);
-    ck_assert_int_eq(
-        ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
-        BPS_OK);
+    ck_assert_int_eq(ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
+                     BPS_OK);
     ck_assert_ptr_nonnull(bps_loop_timer(loop, 60 * BPS_S, 0, on_deadline, NULL));
 }
 
@@ -151,8 +149,7 @@ static void teardown(void)
 static void dial(void)
 {
     struct bps_report report = {""};
-    ck_assert_int_eq(
-        bps_link_dial(&dialler, &dialler_handler, NULL, net->ops, net->self, address, 0, &report), BPS_OK);
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net->ops, net->self, address, 0, &report), BPS_OK);
     bps_loop_run(loop);
 }
 
@@ -222,8 +219,7 @@ END_TEST
 
 static int connect_raw(void)
 {
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(strrchr(address, ':') + 1))};
     to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
@@ -238,8 +234,7 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
     *n = sizeof bytes;
     switch (which) {
     case 0:
-        strcpy((char *)bytes,
-               "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n");
+        strcpy((char *)bytes, "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: curl/8\r\nAccept: */*\r\n\r\n");
         break;
     case 1: /* a TLS hello */
         memcpy(bytes, "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 11);
@@ -366,8 +361,7 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.tensor, header.tensor);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known =
-            (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
+        bool known = (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;

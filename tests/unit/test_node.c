@@ -124,8 +124,7 @@ START_TEST(test_book)
     struct bps_book book, copy, cut;
     bps_roster_init(&roster, 2, 2, BPS_COLOCATED_AUTO);
     for (int i = 0; i < 4; i++) {
-        ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false),
-                         BPS_OK);
+        ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false), BPS_OK);
     }
     bps_roster_assign(&roster);
     for (int i = 2; i < 4; i++) {
@@ -184,8 +183,7 @@ END_TEST
 
 static struct bps_book_shard shards[] = {{.member = 1, .weight = 1}, {.member = 2, .weight = 1}};
 static struct bps_book_member workers[] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .group = 2}};
-static const struct bps_book two_shards = {
-    .workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
+static const struct bps_book two_shards = {.workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
 
 static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t bytes)
 {
@@ -341,8 +339,8 @@ static void keep(void *arg, uint32_t rank, const struct bps_writer *changed)
     }
 }
 
-static bps_status say(struct bps_declared *declared, uint32_t rank, uint32_t round, bool changed,
-                      uint32_t ndim, const int64_t *shape)
+static bps_status say(struct bps_declared *declared, uint32_t rank, uint32_t round, bool changed, uint32_t ndim,
+                      const int64_t *shape)
 {
     struct bps_form form = {.bytes = 24, .dtype = BPS_FLOAT32, .ndim = ndim, .shape = (int64_t *)shape};
     struct bps_writer w;
@@ -504,8 +502,7 @@ END_TEST
 START_TEST(test_agreement)
 {
     ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 2\n", "y", &report), BPS_OK);
-    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 3\n", "y", &report),
-                     BPS_ERR_REFUSED);
+    ck_assert_int_eq(bps_agreement_compare("a = 1\nb = 2\n", "x", "a = 1\nb = 3\n", "y", &report), BPS_ERR_REFUSED);
     ck_assert_str_eq(report.text,
                      "the configurations differ: 'b = 2' on the scheduler's host x, but 'b = 3' on host y");
     ck_assert_int_eq(bps_agreement_compare("a = 1\n", "x", "", "y", &report), BPS_ERR_REFUSED);

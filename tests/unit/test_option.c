@@ -254,13 +254,11 @@ static const struct {
     {"size", "1073741825", "out of range; expected 64..1 GiB, such as \"4 MiB\""},
     {"size", "4 parsecs", "not a size; expected 64..1 GiB, such as \"4 MiB\""},
     {"size", "99999999999999999999", "out of range; expected 64..1 GiB, such as \"4 MiB\""},
-    {"any_size", "big",
-     "not a size; expected a number with a unit (B, KiB, MiB, GiB, kB, MB, GB), such as \"4 MiB\""},
+    {"any_size", "big", "not a size; expected a number with a unit (B, KiB, MiB, GiB, kB, MB, GB), such as \"4 MiB\""},
     {"time", "999 ms", "out of range; expected 1 s..1 h, such as \"20 s\""},
     {"time", "3601", "out of range; expected 1 s..1 h, such as \"20 s\""},
     {"time", "4 MiB", "not a time; expected 1 s..1 h, such as \"20 s\""},
-    {"any_time", "soon",
-     "not a time; expected a number with a unit (ns, us, ms, s, min, h), such as \"30 s\""},
+    {"any_time", "soon", "not a time; expected a number with a unit (ns, us, ms, s, min, h), such as \"30 s\""},
     {"number", "1.01", "out of range; expected 0..1"},
     {"number", "-1e-9", "out of range; expected 0..1"},
     {"number", "nan", "not a number; expected 0..1"},
@@ -301,8 +299,7 @@ START_TEST(list_takes_items_with_blanks)
     ck_assert_str_eq(f.list.items[1], "");
     ck_assert_int_eq(bps_option_parse_list(bps_option_find(table, "list"), NULL, 0, &f, &report), BPS_OK);
     ck_assert_uint_eq(f.list.count, 0);
-    ck_assert_int_eq(bps_option_parse_list(bps_option_find(table, "integer"), items, 3, &f, &report),
-                     BPS_ERR_INVALID);
+    ck_assert_int_eq(bps_option_parse_list(bps_option_find(table, "integer"), items, 3, &f, &report), BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, "a list is not allowed here; expected -2..64");
     bps_options_release(table, &f);
 }
@@ -336,8 +333,7 @@ START_TEST(default_that_does_not_parse_is_named)
     };
     struct bps_report report = {""};
     ck_assert_int_eq(bps_options_default(faulty, &f, &report), BPS_ERR_INVALID);
-    ck_assert_str_eq(report.text,
-                     "the default of option count is \"many\": not a whole number; expected 1..4");
+    ck_assert_str_eq(report.text, "the default of option count is \"many\": not a whole number; expected 1..4");
     ck_assert_ptr_null(f.string);
 }
 END_TEST
@@ -407,8 +403,7 @@ START_TEST(core_tables_are_sound)
         ck_assert_msg(bps_options_default(section->table, target, &report) == BPS_OK, "%s", report.text);
         for (const struct bps_option *row = section->table; row->name != NULL; row++, rows++) {
             char text[256];
-            ck_assert_msg(row->help != NULL && row->help[strlen(row->help) - 1] == '.', "%s: help",
-                          row->name);
+            ck_assert_msg(row->help != NULL && row->help[strlen(row->help) - 1] == '.', "%s: help", row->name);
             ck_assert_ptr_eq(bps_option_find(section->table, row->name), row);
             bps_option_format(row, target, text, sizeof text);
             check_edge(row, target, text, true);
@@ -448,8 +443,7 @@ static const struct {
 
 START_TEST(nearest_name_is_found)
 {
-    static const char *const candidates[] = {"partition", "ipc",     "tcp",   "slice",
-                                             "worker",    "threads", "treads"};
+    static const char *const candidates[] = {"partition", "ipc", "tcp", "slice", "worker", "threads", "treads"};
     const char *nearest = bps_nearest(words[_i].word, candidates, COUNT(candidates));
     if (words[_i].nearest == NULL) {
         ck_assert_ptr_null(nearest);

@@ -52,27 +52,23 @@ START_TEST(test_beyond_the_formula)
     struct bps_share host[HOSTS];
     uint32_t all = hosts(host, 3, 7, true); /* more servers than workers: they take it all */
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 0) && close_to(host[9].share, 1.0 / 7) &&
-              close_to(bps_share_time(host, all), 1));
+    ck_assert(close_to(host[0].share, 0) && close_to(host[9].share, 1.0 / 7) && close_to(bps_share_time(host, all), 1));
     all = hosts(host, 4, 2, false);
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 0) && close_to(host[4].share, 0.5) &&
-              close_to(bps_share_time(host, all), 2));
+    ck_assert(close_to(host[0].share, 0) && close_to(host[4].share, 0.5) && close_to(bps_share_time(host, all), 2));
     all = hosts(host, 1, 0, true); /* nothing crosses the network */
     bps_share_set(host, all);
     ck_assert(close_to(host[0].share, 1) && close_to(bps_share_time(host, all), 0));
     all = hosts(host, 1, 2, true);
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 1) && close_to(host[1].share, 0) &&
-              close_to(bps_share_time(host, all), 0));
+    ck_assert(close_to(host[0].share, 1) && close_to(host[1].share, 0) && close_to(bps_share_time(host, all), 0));
     all = hosts(host, 1, 2, false);
     bps_share_set(host, all);
     ck_assert(close_to(host[1].share, 0.5) && close_to(bps_share_time(host, all), 1));
     all = hosts(host, 3, 0, true); /* only the first serves */
     host[1].serves = host[2].serves = false;
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 1) && close_to(host[1].share, 0) &&
-              close_to(bps_share_time(host, all), 2));
+    ck_assert(close_to(host[0].share, 1) && close_to(host[1].share, 0) && close_to(bps_share_time(host, all), 2));
 }
 END_TEST
 
@@ -87,8 +83,7 @@ START_TEST(test_uneven_senders)
     all = hosts(host, 3, 0, true);
     host[0].senders = 2;
     bps_share_set(host, all);
-    ck_assert(close_to(host[0].share, 0) && close_to(host[1].share, 0.5) &&
-              close_to(bps_share_time(host, all), 2));
+    ck_assert(close_to(host[0].share, 0) && close_to(host[1].share, 0.5) && close_to(bps_share_time(host, all), 2));
     all = hosts(host, 4, 0, true); /* as many everywhere: as if they were summed first */
     for (uint32_t i = 0; i < all; i++) {
         host[i].senders = 5;
@@ -146,9 +141,8 @@ START_TEST(test_auto)
         {4, 4, 4, BPS_COLOCATED_NONE},  {4, 9, 9, BPS_COLOCATED_NONE},  {4, 0, 4, BPS_COLOCATED_HOSTS},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ck_assert_uint_eq(
-            bps_share_colocated(BPS_COLOCATED_AUTO, cases[i].hosts, cases[i].others, cases[i].servers),
-            cases[i].expected);
+        ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_AUTO, cases[i].hosts, cases[i].others, cases[i].servers),
+                          cases[i].expected);
     }
     ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_ALL, 1, 0, 0), BPS_COLOCATED_ALL);
 }
@@ -230,8 +224,7 @@ START_TEST(test_within_a_partition)
             double wanted = share[i] * (double)all, slack = 1e-6 * (double)all;
             ck_assert(share[i] > 0 || p.server[i].load == 0);
             /* When it got its last partition, no other one would have been better off with it. */
-            ck_assert((double)p.server[i].load <=
-                      wanted + share[i] * (servers - 1) * (double)largest + slack);
+            ck_assert((double)p.server[i].load <= wanted + share[i] * (servers - 1) * (double)largest + slack);
             ck_assert((double)p.server[i].load >= wanted - (double)largest * (servers - 1) - slack);
             for (uint32_t s = i * each; s < (i + 1) * each; s++) {
                 ck_assert_uint_le(p.load[s], p.server[i].load / each + largest);

@@ -287,11 +287,11 @@ static void each_kernel(struct example e)
     }
 }
 
-#define OPEN_OR_RETURN(isa)                                                                                  \
-    do {                                                                                                     \
-        if (open_isa(isa) != BPS_OK) {                                                                       \
-            return;                                                                                          \
-        }                                                                                                    \
+#define OPEN_OR_RETURN(isa)                                                                                            \
+    do {                                                                                                               \
+        if (open_isa(isa) != BPS_OK) {                                                                                 \
+            return;                                                                                                    \
+        }                                                                                                              \
     } while (0)
 
 START_TEST(test_counts)
@@ -301,8 +301,7 @@ START_TEST(test_counts)
         each_kernel((struct example){.isa = _i, .count = count, .n = 3, .scale = 1, .divisor = 1});
     }
     each_kernel((struct example){.isa = _i, .count = 4099, .n = 2, .scale = 1, .divisor = 2});
-    each_kernel(
-        (struct example){.isa = _i, .count = 65537, .n = 2, .scale = 3, .divisor = 2, .scaled = true});
+    each_kernel((struct example){.isa = _i, .count = 65537, .n = 2, .scale = 3, .divisor = 2, .scaled = true});
     plugin->close(instance);
 }
 END_TEST
@@ -311,13 +310,8 @@ START_TEST(test_alignments)
 {
     OPEN_OR_RETURN(_i);
     for (size_t offset = 0; offset < 64; offset++) {
-        each_kernel((struct example){.isa = _i,
-                                     .count = 333,
-                                     .n = 2,
-                                     .scale = 1,
-                                     .divisor = 4,
-                                     .offset = offset,
-                                     .in_place = offset % 2});
+        each_kernel((struct example){
+            .isa = _i, .count = 333, .n = 2, .scale = 1, .divisor = 4, .offset = offset, .in_place = offset % 2});
     }
     plugin->close(instance);
 }
@@ -469,15 +463,15 @@ START_TEST(test_averages)
 }
 END_TEST
 
-#define AVERAGE_IS(type, dtype, ...)                                                                         \
-    do {                                                                                                     \
-        const type rows[][4] = {__VA_ARGS__}; /* three sources, and their average */                         \
-        for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {                                    \
-            const void *sources[] = {&rows[row][0], &rows[row][1], &rows[row][2]};                           \
-            type mean;                                                                                       \
-            average_of(dtype).reduce(&mean, sources, NULL, 3, 1, 1, 3);                                      \
-            ck_assert_int_eq(mean, rows[row][3]);                                                            \
-        }                                                                                                    \
+#define AVERAGE_IS(type, dtype, ...)                                                                                   \
+    do {                                                                                                               \
+        const type rows[][4] = {__VA_ARGS__}; /* three sources, and their average */                                   \
+        for (size_t row = 0; row < sizeof rows / sizeof rows[0]; row++) {                                              \
+            const void *sources[] = {&rows[row][0], &rows[row][1], &rows[row][2]};                                     \
+            type mean;                                                                                                 \
+            average_of(dtype).reduce(&mean, sources, NULL, 3, 1, 1, 3);                                                \
+            ck_assert_int_eq(mean, rows[row][3]);                                                                      \
+        }                                                                                                              \
     } while (0)
 
 /* Sums that the type does not hold, and quotients below 0, whatever the oracle thinks. */
@@ -522,8 +516,7 @@ END_TEST
 static void conversions_are_right(int isa, uint32_t dtype, unsigned fraction_bits)
 {
     const size_t size = oracle_size(dtype);
-    const uint32_t all = 1u << 8 * size,
-                   step = 1u << (22 - fraction_bits); /* half a place of a normal number */
+    const uint32_t all = 1u << 8 * size, step = 1u << (22 - fraction_bits); /* half a place of a normal number */
     struct bps_kernels k = kernels_of(BPS_SUM, dtype);
     uint8_t *narrow = malloc(all * size), *back = malloc(all * size), *expected = malloc(all * size);
     uint32_t *wide = malloc(all * 4), *right = malloc(all * 4);

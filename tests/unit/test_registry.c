@@ -59,8 +59,7 @@ static void query_stage(void *instance, struct bps_stage_attr *out)
     (void)out;
 }
 
-static bps_status run_stage(void *instance, void *state, const struct bps_stage_task *task,
-                            struct bps_report *out)
+static bps_status run_stage(void *instance, void *state, const struct bps_stage_task *task, struct bps_report *out)
 {
     (void)instance;
     (void)state;
@@ -96,10 +95,10 @@ static const struct bps_module right_module = {
     .plugins = list,
 };
 
-#define ck_says(status, want)                                                                                \
-    do {                                                                                                     \
-        ck_assert_int_eq(status, BPS_ERR_PLUGIN);                                                            \
-        ck_assert_str_eq(report.text, want);                                                                 \
+#define ck_says(status, want)                                                                                          \
+    do {                                                                                                               \
+        ck_assert_int_eq(status, BPS_ERR_PLUGIN);                                                                      \
+        ck_assert_str_eq(report.text, want);                                                                           \
     } while (0)
 
 /* ---- modules and operations --------------------------------------------------------------------------- */
@@ -193,8 +192,8 @@ START_TEST(each_required_operation_is_named)
         ck_assert_int_eq(complete_without(kinds[k].kind, count, count), BPS_OK);
         for (size_t i = 0; i < count; i++) {
             char want[128];
-            snprintf(want, sizeof want, "operation %s is missing; set it in struct bps_%s_ops",
-                     kinds[k].ops[i], kinds[k].name);
+            snprintf(want, sizeof want, "operation %s is missing; set it in struct bps_%s_ops", kinds[k].ops[i],
+                     kinds[k].name);
             bps_status status = complete_without(kinds[k].kind, count, i);
             if (kinds[k].ops[i][0] == '[') {
                 ck_assert_int_eq(status, BPS_OK);
@@ -219,9 +218,8 @@ START_TEST(endless_option_table)
     }
     ck_says(bps_options_check(many, sizeof room, &report),
             "option table has more than 256 rows; end it with a row whose name is NULL");
-    ck_says(
-        bps_options_check(many, (size_t)1 << 40, &report),
-        "options_size is 1099511627776, expected at most 1048576; set it to the size of the option struct");
+    ck_says(bps_options_check(many, (size_t)1 << 40, &report),
+            "options_size is 1099511627776, expected at most 1048576; set it to the size of the option struct");
     free(many);
 }
 END_TEST
@@ -289,13 +287,11 @@ START_TEST(a_missing_plugin)
     setenv("BYTEPS_PLUGIN_PATH", directory, 1);
     snprintf(want, sizeof want, " no file reducer_qqqqqqqqqq.so in %s, %s%s", directory, bps_plugin_dir(),
              stat(bps_plugin_dir(), &st) != 0 ? " (which does not exist)" : "");
-    bps_status status =
-        bps_plugin_open(BPS_KIND_REDUCER, "qqqqqqqqqq", "x.conf:7: reducers.sum", &loaded, &report);
+    bps_status status = bps_plugin_open(BPS_KIND_REDUCER, "qqqqqqqqqq", "x.conf:7: reducers.sum", &loaded, &report);
     rmdir(directory);
     ck_assert_int_eq(status, BPS_ERR_PLUGIN);
     ck_assert_ptr_null(loaded);
-    ck_assert_msg(strstr(report.text, "x.conf:7: reducers.sum: there is no reducer 'qqqqqqqqqq'; ") ==
-                      report.text,
+    ck_assert_msg(strstr(report.text, "x.conf:7: reducers.sum: there is no reducer 'qqqqqqqqqq'; ") == report.text,
                   "%s", report.text);
     ck_assert_msg(strstr(report.text, want), "%s", report.text);
     ck_assert_int_eq(bps_plugin_open(BPS_KIND_REDUCER, "qqqqqqqqqq", NULL, &loaded, NULL), BPS_ERR_PLUGIN);
@@ -306,13 +302,11 @@ START_TEST(requests_that_are_no_plugins)
 {
     const struct bps_loaded *loaded;
 
-    ck_says(
-        bps_plugin_open(BPS_KIND_FRAMEWORK, "python", "x.conf:3: frameworks.f", &loaded, &report),
-        "x.conf:3: frameworks.f: framework 'python' is not opened by the core: its framework loads it, as "
-        "'import byteps' does; do not name it as a plugin");
-    ck_says(
-        bps_plugin_open(6, "engine", NULL, &loaded, &report),
-        "kind 6 (?) of plugin 'engine' is not supported, expected transport, reducer, compressor or stage");
+    ck_says(bps_plugin_open(BPS_KIND_FRAMEWORK, "python", "x.conf:3: frameworks.f", &loaded, &report),
+            "x.conf:3: frameworks.f: framework 'python' is not opened by the core: its framework loads it, as "
+            "'import byteps' does; do not name it as a plugin");
+    ck_says(bps_plugin_open(6, "engine", NULL, &loaded, &report),
+            "kind 6 (?) of plugin 'engine' is not supported, expected transport, reducer, compressor or stage");
     ck_says(bps_plugin_open(BPS_KIND_STAGE, "../../x", NULL, &loaded, &report),
             "stage '../../x': this name is not allowed, expected a lower-case letter, then letters, digits "
             "and _, at "
@@ -500,8 +494,8 @@ static bps_status open_reducer(const char *set, struct bps_instance **out)
     bps_status status = bps_conf_load(NULL, sets, 1, &conf, &report);
 
     ck_assert_msg(status == BPS_OK, "%s", report.text);
-    status = bps_instance_open(BPS_KIND_REDUCER, NULL, "sum", bps_conf_find(conf, "reducers.sum"),
-                               "reducers.sum", NULL, out, &report);
+    status = bps_instance_open(BPS_KIND_REDUCER, NULL, "sum", bps_conf_find(conf, "reducers.sum"), "reducers.sum", NULL,
+                               out, &report);
     bps_conf_free(conf);
     return status;
 }
@@ -531,11 +525,10 @@ START_TEST(an_instance_with_wrong_options)
     ck_assert_int_eq(open_reducer("reducers.sum.iza=baseline", &instance), BPS_ERR_CONF);
     ck_assert_msg(strstr(report.text, "reducers.sum.iza") && strstr(report.text, "isa"), "%s", report.text);
     ck_assert_int_eq(open_reducer("reducers.sum.isa=sse", &instance), BPS_ERR_CONF);
-    ck_assert_msg(strstr(report.text, "reducers.sum.isa") && strstr(report.text, "baseline"), "%s",
-                  report.text);
+    ck_assert_msg(strstr(report.text, "reducers.sum.isa") && strstr(report.text, "baseline"), "%s", report.text);
     ck_assert_int_eq(open_reducer("reducers.sum.plugin=cqu", &instance), BPS_ERR_PLUGIN);
-    ck_assert_msg(strstr(report.text, "--set: reducers.sum: there is no reducer 'cqu'; ") == report.text,
-                  "%s", report.text);
+    ck_assert_msg(strstr(report.text, "--set: reducers.sum: there is no reducer 'cqu'; ") == report.text, "%s",
+                  report.text);
     ck_assert_msg(strstr(report.text, "; did you mean 'cpu'?"), "%s", report.text);
     ck_assert_ptr_null(instance);
 }

@@ -65,8 +65,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     snprintf(heard[rank].text, sizeof heard[rank].text, "%s", notice->text);
 }
 
-static const struct bps_sum_events events = {
-    .finished = on_finished, .result = on_result, .notice = on_notice};
+static const struct bps_sum_events events = {.finished = on_finished, .result = on_result, .notice = on_notice};
 
 static void deliver_one(size_t i)
 {
@@ -75,8 +74,7 @@ static void deliver_one(size_t i)
     deliveries[i] = deliveries[--delivery_count];
     ck_assert_int_eq(bps_header_decode(d.slice->header, &header), BPS_OK);
     if (!(header.op == BPS_WIRE_BROADCAST && header.root == d.rank) && d.slice->bytes > 0) {
-        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block,
-               d.slice->bytes);
+        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block, d.slice->bytes);
     }
     heard[d.rank].results++;
     bps_sum_delivered(d.slice);
@@ -110,8 +108,8 @@ static void setup(void)
     static const char *const settings[] = {"cluster.workers=1"};
     ck_assert_msg(bps_conf_load(NULL, settings, 1, &conf, &report) == BPS_OK, "%s", report.text);
     loop = bps_loop_new();
-    ck_assert_msg(bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &reducer,
-                                    &report) == BPS_OK,
+    ck_assert_msg(bps_instance_open(BPS_KIND_REDUCER, "cpu", "sum", NULL, "reducers.sum", loop, &reducer, &report) ==
+                      BPS_OK,
                   "%s", report.text);
     srand(17);
 }
@@ -208,8 +206,8 @@ static bool feed(struct sending *s, uint32_t most)
 }
 
 /* All workers push all slices, in random pieces or as a whole, at random times. */
-static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes,
-                     uint8_t *const *data, double prescale, double postscale)
+static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes, uint8_t *const *data,
+                     double prescale, double postscale)
 {
     uint32_t partitions = bps_partitions(bytes, PARTITION);
     uint32_t total = 0, *next = calloc(workers, sizeof *next);
@@ -572,8 +570,7 @@ START_TEST(test_stalls)
     ck_assert_uint_eq(heard[1].stalls, 1);
     bps_sum_check_stalls(sum, now + 101 * BPS_S, 60 * BPS_S, 100 * BPS_S);
     ck_assert_uint_eq(heard[1].failures, 1);
-    ck_assert_str_eq(heard[1].text,
-                     "workers 0 and 2 did not contribute within 100 s (cluster.stall_timeout)");
+    ck_assert_str_eq(heard[1].text, "workers 0 and 2 did not contribute within 100 s (cluster.stall_timeout)");
     ck_assert_int_eq(push_small(0, h), BPS_OK);
     ck_assert_uint_eq(heard[0].failures, 1);
 }

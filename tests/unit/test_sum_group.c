@@ -42,8 +42,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     snprintf(heard[rank].text, sizeof heard[rank].text, "%s", notice->text);
 }
 
-static const struct bps_sum_events events = {
-    .finished = rig_finished, .result = on_result, .notice = on_notice};
+static const struct bps_sum_events events = {.finished = rig_finished, .result = on_result, .notice = on_notice};
 
 static void start_groups(const uint32_t *group, bool rank_order)
 {

@@ -83,8 +83,7 @@ static bool is_receiver(uint32_t rank)
 /* ---- towards the shard ---- */
 
 /* One rank pushes a partition for itself or its host; no data: it stands for receivers. */
-static void push_to_shard(uint32_t rank, uint8_t flags, uint32_t partition, const uint8_t *data,
-                          bool receiver)
+static void push_to_shard(uint32_t rank, uint8_t flags, uint32_t partition, const uint8_t *data, bool receiver)
 {
     struct bps_header h = job.header;
     uint32_t bytes = bytes_of(partition), slices = receiver ? 1 : bps_partitions(bytes, job.slice);
@@ -207,8 +206,7 @@ static bool on_failed(void *owner, const struct bps_notice *notice)
     return false;
 }
 
-static const struct bps_sum_events shard_events = {
-    .finished = rig_finished, .result = on_result, .notice = on_notice};
+static const struct bps_sum_events shard_events = {.finished = rig_finished, .result = on_result, .notice = on_notice};
 static const struct bps_sum_events host_events = {
     .finished = rig_finished,
     .result = on_local_result,
@@ -415,9 +413,8 @@ static void check_round(const uint8_t *expected)
         struct rank *rank = &job.rank[r];
         bool local = is_local(r);
         bool leads = job.hosts > 1 && r == job.host[rank->host].leader;
-        ck_assert_msg(memcmp(rank->answer, expected, job.header.bytes) == 0,
-                      "rank %u of %u, way %u, %s, op %u", r, job.ranks, rank->way,
-                      bps_dtype_name(job.header.dtype), job.header.op);
+        ck_assert_msg(memcmp(rank->answer, expected, job.header.bytes) == 0, "rank %u of %u, way %u, %s, op %u", r,
+                      job.ranks, rank->way, bps_dtype_name(job.header.dtype), job.header.op);
         for (uint32_t p = 0; p < partitions(); p++) {
             uint32_t slices = local && !leads ? 1 : bps_partitions(bytes_of(p), job.slice);
             ck_assert_uint_eq(rank->results[p], slices);

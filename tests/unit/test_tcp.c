@@ -30,8 +30,8 @@ static void closed_too_early(struct peer *peer)
     ck_abort_msg("closed after %u frames: %s", peer->received, peer->text);
 }
 
-static void exchange(const char *address, const struct stream *a, const struct stream *b, uint32_t take,
-                     bool kick_late, const char *const *options)
+static void exchange(const char *address, const struct stream *a, const struct stream *b, uint32_t take, bool kick_late,
+                     const char *const *options)
 {
     struct side left, right;
     struct peer dialler, acceptor;
@@ -165,8 +165,8 @@ END_TEST
 static struct peer *crowd; /* CHANNELS that dial, then as many that are dialled */
 static uint32_t arrived, complete;
 
-static const struct bps_channel_events *accept_one_of_many(void *arg, struct bps_channel *channel,
-                                                           const char *from, void **user)
+static const struct bps_channel_events *accept_one_of_many(void *arg, struct bps_channel *channel, const char *from,
+                                                           void **user)
 {
     (void)arg;
     ck_assert_uint_lt(arrived, CHANNELS);
@@ -199,9 +199,9 @@ START_TEST(five_hundred_channels_have_their_turns)
         peer_init(&crowd[i], i < CHANNELS ? &left : &right, &stream, &stream);
         crowd[i].on_received = count_complete;
     }
-    ck_assert_int_eq(right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual,
-                                       sizeof actual, &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        right.ops->listen(right.instance->self, ":0", accept_one_of_many, NULL, actual, sizeof actual, &report),
+        BPS_OK);
     for (int i = 0; i < CHANNELS; i++) {
         peer_dial(&crowd[i], actual);
     }

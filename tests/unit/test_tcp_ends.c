@@ -471,17 +471,15 @@ START_TEST(malformed_addresses_are_refused)
     peer_init(&peer, &side, &some, &nothing);
     snprintf(text, sizeof text, "'%s' is not an address; expected host:port or [IPv6]:port, port 0 to 65535",
              malformed[_i]);
-    ck_assert_int_eq(
-        side.ops->dial(side.instance->self, malformed[_i], 0, &peer_events, &peer, &peer.channel, &report),
-        BPS_ERR_INVALID);
-    ck_assert_str_eq(report.text, text);
-    ck_assert_int_eq(side.ops->listen(side.instance->self, malformed[_i], peer_accept, &peer, actual,
-                                      sizeof actual, &report),
+    ck_assert_int_eq(side.ops->dial(side.instance->self, malformed[_i], 0, &peer_events, &peer, &peer.channel, &report),
                      BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, text);
     ck_assert_int_eq(
-        side.ops->dial(side.instance->self, "127.0.0.1:0", 0, &peer_events, &peer, &peer.channel, &report),
+        side.ops->listen(side.instance->self, malformed[_i], peer_accept, &peer, actual, sizeof actual, &report),
         BPS_ERR_INVALID);
+    ck_assert_str_eq(report.text, text);
+    ck_assert_int_eq(side.ops->dial(side.instance->self, "127.0.0.1:0", 0, &peer_events, &peer, &peer.channel, &report),
+                     BPS_ERR_INVALID);
     ck_assert_ptr_null(peer.channel);
     peer_fini(&peer);
     close_side();
@@ -496,9 +494,8 @@ START_TEST(a_port_in_use_is_reported)
     open_side();
     peer_init(&peer, &side, &some, &nothing);
     peer_listen(&peer, "127.0.0.1:0", actual, sizeof actual);
-    ck_assert_int_eq(
-        side.ops->listen(side.instance->self, actual, peer_accept, &peer, again, sizeof again, &report),
-        BPS_ERR_IO);
+    ck_assert_int_eq(side.ops->listen(side.instance->self, actual, peer_accept, &peer, again, sizeof again, &report),
+                     BPS_ERR_IO);
     snprintf(text, sizeof text,
              "listen %s: Address already in use; another process has this port: choose a "
              "different one, or 0 for any free one",
@@ -560,9 +557,9 @@ START_TEST(an_unknown_interface_is_refused)
     struct bps_instance *instance;
     struct bps_report report = {""};
     loop = bps_loop_new();
-    ck_assert_int_eq(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", &group, "transports.net", loop,
-                                       &instance, &report),
-                     BPS_ERR_CONF);
+    ck_assert_int_eq(
+        bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", &group, "transports.net", loop, &instance, &report),
+        BPS_ERR_CONF);
     ck_assert_ptr_nonnull(strstr(report.text, "interface 'nix0': there is no such network interface"));
     ck_assert_ptr_nonnull(strstr(report.text, " lo"));
     bps_loop_free(loop);
@@ -591,8 +588,8 @@ static int count_lines(FILE *file, const char *with)
 
 START_TEST(an_instance_describes_itself)
 {
-    static const char *const options[] = {"congestion=nonesuch", "streams=2", "notsent_lowat=3 MiB",
-                                          "interface=lo", NULL};
+    static const char *const options[] = {"congestion=nonesuch", "streams=2", "notsent_lowat=3 MiB", "interface=lo",
+                                          NULL};
     struct bps_transport_attr attr;
     char text[256];
     FILE *log = capture();
@@ -667,9 +664,9 @@ START_TEST(without_descriptors_accepting_pauses)
     for (int i = 0; i < GUESTS; i++) {
         peer_init(&guests[i], &side, &nothing, &nothing);
     }
-    ck_assert_int_eq(side.ops->listen(side.instance->self, "127.0.0.1:0", accept_guest, NULL, actual,
-                                      sizeof actual, &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        side.ops->listen(side.instance->self, "127.0.0.1:0", accept_guest, NULL, actual, sizeof actual, &report),
+        BPS_OK);
     for (int i = 0; i < GUESTS; i++) {
         fds[i] = foreign();
     }
@@ -694,8 +691,7 @@ static void add_tests(TCase *ends_case)
     tcase_add_loop_test(ends_case, channels_can_be_dropped_in_every_callback, 0, 4);
     tcase_add_loop_test(ends_case, channels_can_be_finished_in_every_callback, 0, 4);
     tcase_add_test(ends_case, channels_can_be_dropped_before_anything_happens);
-    tcase_add_loop_test(ends_case, a_peer_that_ends_within_a_frame_is_reported, 0,
-                        sizeof stumps / sizeof *stumps);
+    tcase_add_loop_test(ends_case, a_peer_that_ends_within_a_frame_is_reported, 0, sizeof stumps / sizeof *stumps);
     tcase_add_test(ends_case, a_reset_is_reported);
     tcase_add_test(ends_case, foreign_bytes_end_only_their_channel);
     tcase_add_test(ends_case, an_incomplete_last_element_ends_the_channel);

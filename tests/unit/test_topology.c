@@ -114,8 +114,7 @@ static void expect_pin(struct bps_pin *pin, const char *expected, int memory)
     hwloc_bitmap_free(pin->cpus);
 }
 
-static void expect_worker(const char *allowed, int nic, unsigned rank, unsigned size, const char *expected,
-                          int memory)
+static void expect_worker(const char *allowed, int nic, unsigned rank, unsigned size, const char *expected, int memory)
 {
     struct bps_pin pin = all(allowed);
     machine.nic = node(nic);
@@ -123,8 +122,7 @@ static void expect_worker(const char *allowed, int nic, unsigned rank, unsigned 
     expect_pin(&pin, expected, memory);
 }
 
-static void expect_process(const char *allowed, unsigned rank, unsigned size, unsigned quota,
-                           const char *expected)
+static void expect_process(const char *allowed, unsigned rank, unsigned size, unsigned quota, const char *expected)
 {
     struct bps_pin pin = all(allowed);
     bps_affinity_process(&machine, rank, size, quota, &pin);
@@ -132,8 +130,7 @@ static void expect_process(const char *allowed, unsigned rank, unsigned size, un
     hwloc_bitmap_free(pin.cpus);
 }
 
-static void expect_shard(const char *allowed, int nic, unsigned index, unsigned count, const char *expected,
-                         int memory)
+static void expect_shard(const char *allowed, int nic, unsigned index, unsigned count, const char *expected, int memory)
 {
     struct bps_pin pin = all(allowed);
     machine.nic = node(nic);
@@ -178,8 +175,7 @@ START_TEST(wrong_lists_are_refused)
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct bps_report report = {""};
         ck_assert_msg(bps_cpus_list(wrong[i], 0, cpus, &report) == BPS_ERR_CONF, "'%s' was taken", wrong[i]);
-        ck_assert_msg(strstr(report.text, "expected numbers below 8192 and ranges") != NULL, "%s",
-                      report.text);
+        ck_assert_msg(strstr(report.text, "expected numbers below 8192 and ranges") != NULL, "%s", report.text);
     }
     hwloc_bitmap_free(cpus);
 }
@@ -265,11 +261,9 @@ START_TEST(interfaces_have_nodes)
                 {"lo", -1},  {"none", -1}, {"", -1},     {"../net/eth0", -1}};
     enter("two_sockets");
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        ck_assert_msg(bps_topology_interface_node(&machine, rows[i].name) == node(rows[i].node), "%s",
-                      rows[i].name);
+        ck_assert_msg(bps_topology_interface_node(&machine, rows[i].name) == node(rows[i].node), "%s", rows[i].name);
     }
-    static const char *const addresses[] = {"127.0.0.1", "[::1]",     "",           "nonsense",
-                                            "[",         "192.0.2.1", "/run/socket"};
+    static const char *const addresses[] = {"127.0.0.1", "[::1]", "", "nonsense", "[", "192.0.2.1", "/run/socket"};
     for (size_t i = 0; i < sizeof addresses / sizeof *addresses; i++) {
         ck_assert_ptr_null(bps_topology_address_node(&machine, addresses[i]));
     }
@@ -451,8 +445,7 @@ START_TEST(the_calling_thread_is_bound)
     int policy = -1;
     if (syscall(SYS_get_mempolicy, &policy, NULL, 0ul, NULL, 0ul) == 0) {
         bool refused = syscall(SYS_set_mempolicy, MPOL_DEFAULT, NULL, 0ul) != 0; /* as in some containers */
-        ck_assert_msg(policy == MPOL_PREFERRED || policy == MPOL_PREFERRED_MANY || refused, "policy %d",
-                      policy);
+        ck_assert_msg(policy == MPOL_PREFERRED || policy == MPOL_PREFERRED_MANY || refused, "policy %d", policy);
     }
     hwloc_bitmap_only(pin.cpus, BPS_CPUS_LIMIT - 1);
     ck_assert_int_eq(bps_affinity_apply(&machine, &pin, &report), BPS_ERR_IO);

@@ -185,20 +185,18 @@ static void open_transport(char **options)
         char *value = strchr(options[group.count], '=');
         need(value != NULL && group.count < OPTIONS_LIMIT, "'%s': not an option", options[group.count]);
         *value = '\0';
-        nodes[group.count] =
-            (struct bps_conf_node){.name = options[group.count], .text = value + 1, .origin = "bench"};
+        nodes[group.count] = (struct bps_conf_node){.name = options[group.count], .text = value + 1, .origin = "bench"};
         children[group.count] = &nodes[group.count];
     }
     loop = bps_loop_new();
     need(loop != NULL, "no loop");
     bps_loop_spin(loop, BPS_LOOP_SPIN);
-    bps_status status = bps_instance_open(BPS_KIND_TRANSPORT, "verbs", "net", &group, "transports.net", loop,
-                                          &instance, &report);
+    bps_status status =
+        bps_instance_open(BPS_KIND_TRANSPORT, "verbs", "net", &group, "transports.net", loop, &instance, &report);
     need(status == BPS_OK, "%s", report.text);
     transport = instance->ops;
     memory.bytes = (uint64_t)PLACES * bytes;
-    memory.memory =
-        mmap(NULL, memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    memory.memory = mmap(NULL, memory.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     need(memory.memory != MAP_FAILED, "out of memory");
     need(transport->attach(instance->self, &memory, &report) == BPS_OK, "%s", report.text);
     memcpy(header, &(uint32_t){htole32(bytes)}, sizeof(uint32_t));
@@ -210,8 +208,7 @@ static void listen_and_answer(char **options, int address_fd)
     char address[128] = "";
     struct bps_report report = {""};
     open_transport(options);
-    bps_status status =
-        transport->listen(instance->self, ":0", on_accept, NULL, address, sizeof address, &report);
+    bps_status status = transport->listen(instance->self, ":0", on_accept, NULL, address, sizeof address, &report);
     need(status == BPS_OK, "%s", report.text);
     need(write(address_fd, address, sizeof address) == sizeof address, "no pipe");
     for (stop_at = echoes ? 0 : WARM; stop_at > 0; stop_at = stop_at < frames ? frames : 0) {

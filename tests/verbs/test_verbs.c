@@ -86,10 +86,8 @@ static const char *const settings[][6] = {
 
 START_TEST(frames_arrive_as_they_were_sent)
 {
-    const struct stream a = {
-        .seed = 17 + (uint32_t)_i, .frames = 60, .largest = 1 << 20, .grain = 1u << _i % 4};
-    const struct stream b = {
-        .seed = 99 + (uint32_t)_i, .frames = 40, .largest = 1 << 20, .grain = 1u << _i % 4};
+    const struct stream a = {.seed = 17 + (uint32_t)_i, .frames = 60, .largest = 1 << 20, .grain = 1u << _i % 4};
+    const struct stream b = {.seed = 99 + (uint32_t)_i, .frames = 40, .largest = 1 << 20, .grain = 1u << _i % 4};
     open_sides(settings[_i]);
     exchange(&a, &b);
     ck_assert_uint_eq(side_counter(&left, "bytes_in_place"), 0);

@@ -11,7 +11,7 @@
  * Compares two texts of bps_conf_agreement(). BPS_ERR_REFUSED names the first key that differs, with both
  * values and both hosts.
  */
-bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs,
-                                 const char *their_host, struct bps_report *report);
+bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs, const char *their_host,
+                                 struct bps_report *report);
 
 #endif

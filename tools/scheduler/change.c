@@ -26,8 +26,7 @@ void bps_change_free(struct bps_change *change)
     free(change);
 }
 
-bps_status bps_change_add(struct bps_change *change, uint32_t rank, uint32_t round, bool changed,
-                          struct bps_form *form)
+bps_status bps_change_add(struct bps_change *change, uint32_t rank, uint32_t round, bool changed, struct bps_form *form)
 {
     struct bps_change_report *report = &change->report[rank];
     if (report->given || round != change->round) {
@@ -44,8 +43,7 @@ bool bps_change_agreed(const struct bps_change *change)
     for (uint32_t i = 0; i < change->workers; i++) {
         const struct bps_change_report *report = &change->report[i], *first = &change->report[0];
         const struct bps_form *form = &report->form;
-        if (!report->changed ||
-            !bps_form_is(&first->form, form->dtype, form->bytes, form->ndim, form->shape)) {
+        if (!report->changed || !bps_form_is(&first->form, form->dtype, form->bytes, form->ndim, form->shape)) {
             return false;
         }
     }

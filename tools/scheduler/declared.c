@@ -91,8 +91,7 @@ bps_status bps_declared_make_room(const struct bps_declared *declared, struct bp
 /* The id that was free last, or a new one. */
 static struct bps_free_id next_id(const struct bps_declared *declared)
 {
-    return declared->frees > 0 ? declared->free[declared->frees - 1]
-                               : (struct bps_free_id){.id = declared->last + 1};
+    return declared->frees > 0 ? declared->free[declared->frees - 1] : (struct bps_free_id){.id = declared->last + 1};
 }
 
 static bool index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
@@ -115,8 +114,7 @@ static bool index_tensor(struct bps_declared *declared, struct bps_declared_tens
 }
 
 /* A tensor that is not placed yet. Takes over name and form. NULL: no memory, or no id. */
-static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name,
-                                              struct bps_form *form)
+static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name, struct bps_form *form)
 {
     struct bps_declared_tensor *t = calloc(1, sizeof *t);
     const struct bps_free_id place = next_id(declared);
@@ -288,8 +286,8 @@ void bps_declared_place(struct bps_declared *declared, struct bps_declared_tenso
     }
 }
 
-void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
-                        const struct bps_declared_tensor *tensor, struct bps_writer *w)
+void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
+                        struct bps_writer *w)
 {
     bps_put_u32(w, tensor->id);
     bps_put_u32(w, tensor->round);

@@ -26,10 +26,10 @@ struct bps_declared_tensor {
     uint32_t round; /* in which a worker that declares it now begins */
     struct bps_form form;
     uint32_t partitions;
-    uint16_t *shard;     /* for each partition */
-    uint16_t *lead;      /* the leader's place in its group: for each size of groups, for each partition */
-    uint32_t users;      /* workers that have declared it and not forgotten it */
-    uint64_t *user_bits; /* a bit for each of the job's workers */
+    uint16_t *shard;           /* for each partition */
+    uint16_t *lead;            /* the leader's place in its group: for each size of groups, for each partition */
+    uint32_t users;            /* workers that have declared it and not forgotten it */
+    uint64_t *user_bits;       /* a bit for each of the job's workers */
     struct bps_change *change; /* of its form, under way; or NULL */
     UT_hash_handle by_name, by_id;
 };
@@ -74,8 +74,8 @@ bps_status bps_declared_make_room(const struct bps_declared *declared, struct bp
 /* Places tensors that have room for it. */
 void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n);
 /* What DECLARED and CHANGED tell about a tensor. */
-void bps_declared_write(const struct bps_declared *declared, uint32_t rank,
-                        const struct bps_declared_tensor *tensor, struct bps_writer *w);
+void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
+                        struct bps_writer *w);
 
 /* ---- declared_change.c ---- */
 
@@ -85,11 +85,11 @@ typedef void (*bps_declared_send_fn)(void *arg, uint32_t rank, const struct bps_
  * Reads a worker's CHANGE message. With the last one of a round the change is settled, and all workers are told:
  * if all have the same new form, where it is placed from now on, otherwise who has pushed what.
  */
-bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now,
-                               struct bps_reader *request, bps_declared_send_fn send, void *arg);
+bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now, struct bps_reader *request,
+                               bps_declared_send_fn send, void *arg);
 /* Fails all changes under way with these words. */
-void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text,
-                         bps_declared_send_fn send, void *arg);
+void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text, bps_declared_send_fn send,
+                         void *arg);
 /* Reminds of changes that wait for longer than `warn` ns, fails those older than `limit` ns (0: never). */
 void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint64_t warn, uint64_t limit,
                                bps_declared_send_fn send, void *arg);

@@ -34,16 +34,16 @@ static void end(struct bps_declared *declared, struct bps_declared_tensor *t)
     declared->changes--;
 }
 
-static void fail(struct bps_declared *declared, struct bps_declared_tensor *t, bps_status status,
-                 const char *text, bps_declared_send_fn send, void *arg)
+static void fail(struct bps_declared *declared, struct bps_declared_tensor *t, bps_status status, const char *text,
+                 bps_declared_send_fn send, void *arg)
 {
     tell(declared, t, (uint8_t)-status, text, send, arg);
     end(declared, t);
 }
 
 /* Gives a tensor the form that all have, and another place. */
-static bps_status reform(struct bps_declared *declared, struct bps_declared_tensor *t,
-                         bps_declared_send_fn send, void *arg)
+static bps_status reform(struct bps_declared *declared, struct bps_declared_tensor *t, bps_declared_send_fn send,
+                         void *arg)
 {
     struct bps_form *form = &t->change->report[0].form;
     bps_declared_unplace(declared, t);
@@ -68,8 +68,8 @@ static bps_status reform(struct bps_declared *declared, struct bps_declared_tens
 }
 
 /* All have reported. */
-static bps_status decide(struct bps_declared *declared, struct bps_declared_tensor *t,
-                         bps_declared_send_fn send, void *arg)
+static bps_status decide(struct bps_declared *declared, struct bps_declared_tensor *t, bps_declared_send_fn send,
+                         void *arg)
 {
     if (!bps_change_agreed(t->change)) {
         char text[BPS_TEXT_LIMIT];
@@ -82,8 +82,8 @@ static bps_status decide(struct bps_declared *declared, struct bps_declared_tens
     return status;
 }
 
-bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now,
-                               struct bps_reader *request, bps_declared_send_fn send, void *arg)
+bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now, struct bps_reader *request,
+                               bps_declared_send_fn send, void *arg)
 {
     struct bps_form form = {.dtype = BPS_DTYPES};
     struct bps_declared_tensor *t;
@@ -110,19 +110,18 @@ bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uin
     return status;
 }
 
-void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text,
-                         bps_declared_send_fn send, void *arg)
+void bps_declared_refuse(struct bps_declared *declared, bps_status status, const char *text, bps_declared_send_fn send,
+                         void *arg)
 {
-    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0;
-         t = t->by_id.next) {
+    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0; t = t->by_id.next) {
         if (t->change != NULL) {
             fail(declared, t, status, text, send, arg);
         }
     }
 }
 
-static void check_stall(struct bps_declared *declared, struct bps_declared_tensor *t, uint64_t now,
-                        uint64_t warn, uint64_t limit, bps_declared_send_fn send, void *arg)
+static void check_stall(struct bps_declared *declared, struct bps_declared_tensor *t, uint64_t now, uint64_t warn,
+                        uint64_t limit, bps_declared_send_fn send, void *arg)
 {
     struct bps_change *change = t->change;
     uint64_t age = now > change->begun ? now - change->begun : 0;
@@ -141,8 +140,7 @@ static void check_stall(struct bps_declared *declared, struct bps_declared_tenso
 void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint64_t warn, uint64_t limit,
                                bps_declared_send_fn send, void *arg)
 {
-    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0;
-         t = t->by_id.next) {
+    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0; t = t->by_id.next) {
         if (t->change != NULL) {
             check_stall(declared, t, now, warn, limit, send, arg);
         }

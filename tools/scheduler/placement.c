@@ -51,11 +51,9 @@ void bps_placement_fini(struct bps_placement *placement)
 }
 
 /* Would `a` have less for its weight than `b`, with so many bytes more? In whole numbers: ties are ties. */
-static bool is_better(const struct bps_placement_server *a, const struct bps_placement_server *b,
-                      uint64_t bytes)
+static bool is_better(const struct bps_placement_server *a, const struct bps_placement_server *b, uint64_t bytes)
 {
-    return (unsigned __int128)(a->load + bytes) * b->weight <
-           (unsigned __int128)(b->load + bytes) * a->weight;
+    return (unsigned __int128)(a->load + bytes) * b->weight < (unsigned __int128)(b->load + bytes) * a->weight;
 }
 
 static uint32_t place(struct bps_placement *placement, uint64_t bytes)
@@ -77,16 +75,14 @@ static uint32_t place(struct bps_placement *placement, uint64_t bytes)
     return shard;
 }
 
-void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                             uint16_t *out)
+void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out)
 {
     for (uint64_t i = 0; i < bytes / partition; i++) {
         out[i] = (uint16_t)place(placement, partition + PARTITION_COST);
     }
 }
 
-void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                            uint16_t *out)
+void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out)
 {
     if (bytes % partition != 0 || bytes == 0) {
         out[bytes / partition] = (uint16_t)place(placement, bytes % partition + PARTITION_COST);
@@ -110,8 +106,7 @@ static void take_away(struct bps_placement *placement, uint64_t bytes, uint32_t 
     placement->load[shard] -= bytes;
 }
 
-void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                          const uint16_t *places)
+void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition, const uint16_t *places)
 {
     for (uint32_t i = 0, n = bps_partitions(bytes, partition); i < n; i++) {
         take_away(placement, bps_partition_bytes(bytes, partition, i) + PARTITION_COST, places[i]);

@@ -31,13 +31,10 @@ void bps_placement_fini(struct bps_placement *placement);
 /* Places the partitions of a tensor; out receives one shard for each. */
 void bps_placement_add(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
 /* The same in two steps: the whole partitions, and the last one if it is smaller. */
-void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                             uint16_t *out);
-void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                            uint16_t *out);
+void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
+void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
 
 /* Takes back what was added for a tensor. */
-void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition,
-                          const uint16_t *places);
+void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition, const uint16_t *places);
 
 #endif

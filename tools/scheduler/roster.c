@@ -69,8 +69,7 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
     if (seat->rank == NO_RANK) {
         snprintf(text, n, "%s (host %s, pid %u)", role_name(join->role), join->host, join->pid);
     } else {
-        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host,
-                 join->pid);
+        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host, join->pid);
     }
 }
 
@@ -86,34 +85,31 @@ static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, u
     return NULL;
 }
 
-static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join,
-                             struct bps_report *report)
+static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join, struct bps_report *report)
 {
     uint32_t limit = wanted(roster, join->role);
     char text[128];
     if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED,
                         "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
-                        role_name(join->role), join->rank, limit, role_name(join->role),
-                        role_name(join->role));
+                        role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
     }
     const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(report, BPS_ERR_REFUSED,
-                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank",
-                        join->rank, text, join->host, join->pid);
+                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank", join->rank, text,
+                        join->host, join->pid);
     }
     if (count(roster, join->role, true, false) >= limit) {
-        return bps_fail(report, BPS_ERR_REFUSED,
-                        "job '%s' already has its %u %ss; is an old process still running?", join->job, limit,
-                        role_name(join->role));
+        return bps_fail(report, BPS_ERR_REFUSED, "job '%s' already has its %u %ss; is an old process still running?",
+                        join->job, limit, role_name(join->role));
     }
     return BPS_OK;
 }
 
-bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join,
-                          bool early, struct bps_report *report)
+bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
+                          struct bps_report *report)
 {
     bps_status status = check_seat(roster, join, report);
     if (status != BPS_OK) {
@@ -162,8 +158,7 @@ static void assign_ranks(struct bps_roster *roster, uint32_t role)
     struct bps_seat *first, *seat;
     TAILQ_FOREACH(first, &roster->seats, entry) {
         TAILQ_FOREACH(seat, &roster->seats, entry) {
-            bool mine =
-                seat->join.role == role && seat->rank == NO_RANK && seat->join.host_id == first->join.host_id;
+            bool mine = seat->join.role == role && seat->rank == NO_RANK && seat->join.host_id == first->join.host_id;
             if (!mine) {
                 continue;
             }
@@ -231,8 +226,7 @@ static uint32_t group_of(const struct bps_roster *roster, const struct bps_seat 
     return lowest;
 }
 
-static void book_member(const struct bps_roster *roster, const struct bps_seat *seat,
-                        struct bps_book_member *out)
+static void book_member(const struct bps_roster *roster, const struct bps_seat *seat, struct bps_book_member *out)
 {
     *out = (struct bps_book_member){.role = seat->join.role,
                                     .rank = seat->rank,

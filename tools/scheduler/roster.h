@@ -41,8 +41,8 @@ void bps_roster_fini(struct bps_roster *roster);
  * Takes over the guest and the join. `early`: for the next generation, in the place of a worker that has left
  * this one. BPS_ERR_REFUSED with the reason if there is no seat for it.
  */
-bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join,
-                          bool early, struct bps_report *report);
+bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, struct bps_join *join, bool early,
+                          struct bps_report *report);
 /* The next generation begins: those who came early are in it. */
 void bps_roster_renew(struct bps_roster *roster);
 void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat);

@@ -203,8 +203,7 @@ static bps_status publish(struct bps_scheduler *s)
 
 /* ---- what members say ---- */
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello,
-                           struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
@@ -215,8 +214,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
     }
     bps_status status = BPS_OK;
     if (strcmp(join.job, cluster(s)->job) != 0) {
-        BPS_REPORT(report,
-                   "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
+        BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
                    cluster(s)->job, join.host, join.pid, join.job);
         status = BPS_ERR_REFUSED;
     } else if (s->phase == ENDING || (early && !cluster(s)->stay)) {
@@ -231,9 +229,8 @@ static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader
     }
     if (status != BPS_OK) {
         /* At the end of a short job latecomers are nothing special. */
-        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s",
-                link->peer, join.host, join.pid,
-                report->text[0] != '\0' ? report->text : bps_strerror(status));
+        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s", link->peer,
+                join.host, join.pid, report->text[0] != '\0' ? report->text : bps_strerror(status));
         free(join.agreement);
         return status;
     }
@@ -432,8 +429,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     }
 }
 
-static const struct bps_link_handler handler = {
-    .hello = on_hello, .message = on_message, .closed = on_closed};
+static const struct bps_link_handler handler = {.hello = on_hello, .message = on_message, .closed = on_closed};
 
 /* ---- time ---- */
 
@@ -447,14 +443,14 @@ static void remind(struct bps_scheduler *s, uint64_t now)
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
         bps_roster_missing(&s->roster, missing, sizeof missing);
         if (now - s->since >= limit) {
-            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s",
-                     (double)limit / 1e9, missing);
+            snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
+                     missing);
             fail_job(s, BPS_ERR_TIMEOUT, text);
             return;
         }
         s->reminded = now;
-        snprintf(text, sizeof text, "waiting for %s (%.0f of %.0f s)", missing,
-                 (double)(now - s->since) / 1e9, (double)limit / 1e9);
+        snprintf(text, sizeof text, "waiting for %s (%.0f of %.0f s)", missing, (double)(now - s->since) / 1e9,
+                 (double)limit / 1e9);
         bps_warn(LOG, "%s", text);
         struct bps_seat *seat;
         TAILQ_FOREACH(seat, &s->roster.seats, entry) {
@@ -504,8 +500,8 @@ static void on_tick(void *arg)
     if (s->phase == GATHERING) {
         remind(s, now);
     } else if (s->phase == RUNNING) {
-        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout,
-                                  send_changed, s);
+        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_changed,
+                                  s);
     }
     if (s->phase != ENDING) {
         check_alive(s, now);
@@ -539,13 +535,11 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);
     s->agreement = bps_conf_agreement(conf);
-    bps_status status =
-        s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
+    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
     if (status == BPS_OK) {
         s->transport = s->net->ops;
         s->lobby.transport = s->net->ops;
-        status =
-            s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
+        status = s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
     }
     if (status == BPS_OK) {
         uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;

@@ -79,8 +79,7 @@ struct bps_channel *ipc_channel_new(struct ipc *ipc)
     if (channel == NULL) {
         return NULL;
     }
-    *channel =
-        (struct bps_channel){.turn.arg = channel, .ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
+    *channel = (struct bps_channel){.turn.arg = channel, .ipc = ipc, .state = IPC_DIALLING, .fd = -1, .event = -1};
     memset(channel->fds, -1, sizeof channel->fds);
     channel->tickets.free = channel->tickets.first = channel->tickets.last = IPC_NONE;
     STAILQ_INIT(&channel->posts);

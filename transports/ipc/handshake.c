@@ -103,8 +103,8 @@ static bool on_hello(struct bps_channel *channel, const struct ipc_message *mess
     struct ipc_message welcome = {.type = IPC_WELCOME, .nonce = ipc->nonce, .nonce_at = nonce_address(ipc)};
     uint32_t ring = message->ring;
     bool allocated;
-    if (message->type != IPC_HELLO || ring < RING_MIN || ring > RING_MAX || (ring & (ring - 1)) != 0 ||
-        fds[0] < 0 || !take_event(channel, &fds[1])) {
+    if (message->type != IPC_HELLO || ring < RING_MIN || ring > RING_MAX || (ring & (ring - 1)) != 0 || fds[0] < 0 ||
+        !take_event(channel, &fds[1])) {
         return false;
     }
     void *memory = ipc_memory_map(fds[0], ipc_ring_size(ring), 0, &allocated);
@@ -124,8 +124,7 @@ static bool on_ready(struct bps_channel *channel, const struct ipc_message *mess
         return false;
     }
     channel->reach = message->reach;
-    const struct bps_channel_events *events =
-        accept(channel->accept_arg, channel, channel->peer, &channel->user);
+    const struct bps_channel_events *events = accept(channel->accept_arg, channel, channel->peer, &channel->user);
     if (channel->state == IPC_DEAD) {
         return true;
     }

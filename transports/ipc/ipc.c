@@ -33,14 +33,13 @@ static const char *const way_names[IPC_WAYS] = {"inline", "region", "process_vm"
 
 static void count(struct ipc *ipc)
 {
-    static const char *const frames[] = {"frames_inline", "frames_region", "frames_process_vm",
-                                         "frames_arena", "frames_ring"};
+    static const char *const frames[] = {"frames_inline", "frames_region", "frames_process_vm", "frames_arena",
+                                         "frames_ring"};
     static const char *const bytes[] = {"bytes_inline", "bytes_region", "bytes_process_vm", "bytes_arena",
                                         "bytes_ring"};
     const struct bps_host *host = ipc->host;
     ipc->count.frames_sent = host->counter(host, "frames_sent", "frames of all ways");
-    ipc->count.frames_received =
-        host->counter(host, "frames_received", "headers of frames that have arrived");
+    ipc->count.frames_received = host->counter(host, "frames_received", "headers of frames that have arrived");
     ipc->count.wakeups = host->counter(host, "wakeups", "times that a sleeping peer was woken");
     ipc->count.loans = host->counter(host, "loans", "payloads that peers have lent");
     for (unsigned way = 0; way < IPC_WAYS; way++) {
@@ -167,12 +166,11 @@ static void ipc_describe(void *instance, char *text, size_t n)
     char remote[120];
     ipc_remote_describe(remote, sizeof remote);
     snprintf(text, n, "ring %llu KiB, inline up to %llu KiB, copy %s, %s",
-             (unsigned long long)(ipc->options.ring >> 10),
-             (unsigned long long)(ipc->options.inline_bytes >> 10), copies[ipc->options.copy], remote);
+             (unsigned long long)(ipc->options.ring >> 10), (unsigned long long)(ipc->options.inline_bytes >> 10),
+             copies[ipc->options.copy], remote);
     for (unsigned way = 0; way < IPC_WAYS; way++) {
         if (*ipc->count.frames[way] > 0) {
-            bps_util_append(text, n, ", %s %llu frames", way_names[way],
-                            (unsigned long long)*ipc->count.frames[way]);
+            bps_util_append(text, n, ", %s %llu frames", way_names[way], (unsigned long long)*ipc->count.frames[way]);
         }
     }
 }

@@ -235,8 +235,7 @@ bool ipc_memory_is_sealed(int fd);
 /* 0, or the errno with which the peer's memory cannot be read. */
 uint32_t ipc_remote_try(pid_t pid, uint64_t nonce_at, uint64_t nonce);
 bps_status ipc_remote_read(const struct bps_channel *channel, uint64_t address, void *to, uint32_t bytes);
-bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from,
-                            uint32_t bytes);
+bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from, uint32_t bytes);
 /* Tells the peer that the channel ends, and waits while it writes to memory here, though not for ever. */
 void ipc_remote_end(const struct bps_channel *channel);
 /* What the kernel's settings say about it, for people. */
@@ -244,11 +243,10 @@ void ipc_remote_describe(char *text, size_t n);
 
 /* ---- listen.c, dial.c, handshake.c ---- */
 
-bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                      size_t n, struct bps_report *report);
-bps_status ipc_dial(void *instance, const char *address, uint32_t lane,
-                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                    struct bps_report *report);
+bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report);
+bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report);
 /* A turn of a channel that is not connected yet. */
 void ipc_dial_continue(struct bps_channel *channel);
 /* The dialler's first message. 0, or an errno. */
@@ -341,10 +339,9 @@ bps_status ipc_loan_offer(struct bps_channel *channel, struct bps_sink *sink, co
 /* Ends a loan of this channel after its return was sent. */
 void ipc_loan_end(struct ipc_loan *loan);
 void ipc_loans_free(struct bps_channel *channel);
-bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
-                         uint32_t bytes);
-bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
-                          const void *from, uint32_t bytes);
+bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes);
+bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                          uint32_t bytes);
 
 /* ---- region.c: regions of the core, and how peers learn of them ---- */
 

@@ -23,8 +23,7 @@ static struct bps_channel *adopt(void *instance, int fd)
     return channel;
 }
 
-static void welcome(struct bps_util_listener *listener, struct bps_channel *channel,
-                    const struct sockaddr *peer)
+static void welcome(struct bps_util_listener *listener, struct bps_channel *channel, const struct sockaddr *peer)
 {
     const struct bps_host *host = listener->host;
     uid_t uid;
@@ -34,9 +33,8 @@ static void welcome(struct bps_util_listener *listener, struct bps_channel *chan
         return;
     }
     if (!ipc_credentials(channel->fd, &channel->pid, &uid)) {
-        host->log(host, BPS_LOG_WARN,
-                  "refused process %d of user %u: only processes of one user share memory", (int)channel->pid,
-                  (unsigned)uid);
+        host->log(host, BPS_LOG_WARN, "refused process %d of user %u: only processes of one user share memory",
+                  (int)channel->pid, (unsigned)uid);
         ipc_drop(channel);
         return;
     }
@@ -59,8 +57,8 @@ static int bind_and_listen(const char *address)
     return fd >= 0 && bps_util_bind_and_listen(fd, (struct sockaddr *)&bound, length, BACKLOG) ? fd : -1;
 }
 
-bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                      size_t n, struct bps_report *report)
+bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report)
 {
     struct ipc *ipc = instance;
     char name[IPC_ADDRESS_TEXT];

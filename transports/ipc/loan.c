@@ -97,8 +97,7 @@ static bool is_within(const struct bps_loan *loan, uint32_t offset, uint32_t byt
     return offset <= loan->bytes && bytes <= loan->bytes - offset;
 }
 
-bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
-                         uint32_t bytes)
+bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes)
 {
     const struct ipc_loan *own = (const struct ipc_loan *)loan;
     if (own->channel != channel || !is_within(loan, offset, bytes)) {
@@ -111,8 +110,8 @@ bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uin
     return ipc_remote_read(channel, own->at + offset, to, bytes);
 }
 
-bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
-                          const void *from, uint32_t bytes)
+bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                          uint32_t bytes)
 {
     const struct ipc_loan *own = (const struct ipc_loan *)loan;
     if (own->channel != channel || !is_within(loan, offset, bytes)) {

@@ -54,8 +54,7 @@ void *ipc_memory_map(int fd, uint64_t bytes, uint64_t offset, bool *allocated)
 {
     struct stat file;
     if (!ipc_memory_is_sealed(fd) || fstat(fd, &file) != 0 || file.st_size < 0 || bytes == 0 ||
-        offset % IPC_PAGE != 0 || offset > (uint64_t)file.st_size ||
-        bytes > (uint64_t)file.st_size - offset) {
+        offset % IPC_PAGE != 0 || offset > (uint64_t)file.st_size || bytes > (uint64_t)file.st_size - offset) {
         errno = EINVAL;
         return NULL;
     }

@@ -29,8 +29,8 @@ static const char *reason(bps_status status)
 /* ---- presenting ---- */
 
 /* Bytes in memory here. They are whole elements, unless the peer errs. */
-static bps_status present(struct bps_channel *channel, struct bps_sink *sink, uint32_t offset,
-                          const void *data, uint32_t bytes)
+static bps_status present(struct bps_channel *channel, struct bps_sink *sink, uint32_t offset, const void *data,
+                          uint32_t bytes)
 {
     uint32_t taken = sink->take(sink, offset, data, bytes);
     channel->taken += bytes;
@@ -38,8 +38,7 @@ static bps_status present(struct bps_channel *channel, struct bps_sink *sink, ui
 }
 
 /* Where `*bytes` of the rest of a payload are to be read: the core's own memory, else the scratch memory. */
-static uint8_t *find_place(struct bps_channel *channel, struct bps_sink *sink, uint32_t offset,
-                           uint32_t *bytes)
+static uint8_t *find_place(struct bps_channel *channel, struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     uint32_t rest = *bytes, room = rest;
     uint8_t *place = sink->place(sink, offset, &room);
@@ -54,8 +53,7 @@ static uint8_t *find_place(struct bps_channel *channel, struct bps_sink *sink, u
     return place;
 }
 
-static bps_status present_remote(struct bps_channel *channel, struct bps_sink *sink, uint64_t address,
-                                 uint32_t length)
+static bps_status present_remote(struct bps_channel *channel, struct bps_sink *sink, uint64_t address, uint32_t length)
 {
     bps_status status = BPS_OK;
     for (uint32_t offset = 0; offset < length && status == BPS_OK && is_receiving(channel);) {
@@ -96,13 +94,11 @@ static bps_status begin_frame(struct bps_channel *channel, const uint8_t *place,
     return status <= 0 ? status : BPS_ERR_PROTOCOL;
 }
 
-static bps_status on_inline(struct bps_channel *channel, const struct ipc_record *record,
-                            const uint8_t *place)
+static bps_status on_inline(struct bps_channel *channel, const struct ipc_record *record, const uint8_t *place)
 {
     struct bps_sink *sink;
     uint32_t length;
-    if (record->bytes > record->size - 2 * IPC_LINE ||
-        bps_util_payload_bytes(place + IPC_LINE) != record->bytes) {
+    if (record->bytes > record->size - 2 * IPC_LINE || bps_util_payload_bytes(place + IPC_LINE) != record->bytes) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = begin_frame(channel, place, &sink, &length);
@@ -144,8 +140,8 @@ static bps_status on_more(struct bps_channel *channel, const struct ipc_record *
     return present(channel, sink, offset, place + IPC_LINE, bytes);
 }
 
-static bps_status present_reference(struct bps_channel *channel, const struct ipc_record *record,
-                                    struct bps_sink *sink, uint32_t length)
+static bps_status present_reference(struct bps_channel *channel, const struct ipc_record *record, struct bps_sink *sink,
+                                    uint32_t length)
 {
     if (record->kind == IPC_REMOTE) {
         return present_remote(channel, sink, record->at, length);
@@ -179,8 +175,7 @@ static bps_status on_reference(struct bps_channel *channel, const struct ipc_rec
     return status;
 }
 
-static bps_status on_return(struct bps_channel *channel, const struct ipc_record *record,
-                            const uint8_t *place)
+static bps_status on_return(struct bps_channel *channel, const struct ipc_record *record, const uint8_t *place)
 {
     struct bps_sink *sink;
     uint32_t length;

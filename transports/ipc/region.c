@@ -166,8 +166,7 @@ bps_status ipc_attach(void *instance, const struct bps_region *region, struct bp
         return BPS_ERR_INVALID;
     }
     if (ipc->nregions >= IPC_REGIONS_MAX - 1) {
-        BPS_REPORT(report, "there are %u shared regions already: expected fewer and larger ones",
-                   ipc->nregions);
+        BPS_REPORT(report, "there are %u shared regions already: expected fewer and larger ones", ipc->nregions);
         return BPS_ERR_NOMEM;
     }
     struct ipc_own_region *own = make_room(ipc) ? ipc->host->alloc(ipc->host, sizeof *own, 8) : NULL;

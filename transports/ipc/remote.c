@@ -22,8 +22,8 @@ static int copy(pid_t pid, uint64_t address, void *memory, uint32_t bytes, bool 
     while (bytes > 0) {
         const struct iovec here = {memory, bytes};
         const struct iovec there = {(void *)(uintptr_t)address, bytes};
-        ssize_t n = write ? process_vm_writev(pid, &here, 1, &there, 1, 0)
-                          : process_vm_readv(pid, &here, 1, &there, 1, 0);
+        ssize_t n =
+            write ? process_vm_writev(pid, &here, 1, &there, 1, 0) : process_vm_readv(pid, &here, 1, &there, 1, 0);
         if (n <= 0) {
             return n == 0 ? EFAULT : errno;
         }
@@ -64,8 +64,7 @@ bps_status ipc_remote_read(const struct bps_channel *channel, uint64_t address, 
     return status_of(channel, copy(channel->pid, address, to, bytes, false));
 }
 
-bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from,
-                            uint32_t bytes)
+bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from, uint32_t bytes)
 {
     const struct ipc_ring *ring = &channel->ring;
     int error = EPIPE;

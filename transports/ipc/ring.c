@@ -88,8 +88,7 @@ bps_status ipc_ring_peek(const struct ipc_ring *ring, struct ipc_record *copy, u
     }
     *place = ring->in + at;
     memcpy(copy, *place, sizeof *copy);
-    if (copy->size == 0 || copy->size % IPC_LINE != 0 || copy->size > there ||
-        copy->size > ring->bytes - at) {
+    if (copy->size == 0 || copy->size % IPC_LINE != 0 || copy->size > there || copy->size > ring->bytes - at) {
         return BPS_ERR_PROTOCOL;
     }
     return BPS_OK;

@@ -63,16 +63,15 @@ static void say(struct bps_channel *channel, enum ipc_way way)
                  : ipc->options.arena == 0          ? ", as there is no arena"
                                                     : " while the arena has no room");
     }
-    ipc->host->log(ipc->host, (ipc->said & bit) != 0 ? BPS_LOG_DEBUG : BPS_LOG_INFO, "to %s: %s%s",
-                   channel->peer, texts[way], reason);
+    ipc->host->log(ipc->host, (ipc->said & bit) != 0 ? BPS_LOG_DEBUG : BPS_LOG_INFO, "to %s: %s%s", channel->peer,
+                   texts[way], reason);
     channel->said |= bit;
     ipc->said |= bit;
 }
 
 /* ---- frames of each way ---- */
 
-static struct ipc_record *reserve(struct bps_channel *channel, uint16_t kind, uint32_t size,
-                                  const uint8_t *header)
+static struct ipc_record *reserve(struct bps_channel *channel, uint16_t kind, uint32_t size, const uint8_t *header)
 {
     struct ipc_record *record = ipc_ring_reserve(&channel->ring, size);
     if (record != NULL) {
@@ -102,8 +101,7 @@ static void send_return(struct bps_channel *channel, const struct bps_frame *fra
 {
     struct ipc_loan *loan = (struct ipc_loan *)frame->returns;
     if (loan->channel != channel || frame->bytes != 0) {
-        ipc_channel_end(channel, BPS_ERR_INVALID,
-                        "a loan was to be returned to someone else, or with a payload");
+        ipc_channel_end(channel, BPS_ERR_INVALID, "a loan was to be returned to someone else, or with a payload");
         return;
     }
     struct ipc_record *record = reserve(channel, IPC_RETURN, 2 * IPC_LINE, frame->header);
@@ -149,8 +147,7 @@ static bool find_region(const struct bps_channel *channel, const void *memory, u
     return true;
 }
 
-static bool by_region(const struct bps_channel *channel, const struct bps_frame *frame,
-                      struct ipc_record *where)
+static bool by_region(const struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where)
 {
     const struct ipc *ipc = channel->ipc;
     if (ipc->options.copy != IPC_COPY_AUTO || ipc->nregions == 0 ||
@@ -161,8 +158,7 @@ static bool by_region(const struct bps_channel *channel, const struct bps_frame 
            find_region(channel, frame->answer, frame->bytes, &where->answer_region, &where->answer);
 }
 
-static bool by_remote(const struct bps_channel *channel, const struct bps_frame *frame,
-                      struct ipc_record *where)
+static bool by_remote(const struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where)
 {
     uint32_t copy = channel->ipc->options.copy;
     where->at = (uintptr_t)frame->payload;
@@ -172,8 +168,7 @@ static bool by_remote(const struct bps_channel *channel, const struct bps_frame 
 
 static uint8_t *by_arena(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where)
 {
-    uint8_t *slot =
-        channel->ipc->options.copy != IPC_COPY_RING ? ipc_arena_take(channel, frame->bytes) : NULL;
+    uint8_t *slot = channel->ipc->options.copy != IPC_COPY_RING ? ipc_arena_take(channel, frame->bytes) : NULL;
     if (slot != NULL) {
         where->region = where->answer_region = channel->arena.id;
         where->at = where->answer = (uint64_t)(slot - channel->arena.memory);

@@ -143,8 +143,8 @@ bps_status ipc_message_receive(int fd, struct ipc_message *message, int fds[IPC_
         close_fds(fds);
         return BPS_ERR_NOMEM;
     }
-    if ((size_t)n != sizeof *message || (in.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 ||
-        message->magic != IPC_MAGIC || message->version != IPC_VERSION) {
+    if ((size_t)n != sizeof *message || (in.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || message->magic != IPC_MAGIC ||
+        message->version != IPC_VERSION) {
         close_fds(fds);
         return BPS_ERR_PROTOCOL;
     }

@@ -15,10 +15,9 @@ static bool grow(struct bps_channel *channel)
     const struct bps_host *host = channel->ipc->host;
     struct ipc_tickets *tickets = &channel->tickets;
     uint32_t room = tickets->room == 0 ? FIRST_ROOM : 2 * tickets->room;
-    struct ipc_ticket *items = room > MOST
-                                   ? NULL
-                                   : bps_util_grow(host, tickets->items, tickets->room * sizeof *items,
-                                                   room * sizeof *items, IPC_LINE);
+    struct ipc_ticket *items = room > MOST ? NULL
+                                           : bps_util_grow(host, tickets->items, tickets->room * sizeof *items,
+                                                           room * sizeof *items, IPC_LINE);
     if (items == NULL) {
         return false;
     }
@@ -131,8 +130,7 @@ bps_status ipc_ticket_return(struct bps_channel *channel, uint32_t index, uint32
 {
     struct ipc_tickets *tickets = &channel->tickets;
     struct ipc_ticket *ticket = index < tickets->room ? &tickets->items[index] : NULL;
-    if (ticket == NULL || !ticket->used || ticket->answer == NULL || ticket->returned ||
-        ticket->serial != serial) {
+    if (ticket == NULL || !ticket->used || ticket->answer == NULL || ticket->returned || ticket->serial != serial) {
         return BPS_ERR_PROTOCOL;
     }
     void *cookie = ticket->cookie;

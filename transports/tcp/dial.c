@@ -176,9 +176,8 @@ static void look_up(struct bps_channel *channel, const struct bps_util_target *t
     snprintf(dial->failure, sizeof dial->failure, "%.255s", report.text);
 }
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane,
-                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                    struct bps_report *report)
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report)
 {
     struct tcp *tcp = instance;
     struct bps_util_target target;

@@ -28,8 +28,7 @@ static struct bps_channel *adopt(void *instance, int fd)
     return channel;
 }
 
-static void welcome(struct bps_util_listener *listener, struct bps_channel *channel,
-                    const struct sockaddr *address)
+static void welcome(struct bps_util_listener *listener, struct bps_channel *channel, const struct sockaddr *address)
 {
     char peer[BPS_UTIL_ADDRESS_TEXT];
     bps_util_address_text(address, peer, sizeof peer);
@@ -109,8 +108,8 @@ static void announce(int fd, bool v6_only, char *actual, size_t n)
     bps_util_address_text(address, actual, n);
 }
 
-bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                      size_t n, struct bps_report *report)
+bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report)
 {
     struct tcp *tcp = instance;
     struct bps_util_target target;

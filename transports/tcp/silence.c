@@ -25,8 +25,7 @@ static bool has_progress(struct bps_channel *channel)
 {
     struct mptcp_info info;
     socklen_t length = sizeof info;
-    if (!channel->tcp->options.multipath ||
-        getsockopt(channel->fd, SOL_MPTCP, MPTCP_INFO, &info, &length) != 0) {
+    if (!channel->tcp->options.multipath || getsockopt(channel->fd, SOL_MPTCP, MPTCP_INFO, &info, &length) != 0) {
         return false;
     }
     bool progress = info.mptcpi_snd_una != channel->acknowledged;

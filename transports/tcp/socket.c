@@ -78,8 +78,7 @@ int tcp_socket(const struct tcp *tcp, int family)
         set(fd, SOL_SOCKET, SO_RCVBUF, clamp(o->receive_buffer));
     }
     if (tcp->set_congestion) {
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion,
-                         (socklen_t)strlen(tcp->congestion));
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, (socklen_t)strlen(tcp->congestion));
     }
     tcp_socket_tune(tcp, fd);
     return fd;
@@ -94,8 +93,7 @@ static void warn_of_congestion(const struct tcp *tcp, int error)
         return;
     }
     bps_util_read_line("/proc/sys/net/ipv4/tcp_allowed_congestion_control", allowed, sizeof allowed);
-    tcp->host->log(tcp->host, BPS_LOG_WARN,
-                   "congestion control '%s' was refused (%s); using %s. The kernel allows: %s",
+    tcp->host->log(tcp->host, BPS_LOG_WARN, "congestion control '%s' was refused (%s); using %s. The kernel allows: %s",
                    tcp->options.congestion, strerror(error), tcp->congestion, allowed);
 }
 
@@ -111,8 +109,7 @@ void tcp_choose_congestion(struct tcp *tcp)
     }
     int error = 0;
     if (*wanted != '\0') {
-        error =
-            setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
+        error = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
         tcp->set_congestion = error == 0;
     }
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, &length) != 0) {

@@ -139,8 +139,8 @@ static void tcp_describe(void *instance, char *text, size_t n)
     for (uint32_t i = 0; i < interfaces->count; i++) {
         bps_util_append(names, sizeof names, " %s", interfaces->items[i]);
     }
-    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion,
-             lanes(tcp), lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
+    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion, lanes(tcp),
+             lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
              interfaces->count > 1 ? "s" : "", interfaces->count > 0 ? names : " any");
 }
 

@@ -128,14 +128,13 @@ void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
 
 /* ---- listen.c ---- */
 
-bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                      size_t n, struct bps_report *report);
+bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report);
 
 /* ---- dial.c ---- */
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane,
-                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                    struct bps_report *report);
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report);
 /* The socket has an event, or no address is left to try. */
 void tcp_dial_continue(struct bps_channel *channel);
 void tcp_dial_free(struct bps_channel *channel);

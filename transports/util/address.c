@@ -33,8 +33,7 @@ bps_status bps_util_target_parse(const char *text, struct bps_util_target *out, 
     size_t length = (size_t)(end - start);
     if (colon == NULL || length >= sizeof out->host || strcspn(start, "[]") < length ||
         !parse_port(colon + 1, &out->port)) {
-        BPS_REPORT(report, "'%.200s' is not an address; expected host:port or [IPv6]:port, port 0 to 65535",
-                   text);
+        BPS_REPORT(report, "'%.200s' is not an address; expected host:port or [IPv6]:port, port 0 to 65535", text);
         return BPS_ERR_INVALID;
     }
     memcpy(out->host, start, length);
@@ -42,8 +41,7 @@ bps_status bps_util_target_parse(const char *text, struct bps_util_target *out, 
     return BPS_OK;
 }
 
-bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out,
-                                      struct bps_report *report)
+bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out, struct bps_report *report)
 {
     bps_status status = bps_util_target_parse(text, out, report);
     if (status == BPS_OK && (out->host[0] == '\0' || out->port == 0)) {
@@ -59,13 +57,11 @@ int bps_util_family(uint32_t option)
     return families[option];
 }
 
-struct addrinfo *bps_util_resolve(const struct bps_util_target *target, uint32_t family,
-                                  struct bps_report *report)
+struct addrinfo *bps_util_resolve(const struct bps_util_target *target, uint32_t family, struct bps_report *report)
 {
     static const char *const suffix[] = {"", " (family ipv4)", " (family ipv6)"};
-    struct addrinfo hints = {.ai_family = bps_util_family(family),
-                             .ai_socktype = SOCK_STREAM,
-                             .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
+    struct addrinfo hints = {
+        .ai_family = bps_util_family(family), .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICHOST | AI_NUMERICSERV};
     struct addrinfo *list = NULL;
     char port[8];
     snprintf(port, sizeof port, "%u", target->port);
@@ -99,8 +95,7 @@ void bps_util_number_text(const struct sockaddr *address, char *text, size_t n)
 {
     struct sockaddr_in v4;
     address = unmapped(address, &v4);
-    if (getnameinfo(address, bps_util_address_length(address), text, (socklen_t)n, NULL, 0, NI_NUMERICHOST) !=
-        0) {
+    if (getnameinfo(address, bps_util_address_length(address), text, (socklen_t)n, NULL, 0, NI_NUMERICHOST) != 0) {
         snprintf(text, n, "?");
     }
 }

@@ -12,8 +12,7 @@
 /* ---- accepting ---- */
 
 /* The descriptor, or -1 and errno. *out: its channel, NULL where there was no memory for one. */
-static int accept_one(struct bps_util_listener *listener, struct sockaddr_storage *peer,
-                      struct bps_channel **out)
+static int accept_one(struct bps_util_listener *listener, struct sockaddr_storage *peer, struct bps_channel **out)
 {
     socklen_t length = sizeof *peer;
     bps_util_fork_hold();
@@ -48,8 +47,7 @@ static void take_a_pause(struct bps_util_listener *listener, int error)
     if (!listener->starved) {
         listener->starved = true;
         host->log(host, BPS_LOG_WARN,
-                  "accept: %s; peers wait until there is room again (see ulimit -n of this process)",
-                  strerror(error));
+                  "accept: %s; peers wait until there is room again (see ulimit -n of this process)", strerror(error));
     }
     listener->pause = host->timer(host, ACCEPT_PAUSE, 0, accept_again, listener);
 }

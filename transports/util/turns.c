@@ -2,8 +2,8 @@
 /* turns.c - whoever has much to do does some of it and queues for another turn, so that the others have theirs. */
 #include "util.h"
 
-void bps_util_turns_init(struct bps_util_turns *turns, const struct bps_host *host, bps_call_fn work,
-                         bps_call_fn after, void *arg)
+void bps_util_turns_init(struct bps_util_turns *turns, const struct bps_host *host, bps_call_fn work, bps_call_fn after,
+                         void *arg)
 {
     *turns = (struct bps_util_turns){.host = host, .work = work, .after = after, .arg = arg};
     TAILQ_INIT(&turns->ready);

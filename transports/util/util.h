@@ -45,8 +45,8 @@ struct bps_util_turns {
     bool deferred; /* a round over `ready` is coming */
 };
 
-void bps_util_turns_init(struct bps_util_turns *turns, const struct bps_host *host, bps_call_fn work,
-                         bps_call_fn after, void *arg);
+void bps_util_turns_init(struct bps_util_turns *turns, const struct bps_host *host, bps_call_fn work, bps_call_fn after,
+                         void *arg);
 /* A turn after the events; if it is queued already, it stays where it is. */
 void bps_util_turn_queue(struct bps_util_turns *turns, struct bps_util_turn *turn);
 /* There will be none. */
@@ -82,8 +82,7 @@ struct bps_util_acceptor {
      */
     struct bps_channel *(*adopt)(void *instance, int fd);
     /* It was not NULL; fork is not held any more. */
-    void (*welcome)(struct bps_util_listener *listener, struct bps_channel *channel,
-                    const struct sockaddr *peer);
+    void (*welcome)(struct bps_util_listener *listener, struct bps_channel *channel, const struct sockaddr *peer);
 };
 
 struct bps_util_listener {
@@ -128,11 +127,9 @@ struct bps_util_target {
 /* "host:port", "[ipv6]:port", ":port". */
 bps_status bps_util_target_parse(const char *text, struct bps_util_target *out, struct bps_report *report);
 /* The same where host and port must be given. */
-bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out,
-                                      struct bps_report *report);
+bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out, struct bps_report *report);
 /* For freeaddrinfo. A number is never looked up, so that it does not block; a name may. NULL and the reason. */
-struct addrinfo *bps_util_resolve(const struct bps_util_target *target, uint32_t family,
-                                  struct bps_report *report);
+struct addrinfo *bps_util_resolve(const struct bps_util_target *target, uint32_t family, struct bps_report *report);
 /* "10.0.0.7:9000", "[::1]:9000" */
 void bps_util_address_text(const struct sockaddr *address, char *text, size_t n);
 /* The same without the port: "10.0.0.7", "[::1]". */

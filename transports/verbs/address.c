@@ -32,8 +32,8 @@ bps_status verbs_check_target(const char *text, struct bps_report *report)
 }
 
 /* Appends all addresses of "host:port". False: it has none. */
-static bool resolve_one(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
-                        uint32_t *count, struct bps_report *report)
+static bool resolve_one(const struct verbs *verbs, const char *text, struct sockaddr_storage *out, uint32_t *count,
+                        struct bps_report *report)
 {
     struct bps_util_target target;
     struct sockaddr_storage own;
@@ -43,11 +43,10 @@ static bool resolve_one(const struct verbs *verbs, const char *text, struct sock
     if (target.host[0] == '\0') {
         const struct verbs_rail *rail = &verbs->rails[0];
         if (!verbs_own_address(verbs, rail, bps_util_family(verbs->options.family), &own)) {
-            BPS_REPORT(
-                report,
-                "device %s port %u has no Internet address to listen on: give its interface one, or set "
-                "host",
-                ibv_get_device_name(rail->device->context->device), rail->port);
+            BPS_REPORT(report,
+                       "device %s port %u has no Internet address to listen on: give its interface one, or set "
+                       "host",
+                       ibv_get_device_name(rail->device->context->device), rail->port);
             return false;
         }
         bps_util_number_text((struct sockaddr *)&own, target.host, sizeof target.host);
@@ -96,8 +95,7 @@ bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out)
 }
 
 /* IPv4 before IPv6, and that one if it is all there is. */
-static bool find_gid(const struct verbs *verbs, const struct verbs_rail *rail, int family,
-                     struct sockaddr_storage *out)
+static bool find_gid(const struct verbs *verbs, const struct verbs_rail *rail, int family, struct sockaddr_storage *out)
 {
     const struct verbs_options *o = &verbs->options;
     struct ibv_gid_entry entry;
@@ -106,8 +104,8 @@ static bool find_gid(const struct verbs *verbs, const struct verbs_rail *rail, i
     uint32_t first = o->gid_index >= 0 ? (uint32_t)o->gid_index : 0, last = o->gid_index >= 0 ? first : 1023;
     for (uint32_t i = first; i <= last; i++) {
         if (ibv_query_gid_ex(rail->device->context, rail->port, i, &entry, 0) != 0 ||
-            (entry.gid_type != IBV_GID_TYPE_ROCE_V2 && o->gid_index < 0) ||
-            !verbs_gid_address(&entry.gid, &found) || (family != AF_UNSPEC && found.ss_family != family)) {
+            (entry.gid_type != IBV_GID_TYPE_ROCE_V2 && o->gid_index < 0) || !verbs_gid_address(&entry.gid, &found) ||
+            (family != AF_UNSPEC && found.ss_family != family)) {
             continue;
         }
         if (!have || found.ss_family == AF_INET) {

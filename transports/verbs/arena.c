@@ -36,8 +36,7 @@ static uint8_t *map(size_t bytes, int node)
     return memory;
 }
 
-bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block,
-                      int node)
+bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block, int node)
 {
     *arena = (struct verbs_arena){.block = block};
     arena->count = (uint32_t)(bytes / block);

@@ -217,9 +217,8 @@ static void on_linger(void *arg)
         linger(channel);
     } else {
         verbs_channel_end(channel, BPS_ERR_TIMEOUT,
-                          channel->out.finish_done
-                              ? "the peer has not closed the connection within 5 s"
-                              : "the peer has not taken what was left to send within 5 s");
+                          channel->out.finish_done ? "the peer has not closed the connection within 5 s"
+                                                   : "the peer has not taken what was left to send within 5 s");
     }
 }
 

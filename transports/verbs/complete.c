@@ -29,8 +29,7 @@ static void failed(struct bps_channel *channel, enum ibv_wc_status status)
     case IBV_WC_RNR_RETRY_EXC_ERR:
     case IBV_WC_RESP_TIMEOUT_ERR:
         snprintf(text, sizeof text, "no answer for %llu ms or more (%s)",
-                 (unsigned long long)(verbs_patience(&channel->verbs->options) / 1000000),
-                 ibv_wc_status_str(status));
+                 (unsigned long long)(verbs_patience(&channel->verbs->options) / 1000000), ibv_wc_status_str(status));
         verbs_channel_broken(channel, BPS_ERR_TIMEOUT, text);
         break;
     default:
@@ -170,8 +169,8 @@ static uint32_t returned_reads(const struct verbs_pair *pair)
     uint32_t reads = 0;
     for (int i = device->first; i < device->nwc; i++) {
         const struct ibv_wc *wc = &device->wc[i];
-        reads += wc->qp_num == pair->number && verbs_wr_is_own(wc->wr_id) &&
-                 verbs_wr_kind(wc->wr_id) == VERBS_PIECE_READ;
+        reads +=
+            wc->qp_num == pair->number && verbs_wr_is_own(wc->wr_id) && verbs_wr_kind(wc->wr_id) == VERBS_PIECE_READ;
     }
     return reads;
 }
@@ -216,13 +215,12 @@ void verbs_slots_repost(struct verbs_device *device)
             struct verbs_slot *slot = STAILQ_FIRST(&device->reposts);
             STAILQ_REMOVE_HEAD(&device->reposts, entry);
             sge[n] = (struct ibv_sge){.addr = (uintptr_t)slot->data, .length = bytes, .lkey = slot->lkey};
-            wr[n] = (struct ibv_recv_wr){
-                .wr_id = (uintptr_t)slot, .next = &wr[n + 1], .sg_list = &sge[n], .num_sge = 1};
+            wr[n] =
+                (struct ibv_recv_wr){.wr_id = (uintptr_t)slot, .next = &wr[n + 1], .sg_list = &sge[n], .num_sge = 1};
         }
         wr[n - 1].next = NULL;
         if (ibv_post_srq_recv(device->srq, wr, &bad) != 0) {
-            device->verbs->host->log(device->verbs->host, BPS_LOG_ERROR,
-                                     "the shared receive queue refuses buffers");
+            device->verbs->host->log(device->verbs->host, BPS_LOG_ERROR, "the shared receive queue refuses buffers");
         }
     }
 }

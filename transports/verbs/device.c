@@ -18,15 +18,13 @@ void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report)
 {
     struct rlimit limit;
     if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        BPS_REPORT(
-            report,
-            "cannot register %llu KiB of memory: this process may lock %llu KiB; raise it with `ulimit -l "
-            "unlimited`, or LimitMEMLOCK=infinity of the service",
-            (unsigned long long)(bytes >> 10), (unsigned long long)(limit.rlim_cur >> 10));
+        BPS_REPORT(report,
+                   "cannot register %llu KiB of memory: this process may lock %llu KiB; raise it with `ulimit -l "
+                   "unlimited`, or LimitMEMLOCK=infinity of the service",
+                   (unsigned long long)(bytes >> 10), (unsigned long long)(limit.rlim_cur >> 10));
         return;
     }
-    BPS_REPORT(report, "cannot register %llu KiB of memory: %s", (unsigned long long)(bytes >> 10),
-               strerror(error));
+    BPS_REPORT(report, "cannot register %llu KiB of memory: %s", (unsigned long long)(bytes >> 10), strerror(error));
 }
 
 static bps_status no_device(struct bps_report *report)
@@ -48,8 +46,7 @@ static bps_status unknown_device(const struct verbs *verbs, const char *item, st
 
 static bps_status inactive(struct ibv_context *context, int64_t port, struct bps_report *report)
 {
-    BPS_REPORT(report,
-               "port %lld of RDMA device %s is not active: connect its cable, or set its interface up",
+    BPS_REPORT(report, "port %lld of RDMA device %s is not active: connect its cable, or set its interface up",
                (long long)port, ibv_get_device_name(context->device));
     return BPS_ERR_UNSUPPORTED;
 }
@@ -69,11 +66,9 @@ static void on_async(void *arg, uint32_t events)
     (void)events;
     while (ibv_get_async_event(device->context, &event) == 0) {
         bool good = event.event_type == IBV_EVENT_PORT_ACTIVE || event.event_type == IBV_EVENT_COMM_EST ||
-                    event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED ||
-                    event.event_type == IBV_EVENT_GID_CHANGE;
+                    event.event_type == IBV_EVENT_QP_LAST_WQE_REACHED || event.event_type == IBV_EVENT_GID_CHANGE;
         device->verbs->host->log(device->verbs->host, good ? BPS_LOG_DEBUG : BPS_LOG_WARN, "device %s: %s",
-                                 ibv_get_device_name(device->context->device),
-                                 ibv_event_type_str(event.event_type));
+                                 ibv_get_device_name(device->context->device), ibv_event_type_str(event.event_type));
         ibv_ack_async_event(&event);
     }
     verbs_leave_ports(device->verbs);
@@ -108,8 +103,7 @@ static bool watch_device(struct verbs_device *device)
 static bool hold_completions(struct verbs_device *device, uint32_t room)
 {
     const struct bps_host *host = device->verbs->host;
-    struct ibv_wc *wc =
-        bps_util_grow(host, device->wc, (size_t)device->nwc * sizeof *wc, room * sizeof *wc, 64);
+    struct ibv_wc *wc = bps_util_grow(host, device->wc, (size_t)device->nwc * sizeof *wc, room * sizeof *wc, 64);
     if (wc == NULL) {
         errno = ENOMEM;
         return false;
@@ -252,8 +246,7 @@ static bool open_arenas(struct verbs *verbs, const struct ibv_context *context)
             verbs_arena_init(&verbs->receive, verbs->host, o->arena, (uint32_t)o->block, node));
 }
 
-struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context,
-                                     struct bps_report *report)
+struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context, struct bps_report *report)
 {
     struct verbs_device *device;
     LIST_FOREACH(device, &verbs->devices, entry) {
@@ -301,13 +294,12 @@ static bool add_slots(struct verbs_device *device, uint32_t count)
                                   .slots = host->alloc(host, count * sizeof *chunk->slots, 64)};
     LIST_INSERT_HEAD(&device->chunks, chunk, entry);
     if (chunk->memory == NULL || chunk->slots == NULL ||
-        (chunk->mr = ibv_reg_mr(device->pd, chunk->memory, (size_t)count * bytes, IBV_ACCESS_LOCAL_WRITE)) ==
-            NULL) {
+        (chunk->mr = ibv_reg_mr(device->pd, chunk->memory, (size_t)count * bytes, IBV_ACCESS_LOCAL_WRITE)) == NULL) {
         return false;
     }
     for (uint32_t i = 0; i < count; i++) {
-        chunk->slots[i] = (struct verbs_slot){
-            .device = device, .data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
+        chunk->slots[i] =
+            (struct verbs_slot){.device = device, .data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
         STAILQ_INSERT_TAIL(&device->reposts, &chunk->slots[i], entry);
     }
     device->nslots += count;
@@ -325,8 +317,7 @@ bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completion
     if (room > device->cq_room) {
         if (room > (uint32_t)device->attr.max_cqe || ibv_resize_cq(device->cq, (int)room) != 0 ||
             !hold_completions(device, room)) {
-            BPS_REPORT(report,
-                       "the completion queue of the RDMA device cannot hold %u entries: lower credits", room);
+            BPS_REPORT(report, "the completion queue of the RDMA device cannot hold %u entries: lower credits", room);
             return BPS_ERR_NOMEM;
         }
     }
@@ -365,8 +356,7 @@ static int64_t port_of(const struct verbs *verbs, const char *item, size_t *leng
     return *end == '\0' && port >= 1 && port <= UINT8_MAX ? port : 0;
 }
 
-static bps_status add_rail(struct verbs *verbs, struct ibv_context *context, int64_t port,
-                           struct bps_report *report)
+static bps_status add_rail(struct verbs *verbs, struct ibv_context *context, int64_t port, struct bps_report *report)
 {
     const struct bps_list *hosts = &verbs->options.host;
     struct verbs_rail *rail = &verbs->rails[verbs->nrails];
@@ -388,9 +378,8 @@ static bps_status find_rail(struct verbs *verbs, const char *item, struct bps_re
     for (uint32_t i = 0; verbs->contexts[i] != NULL; i++) {
         const char *name = ibv_get_device_name(verbs->contexts[i]->device);
         if (strlen(name) == length && strncmp(name, item, length) == 0) {
-            return verbs_port_is_active(verbs->contexts[i], port)
-                       ? add_rail(verbs, verbs->contexts[i], port, report)
-                       : inactive(verbs->contexts[i], port, report);
+            return verbs_port_is_active(verbs->contexts[i], port) ? add_rail(verbs, verbs->contexts[i], port, report)
+                                                                  : inactive(verbs->contexts[i], port, report);
         }
     }
     return unknown_device(verbs, item, report);
@@ -440,10 +429,9 @@ static bps_status find_devices(struct verbs *verbs, struct bps_report *report)
     close(fd);
     verbs->contexts = rdma_get_devices(&n);
     if (verbs->contexts == NULL || n == 0) {
-        BPS_REPORT(
-            report,
-            "no RDMA device can be opened: %s; let this user read and write the files in /dev/infiniband",
-            strerror(errno));
+        BPS_REPORT(report,
+                   "no RDMA device can be opened: %s; let this user read and write the files in /dev/infiniband",
+                   strerror(errno));
         return BPS_ERR_UNSUPPORTED;
     }
     return BPS_OK;

@@ -52,8 +52,7 @@ static void set_class(const struct bps_channel *channel)
 static struct sockaddr *source(const struct verbs *verbs, const struct verbs_rail *from, int family,
                                struct sockaddr_storage *own)
 {
-    bool named =
-        verbs->options.device.count > 0 || verbs->options.host.count > 0 || verbs->options.gid_index >= 0;
+    bool named = verbs->options.device.count > 0 || verbs->options.host.count > 0 || verbs->options.gid_index >= 0;
     return named && verbs_own_address(verbs, from, family, own) ? (struct sockaddr *)own : NULL;
 }
 
@@ -97,8 +96,7 @@ static void attempt_rest(struct bps_channel *channel)
 void verbs_dial_lost(struct bps_channel *channel)
 {
     char text[sizeof channel->lost + sizeof channel->dial->failure + 2];
-    snprintf(text, sizeof text, "%s%s%s", channel->lost, channel->former != NULL ? "; " : "",
-             channel->dial->failure);
+    snprintf(text, sizeof text, "%s%s%s", channel->lost, channel->former != NULL ? "; " : "", channel->dial->failure);
     verbs_channel_end(channel, channel->former == NULL ? BPS_ERR_IO : verbs_status_of_loss(channel), text);
 }
 
@@ -191,8 +189,7 @@ static const char *rejection(int reason)
     }
 }
 
-void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data,
-                      size_t bytes)
+void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data, size_t bytes)
 {
     switch (event->event) {
     case RDMA_CM_EVENT_ADDR_RESOLVED:
@@ -210,8 +207,7 @@ void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *e
         break;
     case RDMA_CM_EVENT_ADDR_ERROR:
     case RDMA_CM_EVENT_ROUTE_ERROR:
-        give_up(channel,
-                event->status == -ENODEV ? "no RDMA device leads to this address" : strerror(-event->status));
+        give_up(channel, event->status == -ENODEV ? "no RDMA device leads to this address" : strerror(-event->status));
         break;
     case RDMA_CM_EVENT_REJECTED:
         give_up(channel, rejection(event->status));
@@ -227,9 +223,8 @@ void verbs_dial_free(struct bps_channel *channel)
     channel->dial = NULL;
 }
 
-bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
-                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                      struct bps_report *report)
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                      void *user, struct bps_channel **out, struct bps_report *report)
 {
     struct verbs *verbs = instance;
     struct bps_report reason = {""};

@@ -24,8 +24,7 @@ static void on_timeout(void *arg)
     verbs_drop(channel);
 }
 
-static bool accept_request(struct bps_channel *channel, const struct verbs_terms *terms,
-                           struct bps_report *report)
+static bool accept_request(struct bps_channel *channel, const struct verbs_terms *terms, struct bps_report *report)
 {
     uint8_t own[VERBS_TERMS_BYTES];
     struct rdma_conn_param parameters;
@@ -71,8 +70,8 @@ static void refuse(struct rdma_cm_id *id)
     rdma_destroy_id(id);
 }
 
-void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id,
-                          const void *data, size_t bytes)
+void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id, const void *data,
+                          size_t bytes)
 {
     const struct bps_host *host = verbs->host;
     struct verbs_terms terms;
@@ -176,8 +175,8 @@ static void listener_free(struct verbs *verbs, struct verbs_listener *listener)
     verbs->host->release(verbs->host, listener);
 }
 
-bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                        size_t n, struct bps_report *report)
+bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                        struct bps_report *report)
 {
     struct verbs *verbs = instance;
     bps_status status = BPS_OK;

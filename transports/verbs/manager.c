@@ -50,8 +50,7 @@ static bool is_end(const struct bps_channel *channel, const struct rdma_cm_event
            (event->event == RDMA_CM_EVENT_REJECTED && channel->state == VERBS_OPEN);
 }
 
-static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_event *event,
-                             const struct said *said)
+static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_event *event, const struct said *said)
 {
     verbs_hold(channel);
     if (event->event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
@@ -84,8 +83,8 @@ static void on_event(void *arg, uint32_t events)
         rdma_ack_cm_event(event);
         if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
             verbs_listen_request(verbs, copy.listen_id->context, copy.id, said.data, said.bytes);
-        } else if (copy.listen_id == NULL && copy.id->context != NULL &&
-                   copy.event != RDMA_CM_EVENT_TIMEWAIT_EXIT && copy.event != RDMA_CM_EVENT_ADDR_CHANGE) {
+        } else if (copy.listen_id == NULL && copy.id->context != NULL && copy.event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
+                   copy.event != RDMA_CM_EVENT_ADDR_CHANGE) {
             dispatch_channel(copy.id->context, &copy, &said);
         }
     }

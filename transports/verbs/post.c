@@ -51,8 +51,8 @@ static struct ibv_send_wr *add(struct verbs_pair *pair, uint64_t kind, const voi
     batch->count++;
     batch->pair = pair;
     *sge = (struct ibv_sge){.addr = (uintptr_t)memory, .length = bytes, .lkey = lkey};
-    *wr = (struct ibv_send_wr){
-        .wr_id = verbs_wr_id(kind, ++pair->posted), .next = wr + 1, .sg_list = sge, .num_sge = 1};
+    *wr =
+        (struct ibv_send_wr){.wr_id = verbs_wr_id(kind, ++pair->posted), .next = wr + 1, .sg_list = sge, .num_sge = 1};
     if (kind != VERBS_MESSAGE_SENT || ++pair->silent >= SILENT) {
         pair->silent = 0;
         wr->send_flags = IBV_SEND_SIGNALED;

@@ -55,12 +55,10 @@ static bool fits(struct bps_channel *channel, const struct verbs_message *messag
 static bool read_again(struct bps_channel *channel, const struct verbs_slot *slot)
 {
     const struct verbs_device *device = channel->pair->device;
-    const struct ibv_mr *mr = slot->block != NULL
-                                  ? device->receive_mr
-                                  : verbs_window_find(device, slot->place, slot->message.bytes);
+    const struct ibv_mr *mr =
+        slot->block != NULL ? device->receive_mr : verbs_window_find(device, slot->place, slot->message.bytes);
     if (mr != NULL) {
-        verbs_post_read(channel->pair, slot->block != NULL ? slot->block : slot->place, mr->lkey,
-                        &slot->message);
+        verbs_post_read(channel->pair, slot->block != NULL ? slot->block : slot->place, mr->lkey, &slot->message);
         verbs_post_flush(channel->pair);
     }
     return mr != NULL;
@@ -106,8 +104,7 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
         verbs_channel_queue(channel);
         return;
     }
-    if (!good || pair->narrived >= pair->own.credits ||
-        !verbs_send_news(channel, message->credits, message->done) ||
+    if (!good || pair->narrived >= pair->own.credits || !verbs_send_news(channel, message->credits, message->done) ||
         (message->kind != VERBS_CREDIT && !fits(channel, message))) {
         verbs_slot_free(slot);
         protocol_error(channel, "a message was not understood");

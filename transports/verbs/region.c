@@ -14,13 +14,11 @@
 static struct ibv_mr *register_region(const struct verbs_device *device, const struct bps_region *region)
 {
     uint64_t address = (uintptr_t)region->memory;
-    return region->on_device
-               ? ibv_reg_dmabuf_mr(device->pd, region->offset, region->bytes, address, region->fd, ACCESS)
-               : ibv_reg_mr(device->pd, region->memory, region->bytes, ACCESS);
+    return region->on_device ? ibv_reg_dmabuf_mr(device->pd, region->offset, region->bytes, address, region->fd, ACCESS)
+                             : ibv_reg_mr(device->pd, region->memory, region->bytes, ACCESS);
 }
 
-static bps_status window_open(struct verbs_device *device, const struct bps_region *region,
-                              struct bps_report *report)
+static bps_status window_open(struct verbs_device *device, const struct bps_region *region, struct bps_report *report)
 {
     const struct bps_host *host = device->verbs->host;
     struct verbs_window *window = host->alloc(host, sizeof *window, 8);

@@ -35,8 +35,7 @@ static void send_plain(struct bps_channel *channel, uint8_t kind)
     struct verbs_message message = {.kind = kind};
     uint8_t *slot = begin_message(channel, &message);
     uint32_t bytes = verbs_message_put(&message, slot);
-    verbs_post_message(channel->pair, slot, bytes,
-                       kind == VERBS_FINISH ? VERBS_FINISH_SENT : VERBS_MESSAGE_SENT);
+    verbs_post_message(channel->pair, slot, bytes, kind == VERBS_FINISH ? VERBS_FINISH_SENT : VERBS_MESSAGE_SENT);
 }
 
 /* ---- news of the peer ---- */
@@ -125,8 +124,7 @@ static void frame_ends(struct bps_channel *channel, struct verbs_piece *last)
 }
 
 /* Where the peer reads the next piece; NULL: there is no block now. */
-static struct verbs_piece *find_place(struct bps_channel *channel, uint32_t bytes,
-                                      struct verbs_message *message)
+static struct verbs_piece *find_place(struct bps_channel *channel, uint32_t bytes, struct verbs_message *message)
 {
     struct verbs_device *device = channel->pair->device;
     const struct verbs_outgoing *out = &channel->out;
@@ -157,8 +155,7 @@ static bool send_piece(struct bps_channel *channel)
     struct verbs_pair *pair = channel->pair;
     struct verbs_outgoing *out = &channel->out;
     uint32_t rest = out->frame.bytes - out->offset, bytes = rest < pair->peer.block ? rest : pair->peer.block;
-    struct verbs_message message = {.kind = out->offset == 0 ? VERBS_BEGIN : VERBS_PIECE,
-                                    .header = out->frame.header};
+    struct verbs_message message = {.kind = out->offset == 0 ? VERBS_BEGIN : VERBS_PIECE, .header = out->frame.header};
     struct verbs_piece *piece = find_place(channel, bytes, &message);
     if (piece == NULL) {
         verbs_channel_wait(channel);
@@ -279,8 +276,7 @@ static bool send_keys(struct verbs_pair *pair)
         if (piece->bytes == 0) {
             continue;
         }
-        struct verbs_message message = {
-            .kind = VERBS_KEY, .address = (uintptr_t)piece->from, .bytes = piece->bytes};
+        struct verbs_message message = {.kind = VERBS_KEY, .address = (uintptr_t)piece->from, .bytes = piece->bytes};
         const struct ibv_mr *mr = find_mr(pair->device, message.address, message.bytes);
         if (mr == NULL) {
             return false;
@@ -302,8 +298,7 @@ static bool repeat_message(struct verbs_pair *pair, uint8_t *slot)
         }
         verbs_message_rekey(slot, mr->rkey);
     }
-    verbs_post_message(pair, slot, bytes,
-                       message.kind == VERBS_FINISH ? VERBS_FINISH_SENT : VERBS_MESSAGE_SENT);
+    verbs_post_message(pair, slot, bytes, message.kind == VERBS_FINISH ? VERBS_FINISH_SENT : VERBS_MESSAGE_SENT);
     return true;
 }
 

@@ -35,8 +35,7 @@ static const struct bps_option options[] = {
      "Time that a peer has to answer to a connection."},
     {"eager", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, eager), "4 KiB", "0..64 KiB",
      "Payloads up to this size travel with their header; larger ones are read by the peer when it has room."},
-    {"block", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, block), "256 KiB", "4 KiB..4 MiB",
-     "Bytes of one read."},
+    {"block", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, block), "256 KiB", "4 KiB..4 MiB", "Bytes of one read."},
     {"window", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, window), "1 MiB", "64 KiB..1 GiB",
      "Bytes that a peer may be told of before it has read them: with less, urgent frames overtake sooner."},
     {"arena", BPS_OPT_SIZE, 0, offsetof(struct verbs_options, arena), "8 MiB", "64 KiB..16 GiB",
@@ -58,8 +57,7 @@ static void count(struct verbs *verbs)
         .frames_received = host->counter(host, "frames_received", "headers of frames that have arrived"),
         .bytes_sent = host->counter(host, "bytes_sent", "bytes of payloads sent"),
         .bytes_received = host->counter(host, "bytes_received", "bytes of payloads that have arrived"),
-        .bytes_copied =
-            host->counter(host, "bytes_copied", "bytes copied to registered memory before sending"),
+        .bytes_copied = host->counter(host, "bytes_copied", "bytes copied to registered memory before sending"),
         .bytes_in_place = host->counter(host, "bytes_in_place", "bytes sent from where they lay"),
         .bytes_placed = host->counter(host, "bytes_placed", "bytes read to where the core wants them"),
         .work_requests = host->counter(host, "work_requests", "sends and reads posted"),
@@ -70,14 +68,14 @@ static void count(struct verbs *verbs)
 static bps_status check_options(const struct verbs_options *o, struct bps_report *report)
 {
     if (o->arena < 2 * o->block || o->arena / o->block > UINT32_MAX) {
-        BPS_REPORT(report, "arena = %llu: expected at least two blocks of block = %llu",
-                   (unsigned long long)o->arena, (unsigned long long)o->block);
+        BPS_REPORT(report, "arena = %llu: expected at least two blocks of block = %llu", (unsigned long long)o->arena,
+                   (unsigned long long)o->block);
         return BPS_ERR_CONF;
     }
     uint32_t devices = o->device.count > 0 ? o->device.count : 1;
     if (devices > VERBS_RAILS || o->host.count > devices) {
-        BPS_REPORT(report, "device names %u and host %u: expected at most %u, and no more hosts than devices",
-                   devices, o->host.count, VERBS_RAILS);
+        BPS_REPORT(report, "device names %u and host %u: expected at most %u, and no more hosts than devices", devices,
+                   o->host.count, VERBS_RAILS);
         return BPS_ERR_CONF;
     }
     return BPS_OK;

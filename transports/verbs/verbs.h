@@ -53,8 +53,7 @@ struct verbs_arena {
     uint32_t block, count, nfree;
 };
 /* node: the NUMA node that the memory is to be on; -1: any. False: no memory. */
-bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block,
-                      int node);
+bool verbs_arena_init(struct verbs_arena *arena, const struct bps_host *host, uint64_t bytes, uint32_t block, int node);
 void verbs_arena_fini(struct verbs_arena *arena, const struct bps_host *host);
 size_t verbs_arena_bytes(const struct verbs_arena *arena);
 /* NULL: there is none now. */
@@ -171,9 +170,8 @@ struct verbs_pair {
     uint32_t number;
     bool connected, probing; /* a probe is under way */
     struct verbs_terms own, peer;
-    uint32_t reads_room; /* reads that may be under way at once */
-    uint32_t depth, posted, retired,
-        silent; /* work requests; `silent` since the last one that is signalled */
+    uint32_t reads_room;                     /* reads that may be under way at once */
+    uint32_t depth, posted, retired, silent; /* work requests; `silent` since the last one that is signalled */
     uint32_t inline_bytes;
     uint8_t *memory; /* own messages, a slot for each credit of the peer's; and as many for keys */
     struct ibv_mr *mr;
@@ -208,10 +206,10 @@ struct verbs_incoming {
 };
 
 struct verbs_outgoing {
-    uint32_t credits; /* messages that the peer has room for */
-    uint32_t owed;    /* messages of the peer's that have been dealt with and that it has not been told of */
-    uint32_t done;    /* the same for its pieces */
-    uint32_t held;    /* frames that are announced and not yet `sent` */
+    uint32_t credits;       /* messages that the peer has room for */
+    uint32_t owed;          /* messages of the peer's that have been dealt with and that it has not been told of */
+    uint32_t done;          /* the same for its pieces */
+    uint32_t held;          /* frames that are announced and not yet `sent` */
     uint64_t in_flight;     /* bytes of pieces that the peer has not read yet */
     struct bps_frame frame; /* that is being sent, from `offset` on */
     bool busy;
@@ -295,8 +293,7 @@ bool verbs_port_is_active(struct ibv_context *context, int64_t number);
 bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
 void verbs_devices_close(struct verbs *verbs);
 /* The device of a context, prepared; NULL and the reason. */
-struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context,
-                                     struct bps_report *report);
+struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context, struct bps_report *report);
 /* Makes room for the completions and the messages of one more channel. */
 bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report);
 void verbs_device_unreserve(struct verbs_device *device, uint32_t completions);
@@ -330,19 +327,17 @@ void verbs_manager_close(struct verbs *verbs);
 
 /* ---- listen.c, dial.c ---- */
 
-bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                        size_t n, struct bps_report *report);
+bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                        struct bps_report *report);
 void verbs_listeners_close(struct verbs *verbs);
 /* A peer wants to connect; `data` is what it says. */
-void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id,
-                          const void *data, size_t bytes);
+void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id, const void *data,
+                          size_t bytes);
 /* The connection of an accepted channel stands: asks the core. */
 void verbs_welcome(struct bps_channel *channel);
-bps_status verbs_dial(void *instance, const char *address, uint32_t lane,
-                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                      struct bps_report *report);
-void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data,
-                      size_t bytes);
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                      void *user, struct bps_channel **out, struct bps_report *report);
+void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data, size_t bytes);
 /* No address is left to try. */
 void verbs_dial_lost(struct bps_channel *channel);
 /* Tries all ways again, the next one first. */

@@ -59,8 +59,8 @@ BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
 BPS_API int bps_size(void);       /* number of workers */
 BPS_API int bps_local_rank(void); /* 0 .. local_size-1, among the workers on this host */
 BPS_API int bps_local_size(void);
-BPS_API int bps_cross_rank(void); /* 0 .. cross_size-1, by rank, among the workers with the same local rank */
-BPS_API int bps_cross_size(void); /* the number of hosts, where all have the same number of workers */
+BPS_API int bps_cross_rank(void);     /* 0 .. cross_size-1, by rank, among the workers with the same local rank */
+BPS_API int bps_cross_size(void);     /* the number of hosts, where all have the same number of workers */
 BPS_API int bps_is_homogeneous(void); /* 1: all hosts have the same number of workers; 0: they have not */
 /*
  * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of use only
@@ -154,8 +154,7 @@ struct bps_push_pull {
  * BPS_ERR_MISMATCH, BPS_ERR_LOST and the like end the operation, with the same text on every worker that took
  * part.
  */
-BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out,
-                                       struct bps_report *report);
+BPS_API bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *out, struct bps_report *report);
 
 /*
  * Starts a push_pull and waits for it, as bps_push_pull_async() and bps_wait() do, but sooner: if nothing

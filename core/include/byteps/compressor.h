@@ -28,11 +28,9 @@ struct bps_compressor_ops {
      * dst = the elements that src stands for. The bytes come from a peer and are not trusted:
      * BPS_ERR_PROTOCOL if they cannot be what encode makes of so many elements; dst is undefined then.
      */
-    bps_status (*decode)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
-                         size_t count);
+    bps_status (*decode)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count);
     /* The same, but dst += these elements. */
-    bps_status (*decode_add)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
-                             size_t count);
+    bps_status (*decode_add)(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count);
     /* Optional: one line. */
     void (*describe)(void *instance, char *text, size_t n);
 };

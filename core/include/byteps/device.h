@@ -108,8 +108,8 @@ struct bps_group_ops {
      * Gives a batch of 1 to BPS_STEPS_LIMIT steps. `done` is called once, on the loop and never from within
      * this call, when its memory is not used any more: the steps are done, or the group has failed.
      */
-    bps_status (*run)(struct bps_group *group, const struct bps_group_step *steps, uint32_t n,
-                      bps_device_fn done, void *arg, struct bps_report *report);
+    bps_status (*run)(struct bps_group *group, const struct bps_group_step *steps, uint32_t n, bps_device_fn done,
+                      void *arg, struct bps_report *report);
     /* Nothing follows: all batches are done, here and elsewhere. */
     void (*leave)(struct bps_group *group);
     /* Others may be lost: nothing waits for them any more, and what is not done fails. */
@@ -130,8 +130,8 @@ struct bps_share_ops {
      * A region on the device: whole pages of one allocation, that have all of these bytes. The caller closes
      * its descriptor. BPS_ERR_UNSUPPORTED: others cannot reach it. Any thread.
      */
-    bps_status (*region)(void *instance, int32_t device, const void *memory, uint64_t bytes,
-                         struct bps_region *out, struct bps_report *report);
+    bps_status (*region)(void *instance, int32_t device, const void *memory, uint64_t bytes, struct bps_region *out,
+                         struct bps_report *report);
     /* What others have written to the device is seen by all its work that begins from now on. On the loop. */
     bps_status (*flush)(void *instance, int32_t device, struct bps_report *report);
 };
@@ -149,8 +149,7 @@ struct bps_device_ops {
     bps_status (*mark)(void *instance, const struct bps_device *device, struct bps_mark **out,
                        struct bps_report *report);
     /* A mark behind all copies to the device and reductions that were begun so far. On the loop. */
-    bps_status (*mark_copies)(void *instance, int32_t device, struct bps_mark **out,
-                              struct bps_report *report);
+    bps_status (*mark_copies)(void *instance, int32_t device, struct bps_mark **out, struct bps_report *report);
     /* What the stream is given from now on waits for the mark. The host does not wait. Any thread. */
     bps_status (*follow)(void *instance, const struct bps_device *device, struct bps_mark *mark,
                          struct bps_report *report);

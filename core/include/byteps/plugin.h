@@ -130,13 +130,13 @@ struct bps_note {
 /* Put it once at file scope for each plugin: BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0"); */
 #define BPS_PLUGIN_NOTE(kind_, name_, version_)           BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __LINE__)
 #define BPS_PLUGIN_NOTE_AT(kind_, name_, version_, line_) BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)
-#define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                    \
-    __attribute__((used, aligned(4),                                                                         \
-                   section(".note.byteps"))) static const struct bps_note bps_plugin_note_##line_ = {        \
-        7,                                                                                                   \
-        sizeof(struct bps_note_body),                                                                        \
-        BPS_NOTE_TYPE,                                                                                       \
-        "BytePS",                                                                                            \
+#define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                              \
+    __attribute__((used, aligned(4),                                                                                   \
+                   section(".note.byteps"))) static const struct bps_note bps_plugin_note_##line_ = {                  \
+        7,                                                                                                             \
+        sizeof(struct bps_note_body),                                                                                  \
+        BPS_NOTE_TYPE,                                                                                                 \
+        "BytePS",                                                                                                      \
         {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}
 #endif
 
@@ -188,8 +188,8 @@ struct bps_host {
     /*
      * Calls fn after delay_ns, and then every period_ns unless that is 0. A one-shot timer is gone after it.
      */
-    struct bps_timer *(*timer)(const struct bps_host *host, uint64_t delay_ns, uint64_t period_ns,
-                               bps_call_fn fn, void *arg);
+    struct bps_timer *(*timer)(const struct bps_host *host, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
+                               void *arg);
     void (*cancel)(const struct bps_host *host, struct bps_timer *timer);
     /*
      * Calls fn once, after the events of this turn of the loop and before it sleeps. The place to batch work.
@@ -225,13 +225,13 @@ struct bps_region {
 };
 
 /* Writes a formatted line into a report, cut if it is too long; a NULL report is ignored. */
-#define BPS_REPORT(report, ...)                                                                              \
-    do {                                                                                                     \
-        if (report) {                                                                                        \
-            if (snprintf((report)->text, sizeof(report)->text, __VA_ARGS__) < 0) {                           \
-                (report)->text[0] = '\0';                                                                    \
-            }                                                                                                \
-        }                                                                                                    \
+#define BPS_REPORT(report, ...)                                                                                        \
+    do {                                                                                                               \
+        if (report) {                                                                                                  \
+            if (snprintf((report)->text, sizeof(report)->text, __VA_ARGS__) < 0) {                                     \
+                (report)->text[0] = '\0';                                                                              \
+            }                                                                                                          \
+        }                                                                                                              \
     } while (0)
 
 #ifdef __cplusplus

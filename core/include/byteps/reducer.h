@@ -37,8 +37,8 @@ struct bps_kernels {
      * All of it in one pass over n >= 1 sources: dst = finish(first(src[0]) fold src[1] ... fold src[n-1]),
      * bit by bit the same as those steps. scales[n], or NULL for all 1. dst may be equal to one of the src.
      */
-    void (*reduce)(void *dst, const void *const *src, const double *scales, unsigned n, size_t count,
-                   double scale, uint64_t divisor);
+    void (*reduce)(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
+                   uint64_t divisor);
 };
 
 struct bps_device_ops; /* device.h */

@@ -76,8 +76,7 @@ struct bps_stage_ops {
      * With BPS_EXECUTOR_CPU it is called on several threads at once, for different tasks. With BPS_EXECUTOR_IO it may
      * return BPS_INPROGRESS and answer later, by task->done: nothing else waits for that.
      */
-    bps_status (*run)(void *instance, void *state, const struct bps_stage_task *task,
-                      struct bps_report *report);
+    bps_status (*run)(void *instance, void *state, const struct bps_stage_task *task, struct bps_report *report);
     /* Optional: one line. */
     void (*describe)(void *instance, char *text, size_t n);
     /*

@@ -112,8 +112,8 @@ struct bps_channel_events {
  * A peer has connected. Returns the events and, in *user, their argument; or NULL to refuse. `peer` is the
  * peer's address for messages.
  */
-typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_channel *channel,
-                                                          const char *peer, void **user);
+typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_channel *channel, const char *peer,
+                                                          void **user);
 
 struct bps_transport_attr {
     uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); at least 1 */
@@ -136,15 +136,14 @@ struct bps_transport_ops {
      * own choice (its configured interface, else loopback). actual[n] receives the address that peers can
      * dial.
      */
-    bps_status (*listen)(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual,
-                         size_t n, struct bps_report *report);
+    bps_status (*listen)(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                         struct bps_report *report);
     /*
      * Starts to connect; connected or closed follows, never from within this call. `lane` counts from 0.
      * The core calls it again after a refusal if it wants to.
      */
-    bps_status (*dial)(void *instance, const char *address, uint32_t lane,
-                       const struct bps_channel_events *events, void *user, struct bps_channel **out,
-                       struct bps_report *report);
+    bps_status (*dial)(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                       void *user, struct bps_channel **out, struct bps_report *report);
     void (*kick)(struct bps_channel *channel); /* `next` has frames now; cheap, may be called often */
     /*
      * Sends what `next` still gives until BPS_AGAIN, then closes; closed
@@ -166,8 +165,8 @@ struct bps_transport_ops {
      */
     bps_status (*loan_read)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to,
                             uint32_t bytes);
-    bps_status (*loan_write)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset,
-                             const void *from, uint32_t bytes);
+    bps_status (*loan_write)(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                             uint32_t bytes);
     /*
      * Optional. Frames and places may lie in this region from now on, so that the transport can prepare for
      * it; without attach they may as well, but not on a device. detach: none does any more. The region is the

@@ -78,7 +78,7 @@ struct CUfunc_st {
     size_t bytes; /* of an element */
 };
 
-#define FUNCTION(type, bytes, operation, op)                                                                 \
+#define FUNCTION(type, bytes, operation, op)                                                                           \
     {"bps_reduce_" #type "_" #operation, bps_reduce_##type##_##operation, bytes},
 #define FUNCTIONS(type, dtype, bytes) CUDA_OPERATIONS(FUNCTION, type, bytes)
 static struct CUfunc_st functions[] = {CUDA_TYPES(FUNCTIONS)};
@@ -118,16 +118,15 @@ static bool reach(const struct CUctx_st *context, struct standin_launch *launch)
     return reached;
 }
 
-cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned blocks_x, unsigned blocks_y,
-                           unsigned blocks_z, unsigned threads_x, unsigned threads_y, unsigned threads_z,
-                           unsigned shared_bytes, struct CUstream_st *handle, void **parameters, void **extra)
+cuda_result cuLaunchKernel(struct CUfunc_st *function, unsigned blocks_x, unsigned blocks_y, unsigned blocks_z,
+                           unsigned threads_x, unsigned threads_y, unsigned threads_z, unsigned shared_bytes,
+                           struct CUstream_st *handle, void **parameters, void **extra)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
     struct standin_work work = {.can_fail = true, .launch = {function, blocks_x, threads_x, {0}}};
     bool one_line = blocks_y == 1 && blocks_z == 1 && threads_y == 1 && threads_z == 1;
-    if (!one_line || blocks_x == 0 || threads_x == 0 || threads_x > 1024 || shared_bytes != 0 ||
-        extra != NULL) {
+    if (!one_line || blocks_x == 0 || threads_x == 0 || threads_x > 1024 || shared_bytes != 0 || extra != NULL) {
         return STANDIN_INVALID_VALUE;
     }
     work.launch.reduction = *(const struct cuda_reduction *)parameters[0];

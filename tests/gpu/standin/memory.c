@@ -49,8 +49,7 @@ uint8_t *standin_memory(const void *address, size_t bytes)
 {
     struct CUctx_st *context;
     pthread_mutex_lock(&standin_lock);
-    uint8_t *memory =
-        standin_context(&context) == CUDA_OK ? standin_reach(context, (uintptr_t)address, bytes) : NULL;
+    uint8_t *memory = standin_context(&context) == CUDA_OK ? standin_reach(context, (uintptr_t)address, bytes) : NULL;
     pthread_mutex_unlock(&standin_lock);
     return memory;
 }
@@ -186,8 +185,8 @@ cuda_result cuMemGetHandleForAddressRange(void *out, unsigned long long memory, 
     pthread_mutex_lock(&standin_lock);
     cuda_result result = standin_context(&context);
     const struct block *block = block_at(memory);
-    bool whole = block != NULL && memory == (uintptr_t)block->outside && bytes % page == 0 &&
-                 bytes >= block->bytes && bytes - block->bytes < page;
+    bool whole = block != NULL && memory == (uintptr_t)block->outside && bytes % page == 0 && bytes >= block->bytes &&
+                 bytes - block->bytes < page;
     if (result == CUDA_OK) {
         result = standin_unsafe();
     }
@@ -218,8 +217,7 @@ cuda_result cuFlushGPUDirectRDMAWrites(unsigned target, unsigned scope)
 /* ---- copies ---- */
 
 /* `to` or `from` is the host's. */
-static cuda_result copy(struct CUstream_st *handle, struct standin_work *work, unsigned long long address,
-                        bool wait)
+static cuda_result copy(struct CUstream_st *handle, struct standin_work *work, unsigned long long address, bool wait)
 {
     struct CUctx_st *context;
     struct CUstream_st *stream;
@@ -249,8 +247,7 @@ cuda_result cuMemcpyDtoHAsync_v2(void *to, unsigned long long from, size_t bytes
     return copy(stream, &(struct standin_work){.to = to, .bytes = bytes, .can_fail = true}, from, false);
 }
 
-cuda_result cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes,
-                                 struct CUstream_st *stream)
+cuda_result cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from, size_t bytes, struct CUstream_st *stream)
 {
     return copy(stream, &(struct standin_work){.from = from, .bytes = bytes, .can_fail = true}, to, false);
 }
@@ -291,8 +288,7 @@ cuda_result cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
     return result == CUDA_OK ? copy(stream, &work, to, false) : result;
 }
 
-cuda_result cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes,
-                            struct CUstream_st *stream)
+cuda_result cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, struct CUstream_st *stream)
 {
     return copy(stream, &(struct standin_work){.value = value, .bytes = bytes}, to, false);
 }

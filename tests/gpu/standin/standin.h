@@ -30,19 +30,18 @@
 typedef void (*standin_host_fn)(void *arg);
 
 /* What there is beyond the functions that the plugin uses, for tests: X(symbol, parameters). */
-#define STANDIN_FUNCTIONS(X)                                                                                 \
-    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                             \
-    X(cuCtxSetCurrent, (struct CUctx_st * context))                                                          \
-    X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                           \
-    X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                              \
-    X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                    \
-    X(cuMemcpyDtoDAsync_v2,                                                                                  \
-      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))            \
-    X(cuMemsetD8Async,                                                                                       \
-      (unsigned long long to, unsigned char value, size_t bytes, struct CUstream_st *stream))                \
-    X(cuLaunchHostFunc, (struct CUstream_st * stream, standin_host_fn fn, void *arg))                        \
-    X(cuEventSynchronize, (struct CUevent_st * event))                                                       \
-    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, unsigned mode))                                 \
+#define STANDIN_FUNCTIONS(X)                                                                                           \
+    X(cuCtxGetCurrent, (struct CUctx_st * *out))                                                                       \
+    X(cuCtxSetCurrent, (struct CUctx_st * context))                                                                    \
+    X(cuStreamCreate, (struct CUstream_st * *out, unsigned flags))                                                     \
+    X(cuMemcpyHtoD_v2, (unsigned long long to, const void *from, size_t bytes))                                        \
+    X(cuMemcpyDtoH_v2, (void *to, unsigned long long from, size_t bytes))                                              \
+    X(cuMemcpyDtoDAsync_v2,                                                                                            \
+      (unsigned long long to, unsigned long long from, size_t bytes, struct CUstream_st *stream))                      \
+    X(cuMemsetD8Async, (unsigned long long to, unsigned char value, size_t bytes, struct CUstream_st *stream))         \
+    X(cuLaunchHostFunc, (struct CUstream_st * stream, standin_host_fn fn, void *arg))                                  \
+    X(cuEventSynchronize, (struct CUevent_st * event))                                                                 \
+    X(cuStreamBeginCapture_v2, (struct CUstream_st * stream, unsigned mode))                                           \
     X(cuStreamEndCapture, (struct CUstream_st * stream, struct CUgraph_st * *out))
 
 struct CUgraph_st;

@@ -205,8 +205,7 @@ cuda_result cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 cuda_result cuStreamCreateWithPriority(struct CUstream_st **out, unsigned flags, int priority)
 {
-    return priority <= 0 && priority >= GREATEST_PRIORITY ? cuStreamCreate(out, flags)
-                                                          : STANDIN_INVALID_VALUE;
+    return priority <= 0 && priority >= GREATEST_PRIORITY ? cuStreamCreate(out, flags) : STANDIN_INVALID_VALUE;
 }
 
 cuda_result cuStreamCreate(struct CUstream_st **out, unsigned flags)

@@ -116,9 +116,9 @@ nccl_result ncclCommInitRankConfig(struct ncclComm **out, int size, struct nccl_
     struct CUctx_st *context;
     struct CUuuid_st device;
     *out = NULL;
-    if (config->size != sizeof *config || config->magic != NCCL_CONFIG_MAGIC || config->blocking != 0 ||
-        size < 1 || size > BOARD_SEATS || rank < 0 || rank >= size || cuCtxGetCurrent(&context) != CUDA_OK ||
-        context == NULL || cuDeviceGetUuid(&device, context->device) != CUDA_OK) {
+    if (config->size != sizeof *config || config->magic != NCCL_CONFIG_MAGIC || config->blocking != 0 || size < 1 ||
+        size > BOARD_SEATS || rank < 0 || rank >= size || cuCtxGetCurrent(&context) != CUDA_OK || context == NULL ||
+        cuDeviceGetUuid(&device, context->device) != CUDA_OK) {
         return NCCL_INVALID_ARGUMENT;
     }
     struct ncclComm *comm = calloc(1, sizeof *comm);
@@ -188,20 +188,20 @@ nccl_result ncclCommAbort(struct ncclComm *comm)
 
 /* ---- arithmetic ---- */
 
-#define COMBINE(type)                                                                                        \
-    static void combine_##type(void *to, const struct board *board, unsigned n, size_t count, unsigned op)   \
-    {                                                                                                        \
-        for (size_t i = 0; i < count; i++) {                                                                 \
-            type sum = ((const type *)(const void *)board->seat[0].data)[i];                                 \
-            for (unsigned k = 1; k < n; k++) {                                                               \
-                type next = ((const type *)(const void *)board->seat[k].data)[i];                            \
-                sum = (type)(op == NCCL_PRODUCT ? sum * next                                                 \
-                             : op == NCCL_MAX   ? (next > sum ? next : sum)                                  \
-                             : op == NCCL_MIN   ? (next < sum ? next : sum)                                  \
-                                                : sum + next);                                                 \
-            }                                                                                                \
-            ((type *)to)[i] = op == NCCL_AVERAGE ? (type)(sum / (type)n) : sum;                              \
-        }                                                                                                    \
+#define COMBINE(type)                                                                                                  \
+    static void combine_##type(void *to, const struct board *board, unsigned n, size_t count, unsigned op)             \
+    {                                                                                                                  \
+        for (size_t i = 0; i < count; i++) {                                                                           \
+            type sum = ((const type *)(const void *)board->seat[0].data)[i];                                           \
+            for (unsigned k = 1; k < n; k++) {                                                                         \
+                type next = ((const type *)(const void *)board->seat[k].data)[i];                                      \
+                sum = (type)(op == NCCL_PRODUCT ? sum * next                                                           \
+                             : op == NCCL_MAX   ? (next > sum ? next : sum)                                            \
+                             : op == NCCL_MIN   ? (next < sum ? next : sum)                                            \
+                                                : sum + next);                                                           \
+            }                                                                                                          \
+            ((type *)to)[i] = op == NCCL_AVERAGE ? (type)(sum / (type)n) : sum;                                        \
+        }                                                                                                              \
     }
 COMBINE(float)
 COMBINE(double)
@@ -214,9 +214,8 @@ static const struct {
     size_t bytes;
     void (*combine)(void *to, const struct board *board, unsigned n, size_t count, unsigned op);
 } types[] = {
-    [NCCL_INT8] = {1, combine_int8_t},   [NCCL_UINT8] = {1, combine_uint8_t},
-    [NCCL_INT32] = {4, combine_int32_t}, [NCCL_INT64] = {8, combine_int64_t},
-    [NCCL_FLOAT32] = {4, combine_float}, [NCCL_FLOAT64] = {8, combine_double},
+    [NCCL_INT8] = {1, combine_int8_t},   [NCCL_UINT8] = {1, combine_uint8_t}, [NCCL_INT32] = {4, combine_int32_t},
+    [NCCL_INT64] = {8, combine_int64_t}, [NCCL_FLOAT32] = {4, combine_float}, [NCCL_FLOAT64] = {8, combine_double},
     [NCCL_FLOAT16] = {2, NULL}, /* none uses NCCL's own sums of them */
 };
 
@@ -234,8 +233,8 @@ static void take(const struct operation *operation, size_t at, size_t bytes)
     if (step->kind == BROADCAST) {
         memcpy(operation->to + at, comm->board->seat[step->root].data, bytes);
     } else {
-        types[step->type].combine(operation->to + at, comm->board, comm->size,
-                                  bytes / types[step->type].bytes, step->op);
+        types[step->type].combine(operation->to + at, comm->board, comm->size, bytes / types[step->type].bytes,
+                                  step->op);
     }
 }
 
@@ -333,15 +332,15 @@ nccl_result ncclReduce(const void *from, void *to, size_t count, unsigned type, 
     return enqueue(comm, &step, from, to, stream);
 }
 
-nccl_result ncclBroadcast(const void *from, void *to, size_t count, unsigned type, int root,
-                          struct ncclComm *comm, struct CUstream_st *stream)
+nccl_result ncclBroadcast(const void *from, void *to, size_t count, unsigned type, int root, struct ncclComm *comm,
+                          struct CUstream_st *stream)
 {
     const struct board_step step = {BROADCAST, type, 0, (unsigned)root, count};
     return enqueue(comm, &step, from, to, stream);
 }
 
-nccl_result ncclAllReduce(const void *from, void *to, size_t count, unsigned type, unsigned op,
-                          struct ncclComm *comm, struct CUstream_st *stream)
+nccl_result ncclAllReduce(const void *from, void *to, size_t count, unsigned type, unsigned op, struct ncclComm *comm,
+                          struct CUstream_st *stream)
 {
     const struct board_step step = {ALL_REDUCE, type, op, 0, count};
     return enqueue(comm, &step, from, to, stream);
@@ -353,9 +352,8 @@ static nccl_result add(struct ncclComm *comm, bool sends, const void *memory, si
                        struct CUstream_st *stream)
 {
     unsigned char *place = standin_memory(memory, bytes);
-    if (!gathered.begun || place == NULL || peer < 0 || (unsigned)peer >= comm->size ||
-        (unsigned)peer == comm->rank || gathered.count == MAIL_MOST ||
-        (gathered.count > 0 && (gathered.comm != comm || gathered.stream != stream))) {
+    if (!gathered.begun || place == NULL || peer < 0 || (unsigned)peer >= comm->size || (unsigned)peer == comm->rank ||
+        gathered.count == MAIL_MOST || (gathered.count > 0 && (gathered.comm != comm || gathered.stream != stream))) {
         return NCCL_INVALID_ARGUMENT;
     }
     unsigned from = sends ? comm->rank : (unsigned)peer, to = sends ? (unsigned)peer : comm->rank;
@@ -376,8 +374,7 @@ nccl_result ncclSend(const void *from, size_t count, unsigned type, int peer, st
     return add(comm, true, from, count * types[type].bytes, peer, stream);
 }
 
-nccl_result ncclRecv(void *to, size_t count, unsigned type, int peer, struct ncclComm *comm,
-                     struct CUstream_st *stream)
+nccl_result ncclRecv(void *to, size_t count, unsigned type, int peer, struct ncclComm *comm, struct CUstream_st *stream)
 {
     return add(comm, false, to, count * types[type].bytes, peer, stream);
 }
