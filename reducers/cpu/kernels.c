@@ -275,7 +275,9 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
 
 TYPES(DEFINE)
 
-#define ROW(type, acc_dtype, op)             {acc_dtype, type##_first, type##_fold_##op, type##_finish, type##_reduce_##op}
+/* The functions of one operation. */
+#define ROW(type, acc_dtype, op) {acc_dtype, type##_first, type##_fold_##op, type##_finish, type##_reduce_##op}
+
 #define SUM(type, dtype, acc, acc_dtype)     [dtype] = ROW(type, acc_dtype, sum),
 #define MIN(type, dtype, acc, acc_dtype)     [dtype] = ROW(type, acc_dtype, min),
 #define MAX(type, dtype, acc, acc_dtype)     [dtype] = ROW(type, acc_dtype, max),

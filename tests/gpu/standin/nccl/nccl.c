@@ -195,10 +195,9 @@ nccl_result ncclCommAbort(struct ncclComm *comm)
             type sum = ((const type *)(const void *)board->seat[0].data)[i];                                           \
             for (unsigned k = 1; k < n; k++) {                                                                         \
                 type next = ((const type *)(const void *)board->seat[k].data)[i];                                      \
-                sum = (type)(op == NCCL_PRODUCT ? sum * next                                                           \
-                             : op == NCCL_MAX   ? (next > sum ? next : sum)                                            \
-                             : op == NCCL_MIN   ? (next < sum ? next : sum)                                            \
-                                                : sum + next);                                                           \
+                bool higher = next > sum, picks = op == NCCL_MAX || op == NCCL_MIN;                                    \
+                type picked = higher == (op == NCCL_MAX) ? next : sum;                                                 \
+                sum = (type)(picks ? picked : op == NCCL_PRODUCT ? sum * next : sum + next);                           \
             }                                                                                                          \
             ((type *)to)[i] = op == NCCL_AVERAGE ? (type)(sum / (type)n) : sum;                                        \
         }                                                                                                              \
