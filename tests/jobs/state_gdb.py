@@ -29,7 +29,15 @@ def text(pointer):
 
 
 def show_task(task):
-    print(f"      task {words(task, 'partition', 'state', 'step', 'sent', 'received', 'held', 'failed')}")
+    print(f"      task {words(task, 'partition', 'state', 'failed', 'refused')}")
+    way = task["way"]
+    if way and int(task["step"]) < int(way["length"]):
+        step = way["step"][int(task["step"])]
+        name = text(step["ops"]["name"])
+        print(f"      step {int(task['step'])} of {int(way['length'])}: {name}")
+        if name == "push":
+            push = step["context"].cast(gdb.lookup_type("struct bps_push").pointer()).dereference()
+            print(f"      slices {words(push, 'sent', 'answered', 'outstanding')}")
 
 
 def show_operations(worker):
@@ -43,9 +51,9 @@ def show_operations(worker):
             break
         about = f"{words(tensor, 'id', 'round', 'tasks')}; {words(operation, 'begun', 'left')}"
         print(f"    {text(tensor['name'])}: {about}")
-        done = gdb.parse_and_eval("(int)BPS_TASK_DONE")
+        idle = gdb.parse_and_eval("(int)BPS_TASK_IDLE")
         for i in range(int(tensor["tasks"])):
-            if int(tensor["task"][i]["state"]) != int(done):
+            if int(tensor["task"][i]["state"]) != int(idle):
                 show_task(tensor["task"][i])
 
 
@@ -59,7 +67,7 @@ def show_queues(worker):
         print(f"    shard {i}: queued {remote['queue']['count']}, {words(remote, 'starved', 'told')}")
         print(f"      credit: {words(credit, 'limit', 'unanswered')}")
         if shards["window"]["shard"]:
-            print(f"      window: {words(shards['window']['shard'][i], 'waits', 'place', 'priority', 'held_by')}")
+            print(f"      window: {words(shards['window']['shard'][i], 'waits', 'place', 'priority', 'blocked_by')}")
 
 
 def show_worker(worker):
@@ -70,13 +78,14 @@ def show_worker(worker):
 
 def show_rounds(engine):
     shown = 0
-    key = engine["keys"]
+    key = engine["rounds"]["keys"]
     while key:
-        current = key["rounds"]
-        while current and shown < ROUNDS:
-            about = words(current, "number", "slices", "complete", "unfinished", "joined", "verdict")
-            print(f"    key {int(key['id']):#x}: round {about}; {text(current['failure'])}")
-            current, shown = current["next"], shown + 1
+        base = key["rounds"]
+        while base and shown < ROUNDS:
+            current = base.cast(gdb.lookup_type("struct bps_round").pointer())
+            about = words(current, "slices", "complete", "unfinished", "joined")
+            print(f"    key {int(key['id']):#x}: round {int(base['id']['round'])}: {about}; {text(base['failure'])}")
+            base, shown = base["next"], shown + 1
         following = key["hh"]["next"]
         key = following.cast(key.type) if following else None
 

@@ -20,9 +20,9 @@ WAITING = ["init", "@0:begin:alone:100:float32:sum", "gate:never"]
 @unittest.skipUnless(shutil.which("gdb"), "needs gdb")
 class Hanging(unittest.TestCase):
     def check_text(self, text, *roles):
-        for words in ("alone: id 1, round 0", "state BPS_TASK_AWAITED", "queued 0, starved false", "wait_at (name="):
+        for words in ("alone: id 1, round 0", "state BPS_TASK_WAITING", "queued 0, starved false", "wait_at (name="):
             self.assertIn(words, text)
-        for words in ("round number 0, slices 1, complete 0", *roles):
+        for words in ("push", "sent 1, answered 0", "round 0: slices 1, complete 0", *roles):
             self.assertIn(words, text)
         self.assertRegex(text, r"(?m)^#\d+ .*\bbps_loop_run ")
 
