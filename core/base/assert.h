@@ -3,6 +3,8 @@
 #ifndef BPS_BASE_ASSERT_H
 #define BPS_BASE_ASSERT_H
 
+#include "config.h"
+
 #if defined BPS_DEBUG || defined BPS_CHECKED
 #include <stdio.h>
 #include <stdlib.h>

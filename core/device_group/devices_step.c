@@ -28,13 +28,11 @@ static void end(struct bps_task *task)
 
 static bool left(struct bps_task *task, uint32_t rank)
 {
-    char text[80];
     if (bps_local_leader_of(task->tensor, task->partition)->rank != rank || bps_devices_round_of(task)->batches > 0) {
         return false;
     }
-    snprintf(text, sizeof text, "worker %u has left the job", rank);
     bps_devices_forget(task);
-    bps_task_done(task, BPS_ERR_LOST, text);
+    bps_local_leader_left(task);
     return true;
 }
 

@@ -183,8 +183,7 @@ void bps_tasks_abort(struct bps_operation *operation)
 /* Whom a task waits for that was refused, or the step that has it. */
 static const struct bps_step_ops *awaited_step(const struct bps_task *task)
 {
-    const struct bps_step_ops *first = bps_step_for(task->tensor, task->partition, BPS_NODE_LOCAL_REDUCE);
-    return !task->refused ? bps_task_step(task) : first;
+    return task->refused ? bps_step_for(task->tensor, task->partition, BPS_NODE_LOCAL_REDUCE) : bps_task_step(task);
 }
 
 /* True: some task has heard of it, and its operation may be over. */
@@ -259,9 +258,10 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     bps_operation_end(operation);
 }
 
+/* Nothing is under way of it: it is idle, or has only waited whether its group takes the round. */
 static void reset(struct bps_task *task)
 {
-    bps_assert(task->state == BPS_TASK_IDLE);
+    bps_assert(task->state == BPS_TASK_IDLE || (task->state == BPS_TASK_WAITING && bps_task_is_elsewhere(task)));
     task->state = BPS_TASK_IDLE;
     task->step = task->direct = 0;
     task->failed = task->refused = task->for_group = false;
@@ -286,8 +286,8 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
     size_t at = (size_t)task->partition * worker->partition;
     task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
     task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
-    task->way = way;
     reset(task);
+    task->way = way;
 }
 
 void bps_tasks_start(struct bps_operation *operation)

@@ -164,10 +164,13 @@ static inline const struct bps_local_step *bps_local_step_of(const struct bps_ta
 /* ---- local_peer.c ---- */
 /*
  * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not
- * agreed upon beforehand, and some types (bps_local_types()): each worker pushes these itself.
+ * agreed upon beforehand, and some types (bps_local_types()): each worker pushes these itself. Of all its partitions
+ * alike: a probe.
  */
-bool bps_local_sums(const struct bps_tensor_entry *tensor);
+bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition);
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition);
+/* Ends a task that waits for its leader, who has left. */
+void bps_local_leader_left(struct bps_task *task);
 /* True if that is this worker. */
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition);
 /* Keeps a failure for later. False: no memory, and the job has failed. */

@@ -26,8 +26,7 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
-    (void)partition;
-    return bps_local_sums(tensor) && local->exchange != NULL && !tensor->unnamed &&
+    return bps_local_sums(tensor, partition) && local->exchange != NULL && !tensor->unnamed &&
            tensor->job.bytes <= worker->partition && tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 

@@ -320,15 +320,9 @@ bool bps_local_result_sent(struct bps_local_peer *peer, void *cookie)
 
 /* ---- the steps ---- */
 
-static bool sums(const struct bps_tensor_entry *tensor, uint32_t partition)
-{
-    (void)partition;
-    return bps_local_sums(tensor);
-}
-
 static bool leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
-    return bps_local_sums(tensor) && bps_local_leads(tensor, partition);
+    return bps_local_sums(tensor, partition) && bps_local_leads(tensor, partition);
 }
 
 static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
@@ -359,7 +353,6 @@ static bool hand_out(struct bps_task *task)
     const struct bps_local *local = task->tensor->worker->local;
     struct lead *lead = lead_of(task);
     bps_assert(lead->outstanding == 0);
-    lead->outstanding = 0;
     if (local->dropped) {
         return false; /* it ends with the job: a lost peer's loan is gone */
     }
@@ -415,7 +408,7 @@ static const struct bps_step_ops local_broadcast = {
     .takes = "what came back from the network",
     .crosses = true,
     .context = sizeof(struct lead),
-    .probe = sums,
+    .probe = bps_local_sums,
     .start = hand_out,
     .cancel = cancel,
     .refuse = refuse_result,

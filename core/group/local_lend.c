@@ -27,13 +27,6 @@ static void check(struct bps_task *task)
 
 /* ---- contributing ---- */
 
-static void fail_left(struct bps_task *task, uint32_t rank)
-{
-    char text[80];
-    snprintf(text, sizeof text, "worker %u has left the job", rank);
-    bps_task_done(task, BPS_ERR_LOST, text);
-}
-
 static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
@@ -46,7 +39,7 @@ static bool start(struct bps_task *task)
         return false; /* it ends with the job */
     }
     if (leader->link == NULL) {
-        fail_left(task, leader->rank);
+        bps_local_leader_left(task);
         return false;
     }
     bps_local_push_header(task, 0, &header);
@@ -90,7 +83,7 @@ static bool left(struct bps_task *task, uint32_t rank)
     if (bps_local_leader_of(task->tensor, task->partition)->rank != rank) {
         return false;
     }
-    fail_left(task, rank);
+    bps_local_leader_left(task);
     return true;
 }
 
@@ -105,12 +98,6 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
     return true;
 }
 
-static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
-{
-    (void)partition;
-    return bps_local_sums(tensor);
-}
-
 const struct bps_local_step bps_local_lend = {
     .ops =
         {
@@ -119,7 +106,7 @@ const struct bps_local_step bps_local_lend = {
             .crosses = true,
             .until = BPS_NODE_LOCAL_BROADCAST,
             .context = sizeof(struct lend),
-            .probe = probe,
+            .probe = bps_local_sums,
             .start = start,
             .cancel = cancel,
             .left = left,

@@ -18,9 +18,10 @@ bool bps_local_is_final(const struct bps_local *local)
 
 /* ---- what is summed here, and who leads ---- */
 
-bool bps_local_sums(const struct bps_tensor_entry *tensor)
+bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_local *local = tensor->worker->local;
+    (void)partition;
     if (!bps_local_has_peers(local)) {
         return false;
     }
@@ -43,6 +44,14 @@ struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     return bps_local_leader_of(tensor, partition)->rank == tensor->worker->rank;
+}
+
+void bps_local_leader_left(struct bps_task *task)
+{
+    char text[80];
+    uint32_t rank = bps_local_leader_of(task->tensor, task->partition)->rank;
+    snprintf(text, sizeof text, "worker %u has left the job", rank);
+    bps_task_done(task, BPS_ERR_LOST, text);
 }
 
 /* ---- peers ---- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_log.c - lines of the log, and the words for statuses, types and operations. */
+/* test_log.c - lines of the log, the words for statuses, types and operations, and what always holds. */
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -12,7 +12,9 @@
 
 #include <byteps/byteps.h>
 
+#include "base/assert.h"
 #include "base/log.h"
+#include "config.h"
 
 static FILE *file;
 static char text[1 << 20];
@@ -267,6 +269,19 @@ START_TEST(statuses_types_and_operations_have_names)
 }
 END_TEST
 
+START_TEST(assertions_are_checked_in_builds_that_check_themselves)
+{
+    bool checked = false;
+#ifdef BPS_DEBUG
+    const bool wanted = true;
+#else
+    const bool wanted = false;
+#endif
+    bps_assert((checked = true));
+    ck_assert_int_eq(checked, wanted);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("log");
@@ -283,6 +298,7 @@ int main(void)
     tcase_add_test(all, another_thread_may_change_the_environment);
     tcase_add_test(all, the_time_zone_is_that_of_the_last_reading);
     tcase_add_test(all, statuses_types_and_operations_have_names);
+    tcase_add_test(all, assertions_are_checked_in_builds_that_check_themselves);
     suite_add_tcase(suite, all);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
