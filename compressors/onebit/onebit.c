@@ -136,13 +136,15 @@ static uint32_t get_scale(const char *src)
     return bits;
 }
 
-static size_t onebit_encode(void *instance, uint32_t dtype, const void *src, size_t count, void *dst)
+static size_t onebit_encode(void *instance, uint32_t dtype, const void *src, size_t count,
+                            const struct bps_random *random, void *dst)
 {
     const struct onebit *onebit = instance;
     const char *from = src;
     char *to = dst;
     size_t i = 0;
     (void)dtype;
+    (void)random;
     put_scale(to, onebit->scaling ? mean_magnitude(from, count) : 1);
     to += SCALE_BYTES;
     for (; i + BLOCK <= count; i += BLOCK) {

@@ -27,6 +27,7 @@ static void host_release(const struct bps_host *host, void *memory)
 static const struct bps_host host = {.size = sizeof host, .alloc = host_alloc, .release = host_release};
 static const struct bps_compressor_ops *onebit;
 static void *instance;
+static const struct bps_random draw = {.shared = 1, .own = 2};
 
 static void open_scaling(bool scaling)
 {
@@ -80,7 +81,7 @@ START_TEST(test_signs_and_the_mean)
     ck_assert_uint_eq(bytes, 4 + (count + 7) / 8);
     char *from = odd(sizeof *x * count, &in), *code = odd(bytes, &coded), *to = odd(sizeof *y * count, &out);
     memcpy(from, x, sizeof *x * count);
-    ck_assert_uint_eq(onebit->encode(instance, BPS_FLOAT32, from, count, code), bytes);
+    ck_assert_uint_eq(onebit->encode(instance, BPS_FLOAT32, from, count, &draw, code), bytes);
     ck_assert_int_eq(onebit->decode(instance, BPS_FLOAT32, code, bytes, to, count), BPS_OK);
     memcpy(y, to, sizeof *y * count);
     for (size_t i = 0; i < count; i++) {
@@ -102,7 +103,7 @@ START_TEST(test_decode_add_adds)
     char code[4 + MOST];
     size_t count = (size_t)_i;
     fill(x, count);
-    size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, count, code);
+    size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, count, &draw, code);
     onebit->decode(instance, BPS_FLOAT32, code, bytes, once, count);
     memcpy(sum, x, sizeof *x * count);
     ck_assert_int_eq(onebit->decode_add(instance, BPS_FLOAT32, code, bytes, sum, count), BPS_OK);
@@ -119,7 +120,7 @@ START_TEST(test_the_format)
     const float x[10] = {1, -1, 1, 1, -1, 1, 1, -1, -1, 11};
     const uint8_t want[] = {0, 0, 0, 0x40, 0x92, 0x01}; /* 2.0; the elements 1, 4, 7; and 8 */
     uint8_t code[sizeof want];
-    ck_assert_uint_eq(onebit->encode(instance, BPS_FLOAT32, x, 10, code), sizeof want);
+    ck_assert_uint_eq(onebit->encode(instance, BPS_FLOAT32, x, 10, &draw, code), sizeof want);
     ck_assert_mem_eq(code, want, sizeof want);
 }
 END_TEST
@@ -131,7 +132,7 @@ START_TEST(test_without_scaling)
     char code[5];
     onebit->close(instance);
     open_scaling(false);
-    size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, 3, code);
+    size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, 3, &draw, code);
     onebit->decode(instance, BPS_FLOAT32, code, bytes, y, 3);
     ck_assert(y[0] == -1 && y[1] == 1 && y[2] == 1);
 }
@@ -146,7 +147,7 @@ START_TEST(test_nan_and_infinity_are_not_hidden)
             float x[11] = {0}, y[11];
             char code[6];
             x[place] = broken[b];
-            size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, 11, code);
+            size_t bytes = onebit->encode(instance, BPS_FLOAT32, x, 11, &draw, code);
             onebit->decode(instance, BPS_FLOAT32, code, bytes, y, 11);
             ck_assert(!isfinite(y[place]));
         }

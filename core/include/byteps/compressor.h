@@ -5,6 +5,10 @@
  * A compressor codes slices of tensors, so that they need fewer bytes on their way, and makes elements of
  * what has arrived. It keeps nothing between two calls: what coding has lost is the core's to keep (error
  * feedback). Any alignment of any pointer, any count, 0 included. Thread-safe.
+ *
+ * Types: the core passes BPS_FLOAT32 and BPS_FLOAT64 only; float16 and bfloat16 it widens before.
+ * Overflow stays visible: if an element is not finite, at least that element, or all of its block or slice as the
+ * plugin documents, is not finite after it was coded and decoded.
  */
 #ifndef BYTEPS_COMPRESSOR_H
 #define BYTEPS_COMPRESSOR_H
@@ -15,6 +19,12 @@
 extern "C" {
 #endif
 
+/* Numbers from which a method draws what it needs. One that draws nothing ignores them. */
+struct bps_random {
+    uint64_t shared; /* the same on all workers and the server for a slice of a round; others for other ones */
+    uint64_t own;    /* differs among workers, too */
+};
+
 struct bps_compressor_ops {
     size_t size;
     bps_status (*open)(const struct bps_host *host, const void *options, void **instance_out,
@@ -23,7 +33,8 @@ struct bps_compressor_ops {
     /* Bytes that `count` elements of that type need at most when coded; 0: it does not code this type. */
     size_t (*bound)(void *instance, uint32_t dtype, size_t count);
     /* Codes the elements at src into dst, which has room for bound() bytes; how many it has written. */
-    size_t (*encode)(void *instance, uint32_t dtype, const void *src, size_t count, void *dst);
+    size_t (*encode)(void *instance, uint32_t dtype, const void *src, size_t count, const struct bps_random *random,
+                     void *dst);
     /*
      * dst = the elements that src stands for. The bytes come from a peer and are not trusted:
      * BPS_ERR_PROTOCOL if they cannot be what encode makes of so many elements; dst is undefined then.

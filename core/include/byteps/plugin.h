@@ -37,7 +37,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 8u
+#define BPS_ABI_MINOR 9u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
