@@ -1,210 +1,272 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* condition.c - parsing and deciding `when`. */
+/*
+ * condition.c - parsing and deciding `when`.
+ *
+ *   condition  = term { "or" term }
+ *   term       = factor { "and" factor }
+ *   factor     = { "not" } ( "(" condition ")" | comparison )
+ *   comparison = FIELD OPERATOR VALUE
+ *
+ * There is a function for each rule.
+ */
 #include "graph/condition.h"
 
-#include <ctype.h>
-#include <errno.h>
-#include <fnmatch.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "conf/option.h"
+#include "base/report.h"
 
-enum { BYTES, COUNT, DTYPE, OP, NAME, FIELDS };
-static const char *const field_names[FIELDS] = {"bytes", "count", "dtype", "op", "name"};
+#define BLANKS    " \t\n\v\f\r"
+#define OPERATORS "=!<>~"
 
-enum { EQUAL, NOT_EQUAL, AT_LEAST, AT_MOST, ABOVE, BELOW, COMPARISONS };
-static const char *const comparison_names[COMPARISONS] = {"==", "!=", ">=", "<=", ">", "<"};
+static const char *const field_names[BPS_FIELDS] = {
+    [BPS_FIELD_BYTES] = "bytes", [BPS_FIELD_COUNT] = "count", [BPS_FIELD_DTYPE] = "dtype",
+    [BPS_FIELD_OP] = "op",       [BPS_FIELD_NAME] = "name",
+};
 
-static const char *skip_blanks(const char *p)
+static const char *const operator_names[BPS_OPERATORS] = {
+    [BPS_AT_LEAST] = ">=", [BPS_AT_MOST] = "<=",   [BPS_ABOVE] = ">", [BPS_BELOW] = "<",
+    [BPS_EQUAL] = "==",    [BPS_NOT_EQUAL] = "!=", [BPS_LIKE] = "~",  [BPS_NOT_LIKE] = "!~",
+};
+
+struct parser {
+    const char *last; /* what was read last, for reports */
+    int last_length;  /* 0: nothing yet */
+    const char *at;   /* the rest; no blank at its beginning */
+    uint32_t open;    /* parentheses */
+    struct bps_condition *out;
+    struct bps_report *report;
+};
+
+/* ---- words ---- */
+
+static void take(struct parser *parser, size_t length)
 {
-    while (isspace((unsigned char)*p)) {
-        p++;
-    }
-    return p;
+    parser->last = parser->at;
+    parser->last_length = (int)length;
+    parser->at += length;
+    parser->at += strspn(parser->at, BLANKS);
 }
 
-/* Index of the first name that `p` begins with, or n. Longer names come before their prefixes. */
-static uint32_t match(const char *p, const char *const *names, uint32_t n, bool word, size_t *length)
+static size_t word_length(const char *at)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        *length = strlen(names[i]);
-        if (strncmp(p, names[i], *length) == 0 && !(word && isalnum((unsigned char)p[*length]))) {
-            return i;
+    return strcspn(at, BLANKS "()" OPERATORS);
+}
+
+static bool is_word(const char *at, const char *word)
+{
+    return word_length(at) == strlen(word) && strncmp(at, word, strlen(word)) == 0;
+}
+
+/* The length of the value that the text begins with; 0: there is none, or its quote is not closed. */
+static size_t value_length(const char *text)
+{
+    if (*text == '\'') {
+        const char *quote = strchr(text + 1, '\'');
+        return quote != NULL ? (size_t)(quote + 1 - text) : 0;
+    }
+    size_t length = 0;
+    for (const char *at = text; *at != '\0' && *at != ')' && !is_word(at, "and") && !is_word(at, "or");) {
+        at += strcspn(at, BLANKS ")");
+        length = (size_t)(at - text);
+        at += strspn(at, BLANKS);
+    }
+    return length;
+}
+
+static bps_status unexpected(const struct parser *parser, const char *expected)
+{
+    const char *quote = *parser->at != '\0' ? "'" : "";
+    const char *found = *parser->at != '\0' ? parser->at : "nothing";
+    if (parser->last_length == 0) {
+        return bps_fail(parser->report, BPS_ERR_CONF, "found %s%s%s at the beginning; expected %s", quote, found, quote,
+                        expected);
+    }
+    return bps_fail(parser->report, BPS_ERR_CONF, "found %s%s%s after '%.*s'; expected %s", quote, found, quote,
+                    parser->last_length, parser->last, expected);
+}
+
+/* ---- comparisons ---- */
+
+static bps_status parse_field(struct parser *parser, enum bps_field *field)
+{
+    for (*field = 0; *field < BPS_FIELDS; (*field)++) {
+        if (is_word(parser->at, field_names[*field])) {
+            take(parser, strlen(field_names[*field]));
+            return BPS_OK;
         }
     }
-    return n;
+    return unexpected(parser, "not, ( or a field: bytes, count, dtype, op or name");
 }
 
-/* The end of a value: the next word "and", or the end of the text. */
-static const char *value_end(const char *p)
+static bps_status parse_operator(struct parser *parser, enum bps_field field, enum bps_operator *operator)
 {
-    if (*p == '\'') {
-        const char *quote = strchr(p + 1, '\'');
-        return quote != NULL ? quote + 1 : p + strlen(p);
-    }
-    for (const char *end = p; *end != '\0'; end++) {
-        if (isspace((unsigned char)*end) && strncmp(skip_blanks(end), "and", 3) == 0 &&
-            isspace((unsigned char)skip_blanks(end)[3])) {
-            return end;
+    bool number = bps_field_is_number(field);
+    enum bps_operator end = number ? BPS_NOT_EQUAL + 1 : BPS_OPERATORS;
+    size_t length = strspn(parser->at, OPERATORS);
+    for (*operator= number ? 0 : BPS_EQUAL; *operator<end; (*operator)++) {
+        const char *name = operator_names[*operator];
+        if (strlen(name) == length && strncmp(parser->at, name, length) == 0) {
+            take(parser, length);
+            return BPS_OK;
         }
     }
-    return p + strlen(p);
+    return unexpected(parser, number ? "==, !=, >=, <=, > or <" : "==, !=, ~ or !~");
 }
 
-static bool known_dtype(const char *text)
+static bps_status parse_value(struct parser *parser, char *text, size_t n)
 {
-    for (uint32_t i = 0; i < BPS_DTYPES; i++) {
-        if (fnmatch(text, bps_dtype_name(i), 0) == 0) {
-            return true;
-        }
+    const char *value = parser->at;
+    bool quoted = *value == '\'';
+    size_t length = value_length(value);
+    if (length == 0) {
+        return unexpected(parser, quoted ? "a value with ' at both ends" : "a value");
     }
-    return false;
-}
-
-static bool known_op(const char *text)
-{
-    for (uint32_t i = 0; i < BPS_OPS; i++) {
-        if (fnmatch(text, bps_op_name(i), 0) == 0) {
-            return true;
-        }
+    if (quoted) {
+        value++;
+        length -= 2;
     }
-    return false;
-}
-
-static bool parse_count(const char *text, uint64_t *out)
-{
-    char *end;
-    errno = 0;
-    *out = strtoull(text, &end, 10);
-    return errno == 0 && isdigit((unsigned char)text[0]) && *end == '\0';
-}
-
-static bps_status check_value(struct bps_clause *clause, struct bps_report *report)
-{
-    const char *text = clause->text;
-    if (clause->field == BYTES && bps_parse_size(text, &clause->number) != BPS_OK) {
-        BPS_REPORT(report, "'%s' is not a size; expected a number with a unit, such as 64 KiB", text);
-        return BPS_ERR_CONF;
+    if (length == 0 || length >= n) {
+        return bps_fail(parser->report, BPS_ERR_CONF, "found a value of %zu characters in '%s'; expected 1..%zu",
+                        length, parser->at, n - 1);
     }
-    if (clause->field == COUNT && !parse_count(text, &clause->number)) {
-        BPS_REPORT(report, "'%s' is not a number of elements", text);
-        return BPS_ERR_CONF;
-    }
-    if (clause->field == DTYPE && !known_dtype(text)) {
-        BPS_REPORT(report, "'%s' is not a data type; expected float32, float16, int64 and so on", text);
-        return BPS_ERR_CONF;
-    }
-    if (clause->field == OP && !known_op(text)) {
-        BPS_REPORT(report, "'%s' is not an operation; expected sum, average, min, max or product", text);
-        return BPS_ERR_CONF;
-    }
-    if (clause->field >= DTYPE && clause->comparison > NOT_EQUAL) {
-        BPS_REPORT(report, "%s can only be compared by == and !=", field_names[clause->field]);
-        return BPS_ERR_CONF;
-    }
+    take(parser, quoted ? length + 2 : length);
+    memcpy(text, value, length);
+    text[length] = '\0';
     return BPS_OK;
 }
 
-/* Reads "FIELD COMPARISON VALUE" and moves *p behind it. */
-static bps_status parse_clause(const char **p, struct bps_clause *clause, struct bps_report *report)
+static void add_step(struct bps_condition *condition, enum bps_condition_step_kind kind)
 {
-    size_t length;
-    const char *at = skip_blanks(*p);
-    clause->field = match(at, field_names, FIELDS, true, &length);
-    if (clause->field == FIELDS) {
-        BPS_REPORT(report, "'%s' does not begin with a field; expected bytes, count, dtype, op or name", at);
-        return BPS_ERR_CONF;
+    condition->step[condition->steps++] = (struct bps_condition_step){.kind = kind};
+}
+
+static bps_status parse_comparison(struct parser *parser)
+{
+    const char *begin = parser->at;
+    struct bps_comparison comparison = {0};
+    bps_status status = parse_field(parser, &comparison.field);
+    if (status == BPS_OK && parser->out->comparisons == BPS_COMPARISONS_LIMIT) {
+        return bps_fail(parser->report, BPS_ERR_CONF, "found '%s' after %u comparisons; expected no more", begin,
+                        BPS_COMPARISONS_LIMIT);
     }
-    at = skip_blanks(at + length);
-    clause->comparison = match(at, comparison_names, COMPARISONS, false, &length);
-    if (clause->comparison == COMPARISONS) {
-        BPS_REPORT(report, "'%s' does not begin with a comparison; expected ==, !=, >=, <=, > or <", at);
-        return BPS_ERR_CONF;
+    if (status == BPS_OK) {
+        status = parse_operator(parser, comparison.field, &comparison.operator);
     }
-    at = skip_blanks(at + length);
-    const char *end = value_end(at);
-    *p = end;
-    while (end > at && isspace((unsigned char)end[-1])) {
-        end--;
+    if (status == BPS_OK) {
+        status = parse_value(parser, comparison.text, sizeof comparison.text);
     }
-    if (end - at >= 2 && *at == '\'' && end[-1] == '\'') {
-        at++;
-        end--;
+    if (status != BPS_OK) {
+        return status;
     }
-    if (end == at || (size_t)(end - at) >= sizeof clause->text) {
-        BPS_REPORT(report, "a value is missing or too long after '%s'", comparison_names[clause->comparison]);
-        return BPS_ERR_CONF;
+    const char *problem = bps_comparison_read(&comparison);
+    if (problem != NULL) {
+        return bps_fail(parser->report, BPS_ERR_CONF, "'%s' in '%s' is %s", comparison.text, begin, problem);
     }
-    memcpy(clause->text, at, (size_t)(end - at));
-    clause->text[end - at] = '\0';
-    return check_value(clause, report);
+    parser->out->comparison[parser->out->comparisons++] = comparison;
+    add_step(parser->out, BPS_STEP_COMPARE);
+    return BPS_OK;
+}
+
+/* ---- what joins them ---- */
+
+static bps_status parse_condition(struct parser *parser);
+
+static bps_status parse_parentheses(struct parser *parser)
+{
+    if (parser->open == BPS_NESTING_LIMIT) {
+        return bps_fail(parser->report, BPS_ERR_CONF, "found '%s' within %u open parentheses; expected no more",
+                        parser->at, BPS_NESTING_LIMIT);
+    }
+    parser->open++;
+    take(parser, strlen("("));
+    bps_status status = parse_condition(parser);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (*parser->at != ')') {
+        return unexpected(parser, "and, or or )");
+    }
+    take(parser, strlen(")"));
+    parser->open--;
+    return BPS_OK;
+}
+
+static bps_status parse_factor(struct parser *parser)
+{
+    bool negated = false;
+    while (is_word(parser->at, "not")) {
+        take(parser, strlen("not"));
+        negated = !negated;
+    }
+    bps_status status = *parser->at == '(' ? parse_parentheses(parser) : parse_comparison(parser);
+    if (status == BPS_OK && negated) {
+        struct bps_condition_step *last = &parser->out->step[parser->out->steps - 1];
+        last->negated = !last->negated;
+    }
+    return status;
+}
+
+static bps_status parse_joined(struct parser *parser, bps_status (*parse_operand)(struct parser *), const char *word,
+                               enum bps_condition_step_kind kind)
+{
+    bps_status status = parse_operand(parser);
+    while (status == BPS_OK && is_word(parser->at, word)) {
+        take(parser, strlen(word));
+        status = parse_operand(parser);
+        if (status == BPS_OK) {
+            add_step(parser->out, kind);
+        }
+    }
+    return status;
+}
+
+static bps_status parse_term(struct parser *parser)
+{
+    return parse_joined(parser, parse_factor, "and", BPS_STEP_AND);
+}
+
+static bps_status parse_condition(struct parser *parser)
+{
+    return parse_joined(parser, parse_term, "or", BPS_STEP_OR);
 }
 
 bps_status bps_condition_parse(const char *text, struct bps_condition *out, struct bps_report *report)
 {
-    const char *p = text;
+    struct parser parser = {.at = text + strspn(text, BLANKS), .out = out, .report = report};
     memset(out, 0, sizeof *out);
-    for (;;) {
-        if (out->clauses == BPS_CLAUSES_LIMIT) {
-            BPS_REPORT(report, "more than %u comparisons", BPS_CLAUSES_LIMIT);
-            return BPS_ERR_CONF;
-        }
-        bps_status status = parse_clause(&p, &out->clause[out->clauses++], report);
-        if (status != BPS_OK) {
-            return status;
-        }
-        p = skip_blanks(p);
-        if (*p == '\0') {
-            return BPS_OK;
-        }
-        if (strncmp(p, "and", 3) != 0 || !isspace((unsigned char)p[3])) {
-            BPS_REPORT(report, "'%s' is not expected; comparisons are joined by 'and'", p);
-            return BPS_ERR_CONF;
-        }
-        p += 3;
+    bps_status status = parse_condition(&parser);
+    if (status == BPS_OK && *parser.at != '\0') {
+        return unexpected(&parser, *parser.at == ')' ? "and, or or the end, as no ( is open" : "and, or or the end");
     }
+    return status;
 }
 
-static bool compare(uint32_t comparison, uint64_t a, uint64_t b)
-{
-    switch (comparison) {
-    case EQUAL:
-        return a == b;
-    case NOT_EQUAL:
-        return a != b;
-    case AT_LEAST:
-        return a >= b;
-    case AT_MOST:
-        return a <= b;
-    case ABOVE:
-        return a > b;
-    default:
-        return a < b;
-    }
-}
-
-static bool clause_holds(const struct bps_clause *clause, const struct bps_tensor_info *tensor)
-{
-    const char *name = clause->field == DTYPE ? bps_dtype_name(tensor->dtype)
-                       : clause->field == OP  ? bps_op_name(tensor->op)
-                                              : tensor->name;
-    switch (clause->field) {
-    case BYTES:
-        return compare(clause->comparison, tensor->count * bps_dtype_size(tensor->dtype), clause->number);
-    case COUNT:
-        return compare(clause->comparison, tensor->count, clause->number);
-    default:
-        return (fnmatch(clause->text, name, 0) == 0) == (clause->comparison == EQUAL);
-    }
-}
+/* ---- deciding ---- */
 
 bool bps_condition_holds(const struct bps_condition *condition, const struct bps_tensor_info *tensor)
 {
-    for (uint32_t i = 0; i < condition->clauses; i++) {
-        if (!clause_holds(&condition->clause[i], tensor)) {
-            return false;
+    bool answer[BPS_COMPARISONS_LIMIT] = {true};
+    uint32_t next = 0, answers = 0;
+    for (uint32_t i = 0; i < condition->steps; i++) {
+        const struct bps_condition_step *step = &condition->step[i];
+        if (step->kind == BPS_STEP_COMPARE) {
+            answer[answers++] = bps_comparison_holds(&condition->comparison[next++], tensor);
+        } else {
+            bool right = answer[--answers];
+            bool *left = &answer[answers - 1];
+            *left = step->kind == BPS_STEP_AND ? *left && right : *left || right;
+        }
+        answer[answers - 1] = answer[answers - 1] != step->negated;
+    }
+    return answer[0];
+}
+
+bool bps_condition_asks_op(const struct bps_condition *condition)
+{
+    for (uint32_t i = 0; i < condition->comparisons; i++) {
+        if (condition->comparison[i].field == BPS_FIELD_OP) {
+            return true;
         }
     }
-    return true;
+    return false;
 }

@@ -75,10 +75,25 @@ static bps_status check_members(const struct bps_node *node, const struct bps_co
     return BPS_OK;
 }
 
+static bps_status read_condition(struct bps_node *node, const char *when, struct bps_report *report)
+{
+    struct bps_report reason = {""};
+    if (strlen(when) >= sizeof node->when) {
+        BPS_REPORT(report, "%s: stage %s: when = \"%.40s...\" has %zu characters; expected at most %zu", node->origin,
+                   node->name, when, strlen(when), sizeof node->when - 1);
+        return BPS_ERR_CONF;
+    }
+    snprintf(node->when, sizeof node->when, "%s", when);
+    if (bps_condition_parse(when, &node->condition, &reason) != BPS_OK) {
+        BPS_REPORT(report, "%s: stage %s: when = \"%s\": %s", node->origin, node->name, when, reason.text);
+        return BPS_ERR_CONF;
+    }
+    return BPS_OK;
+}
+
 static bps_status build_node(struct bps_node *node, const struct bps_conf_node *entry, uint32_t index,
                              struct bps_loop *loop, struct bps_report *report)
 {
-    struct bps_report reason = {""};
     const char *stage = scalar(entry, "stage"), *when = scalar(entry, "when");
     node->origin = entry->origin;
     if (stage == NULL) {
@@ -87,13 +102,8 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
         return BPS_ERR_CONF;
     }
     snprintf(node->name, sizeof node->name, "%s", stage);
-    if (when != NULL) {
-        snprintf(node->when, sizeof node->when, "%s", when);
-        if (strlen(when) >= sizeof node->when || bps_condition_parse(when, &node->condition, &reason) != BPS_OK) {
-            BPS_REPORT(report, "%s: stage %s: when = \"%s\": %s", entry->origin, stage, when,
-                       reason.text[0] != '\0' ? reason.text : "it is too long");
-            return BPS_ERR_CONF;
-        }
+    if (when != NULL && read_condition(node, when, report) != BPS_OK) {
+        return BPS_ERR_CONF;
     }
     node->kind = bps_node_kind_of(stage);
     if (node->kind == BPS_NODE_PLUGIN) {
@@ -131,7 +141,7 @@ static bps_status check_node(const struct bps_node *node, struct bps_report *rep
                    node->name);
         return BPS_ERR_PLUGIN;
     }
-    if (strcmp(a->takes, a->gives) != 0 && (node->condition.clauses > 0 || a->writes == 0)) {
+    if (strcmp(a->takes, a->gives) != 0 && (node->condition.steps > 0 || a->writes == 0)) {
         BPS_REPORT(report, "%s: stage %s turns '%s' into '%s' and so cannot have a condition", node->origin, node->name,
                    a->takes, a->gives);
         return BPS_ERR_CONF;

@@ -122,6 +122,10 @@ class Clip(Case):
         result = self.run_job(["3 -7", "0 0"], self.GRAPH % 'when = "dtype == float64";')
         self.check_sum(result, "3 -7")
 
+    def test_condition_with_parentheses(self):
+        when = """when = "(dtype == float64 or name ~ '*') and not op == max";"""
+        self.check_sum(self.run_job(["3 -7", "0 0"], self.GRAPH % when), "1 -1")
+
     def test_limit_out_of_range(self):
         result = self.run_job(["3", "4"], self.GRAPH % "limit = 0.0;")
         self.assertNotEqual(result.status, 0, result)
