@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Includes inside the core go only down the list of its folders and never into tools, the scheduler includes itself and
-# the core, and a plugin includes nothing of the core but the public headers; transports share transports/util. Planted
-# violations prove that the check sees them.
+# the core, and a plugin includes nothing of the core but the public headers; transports share transports/util, and
+# compressors compressors/util. Planted violations prove that the check sees them.
 layers="base conf plugin sum wire node server graph flow shards group device device_group worker"
 
 # Prints each include of the files in the folder $1 that begins as none of the words in $2.
@@ -35,7 +35,7 @@ check_core()
     check_folder "$1/tools/scheduler" "$below tools/scheduler/"
 }
 
-# Prints each quoted include of a plugin under $1 that is not its own file, nor, in a transport, one of transports/util.
+# Prints each quoted include of a plugin under $1 that is not its own file, nor one of what its kind shares.
 check_plugins()
 {
     for dir in "$1"/transports/* "$1"/reducers/* "$1"/compressors/* "$1"/frameworks/* "$1"/examples/stage_*; do
@@ -45,7 +45,7 @@ check_plugins()
             while read -r name; do
                 case $dir:$name in
                 *:*../*) found= ;;
-                "$1"/transports/*:util/*) found=$1/transports/$name ;;
+                "$1"/transports/*:util/* | "$1"/compressors/*:util/*) found=${dir%/*}/$name ;;
                 *) found=$dir/$name ;;
                 esac
                 [ -f "$found" ] || echo "$file: \"$name\" is not a file of this plugin"

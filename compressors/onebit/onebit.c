@@ -6,44 +6,51 @@
  * al., "Error Feedback Fixes SignSGD", ICML 2019: the mean of the magnitudes, which is what makes the squared
  * error least.
  *
- * A coded slice is the scale, a float32, little endian, and then one bit for each element, the first one in
- * the lowest bit of the first byte; 1 is negative. The bits behind the last element are zero.
+ * A coded slice is the scale, a number of the type of the elements, little endian, and then one bit for each
+ * element, the first one in the lowest bit of the first byte; 1 is negative. The bits behind the last element are
+ * zero. The scale is never negative; without scaling it is 1. If an element is not finite, the scale is not either:
+ * infinite or NaN, without scaling always NaN. NaN is the quiet one without sign and payload.
  */
+#include <endian.h>
+#include <math.h>
 #include <string.h>
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
 
 #include <byteps/compressor.h>
 
-#define SCALE_BYTES 4u
-#define BLOCK       8u /* elements in a byte of bits */
-#define SIGN        0x80000000u
+#include "kernels.h"
+#include "util/environment.h"
+#include "util/isa.h"
 
-/* Four elements: their bits, or what they are. */
-typedef uint32_t quad __attribute__((vector_size(16)));
-typedef float quad_float __attribute__((vector_size(16)));
+#ifdef HAVE_AVX2
+#define TABLE_AVX2 &bps_onebit_table_avx2
+#else
+#define TABLE_AVX2 NULL
+#endif
 
-/* The signs of four elements, by their bits. */
-static const quad signs[16] = {
-#define LINE(b) {(b) & 1 ? SIGN : 0, (b) & 2 ? SIGN : 0, (b) & 4 ? SIGN : 0, (b) & 8 ? SIGN : 0}
-    LINE(0), LINE(1), LINE(2),  LINE(3),  LINE(4),  LINE(5),  LINE(6),  LINE(7),
-    LINE(8), LINE(9), LINE(10), LINE(11), LINE(12), LINE(13), LINE(14), LINE(15),
-#undef LINE
-};
+#ifdef HAVE_AVX512
+#define TABLE_AVX512 &bps_onebit_table_avx512
+#else
+#define TABLE_AVX512 NULL
+#endif
+
+static const struct isa_tables tables = {{&bps_onebit_table_baseline, TABLE_AVX2, TABLE_AVX512}};
 
 struct onebit_options {
     bool scaling;
+    uint32_t isa;
 };
 
 static const struct bps_option onebit_options[] = {
     {"scaling", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct onebit_options, scaling), "true", NULL,
      "Elements become the mean magnitude of their slice with their sign; false: 1 or -1."},
+    {"isa", BPS_OPT_CHOICE, 0, offsetof(struct onebit_options, isa), "auto", ISA_WORDS, ISA_HELP},
     {0},
 };
 
 struct onebit {
     const struct bps_host *host;
+    const struct onebit_table *table;
+    const char *isa;
     bool scaling;
 };
 
@@ -51,12 +58,17 @@ static bps_status onebit_open(const struct bps_host *host, const void *options, 
                               struct bps_report *report)
 {
     const struct onebit_options *given = options;
+    const char *isa = NULL;
+    const struct onebit_table *table = isa_choose(&tables, given->isa, &isa, report);
+    if (table == NULL) {
+        return BPS_ERR_UNSUPPORTED;
+    }
     struct onebit *onebit = host->alloc(host, sizeof *onebit, 8);
     if (onebit == NULL) {
         BPS_REPORT(report, "out of memory");
         return BPS_ERR_NOMEM;
     }
-    *onebit = (struct onebit){.host = host, .scaling = given->scaling};
+    *onebit = (struct onebit){.host = host, .table = table, .isa = isa, .scaling = given->scaling};
     *instance_out = onebit;
     return BPS_OK;
 }
@@ -70,140 +82,113 @@ static void onebit_close(void *instance)
 static void onebit_describe(void *instance, char *text, size_t n)
 {
     const struct onebit *onebit = instance;
-    snprintf(text, n, "%s", onebit->scaling ? "scaled by the mean magnitude" : "not scaled");
+    snprintf(text, n, "%s, kernels for %s", onebit->scaling ? "scaled by the mean magnitude" : "not scaled",
+             onebit->isa);
+}
+
+/* ---- the format ---- */
+
+static size_t scale_bytes(uint32_t dtype)
+{
+    return dtype == BPS_FLOAT32 ? sizeof(float) : sizeof(double);
+}
+
+static size_t coded_bytes(uint32_t dtype, size_t count)
+{
+    return scale_bytes(dtype) + count / 8 + (count % 8 > 0);
 }
 
 static size_t onebit_bound(void *instance, uint32_t dtype, size_t count)
 {
     (void)instance;
-    return dtype == BPS_FLOAT32 ? SCALE_BYTES + (count + BLOCK - 1) / BLOCK : 0;
+    return dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ? coded_bytes(dtype, count) : 0;
+}
+
+static void put_scale(uint8_t *to, uint32_t dtype, double scale)
+{
+    float narrow = (float)scale;
+    uint32_t bits32;
+    uint64_t bits64;
+    memcpy(&bits32, &narrow, sizeof bits32);
+    memcpy(&bits64, &scale, sizeof bits64);
+    bits32 = htole32(isnan(scale) ? 0x7fc00000u : bits32);
+    bits64 = htole64(isnan(scale) ? 0x7ff8000000000000u : bits64);
+    memcpy(to, dtype == BPS_FLOAT32 ? (const void *)&bits32 : &bits64, scale_bytes(dtype));
+}
+
+static double get_scale(const uint8_t *from, uint32_t dtype)
+{
+    uint64_t bits64;
+    uint32_t bits32;
+    double wide;
+    float narrow;
+    if (dtype == BPS_FLOAT32) {
+        memcpy(&bits32, from, sizeof bits32);
+        bits32 = le32toh(bits32);
+        memcpy(&narrow, &bits32, sizeof narrow);
+        return narrow;
+    }
+    memcpy(&bits64, from, sizeof bits64);
+    bits64 = le64toh(bits64);
+    memcpy(&wide, &bits64, sizeof wide);
+    return wide;
+}
+
+/* What encode may have made: the length, no sign of the scale, nothing behind the last element. */
+static bool is_coded(const struct onebit *onebit, uint32_t dtype, const uint8_t *src, size_t bytes, size_t count)
+{
+    if (bytes != coded_bytes(dtype, count)) {
+        return false;
+    }
+    double scale = get_scale(src, dtype);
+    unsigned used = count % 8;
+    return !signbit(scale) && (onebit->scaling || scale == 1 || isnan(scale)) &&
+           (used == 0 || src[bytes - 1] >> used == 0);
 }
 
 /* ---- coding ---- */
 
-static quad load(const char *from)
+static const struct onebit_kernels *kernels_of(const struct onebit *onebit, uint32_t dtype)
 {
-    quad x;
-    memcpy(&x, from, sizeof x);
-    return x;
-}
-
-/* In four lanes, which the compiler keeps in one register; slices are too short for float32 to lose much. */
-static float mean_magnitude(const char *src, size_t count)
-{
-    quad_float sum = {0};
-    float all = 0, x;
-    size_t i = 0;
-    for (; i + 4 <= count; i += 4) {
-        sum += (quad_float)(load(src + 4 * i) & ~SIGN);
-    }
-    for (; i < count; i++) {
-        memcpy(&x, src + 4 * i, sizeof x);
-        all += x < 0 ? -x : x;
-    }
-    for (int lane = 0; lane < 4; lane++) {
-        all += sum[lane];
-    }
-    return count > 0 ? all / (float)count : 0;
-}
-
-/* The signs of four elements as bits. */
-static uint32_t bits_of(const char *src)
-{
-#ifdef __SSE2__
-    return (uint32_t)_mm_movemask_ps((__m128)load(src));
-#else
-    quad x = load(src) >> 31;
-    return x[0] | x[1] << 1 | x[2] << 2 | x[3] << 3;
-#endif
-}
-
-static void put_scale(char *dst, float scale)
-{
-    uint32_t bits;
-    memcpy(&bits, &scale, sizeof bits);
-    for (unsigned i = 0; i < SCALE_BYTES; i++) {
-        dst[i] = (char)(bits >> 8 * i);
-    }
-}
-
-static uint32_t get_scale(const char *src)
-{
-    uint32_t bits = 0;
-    for (unsigned i = 0; i < SCALE_BYTES; i++) {
-        bits |= (uint32_t)(uint8_t)src[i] << 8 * i;
-    }
-    return bits;
+    return dtype == BPS_FLOAT32 ? &onebit->table->f32 : &onebit->table->f64;
 }
 
 static size_t onebit_encode(void *instance, uint32_t dtype, const void *src, size_t count,
                             const struct bps_random *random, void *dst)
 {
     const struct onebit *onebit = instance;
-    const char *from = src;
-    char *to = dst;
-    size_t i = 0;
-    (void)dtype;
+    const struct onebit_kernels *kernels = kernels_of(onebit, dtype);
+    uint8_t *bits = (uint8_t *)dst + scale_bytes(dtype);
+    uint32_t state = fp_enter();
     (void)random;
-    put_scale(to, onebit->scaling ? mean_magnitude(from, count) : 1);
-    to += SCALE_BYTES;
-    for (; i + BLOCK <= count; i += BLOCK) {
-        *to++ = (char)(bits_of(from + 4 * i) | bits_of(from + 4 * i + 16) << 4);
-    }
-    if (i < count) {
-        char rest[4 * BLOCK] = {0};
-        memcpy(rest, from + 4 * i, 4 * (count - i));
-        *to++ = (char)(bits_of(rest) | bits_of(rest + 16) << 4);
-    }
-    return (size_t)(to - (char *)dst);
+    double sum = (onebit->scaling ? kernels->encode : kernels->encode_unscaled)(src, count, bits);
+    put_scale(dst, dtype, !onebit->scaling ? sum + 1 : count > 0 ? sum / (double)count : 0);
+    fp_leave(state);
+    return coded_bytes(dtype, count);
 }
 
-/* Eight elements: the scale with their signs, or what is at `to` and these. */
-static void decode_block(char *to, quad scale, uint8_t bits, bool add)
+static bps_status decode(const struct onebit *onebit, uint32_t dtype, const uint8_t *src, size_t bytes, void *dst,
+                         size_t count, bool add)
 {
-    quad low = scale ^ signs[bits & 15], high = scale ^ signs[bits >> 4];
-    if (add) {
-        low = (quad)((quad_float)load(to) + (quad_float)low);
-        high = (quad)((quad_float)load(to + 16) + (quad_float)high);
-    }
-    memcpy(to, &low, sizeof low);
-    memcpy(to + 16, &high, sizeof high);
-}
-
-static inline bps_status decode(const char *src, size_t bytes, char *dst, size_t count, bool add)
-{
-    size_t i = 0, whole = count / BLOCK, rest = 4 * (count % BLOCK);
-    char last[4 * BLOCK] = {0};
-    if (bytes != SCALE_BYTES + whole + (rest > 0)) {
+    const struct onebit_kernels *kernels = kernels_of(onebit, dtype);
+    if (!is_coded(onebit, dtype, src, bytes, count)) {
         return BPS_ERR_PROTOCOL;
     }
-    uint32_t bits = get_scale(src);
-    quad scale = {bits, bits, bits, bits};
-    const uint8_t *from = (const uint8_t *)src + SCALE_BYTES;
-    for (; i < whole; i++) {
-        decode_block(dst + 4 * BLOCK * i, scale, from[i], add);
-    }
-    if (rest > 0) {
-        memcpy(last, dst + 4 * BLOCK * i, rest);
-        decode_block(last, scale, from[i], add);
-        memcpy(dst + 4 * BLOCK * i, last, rest);
-    }
+    uint32_t state = fp_enter();
+    (add ? kernels->decode_add : kernels->decode)(src + scale_bytes(dtype), count, get_scale(src, dtype), dst);
+    fp_leave(state);
     return BPS_OK;
 }
 
 static bps_status onebit_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
 {
-    (void)instance;
-    (void)dtype;
-    return decode(src, bytes, dst, count, false);
+    return decode(instance, dtype, src, bytes, dst, count, false);
 }
 
 static bps_status onebit_decode_add(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
                                     size_t count)
 {
-    (void)instance;
-    (void)dtype;
-    return decode(src, bytes, dst, count, true);
+    return decode(instance, dtype, src, bytes, dst, count, true);
 }
 
 /* ---- the module ---- */
