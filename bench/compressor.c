@@ -89,6 +89,19 @@ static double error_of(const struct bench *m)
     return all > 0 ? sqrt(difference / all) : 0;
 }
 
+/* Whether decode_add to the elements gives them and what decode has made. */
+static bool adds(const struct bench *m)
+{
+    float *sum = bps_cmd_alloc(m->count, sizeof *sum);
+    memcpy(sum, m->src, m->bytes);
+    bool right = m->ops->decode_add(m->self, BPS_FLOAT32, m->coded, m->coded_bytes, sum, m->count) == BPS_OK;
+    for (size_t i = 0; i < m->count && right; i++) {
+        right = sum[i] == m->src[i] + m->dst[i];
+    }
+    free(sum);
+    return right;
+}
+
 static bps_status measure_row(struct bench *m, size_t rounds, struct row *out)
 {
     double *rates = bps_cmd_alloc(STEPS * rounds, sizeof *rates);
@@ -203,6 +216,8 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
         fill(m.src, m.count);
         if (measure_row(&m, (size_t)request->rounds, &row) != BPS_OK) {
             result = bps_cmd_failure(NAME, "compressor %s refuses what it has coded itself", compressor->name);
+        } else if (!adds(&m)) {
+            result = bps_cmd_failure(NAME, "compressor %s adds something else than it decodes", compressor->name);
         }
     }
     if (result == 0) {

@@ -164,6 +164,16 @@ class Bench(unittest.TestCase):
         (row,) = (row for row in found["results"] if row["compressor"] == "onebit")
         self.assertEqual(row["coded_bytes"], 4 + 1024 // 8)
         self.assertAlmostEqual(row["relative_error"], 0.6, delta=0.03)
+        for to, coded, error in (
+            ("float16", 2048, 2e-4),
+            ("bfloat16", 2048, 1.7e-3),
+            ("float8_e4m3", 1024 + 4 * 4, 0.026),
+            ("float8_e5m2", 1024 + 4 * 4, 0.052),
+        ):
+            entry = ("--set", "compressors.c.plugin=cast", "--set", f"compressors.c.to={to}")
+            (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
+            self.assertEqual(row["coded_bytes"], coded)
+            self.assertAlmostEqual(row["relative_error"], error, delta=error / 10)
         entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
         both = (*entry, "--compressor", "onebit", "--compressor", "small")
         for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):
