@@ -114,7 +114,7 @@ static const struct bps_instance_map *map_of_stage(const char *stage)
     if (strcmp(stage, "push_pull") == 0 || strcmp(stage, "local_reduce") == 0) {
         return map_of_kind(BPS_KIND_TRANSPORT);
     }
-    if (strcmp(stage, "compress") == 0 || strcmp(stage, "decompress") == 0) {
+    if (strcmp(stage, "compress") == 0) {
         return map_of_kind(BPS_KIND_COMPRESSOR);
     }
     return NULL;

@@ -189,9 +189,16 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
     if (tensor == NULL) {
         return BPS_ERR_NOMEM;
     }
+    bps_status status = d->coding != NULL ? bps_tensor_choose(tensor, d->coding, report) : BPS_OK;
+    if (status != BPS_OK) {
+        return status;
+    }
     if (size > 0) {
-        const struct bps_form form = {d->count * size, d->dtype, d->ndim, (int64_t *)(uintptr_t)d->shape};
-        bps_status status = bps_tensor_fix(tensor, &form, report);
+        struct bps_form form = {.bytes = d->count * size,
+                                .dtype = d->dtype,
+                                .ndim = d->shape != NULL ? d->ndim : 0,
+                                .shape = (int64_t *)(uintptr_t)d->shape};
+        status = bps_tensor_fix(tensor, &form, report);
         if (status != BPS_OK) {
             return status;
         }

@@ -17,8 +17,9 @@ struct bps_step_ops {
     bool crosses;
     /* It ends with the result of all: its way goes on behind the node of this kind. BPS_NODE_PLUGIN: with the next. */
     enum bps_node_kind until;
-    /* Bytes that it keeps of a task, zeroed when the way is made: its context. And how many more for each slice. */
-    size_t context, slice_context;
+    /* Bytes that it keeps of a task, zeroed when the way is made: its context. And how many more of this one. */
+    size_t context;
+    size_t (*more)(const struct bps_task *task);
     /*
      * Whether it takes this partition of a tensor whose form and id are known; what crosses, all workers answer alike.
      * Asked once, when the tensor's path is made. NULL: always.

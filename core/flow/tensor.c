@@ -87,6 +87,8 @@ static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name
     free(tensor->name);
     tensor->name = own;
     tensor->id = tensor->round = 0;
+    tensor->coding = tensor->choice = NULL;
+    tensor->chosen = false;
     tensor->renamed = true;
     return tensor;
 }
@@ -187,19 +189,65 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
     return BPS_OK;
 }
 
-/* The lock is held. */
-static bps_status set_form(struct bps_tensor_entry *tensor, const struct bps_form *form)
+/* How a tensor of this form is coded. The lock is held. */
+static struct bps_coding *coding_of(const struct bps_tensor_entry *tensor, const struct bps_form *form)
 {
-    bps_status status = bps_form_set(&tensor->form, form->dtype, form->bytes, form->ndim, form->shape);
+    const struct bps_tensor_info info = {
+        .name = tensor->name,
+        .dtype = form->dtype,
+        .count = form->bytes / bps_dtype_size(form->dtype),
+        .partitions = bps_partitions(form->bytes, tensor->worker->partition),
+    };
+    if (!tensor->chosen) {
+        return bps_graph_coding(tensor->worker->graph, &info);
+    }
+    return tensor->choice != NULL && bps_coding_takes(tensor->choice, form->dtype) ? tensor->choice : NULL;
+}
+
+static const char *text_of(const struct bps_coding *coding)
+{
+    return coding != NULL ? coding->text : NULL;
+}
+
+bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *text, struct bps_report *report)
+{
+    struct bps_coding *choice = NULL;
+    struct bps_report why = {""};
+    bps_status status =
+        text[0] == '\0' ? BPS_OK : bps_codings_of_text(&tensor->worker->graph->codings, text, &choice, &why);
+    if (status != BPS_OK) {
+        BPS_REPORT(report, "tensor '%.200s': %.800s", tensor->name, why.text);
+        return status;
+    }
+    bool known = tensor->chosen || atomic_load_explicit(&tensor->formed, memory_order_relaxed);
+    const struct bps_coding *before = tensor->chosen ? tensor->choice : tensor->coding;
+    if (known && before != choice) {
+        BPS_REPORT(report, "tensor '%s' was declared to be coded by %s, not by %s", tensor->name,
+                   before != NULL ? before->text : "nothing", choice != NULL ? choice->text : "nothing");
+        return BPS_ERR_MISMATCH;
+    }
+    tensor->chosen = true;
+    tensor->choice = choice;
+    return BPS_OK;
+}
+
+/* The lock is held. */
+static bps_status set_form(struct bps_tensor_entry *tensor, struct bps_form *form)
+{
+    struct bps_coding *coding = coding_of(tensor, form);
+    form->coding = (char *)(uintptr_t)text_of(coding); /* it is only read */
+    bps_status status = bps_form_set(&tensor->form, form);
     if (status == BPS_OK) {
+        tensor->coding = coding;
         atomic_store_explicit(&tensor->formed, true, memory_order_release);
     }
     return status;
 }
 
-bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form, struct bps_report *report)
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report)
 {
     bps_status status = BPS_OK;
+    form->coding = (char *)(uintptr_t)text_of(coding_of(tensor, form));
     if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {
         status = set_form(tensor, form);
     } else if (!bps_form_agrees(&tensor->form, form)) {
@@ -214,8 +262,10 @@ bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form
 
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *r)
 {
-    const struct bps_form form = {r->count * bps_dtype_size(r->dtype), r->dtype, r->ndim,
-                                  (int64_t *)(uintptr_t)r->shape}; /* it is only read */
+    struct bps_form form = {.bytes = r->count * bps_dtype_size(r->dtype),
+                            .dtype = r->dtype,
+                            .ndim = r->shape != NULL ? r->ndim : 0,
+                            .shape = (int64_t *)(uintptr_t)r->shape}; /* it is only read */
     struct bps_tensor_table *table = &tensor->worker->table;
     if (atomic_load_explicit(&tensor->formed, memory_order_acquire) &&
         bps_form_is(&tensor->form, form.dtype, form.bytes, form.ndim, form.shape)) {
@@ -250,6 +300,9 @@ void bps_tensor_forget_path(struct bps_tensor_entry *tensor)
 static void free_tasks(struct bps_tensor_entry *tensor)
 {
     free_ways(tensor);
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        bps_feedback_fini(&tensor->task[i].feedback);
+    }
     free(tensor->task);
     tensor->task = NULL;
     tensor->tasks = 0;

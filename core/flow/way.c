@@ -43,8 +43,7 @@ static void choose(const struct bps_task *task, const struct bps_path *path, str
 
 static size_t context_bytes(const struct bps_task *task, const struct bps_step_ops *ops)
 {
-    size_t slices = bps_partitions(task->bytes, task->tensor->worker->slice);
-    size_t bytes = ops->context + slices * ops->slice_context;
+    size_t bytes = ops->context + (ops->more != NULL ? ops->more(task) : 0);
     return (bytes + ALIGNED - 1) / ALIGNED * ALIGNED;
 }
 

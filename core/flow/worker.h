@@ -18,6 +18,7 @@
 #include <byteps/byteps.h>
 
 #include "base/container.h"
+#include "coding/feedback.h"
 #include "graph/graph.h"
 #include "node/form.h"
 #include "node/member.h"
@@ -70,8 +71,9 @@ struct bps_task {
     bool refused;                /* this worker does not contribute, and waits for the words of those who sum */
     bool for_group;              /* it has the sum of this host, which was divided by: */
     uint32_t divisor;
-    const char *src; /* what is sent */
-    char *dst;       /* where the result goes */
+    const char *src;              /* what is sent */
+    char *dst;                    /* where the result goes */
+    struct bps_feedback feedback; /* of what is coded of it on the network */
     uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
     const char *direct_src;
     char *direct_dst;
@@ -123,6 +125,8 @@ struct bps_tensor_entry {
     bool unnamed;
     struct bps_form form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
     _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
+    struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for, */
+    bool chosen;                        /* if it has: else the configuration says */
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
@@ -292,8 +296,13 @@ struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slo
 /* Refuses types that do not exist, sizes that cannot be, and shapes of another size. */
 bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
                             const int64_t *shape, struct bps_report *report);
+/*
+ * Takes what a declaration says about its coding: a text, or "" for none. BPS_ERR_MISMATCH: it is known to be another.
+ * The table's lock is held. [app]
+ */
+bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *coding, struct bps_report *report);
 /* Fixes the form, or compares it with the one that is known. The table's lock is held. [app] */
-bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, const struct bps_form *form, struct bps_report *report);
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
 /* [core] Tasks for a tensor of so many bytes. */

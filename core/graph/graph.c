@@ -6,15 +6,21 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/report.h"
 
 #define ALL_TYPES ((1u << BPS_DTYPES) - 1)
 #define ALL_OPS   ((1u << BPS_OPS) - 1)
 
 static const char *const builtin_names[] = {
-    [BPS_NODE_LOCAL_REDUCE] = "local_reduce",         [BPS_NODE_PUSH_PULL] = "push_pull",
-    [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",   [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
-    [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",     [BPS_NODE_DEVICE_BROADCAST] = "device_broadcast",
-    [BPS_NODE_REDUCE_ON_DEVICE] = "reduce_on_device", [BPS_NODE_DEVICE_REDUCE] = "device_reduce",
+    [BPS_NODE_LOCAL_REDUCE] = "local_reduce",
+    [BPS_NODE_COMPRESS] = "compress",
+    [BPS_NODE_PUSH_PULL] = "push_pull",
+    [BPS_NODE_LOCAL_BROADCAST] = "local_broadcast",
+    [BPS_NODE_COPY_TO_HOST] = "copy_to_host",
+    [BPS_NODE_COPY_TO_DEVICE] = "copy_to_device",
+    [BPS_NODE_DEVICE_BROADCAST] = "device_broadcast",
+    [BPS_NODE_REDUCE_ON_DEVICE] = "reduce_on_device",
+    [BPS_NODE_DEVICE_REDUCE] = "device_reduce",
 };
 
 /* Built-in stages carry host memory as it is; reducers can sum nothing else. */
@@ -68,7 +74,9 @@ static bps_status check_members(const struct bps_node *node, const struct bps_co
         if (!uses && strcmp(name, "stage") != 0 && strcmp(name, "when") != 0) {
             BPS_REPORT(report, "%s: worker.graph[%u].%.200s: stage %s does not take it; expected %s",
                        entry->children[i]->origin, index, name, node->name,
-                       node->kind != BPS_NODE_LOCAL_BROADCAST ? "stage and use" : "stage");
+                       node->kind == BPS_NODE_COMPRESS          ? "stage, use and when"
+                       : node->kind != BPS_NODE_LOCAL_BROADCAST ? "stage and use"
+                                                                : "stage");
             return BPS_ERR_CONF;
         }
     }
@@ -91,9 +99,36 @@ static bps_status read_condition(struct bps_node *node, const char *when, struct
     return BPS_OK;
 }
 
-static bps_status build_node(struct bps_node *node, const struct bps_conf_node *entry, uint32_t index,
-                             struct bps_loop *loop, struct bps_report *report)
+/* A stage compress, with the compressor that it names. */
+static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf, const struct bps_conf_node *entry,
+                              struct bps_codings *codings, struct bps_report *report)
 {
+    const char *use = scalar(entry, "use");
+    char path[128];
+    if (use == NULL) {
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: stage compress names no compressor; expected use = \"NAME\", a member of compressors",
+                        entry->origin);
+    }
+    if (bps_condition_asks_op(&node->condition)) {
+        return bps_fail(report, BPS_ERR_CONF,
+                        "%s: stage compress: when = \"%s\": a tensor is coded alike in all operations, so op cannot be "
+                        "asked here; sums and averages are coded, all others never",
+                        entry->origin, node->when);
+    }
+    snprintf(path, sizeof path, "compressors.%.100s", use);
+    const struct bps_conf_node *group = bps_conf_find(conf, path);
+    if (group == NULL) {
+        return bps_fail(report, BPS_ERR_CONF, "%s: stage compress: compressors has no member %.100s", entry->origin,
+                        use);
+    }
+    return bps_codings_of_group(codings, group, path, &node->coding, report);
+}
+
+static bps_status build_node(struct bps_graph *graph, const struct bps_conf *conf, const struct bps_conf_node *entry,
+                             uint32_t index, struct bps_loop *loop, struct bps_report *report)
+{
+    struct bps_node *node = &graph->node[index];
     const char *stage = scalar(entry, "stage"), *when = scalar(entry, "when");
     node->origin = entry->origin;
     if (stage == NULL) {
@@ -109,11 +144,15 @@ static bps_status build_node(struct bps_node *node, const struct bps_conf_node *
     if (node->kind == BPS_NODE_PLUGIN) {
         return open_stage(node, entry, index, loop, report);
     }
+    node->attr = builtin_attr;
+    if (node->kind == BPS_NODE_COMPRESS) {
+        bps_status status = check_members(node, entry, index, report);
+        return status == BPS_OK ? open_coding(node, conf, entry, &graph->codings, report) : status;
+    }
     if (when != NULL) {
         BPS_REPORT(report, "%s: stage %s cannot have a condition: every tensor passes it", entry->origin, stage);
         return BPS_ERR_CONF;
     }
-    node->attr = builtin_attr;
     return check_members(node, entry, index, report);
 }
 
@@ -161,7 +200,8 @@ static bps_status check_edge(const char *from, const char *gives, const char *to
 }
 
 /*
- * push_pull exactly once; local_reduce somewhere before and local_broadcast somewhere after it, or neither.
+ * push_pull exactly once; local_reduce somewhere before and local_broadcast somewhere after it, or neither; compress
+ * as often as one likes, directly before push_pull.
  */
 static bps_status check_builtins(struct bps_graph *graph, struct bps_report *report)
 {
@@ -193,6 +233,13 @@ static bps_status check_builtins(struct bps_graph *graph, struct bps_report *rep
         return BPS_ERR_CONF;
     }
     graph->local = reduces == 1;
+    for (uint32_t i = 0; i + 1 < graph->nodes; i++) {
+        enum bps_node_kind after = graph->node[i + 1].kind;
+        if (graph->node[i].kind == BPS_NODE_COMPRESS && after != BPS_NODE_COMPRESS && after != BPS_NODE_PUSH_PULL) {
+            return bps_fail(report, BPS_ERR_CONF, "%s: stage compress stands before %s; expected push_pull behind it",
+                            graph->node[i].origin, graph->node[i + 1].name);
+        }
+    }
     return BPS_OK;
 }
 
@@ -228,6 +275,7 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
         return BPS_ERR_NOMEM;
     }
     bps_status status = BPS_OK;
+    bps_codings_init(&graph->codings, conf->worker.slice);
     build_device_node(&graph->to_host, BPS_NODE_COPY_TO_HOST, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
     build_device_node(&graph->to_device, BPS_NODE_COPY_TO_DEVICE, BPS_MEMORY_HOST | BPS_MEMORY_DEVICE);
     build_device_node(&graph->reduce, BPS_NODE_DEVICE_REDUCE, BPS_MEMORY_DEVICE);
@@ -235,7 +283,7 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
     build_device_node(&graph->on_device, BPS_NODE_REDUCE_ON_DEVICE, BPS_MEMORY_DEVICE);
     while (status == BPS_OK && graph->nodes < n) {
         uint32_t i = graph->nodes++;
-        status = build_node(&graph->node[i], list->children[i], i, loop, report);
+        status = build_node(graph, conf, list->children[i], i, loop, report);
     }
     if (status == BPS_OK) {
         status = check_graph(graph, report);
@@ -268,7 +316,19 @@ void bps_graph_free(struct bps_graph *graph)
     }
     log_node(&graph->to_device);
     log_node(&graph->on_device);
+    bps_codings_fini(&graph->codings);
     free(graph);
+}
+
+struct bps_coding *bps_graph_coding(const struct bps_graph *graph, const struct bps_tensor_info *tensor)
+{
+    for (uint32_t i = 0; i < graph->nodes; i++) {
+        const struct bps_node *node = &graph->node[i];
+        if (node->kind == BPS_NODE_COMPRESS && bps_condition_holds(&node->condition, tensor)) {
+            return bps_coding_takes(node->coding, tensor->dtype) ? node->coding : NULL;
+        }
+    }
+    return NULL;
 }
 
 bool bps_graph_has_plugins(const struct bps_graph *graph)

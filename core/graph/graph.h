@@ -4,8 +4,10 @@
  *
  * The graph is a chain with one push_pull in it, and perhaps local_reduce before and local_broadcast after
  * it: these sum among the workers of one host, of which only one, the leader of the partition, passes what
- * lies between them. It is checked when it is built (neighbours must agree on memory, types and coding) and
- * never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that is its path.
+ * lies between them. Before push_pull may stand stages compress: how tensors are coded on the network is a part of
+ * push_pull, and they say which tensor how. The chain is checked when it is built (neighbours must agree on memory,
+ * types and coding) and never changes afterwards. Which of its stages a tensor passes is decided once per tensor: that
+ * is its path.
  * That of a tensor in device memory begins with copy_to_host and ends with copy_to_device, as all others take
  * host memory, which copy what the network does not reach on the device; or it is reduce_on_device alone, where the
  * result needs nobody else. If the devices of a host sum among themselves, another path has that sum first,
@@ -14,12 +16,14 @@
 #ifndef BPS_GRAPH_GRAPH_H
 #define BPS_GRAPH_GRAPH_H
 
+#include "coding/coding.h"
 #include "graph/condition.h"
 #include "plugin/instance.h"
 
 enum bps_node_kind {
     BPS_NODE_PLUGIN,
     BPS_NODE_LOCAL_REDUCE,
+    BPS_NODE_COMPRESS, /* says how a tensor is coded; on no path */
     BPS_NODE_PUSH_PULL,
     BPS_NODE_LOCAL_BROADCAST,
     BPS_NODE_COPY_TO_HOST, /* these are not configured, but put into paths where they are needed */
@@ -36,6 +40,7 @@ struct bps_node {
     const char *origin;            /* where the configuration lists it */
     struct bps_instance *instance; /* NULL: built in */
     const struct bps_stage_ops *ops;
+    struct bps_coding *coding; /* of a stage compress */
     struct bps_stage_attr attr;
     struct bps_condition condition;
     char when[256];                  /* the condition as written; "" for always */
@@ -43,6 +48,7 @@ struct bps_node {
 };
 
 struct bps_graph {
+    struct bps_codings codings;                    /* of its stages compress, and of what tensors ask for */
     uint32_t nodes, push_pull;                     /* number of nodes; index of the one that crosses the network */
     bool local;                                    /* it has local_reduce and local_broadcast */
     struct bps_node to_host, to_device, on_device; /* for tensors on a device, */
@@ -63,6 +69,9 @@ bool bps_graph_has_plugins(const struct bps_graph *graph);
 bool bps_graph_has_plugins_between(const struct bps_graph *graph);
 /* True if some stage runs on the pool of threads. */
 bool bps_graph_needs_threads(const struct bps_graph *graph);
+
+/* What the stages compress say about a tensor, whatever its operation: the first one counts. NULL: it is not coded. */
+struct bps_coding *bps_graph_coding(const struct bps_graph *graph, const struct bps_tensor_info *tensor);
 
 /* The stages that one tensor passes, in order, and their state for it. */
 struct bps_path {

@@ -11,7 +11,7 @@ static bps_status passes(struct bps_node *node, const struct bps_tensor_info *te
 {
     struct bps_report reason = {""};
     if (node->instance == NULL) {
-        return BPS_OK;
+        return node->kind == BPS_NODE_COMPRESS ? BPS_AGAIN : BPS_OK;
     }
     if (broadcast || (node->attr.ops & BPS_OP_BIT(tensor->op)) == 0 || !bps_condition_holds(&node->condition, tensor)) {
         return BPS_AGAIN;

@@ -18,23 +18,27 @@ static size_t shape_bytes(uint32_t ndim)
     return ndim * sizeof(int64_t);
 }
 
-bps_status bps_form_set(struct bps_form *form, uint32_t dtype, uint64_t bytes, uint32_t ndim, const int64_t *shape)
+bps_status bps_form_set(struct bps_form *form, const struct bps_form *value)
 {
-    int64_t *copy = shape != NULL ? malloc(shape_bytes(ndim) + 1) : NULL; /* a scalar has a shape as well */
-    if (shape != NULL && copy == NULL) {
+    struct bps_form copy = *value;
+    copy.shape = value->shape != NULL ? malloc(shape_bytes(value->ndim) + 1) : NULL; /* a scalar has a shape as well */
+    copy.coding = value->coding != NULL ? strdup(value->coding) : NULL;
+    if ((value->shape != NULL && copy.shape == NULL) || (value->coding != NULL && copy.coding == NULL)) {
+        bps_form_fini(&copy);
         return BPS_ERR_NOMEM;
     }
-    if (copy != NULL && ndim > 0) {
-        memcpy(copy, shape, shape_bytes(ndim));
+    if (value->ndim > 0) {
+        memcpy(copy.shape, value->shape, shape_bytes(value->ndim));
     }
-    free(form->shape);
-    *form = (struct bps_form){bytes, dtype, shape != NULL ? ndim : 0, copy};
+    bps_form_fini(form);
+    *form = copy;
     return BPS_OK;
 }
 
 void bps_form_fini(struct bps_form *form)
 {
     free(form->shape);
+    free(form->coding);
     *form = (struct bps_form){.dtype = BPS_DTYPES};
 }
 
@@ -49,27 +53,45 @@ bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, ui
            (shape == NULL || is_same_shape(form, ndim, shape));
 }
 
+static bool is_same_coding(const struct bps_form *a, const struct bps_form *b)
+{
+    return a->coding == NULL || b->coding == NULL ? a->coding == b->coding : strcmp(a->coding, b->coding) == 0;
+}
+
+bool bps_form_equals(const struct bps_form *a, const struct bps_form *b)
+{
+    return bps_form_is(a, b->dtype, b->bytes, b->ndim, b->shape) && is_same_coding(a, b);
+}
+
 bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b)
 {
-    return a->dtype == b->dtype && a->bytes == b->bytes &&
+    return a->dtype == b->dtype && a->bytes == b->bytes && is_same_coding(a, b) &&
            (a->shape == NULL || b->shape == NULL || is_same_shape(a, b->ndim, b->shape));
 }
 
-void bps_form_text(const struct bps_form *form, char *text, size_t room)
+static size_t shape_text(const struct bps_form *form, char *text, size_t room)
 {
     const uint32_t shown = form->ndim < 8 ? form->ndim : 8;
     size_t at = 0;
-    if (form->shape == NULL) {
-        snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype), bps_dtype_name(form->dtype));
-        return;
-    }
     text[0] = '\0';
     for (uint32_t i = 0; i < shown && at < room; i++) {
         at += (size_t)snprintf(text + at, room - at, "%s%" PRId64, i == 0 ? "[" : ", ", form->shape[i]);
     }
     if (at < room) {
-        snprintf(text + at, room - at, "%s%s] %s", shown == 0 ? "[" : "", shown < form->ndim ? ", ..." : "",
-                 bps_dtype_name(form->dtype));
+        at += (size_t)snprintf(text + at, room - at, "%s%s] %s", shown == 0 ? "[" : "",
+                               shown < form->ndim ? ", ..." : "", bps_dtype_name(form->dtype));
+    }
+    return at;
+}
+
+void bps_form_text(const struct bps_form *form, char *text, size_t room)
+{
+    size_t at = form->shape != NULL
+                    ? shape_text(form, text, room)
+                    : (size_t)snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype),
+                                       bps_dtype_name(form->dtype));
+    if (form->coding != NULL && at < room) {
+        snprintf(text + at, room - at, " coded by %s", form->coding);
     }
 }
 
@@ -83,6 +105,7 @@ void bps_put_form(struct bps_writer *w, const struct bps_form *form)
     for (uint32_t i = 0; i < form->ndim; i++) {
         bps_put_u64(w, (uint64_t)form->shape[i]);
     }
+    bps_put_string(w, form->coding != NULL ? form->coding : "");
 }
 
 /* Whether the shape has as many elements as the size says. */
@@ -115,9 +138,16 @@ bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_for
     for (uint32_t i = 0; told && i < ndim; i++) {
         shape[i] = (int64_t)bps_get_u64(r);
     }
+    char coding[BPS_CODING_LIMIT + 1];
+    bps_get_string(r, coding, sizeof coding);
     if (r->bad) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = bps_form_set(form, dtype, bytes, ndim, told ? shape : NULL);
+    const struct bps_form told_form = {.bytes = bytes,
+                                       .dtype = dtype,
+                                       .ndim = told ? ndim : 0,
+                                       .shape = told ? shape : NULL,
+                                       .coding = coding[0] != '\0' ? coding : NULL};
+    bps_status status = bps_form_set(form, &told_form);
     return status == BPS_OK && !is_consistent(form) ? BPS_ERR_PROTOCOL : status;
 }

@@ -11,8 +11,6 @@
 #include "conf/option.h"
 #include "plugin/kinds.h"
 
-/* Members of a group that are the core's own, not options of the plugin. */
-static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
 static const struct bps_option no_options[] = {{0}};
 
 /* Which plugin the group names, and "ORIGIN: PATH" for errors about it. */
@@ -48,7 +46,7 @@ static bps_status fill_options(struct bps_instance *instance, const struct bps_c
     if (!options) {
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
-    status = bps_conf_options(group, path, core_members, table, options, report);
+    status = bps_conf_options(group, path, bps_kind_members(plugin->kind), table, options, report);
     if (status != BPS_OK) {
         free(options);
         return status;

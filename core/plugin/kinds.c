@@ -140,14 +140,21 @@ struct kind {
     size_t size; /* of the operations; 0: the core runs no code of this kind */
     const struct op *ops;
     const void *stubs;
+    const char *const *members; /* of a group in the configuration that are the core's */
 };
 
+static const char *const plugin_members[] = {"plugin", NULL};
+static const char *const stage_members[] = {"plugin", "stage", "when", "use", NULL};
+static const char *const compressor_members[] = {"plugin", "feedback", "momentum", "mu", "seed", NULL};
+
 static const struct kind kinds[] = {
-    {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs},
-    {BPS_KIND_REDUCER, "reducer", sizeof(struct bps_reducer_ops), reducer_ops, &reducer_stubs},
-    {BPS_KIND_COMPRESSOR, "compressor", sizeof(struct bps_compressor_ops), compressor_ops, &compressor_stubs},
-    {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL},
-    {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs},
+    {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs,
+     plugin_members},
+    {BPS_KIND_REDUCER, "reducer", sizeof(struct bps_reducer_ops), reducer_ops, &reducer_stubs, plugin_members},
+    {BPS_KIND_COMPRESSOR, "compressor", sizeof(struct bps_compressor_ops), compressor_ops, &compressor_stubs,
+     compressor_members},
+    {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL, plugin_members},
+    {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs, stage_members},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -171,6 +178,12 @@ static const struct kind *find_kind(uint32_t kind)
         }
     }
     return NULL;
+}
+
+const char *const *bps_kind_members(uint32_t kind)
+{
+    const struct kind *row = find_kind(kind);
+    return row ? row->members : plugin_members;
 }
 
 const char *bps_kind_name(uint32_t kind)

@@ -28,6 +28,9 @@ union bps_ops {
 /* Kinds with code that the core runs; the others are refused before. */
 bool bps_kind_opens(uint32_t kind);
 
+/* Members of the group of such an instance that are the core's own, not options of the plugin; ends with NULL. */
+const char *const *bps_kind_members(uint32_t kind);
+
 /*
  * Copies a plugin's operations and puts stubs where it has none, so that callers never test for NULL. The
  * report names a table that is too small or the missing operation.

@@ -25,6 +25,12 @@
 #define LOG         "shard"
 #define LANES_LIMIT 64u
 
+/* The codings of a lane, by the numbers that its worker gives them, from 1. */
+struct lane_codings {
+    uint32_t count;
+    const struct bps_coding *of[BPS_CODINGS_LIMIT];
+};
+
 /* A worker. */
 struct peer {
     struct lane *lane[LANES_LIMIT];
@@ -40,6 +46,7 @@ struct lane {
     struct peer *peer; /* NULL: said hello for a generation that has not begun here */
     uint32_t rank, number, epoch;
     uint8_t proof[BPS_PROOF_BYTES];
+    struct lane_codings *codings; /* NULL: none has been told */
 };
 
 struct bps_shard {
@@ -52,6 +59,7 @@ struct bps_shard {
     struct bps_timer *ticker;
     struct bps_book book;
     struct bps_sum *sum;
+    struct bps_codings codings;
     struct peer *peers;
     uint64_t sequence;
     const struct bps_pinning *pinning;
@@ -142,7 +150,7 @@ static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *
         *out = (struct bps_frame){
             .header = slice->header,
             .payload = slice->payload,
-            .bytes = slice->bytes,
+            .bytes = slice->payload_bytes,
             .cookie = slice,
         };
     } else {
@@ -179,6 +187,17 @@ static void on_placed(void *owner, struct bps_link *link, void *ticket)
     bps_sum_placed(ticket);
 }
 
+static bps_status push(struct bps_sum *sum, struct lane *lane, const struct bps_header *header)
+{
+    if (header->coding == 0) {
+        return bps_frame_push(sum, lane->rank, header, &lane->cursor);
+    }
+    if (lane->codings == NULL || header->coding > lane->codings->count) {
+        return BPS_ERR_PROTOCOL;
+    }
+    return bps_frame_push_coded(sum, lane->rank, header, lane->codings->of[header->coding - 1], &lane->cursor);
+}
+
 static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_guest *guest = owner;
@@ -188,10 +207,29 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     if (header->type != BPS_FRAME_PUSH || header->epoch != shard->book.epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = bps_frame_push(shard->sum, lane->rank, header, &lane->cursor);
+    bps_status status = push(shard->sum, lane, header);
     lane->cursor.sink.open = lane_open;
     *sink = &lane->cursor.sink;
     return status;
+}
+
+/* The next number of a coding on this lane. */
+static bps_status on_coding(struct bps_shard *shard, struct lane *lane, struct bps_reader *payload)
+{
+    char text[BPS_CODING_TEXT];
+    bps_get_text(payload, text, sizeof text);
+    if (lane->codings == NULL) {
+        lane->codings = calloc(1, sizeof *lane->codings);
+    }
+    const struct bps_coding *coding = lane->codings != NULL ? bps_codings_of_peer(&shard->codings, text) : NULL;
+    if (coding == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (lane->codings->count == BPS_CODINGS_LIMIT) {
+        return BPS_ERR_PROTOCOL;
+    }
+    lane->codings->of[lane->codings->count++] = coding;
+    return BPS_OK;
 }
 
 static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
@@ -208,6 +246,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     if (header->type == BPS_FRAME_LEAVE) {
         bps_sum_leave(shard->sum, lane->rank);
         return BPS_OK;
+    }
+    if (header->type == BPS_FRAME_CODING) {
+        return on_coding(shard, lane, payload);
     }
     if (header->type != BPS_FRAME_POISON) {
         return BPS_ERR_PROTOCOL;
@@ -299,6 +340,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
             bps_debug(LOG, "worker %u: %s", lane->rank, text);
             lane->peer->lane[lane->number] = NULL;
         }
+        free(lane->codings);
         free(lane);
     } else {
         bps_debug(LOG, "%s: %s", link->peer, text);
@@ -323,6 +365,7 @@ static void drop_lane(struct lane *lane)
     struct bps_guest *guest = lane->guest;
     bps_link_drop(&guest->link);
     lane->cursor.round = NULL; /* its engine goes, too */
+    free(lane->codings);
     free(lane);
     bps_guest_free(guest);
 }
@@ -479,6 +522,7 @@ bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool loc
     shard->pinning = pinning;
     shard->pin = *pin;
     *pin = (struct bps_pin){.bound = false};
+    bps_codings_init(&shard->codings, conf->worker.slice);
     bps_listener_init(&shard->net, &handler, shard);
     bps_listener_init(&shard->local, &handler, shard);
     bps_status status = open_parts(shard, host, local, report);
@@ -503,6 +547,7 @@ void bps_shard_free(struct bps_shard *shard)
         pthread_join(shard->thread, NULL);
     }
     end_generation(shard);
+    bps_codings_fini(&shard->codings);
     bps_listener_close(&shard->local);
     bps_listener_close(&shard->net);
     if (shard->ticker != NULL) {

@@ -11,7 +11,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
 {
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
-                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale},
+                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale, NULL},
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .offset = h->offset,
@@ -19,7 +19,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
-    return names_round(h) && finite && fits ? BPS_OK : BPS_ERR_PROTOCOL;
+    return names_round(h) && finite && fits && h->coding == 0 ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */
@@ -58,6 +58,22 @@ bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_h
     return status == BPS_OK ? bps_sum_push(sum, rank, &c, cursor) : status;
 }
 
+bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                const struct bps_coding *coding, struct bps_sum_cursor *cursor)
+{
+    struct bps_contribution c;
+    struct bps_header plain = *header;
+    plain.coding = 0;
+    bps_status status = bps_frame_contribution(&plain, false, &c);
+    if (status != BPS_OK) {
+        return status;
+    }
+    c.spec.coding = coding;
+    c.rate = c.prescale;
+    c.prescale = 1.0;
+    return bps_sum_push(sum, rank, &c, cursor);
+}
+
 bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text)
 {
     struct bps_notice poison;
@@ -87,7 +103,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .offset = slice->offset,
                                 .root = spec->root,
                                 .priority = slice->priority,
-                                .length = slice->bytes};
+                                .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);
     header.length = 0;
     header.flags = BPS_FLAG_EMPTY;

@@ -20,6 +20,9 @@ struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t ep
 /* The engine gets a PUSH, a POISON, a FAILED. */
 bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
                           struct bps_sum_cursor *cursor);
+/* The same of a PUSH whose number of a coding stands for this one. */
+bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                const struct bps_coding *coding, struct bps_sum_cursor *cursor);
 bps_status bps_frame_poison(struct bps_sum *sum, uint32_t rank, const struct bps_header *header, const char *text);
 bps_status bps_frame_fail(struct bps_sum *sum, const struct bps_header *header, const char *text);
 /* Writes the headers of a finished slice: of RESULT. */

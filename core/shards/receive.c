@@ -7,22 +7,33 @@
 
 /* ---- results ---- */
 
+static uint32_t index_of(const struct bps_task *task, uint32_t offset)
+{
+    return offset / bps_push_of(task)->slice;
+}
+
+/* Where the bytes of a slice that has begun at this offset go. */
+static char *place_of(struct bps_task *task, uint32_t offset)
+{
+    return bps_push_of(task)->payload->place(task, index_of(task, offset));
+}
+
 static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     const struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
     *bytes = lane->length - offset;
-    return lane->task->dst + lane->offset + offset;
+    return place_of(lane->task, lane->offset) + offset;
 }
 
 static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
-    char *place = lane->task->dst + lane->offset + offset;
+    char *place = place_of(lane->task, lane->offset) + offset;
     if (data != place) {
         memcpy(place, data, bytes);
     }
     if (offset + bytes == lane->length) {
-        bps_remote_placed(lane->task, lane->offset / (uint32_t)lane->remote->worker->slice);
+        bps_remote_placed(lane->task, index_of(lane->task, lane->offset));
     }
     return bytes;
 }
@@ -34,7 +45,7 @@ static void *result_open(struct bps_sink *sink, void **ticket)
         if (lane->open[i].task == NULL) {
             lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
             *ticket = &lane->open[i];
-            return bps_task_place(lane->task, lane->offset);
+            return place_of(lane->task, lane->offset);
         }
     }
     return NULL;
@@ -54,13 +65,13 @@ void bps_receive_placed(struct bps_open_slice *slice)
 {
     struct bps_task *task = slice->task;
     slice->task = NULL;
-    bps_remote_placed(task, slice->offset / (uint32_t)task->tensor->worker->slice);
+    bps_remote_placed(task, index_of(task, slice->offset));
 }
 
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_worker *worker = lane->remote->worker;
-    struct bps_task *task = bps_task_in(worker, header, &bps_step_push_pull);
+    struct bps_task *task = bps_push_find(worker, header);
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -69,27 +80,33 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL || header->offset % worker->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
+    if (task == NULL) {
+        return BPS_ERR_PROTOCOL;
+    }
+    struct bps_push *push = bps_push_of(task);
+    if (header->offset % push->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
     const struct bps_operation *operation = &task->tensor->operation;
     bool broadcast = operation->op == BPS_WIRE_BROADCAST;
     bool root = broadcast && bps_tensor_speaks_for(task->tensor, operation->root);
-    uint32_t index = (uint32_t)(header->offset / worker->slice);
-    uint32_t expected = root ? 0 : bps_partition_bytes(task->bytes, worker->slice, index);
-    struct bps_push *push = bps_task_context(task);
+    uint32_t index = header->offset / push->slice;
     bool answers = broadcast && !root ? push->sent > 0 : index < push->sent;
-    if (header->length != expected || !answers || push->got[index]) {
+    if (!answers || push->got[index] || (root && header->length > 0)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (expected == 0) {
+    bps_status status = root ? BPS_OK : push->payload->expect(task, index, header->length);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (header->length == 0) {
         bps_remote_answered(task, index);
         return BPS_OK;
     }
     push->outstanding++;
     lane->task = task;
     lane->offset = header->offset;
-    lane->length = expected;
+    lane->length = header->length;
     lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
     if (header->offset < task->direct) {
         bps_sink_discard(&lane->sink);

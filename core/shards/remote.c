@@ -244,6 +244,24 @@ static void init_credit(struct bps_remote *remote)
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
 
+/* Blocks of the pool lie in memory that the network may learn of; a transport that does not know it copies. */
+static void on_attach(void *owner, const struct bps_region *region)
+{
+    const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
+    const struct bps_transport_ops *transport = net->ops;
+    struct bps_report report = {""};
+    if (transport->attach(net->self, region, &report) != BPS_OK) {
+        bps_warn(LOG, "%s", report.text);
+    }
+}
+
+static void on_detach(void *owner, const struct bps_region *region)
+{
+    const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
+    const struct bps_transport_ops *transport = net->ops;
+    transport->detach(net->self, region);
+}
+
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
     bps_status status = BPS_OK;
@@ -256,6 +274,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
         return BPS_ERR_NOMEM;
     }
     worker->shards->remotes = worker->book->shards;
+    bps_pool_init(&worker->shards->pool, on_attach, on_detach, worker);
     if (bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
@@ -322,6 +341,8 @@ void bps_remotes_drop(struct bps_worker *worker)
 void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
+        bps_pool_fini(&worker->shards->pool);
+        free(worker->shards->scratch);
         free(worker->shards->remote);
         free(worker->shards);
     }

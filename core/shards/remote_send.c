@@ -59,13 +59,13 @@ static bool is_request(const struct bps_task *task)
 /* Of the payload of that slice. */
 static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
 {
-    return is_request(task) ? 0 : bps_partition_bytes(task->bytes, task->tensor->worker->slice, index);
+    return is_request(task) ? 0 : bps_push_of(task)->payload->bytes(task, index);
 }
 
 /* Slices that are out, of a task that a shard's queue has. */
 static uint32_t sent_of(const struct bps_task *task)
 {
-    return ((const struct bps_push *)bps_task_context(task))->sent;
+    return bps_push_of(task)->sent;
 }
 
 static void on_patience(void *arg);
@@ -139,15 +139,11 @@ struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t parti
     return &worker->shards->remote[shard];
 }
 
-static bool start(struct bps_task *task)
+/* Into the queue of its shard. */
+static bool enqueue(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    struct bps_push *push = bps_task_context(task);
-    uint32_t slices = bps_partitions(task->bytes, worker->slice);
-    bps_assert(push->outstanding == 0);
-    *push = (struct bps_push){.got = (bool *)(push->header + slices)};
-    memset(push->got, false, slices * sizeof *push->got);
     if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return false;
@@ -155,6 +151,49 @@ static bool start(struct bps_task *task)
     update(remote);
     check_told(worker);
     return false;
+}
+
+static bool start_plain(struct bps_task *task)
+{
+    uint32_t slice = (uint32_t)task->tensor->worker->slice, slices = bps_partitions(task->bytes, slice);
+    struct bps_push *push = bps_push_of(task);
+    bps_assert(push->outstanding == 0);
+    *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->header + slices)};
+    memset(push->got, false, slices * sizeof *push->got);
+    return enqueue(task);
+}
+
+/* A shard must know a coding before anything of it comes, on whichever lane. */
+static void tell_codings(struct bps_remote *remote, const struct bps_coding *coding)
+{
+    struct bps_worker *worker = remote->worker;
+    const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->book->epoch};
+    while (remote->codings < coding->number) {
+        const char *text = bps_codings_at(&worker->graph->codings, ++remote->codings)->text;
+        for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_link_send(&remote->lane[i].link, &header, text, strlen(text));
+        }
+    }
+}
+
+static bool start_coded(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
+    struct bps_push *push = bps_push_of(task);
+    struct bps_report report = {""};
+    bps_assert(push->outstanding == 0);
+    *push = (struct bps_push){
+        .payload = &bps_payload_coded, .slice = slice, .coded = (struct bps_coded_slice *)(push->header + slices)};
+    push->got = (bool *)(push->coded + slices);
+    memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
+    bps_status status = bps_coded_prepare(task, &report);
+    if (status != BPS_OK) {
+        bps_worker_fail(tensor->worker, status, report.text);
+        return false;
+    }
+    tell_codings(bps_remote_of(task->tensor, task->partition), tensor->coding);
+    return enqueue(task);
 }
 
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
@@ -181,66 +220,84 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
     };
 }
 
-/* For a group its sum is pushed, in which the scales of its members are already. */
-static void slice_header(const struct bps_task *task, uint32_t index, uint32_t bytes, uint8_t flags, uint8_t *out)
+static void out_of_memory(void *arg)
 {
-    const struct bps_worker *worker = task->tensor->worker;
+    bps_worker_fail(arg, BPS_ERR_NOMEM, "out of memory for slices to be coded");
+}
+
+/* The payload of a slice and its header; false: no memory, which ends the job soon. */
+static bool make_slice(struct bps_task *task, uint32_t index, struct bps_frame *out)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    struct bps_push *push = bps_push_of(task);
+    bool request = is_request(task);
     struct bps_header header;
-    bps_push_header(task, index * (uint32_t)worker->slice, bytes, flags, &header);
-    if (task->for_group) {
-        header.flags |= BPS_FLAG_GROUP;
-        header.prescale = task->divisor;
+    const void *payload = NULL;
+    bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
+    header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
+    if (!request && !push->payload->make(task, index, &header, &payload)) {
+        worker->shards->exhausted = true;
+        bps_loop_defer(worker->loop, out_of_memory, worker); /* not within the transport's call */
+        return false;
     }
-    bps_header_encode(&header, out);
+    bps_header_encode(&header, push->header[index]);
+    *out =
+        (struct bps_frame){.header = push->header[index], .payload = payload, .bytes = header.length, .cookie = task};
+    return true;
 }
 
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
     struct bps_remote_lane *lane = owner;
-    struct bps_task *task = bps_heap_top(&lane->remote->queue);
+    struct bps_remote *remote = lane->remote;
+    struct bps_worker *worker = remote->worker;
+    struct bps_task *task = bps_heap_top(&remote->queue);
     (void)link;
-    struct bps_worker *worker = lane->remote->worker;
-    if (task == NULL || lane->remote->starved || !bps_window_admits(&worker->shards->window, lane->remote->index)) {
-        lane->remote->told = false;
+    if (task == NULL || remote->starved || !bps_window_admits(&worker->shards->window, remote->index) ||
+        worker->shards->exhausted || !make_slice(task, sent_of(task), out)) {
+        remote->told = false;
         return BPS_AGAIN;
     }
-    bool request = is_request(task);
-    uint32_t slices = request ? 1 : bps_partitions(task->bytes, worker->slice);
-    struct bps_push *push = bps_task_context(task);
-    uint32_t index = push->sent++;
-    uint32_t bytes = pushed_bytes(task, index);
-    slice_header(task, index, bytes, request ? BPS_FLAG_EMPTY : 0, push->header[index]);
-    if (push->sent == slices) {
-        bps_heap_pop(&lane->remote->queue);
+    struct bps_push *push = bps_push_of(task);
+    if (++push->sent == (is_request(task) ? 1 : bps_push_slices(task))) {
+        bps_heap_pop(&remote->queue);
     }
-    bps_window_sent(&worker->shards->window, lane->remote->index, BPS_HEADER_BYTES + bytes);
-    bps_credit_sent(&lane->remote->credit, priority_of(task), bytes, bps_now());
-    update(lane->remote);
+    bps_window_sent(&worker->shards->window, remote->index, BPS_HEADER_BYTES + out->bytes);
+    bps_credit_sent(&remote->credit, priority_of(task), out->bytes, bps_now());
+    update(remote);
     push->outstanding++;
-    *out = (struct bps_frame){
-        .header = push->header[index],
-        .payload = bps_task_payload(task, index * (uint32_t)worker->slice),
-        .bytes = bytes,
-        .cookie = task,
-    };
     check_told(worker);
     return BPS_OK;
+}
+
+static void finish(struct bps_task *task)
+{
+    const struct bps_push *push = bps_push_of(task);
+    const struct bps_coding *coding = task->tensor->coding;
+    char text[BPS_CODING_TEXT + 80];
+    if (push->payload->release != NULL) {
+        push->payload->release(task);
+    }
+    if (push->status != BPS_OK) {
+        snprintf(text, sizeof text, "the server has sent what is not coded by %s", coding->text);
+    }
+    bps_task_done(task, push->status, text);
 }
 
 /* The transport has let go of a frame, or a slice has come: is the task's exchange with the shard over? */
 static void check(struct bps_task *task)
 {
-    const struct bps_push *push = bps_task_context(task);
-    bool has_result = push->answered == bps_partitions(task->bytes, task->tensor->worker->slice);
+    const struct bps_push *push = bps_push_of(task);
+    bool has_result = push->answered == bps_push_slices(task);
     if (push->outstanding == 0 && (task->failed || has_result)) {
-        bps_task_done(task, BPS_OK, NULL);
+        finish(task);
     }
 }
 
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 {
     struct bps_task *task = cookie;
-    struct bps_push *push = bps_task_context(task);
+    struct bps_push *push = bps_push_of(task);
     (void)owner;
     (void)link;
     bps_assert(push->outstanding > 0);
@@ -251,11 +308,14 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    struct bps_push *push = bps_task_context(task);
+    struct bps_push *push = bps_push_of(task);
     bps_assert(index < push->sent || is_request(task));
     bps_assert(!push->got[index]);
     push->got[index] = true;
     push->answered++;
+    if (push->payload->settle != NULL && push->status == BPS_OK && !task->failed) {
+        push->status = push->payload->settle(task, index);
+    }
     if (!task->failed) {
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
         resume_starved(remote);
@@ -266,7 +326,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
 
 void bps_remote_placed(struct bps_task *task, uint32_t index)
 {
-    struct bps_push *push = bps_task_context(task);
+    struct bps_push *push = bps_push_of(task);
     bps_assert(push->outstanding > 0);
     push->outstanding--;
     bps_remote_answered(task, index);
@@ -276,7 +336,7 @@ void bps_remote_placed(struct bps_task *task, uint32_t index)
 static void give_up(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    const struct bps_push *push = bps_task_context(task);
+    const struct bps_push *push = bps_push_of(task);
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < push->sent; i++) {
         bytes += push->got[i] ? 0 : pushed_bytes(task, i);
@@ -299,15 +359,53 @@ static void cancel(struct bps_task *task)
     check(task);
 }
 
-const struct bps_step_ops bps_step_push_pull = {
+static size_t more_plain(const struct bps_task *task)
+{
+    return bps_partitions(task->bytes, task->tensor->worker->slice) * (BPS_HEADER_BYTES + sizeof(bool));
+}
+
+static size_t more_coded(const struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    size_t slices = bps_partitions(task->bytes, bps_coding_slice(tensor->coding, tensor->path_dtype));
+    return slices * (BPS_HEADER_BYTES + sizeof(struct bps_coded_slice) + sizeof(bool));
+}
+
+static bool takes_coded(const struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    (void)partition;
+    bool sums = tensor->path_op == BPS_SUM || tensor->path_op == BPS_AVERAGE;
+    return tensor->coding != NULL && sums && tensor->path_bytes > 0;
+}
+
+static const struct bps_step_ops push_coded = {
+    .name = "push coded",
+    .takes = "sums and averages of a tensor that has a coding",
+    .crosses = true,
+    .context = sizeof(struct bps_push),
+    .more = more_coded,
+    .probe = takes_coded,
+    .start = start_coded,
+    .cancel = cancel,
+    .abandon = finish,
+    .refuse = bps_remote_refuse,
+};
+
+static const struct bps_step_ops push_plain = {
     .name = "push",
     .takes = "all that is not summed on this host alone",
     .crosses = true,
     .context = sizeof(struct bps_push),
-    .slice_context = BPS_HEADER_BYTES + sizeof(bool),
-    .start = start,
+    .more = more_plain,
+    .start = start_plain,
     .cancel = cancel,
     .refuse = bps_remote_refuse,
 };
 
-const struct bps_step_ops *const bps_push_pull_steps[] = {&bps_step_push_pull, NULL};
+const struct bps_step_ops *const bps_push_pull_steps[] = {&push_coded, &push_plain, NULL};
+
+struct bps_task *bps_push_find(struct bps_worker *worker, const struct bps_header *header)
+{
+    struct bps_task *task = bps_task_in(worker, header, &push_coded);
+    return task != NULL ? task : bps_task_in(worker, header, &push_plain);
+}

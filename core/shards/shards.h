@@ -7,6 +7,7 @@
 #include "flow/step.h"
 #include "shards/credit.h"
 #include "shards/window.h"
+#include "sum/pool.h"
 #include "wire/link.h"
 
 #define BPS_LANES_LIMIT 16u
@@ -33,8 +34,9 @@ struct bps_remote {
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
-    bool starved; /* the most urgent one has no credit */
-    bool told;    /* no lane's transport was told BPS_AGAIN since all were kicked */
+    bool starved;     /* the most urgent one has no credit */
+    uint32_t codings; /* of the worker's, by number, that the lanes know */
+    bool told;        /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
 
 struct bps_shards {
@@ -42,18 +44,54 @@ struct bps_shards {
     struct bps_remote *remote;
     struct bps_window window;   /* over the remotes */
     struct bps_timer *patience; /* while one of them is starved */
+    struct bps_pool pool;       /* of what is coded */
+    void *scratch;              /* for a slice while it is coded */
+    size_t scratch_bytes;
+    bool exhausted; /* a slice could not be coded for want of memory: the job is about to fail */
 };
 
-extern const struct bps_step_ops bps_step_push_pull, *const bps_push_pull_steps[]; /* remote_send.c */
+extern const struct bps_step_ops *const bps_push_pull_steps[]; /* remote_send.c */
+
+/* What the slices of a partition carry: its bytes as they are, or coded. */
+struct bps_payload_ops {
+    /* Bytes of a slice that is pushed; before it has been made, at most. */
+    uint32_t (*bytes)(const struct bps_task *task, uint32_t index);
+    /* Makes it, and what its header says of it. False: no memory. */
+    bool (*make)(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload);
+    /* A slice of the result with so many bytes has begun to come. BPS_ERR_PROTOCOL: it cannot have so many. */
+    bps_status (*expect)(struct bps_task *task, uint32_t index, uint32_t bytes);
+    /* Where they go. */
+    char *(*place)(struct bps_task *task, uint32_t index);
+    /* They are there. Optional. */
+    bps_status (*settle)(struct bps_task *task, uint32_t index);
+    /* The task is over, whatever has come of it. Optional. */
+    void (*release)(struct bps_task *task);
+};
+extern const struct bps_payload_ops bps_payload_plain, bps_payload_coded; /* plain.c, coded.c */
 
 /* What the step keeps of a task. */
 struct bps_push {
+    const struct bps_payload_ops *payload;
+    uint32_t slice;                     /* bytes of the partition in each slice but the last */
+    bps_status status;                  /* of what has come */
+    struct bps_coded_slice *coded;      /* of each slice, if they are */
     uint32_t sent;                      /* slices handed to the transport */
     uint32_t answered;                  /* slices of the result */
     uint32_t outstanding;               /* frames that the transport still reads, or is filling */
     bool *got;                          /* of each slice: its result is there */
     uint8_t header[][BPS_HEADER_BYTES]; /* of each slice, while it is sent */
 };
+
+static inline struct bps_push *bps_push_of(const struct bps_task *task)
+{
+    return bps_task_context(task);
+}
+
+/* Slices of a task. */
+static inline uint32_t bps_push_slices(const struct bps_task *task)
+{
+    return bps_partitions(task->bytes, bps_push_of(task)->slice);
+}
 
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
@@ -90,6 +128,17 @@ void bps_remote_placed(struct bps_task *task, uint32_t index);
 /* [core] The header of a PUSH of these bytes of a task's partition. */
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
                      struct bps_header *out);
+
+/* The task that waits for such a frame of a shard; NULL: there is none. */
+struct bps_task *bps_push_find(struct bps_worker *worker, const struct bps_header *header);
+
+/* ---- coded.c ---- */
+struct bps_coded_slice {
+    void *sent, *result; /* coded, in blocks of the pool; or NULL */
+    uint32_t sent_bytes, result_bytes;
+};
+/* Before its slices are made. An error is one of this worker: its job fails. */
+bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);

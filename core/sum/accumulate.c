@@ -17,9 +17,15 @@ static bool is_plain(const struct bps_round *round, double scale)
     return round->spec.op == BPS_WIRE_BROADCAST || (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
 }
 
-static void **entry(const struct bps_sum_cursor *cursor, uint32_t offset)
+static size_t room_of(const struct bps_sum_cursor *cursor)
+{
+    return bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes);
+}
+
+static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
+    *room = room_of(cursor);
     return slice->landed == offset && is_plain(cursor->round, cursor->scale) ? &slice->block : NULL;
 }
 
@@ -41,7 +47,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
 {
     const struct bps_round *round = cursor->round;
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
-    char *block = bps_block_at(cursor, &slice->block);
+    char *block = bps_block_get(cursor->sum, &slice->block, room_of(cursor));
     uint32_t known = slice->landed > offset ? slice->landed - offset : 0;
     known = known < bytes ? known : bytes;
     if (block != NULL && known > 0) {
@@ -59,11 +65,11 @@ static bps_status finish(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
-    slice->payload = slice->block;
+    slice->payload = slice->block.data;
     if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
         (divisor != 1 || !is_plain(round, round->spec.postscale))) {
-        round->kernels.finish(slice->block, slice->block, slice->bytes / round->element, round->spec.postscale,
-                              divisor);
+        round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element,
+                              round->spec.postscale, divisor);
     }
     return BPS_OK;
 }

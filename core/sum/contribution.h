@@ -6,6 +6,7 @@
 #include <stdbool.h>
 
 #include "base/tensor.h"
+#include "coding/coding.h"
 
 /* A round of a partition. Of an unnamed tensor there is only round 0. */
 struct bps_round_id {
@@ -18,17 +19,20 @@ struct bps_spec {
     uint32_t root;
     uint8_t dtype, op;
     double postscale;
+    const struct bps_coding *coding; /* of its slices; NULL: they are as they are */
 };
 
 /* To a slice, from `offset` of the partition. */
 struct bps_contribution {
     struct bps_round_id id;
     struct bps_spec spec;
-    double prescale;
+    double prescale; /* 1 if it is coded: its sender has scaled it */
+    double rate;     /* of a coded one: the learning rate; 0: not told */
     int32_t priority;
-    uint32_t offset, length;
-    bool for_group; /* it stands for all ranks of its sender's group, whose sum it is */
-    bool empty;     /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
+    uint32_t offset; /* in the partition, bytes of the tensor */
+    uint32_t length; /* of what is sent */
+    bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
+    bool empty;      /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
 };
 
 enum bps_notice_kind {

@@ -117,7 +117,7 @@ void bps_sum_delivered(struct bps_sum_slice *slice)
     struct bps_round *round = slice->round;
     round->deliveries--;
     if (--slice->undelivered == 0) {
-        bps_slice_free_block(slice);
+        bps_block_put(round->sum, &slice->block);
         round->unfinished--;
         bps_round_collect(round);
     }

@@ -68,9 +68,12 @@ void bps_round_end_pending(struct bps_round *round, bps_status status, const cha
 
 void bps_round_fail_here(struct bps_round *round, bps_status status)
 {
-    char text[80];
+    char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_LOST) {
         snprintf(text, sizeof text, "worker %u was lost: its memory is out of reach", round->lost);
+    } else if (status == BPS_ERR_PROTOCOL) {
+        snprintf(text, sizeof text, "worker %u has sent what is not coded by %s", round->lost,
+                 round->spec.coding->text);
     } else {
         snprintf(text, sizeof text, "%s is out of memory", round->sum->here);
     }

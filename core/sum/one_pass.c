@@ -26,9 +26,10 @@ static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
     return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
 }
 
-static void **entry(const struct bps_sum_cursor *cursor, uint32_t offset)
+static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     (void)offset;
+    *room = cursor->bytes;
     return &part_of(cursor)->block;
 }
 
@@ -37,11 +38,11 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 {
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     struct bps_part *part = part_of(cursor);
-    if (part->block != NULL || offset > 0 || bytes < cursor->bytes || slice->arrived + 1 < slice->round->sum->members ||
-        !bps_slice_is_quick(slice)) {
+    if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes ||
+        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
         return false;
     }
-    part->block = (void *)(uintptr_t)data;
+    part->block.data = (void *)(uintptr_t)data;
     part->borrowed = true;
     return true;
 }
@@ -53,7 +54,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     if (borrow(cursor, offset, data, bytes)) {
         return BPS_OK;
     }
-    char *block = bps_block_at(cursor, &part->block);
+    char *block = bps_block_get(cursor->sum, &part->block, cursor->bytes);
     if (block != NULL && block + offset != data) {
         memcpy(block + offset, data, bytes);
     }
@@ -85,7 +86,7 @@ static void list_sources(struct pass *pass)
     for (uint32_t i = 0; i < sum->members; i++) {
         const struct bps_part *part = &bps_parts(pass->slice)[i];
         bool root = round->spec.op != BPS_WIRE_BROADCAST || sum->member[i] == round->spec.root;
-        if (!root || (part->block == NULL && part->loan == NULL)) {
+        if (!root || (part->block.data == NULL && part->loan == NULL)) {
             continue;
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
@@ -128,19 +129,18 @@ static bps_status take_block(struct pass *pass)
 {
     struct bps_sum_slice *slice = pass->slice;
     struct bps_sum *sum = slice->round->sum;
-    const struct bps_part *first = &bps_parts(slice)[sum->origin[0]];
-    slice->block = first->borrowed ? NULL : first->block;
-    if (slice->block == NULL) {
-        slice->block = bps_pool_get(&sum->pool, slice->bytes);
+    struct bps_part *first = &bps_parts(slice)[sum->origin[0]];
+    if (!first->borrowed) {
+        slice->block = first->block;
     }
-    return slice->block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+    return bps_block_get(sum, &slice->block, slice->bytes) != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
 /* Finds a place for the sum to be made in at once: somebody's answer, or the block. */
 static void choose_direct(struct pass *pass)
 {
     const struct bps_sum *sum = pass->slice->round->sum;
-    pass->direct = pass->slice->block;
+    pass->direct = pass->slice->block.data;
     for (uint32_t i = 0; i < sum->members; i++) {
         const struct bps_loan *loan = loan_in(pass, i);
         bool wants = !bps_is_partial(sum) || sum->member[i] == sum->config.leader;
@@ -185,7 +185,7 @@ static bps_status fetch(struct pass *pass, uint32_t offset, uint32_t bytes, char
     struct bps_sum *sum = pass->slice->round->sum;
     *scratch = sum->scratch;
     for (uint32_t i = 0; i < pass->sources; i++) {
-        const char *block = bps_parts(pass->slice)[sum->origin[i]].block;
+        const char *block = bps_parts(pass->slice)[sum->origin[i]].block.data;
         const char *data = block != NULL ? block + offset : NULL;
         if (data == NULL) {
             data = bps_loan_data(pass->slice, sum->member[sum->origin[i]], offset, bytes, *scratch);
@@ -206,7 +206,7 @@ static bps_status spread(struct pass *pass, uint32_t offset, uint32_t bytes, con
 {
     struct bps_sum_slice *slice = pass->slice;
     const struct bps_sum *sum = slice->round->sum;
-    char *block = slice->block;
+    char *block = slice->block.data;
     if (block != NULL && block + offset != data) {
         memcpy(block + offset, data, bytes);
     }
@@ -244,10 +244,10 @@ static void free_parts(struct bps_sum_slice *slice)
     struct bps_sum *sum = slice->round->sum;
     for (uint32_t i = 0; i < sum->members; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
-        if (part->block != NULL && part->block != slice->block && !part->borrowed) {
-            bps_pool_put(&sum->pool, part->block, slice->bytes);
+        if (part->block.data != slice->block.data && !part->borrowed) {
+            bps_block_put(sum, &part->block);
         }
-        part->block = NULL;
+        part->block.data = NULL;
     }
 }
 
@@ -268,7 +268,7 @@ static bps_status finish(struct bps_sum_slice *slice)
         status = sum_chunk(&pass, at, bytes);
     }
     if (status == BPS_OK) {
-        slice->payload = slice->block != NULL ? slice->block : leader_answer(slice);
+        slice->payload = slice->block.data != NULL ? slice->block.data : leader_answer(slice);
         free_parts(slice);
     }
     return status;

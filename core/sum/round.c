@@ -31,6 +31,9 @@ bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec 
 static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, const struct bps_spec *spec,
                                                   const struct bps_kernels *kernels)
 {
+    if (spec->coding != NULL) {
+        return &bps_coded;
+    }
     bool average = spec->op == BPS_AVERAGE && bps_is_integer(spec->dtype);
     bool widened = kernels->accumulator != spec->dtype;
     bool apart = sum->config.rank_order || average || (widened && sum->members <= FEW_MEMBERS);
@@ -67,7 +70,11 @@ static void check_possible(struct bps_round *round, bps_status known)
     const struct bps_sum *sum = round->sum;
     const struct bps_spec *spec = &round->spec;
     char text[160];
-    if (known != BPS_OK) {
+    if (spec->coding != NULL && spec->coding->compressor == NULL) {
+        char why[BPS_VERDICT_BYTES];
+        snprintf(why, sizeof why, "%s cannot decode it: %s", sum->here, spec->coding->problem);
+        bps_round_fail(round, BPS_ERR_UNSUPPORTED, why, BPS_SUM_ALL);
+    } else if (known != BPS_OK) {
         snprintf(text, sizeof text, "%s's reducer '%s' has no %s of %s", sum->here, sum->config.reducer->name,
                  bps_op_name(spec->op), bps_dtype_name(spec->dtype));
         bps_round_fail(round, BPS_ERR_UNSUPPORTED, text, BPS_SUM_ALL);
@@ -78,13 +85,21 @@ static void check_possible(struct bps_round *round, bps_status known)
     bps_round_join_left(round);
 }
 
+uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec)
+{
+    bool coded = spec->coding != NULL && spec->coding->compressor != NULL;
+    return coded ? bps_coding_slice(spec->coding, spec->dtype) : (uint32_t)sum->config.slice;
+}
+
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
     uint32_t bytes = bps_partition_bytes(c->spec.bytes, config->partition, c->id.partition);
-    uint32_t slices = bps_partitions(bytes, config->slice);
-    struct bps_kernels kernels = {.accumulator = c->spec.dtype};
-    bps_status known = bps_find_kernels(config->reducer, &c->spec, &kernels);
+    uint32_t grid = bps_round_grid(sum, &c->spec), slices = bps_partitions(bytes, grid);
+    struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
+    summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
+    struct bps_kernels kernels = {.accumulator = summed.dtype};
+    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels);
     struct bps_round *round = allocate(sum, slices, choose_policy(sum, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
@@ -92,7 +107,8 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->sum = sum;
     round->spec = c->spec;
     round->kernels = kernels;
-    round->element = (uint32_t)bps_dtype_size(c->spec.dtype);
+    round->element = c->spec.coding != NULL ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
+    round->grid = grid;
     round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
     round->priority = c->priority;
     round->slices = round->unfinished = slices;
@@ -106,8 +122,8 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         slice->spec = &round->spec;
         slice->priority = round->priority;
         slice->index = i;
-        slice->offset = i * (uint32_t)config->slice;
-        slice->bytes = bps_partition_bytes(bytes, config->slice, i);
+        slice->offset = i * grid;
+        slice->bytes = slice->payload_bytes = bps_partition_bytes(bytes, grid, i);
     }
     bps_rounds_add(key, &c->id, &round->base);
     check_possible(round, known);
@@ -141,7 +157,7 @@ static void release_blocks(struct bps_round *round)
         if (round->policy->apart) {
             round->policy->free_parts(&round->slice[i]);
         }
-        bps_slice_free_block(&round->slice[i]);
+        bps_block_put(round->sum, &round->slice[i].block);
     }
 }
 

@@ -21,7 +21,7 @@ struct bps_pushed {
 
 /* A contribution to a slice that is kept apart: bytes in a block, or a loan, or nothing yet. */
 struct bps_part {
-    void *block;
+    struct bps_block block;
     struct bps_loan *loan;
     double scale;  /* prescale */
     bool borrowed; /* the block is the transport's: it is only read, and only within bps_sum_take() */
@@ -33,17 +33,17 @@ struct bps_part {
  */
 struct bps_sum_policy {
     bool apart; /* contributions have a struct bps_part each; their pass may be put off */
-    /* Where the block is noted that bytes from this offset may go to as they are; NULL: they may not. */
-    void **(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset);
+    /* Where the block is noted that bytes from this offset may go to as they are, and its size; NULL: they may not. */
+    struct bps_block *(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room);
     /* Bytes of a contribution have come, to such a block or elsewhere. BPS_ERR_NOMEM. */
     bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
-    /* All have contributed: makes the sum, slice->payload. BPS_ERR_NOMEM; BPS_ERR_LOST: round->lost is lost. */
+    /* All have contributed: makes slice->payload. BPS_ERR_NOMEM; BPS_ERR_LOST or BPS_ERR_PROTOCOL: of round->lost. */
     bps_status (*finish)(struct bps_sum_slice *slice);
     /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
     void (*free_parts)(struct bps_sum_slice *slice);
 };
 
-extern const struct bps_sum_policy bps_accumulate, bps_one_pass;
+extern const struct bps_sum_policy bps_accumulate, bps_coded, bps_one_pass;
 
 struct bps_round {
     struct bps_round_base base;
@@ -52,7 +52,9 @@ struct bps_round {
     int32_t priority;
     struct bps_kernels kernels;
     const struct bps_sum_policy *policy;
-    uint32_t element, width;     /* bytes of an element of the tensor, and of the slices' blocks */
+    uint32_t element, width;     /* bytes of an element as it is sent, and in the slices' blocks; 1 of what is coded */
+    uint32_t grid;               /* bytes of the tensor in each slice but the last */
+    double rate;                 /* the largest learning rate that was told */
     uint32_t slices, unfinished; /* slices not yet delivered to all */
     uint32_t complete;           /* slices that all have contributed to */
     uint32_t bytes;              /* of the partition */
@@ -62,7 +64,7 @@ struct bps_round {
     size_t memory;               /* of this struct and what follows it */
     bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
-    uint32_t lost;               /* rank whose loan could not be reached */
+    uint32_t lost;               /* rank whose loan could not be reached, or whose bytes not decoded */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
     uint32_t odds;
     struct bps_pushed *odd; /* contributions that differ from the first one */
@@ -140,20 +142,20 @@ static inline size_t bps_widened(const struct bps_round *round, size_t bytes)
     return bytes / round->element * round->width;
 }
 
-/* The block that is noted there, for the slice of this cursor; NULL: there is none, and no memory. */
-static inline char *bps_block_at(const struct bps_sum_cursor *cursor, void **entry)
+/* The block that is noted there, of so many bytes if it is to be had first; NULL: no memory. */
+static inline char *bps_block_get(struct bps_sum *sum, struct bps_block *block, size_t bytes)
 {
-    if (*entry == NULL) {
-        *entry = bps_pool_get(&cursor->sum->pool, bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes));
+    if (block->data == NULL) {
+        *block = (struct bps_block){bps_pool_get(&sum->pool, bytes), bytes};
     }
-    return *entry;
+    return block->data;
 }
 
-static inline void bps_slice_free_block(struct bps_sum_slice *slice)
+static inline void bps_block_put(struct bps_sum *sum, struct bps_block *block)
 {
-    if (slice->block != NULL) {
-        bps_pool_put(&slice->round->sum->pool, slice->block, bps_widened(slice->round, slice->bytes));
-        slice->block = NULL;
+    if (block->data != NULL) {
+        bps_pool_put(&sum->pool, block->data, block->bytes);
+        block->data = NULL;
     }
 }
 
@@ -180,6 +182,8 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 }
 
 /* ---- round.c ---- */
+/* Bytes of a tensor that make a slice. */
+uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec);
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
 bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out);
 /* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */

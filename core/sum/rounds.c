@@ -100,6 +100,7 @@ void bps_rounds_remove(struct bps_round_base *round)
 void bps_rounds_forget(struct bps_rounds *rounds, struct bps_key *key)
 {
     HASH_DEL(rounds->keys, key);
+    bps_feedback_fini(&key->feedback);
     free(key);
 }
 

@@ -13,6 +13,7 @@
 #define HASH_FUNCTION(id, length, hash) ((hash) = (unsigned)(*(id) * 0x9e3779b97f4a7c15u >> 32))
 #include <uthash.h>
 
+#include "coding/feedback.h"
 #include "sum/contribution.h"
 
 /* The first member of a round. */
@@ -30,6 +31,7 @@ struct bps_key {
     struct bps_round_base *rounds; /* that are open, the latest first */
     uint32_t open;                 /* how many these are */
     uint32_t done;                 /* rounds below this number are over, unless they are open */
+    struct bps_feedback feedback;  /* of coded results */
     UT_hash_handle hh;
 };
 

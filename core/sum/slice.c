@@ -12,8 +12,9 @@ void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
     if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
-    void **entry = round->policy->entry(cursor, offset);
-    char *block = entry != NULL ? bps_block_at(cursor, entry) : NULL;
+    size_t room;
+    struct bps_block *entry = round->policy->entry(cursor, offset, &room);
+    char *block = entry != NULL ? bps_block_get(cursor->sum, entry, room) : NULL;
     *bytes = cursor->bytes - offset;
     return block != NULL ? block + offset : NULL;
 }
@@ -89,10 +90,11 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
-    void **entry = round->base.failure == NULL ? round->policy->entry(opened, 0) : NULL;
-    bool adopted = entry != NULL && *entry == NULL;
+    size_t room;
+    struct bps_block *entry = round->base.failure == NULL ? round->policy->entry(opened, 0, &room) : NULL;
+    bool adopted = entry != NULL && entry->data == NULL;
     if (adopted) {
-        *entry = block;
+        *entry = (struct bps_block){block, bytes};
     }
     opened->block = NULL;
     bps_sum_take(&opened->sink, 0, block, bytes);

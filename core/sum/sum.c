@@ -116,6 +116,19 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
 
 /* ---- contributions ---- */
 
+/* Whether it can be the coded form of so many bytes. What cannot be decoded here fails its round in any case. */
+static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
+{
+    const struct bps_spec *spec = &c->spec;
+    bool sums = spec->op == BPS_SUM || spec->op == BPS_AVERAGE;
+    if (!sums || bytes == 0 || c->length == 0 || c->prescale != 1.0 || !(c->rate >= 0 && c->rate - c->rate == 0)) {
+        return false;
+    }
+    return spec->coding->compressor == NULL ||
+           (bps_coding_takes(spec->coding, spec->dtype) &&
+            c->length <= bps_coding_bound(spec->coding, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
+}
+
 /* Whether it has the size of what it stands for. */
 static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
 {
@@ -124,9 +137,12 @@ static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_cont
         bool lends = bps_aggregates(sum) && c->length == bytes;
         return receiver && c->offset == 0 && (c->length == 0 || lends);
     }
-    uint32_t slice = (uint32_t)(c->offset / sum->config.slice);
-    return !receiver && c->offset % sum->config.slice == 0 && (c->offset < bytes || c->offset == 0) &&
-           c->length == bps_partition_bytes(bytes, sum->config.slice, slice);
+    uint32_t grid = bps_round_grid(sum, &c->spec);
+    if (receiver || c->offset % grid != 0 || (c->offset >= bytes && c->offset > 0)) {
+        return false;
+    }
+    uint32_t own = bps_partition_bytes(bytes, grid, c->offset / grid);
+    return c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
 }
 
 /* What holds for every contribution of a worker that works, whatever the others do. */
@@ -138,8 +154,8 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
         c->id.partition >= bps_partitions(spec->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && c->for_group)) {
-        return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one */
+    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
+        return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one, and within the host */
     }
     bool root = bps_stands_for(sum, rank, bps_is_for_group(sum, rank, c->for_group), spec->root);
     return fits(sum, spec->op == BPS_WIRE_BROADCAST && !root, c) ? BPS_OK : BPS_ERR_PROTOCOL;
@@ -159,7 +175,8 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
 static bps_status begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
-    cursor->slice = (uint32_t)(c->offset / round->sum->config.slice);
+    cursor->slice = c->offset / round->grid;
+    round->rate = c->rate > round->rate ? c->rate : round->rate;
     if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */

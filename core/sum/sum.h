@@ -11,8 +11,8 @@
  * contribution is complete, so is the result. One for a group stands for all ranks of its
  * sender's group, whose sum it carries; results and failures go to those who spoke. Memory per round in
  * flight: a block for each slice, and one for each contribution that a transport is fetching. With order =
- * "rank", of 8 and 16 bits floating point with at most 16 workers, and of averages of integers: one for each
- * contribution, which are summed in one pass when all are there, in the order of ranks.
+ * "rank", of 8 and 16 bits floating point with at most 16 workers, of averages of integers, and of what is coded: one
+ * for each contribution, which are summed in one pass when all are there, in the order of ranks.
  *
  * An aggregator's engine (config.only) sums the contributions of one group of ranks. It keeps them apart,
  * mostly as loans of their owners' memory, until the last is there; then it reads all of them in one pass and
@@ -30,6 +30,12 @@
 #include "sum/pool.h"
 
 struct bps_round;
+
+/* Memory of the pool. */
+struct bps_block {
+    void *data; /* NULL: none */
+    size_t bytes;
+};
 
 /*
  * True for integers; bool is none. The sum of an average of them may need more bits than they have: it is made
@@ -61,12 +67,13 @@ struct bps_sum_slice {
     struct bps_round_id id;
     const struct bps_spec *spec;
     int32_t priority;
-    uint32_t offset;       /* in the partition */
-    const void *payload;   /* the result; NULL: it is empty, or nobody needs it from here */
-    void *block;           /* the engine's: the accumulator, then the result */
-    uint32_t index, bytes; /* bytes of the payload */
-    uint32_t landed;       /* bytes from the front that someone's contribution has reached */
-    uint32_t arrived;      /* ranks whose contributions are complete */
+    uint32_t offset;     /* in the partition */
+    const void *payload; /* the result; NULL: it is empty, or nobody needs it from here */
+    uint32_t payload_bytes;
+    struct bps_block block; /* the engine's: the accumulator, then the result */
+    uint32_t index, bytes;  /* of the tensor */
+    uint32_t landed;        /* bytes from the front that someone's contribution has reached */
+    uint32_t arrived;       /* ranks whose contributions are complete */
     uint32_t undelivered;
 };
 

@@ -42,13 +42,18 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
     if (spec->postscale != 1.0) {
         at += snprintf(text + at, n - (size_t)at, ", postscale %g", spec->postscale);
     }
-    snprintf(text + at, n - (size_t)at, ")");
+    if (spec->coding != NULL) {
+        at += snprintf(text + at, n - (size_t)at, ", coded by %s", spec->coding->text);
+    }
+    if ((size_t)at < n) {
+        snprintf(text + at, n - (size_t)at, ")");
+    }
 }
 
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->dtype == b->dtype && a->op == b->op &&
-           a->postscale == b->postscale;
+           a->postscale == b->postscale && a->coding == b->coding;
 }
 
 /* ---- camps ---- */

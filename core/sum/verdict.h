@@ -14,7 +14,7 @@ void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room
 /* What a worker has pushed, in words. */
 struct bps_said {
     uint32_t rank;
-    char what[248];
+    char what[400];
 };
 
 /* "worker 2 pushed 50 float32, workers 0 and 1 pushed 100 float32": what n of a job's workers have said. */

@@ -63,7 +63,7 @@ void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_B
     put_double(out + 40, header->prescale);
     put_double(out + 48, header->postscale);
     put32(out + 56, (uint32_t)header->priority);
-    put32(out + 60, 0);
+    put32(out + 60, header->coding);
 }
 
 bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out)
@@ -83,9 +83,10 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->prescale = get_double(in + 40);
     out->postscale = get_double(in + 48);
     out->priority = (int32_t)get32(in + 56);
+    out->coding = get32(in + 60);
     bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_FORGET) ||
-                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_SEPARATE);
-    if (!known || (out->flags & ~BPS_FLAGS) != 0 || get32(in + 60) != 0) {
+                 (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_CODING);
+    if (!known || (out->flags & ~BPS_FLAGS) != 0 || (out->coding != 0 && out->type != BPS_FRAME_PUSH)) {
         return BPS_ERR_PROTOCOL;
     }
     return BPS_OK;

@@ -50,6 +50,8 @@ enum bps_frame_type {
     BPS_FRAME_ORDER,    /* from the coordinator: the next batch of the devices */
     BPS_FRAME_FETCHED,  /* to the coordinator: the leader's device has the result of a partition */
     BPS_FRAME_SEPARATE, /* either way: no group of devices from now on: text */
+    /* worker to server, besides those */
+    BPS_FRAME_CODING, /* what the next number of a coding stands for on this lane: text */
 };
 
 /*
@@ -82,8 +84,10 @@ struct bps_header {
     uint32_t round;
     uint32_t offset; /* of the slice in the partition, bytes */
     uint32_t root;
-    double prescale, postscale;
+    double prescale; /* of a coded PUSH the learning rate: it has been scaled before */
+    double postscale;
     int32_t priority;
+    uint32_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

@@ -22,9 +22,9 @@
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
 static struct memory {
-    char **name;
+    char **name, **coding;
     struct bps_form *form;
-    struct bps_declaration *declaration; /* points to those two */
+    struct bps_declaration *declaration; /* points to those */
     size_t count;
 } suspended;
 
@@ -88,12 +88,20 @@ static void forget(void)
 {
     for (size_t i = 0; i < suspended.count; i++) {
         free(suspended.name[i]);
+        free(suspended.coding[i]);
         bps_form_fini(&suspended.form[i]);
     }
     free(suspended.name);
+    free(suspended.coding);
     free(suspended.form);
     free(suspended.declaration);
     suspended = (struct memory){0};
+}
+
+/* What its declaration has asked for; owned. NULL: nothing, or no memory. */
+static char *choice_of(const struct bps_tensor_entry *tensor)
+{
+    return !tensor->chosen ? NULL : strdup(tensor->choice != NULL ? tensor->choice->text : "");
 }
 
 /* Keeps the names and sizes of the worker's tensors in the order of their declaration. */
@@ -102,9 +110,10 @@ static bps_status remember(struct bps_worker *worker)
     uint32_t n = atomic_load(&worker->table.count);
     forget();
     suspended.name = calloc(n, sizeof *suspended.name);
+    suspended.coding = calloc(n, sizeof *suspended.coding);
     suspended.form = calloc(n, sizeof *suspended.form);
     suspended.declaration = calloc(n, sizeof *suspended.declaration);
-    if (suspended.name == NULL || suspended.form == NULL || suspended.declaration == NULL) {
+    if (suspended.name == NULL || suspended.coding == NULL || suspended.form == NULL || suspended.declaration == NULL) {
         return BPS_ERR_NOMEM;
     }
     for (bps_tensor slot = 1; slot < n; slot++) {
@@ -116,6 +125,7 @@ static bps_status remember(struct bps_worker *worker)
             tensor->form = (struct bps_form){.dtype = BPS_DTYPES};
             size_t size = bps_dtype_size(form->dtype);
             suspended.name[suspended.count] = name;
+            char *coding = suspended.coding[suspended.count] = choice_of(tensor);
             suspended.declaration[suspended.count++] = (struct bps_declaration){
                 .size = sizeof(struct bps_declaration),
                 .name = name,
@@ -123,6 +133,7 @@ static bps_status remember(struct bps_worker *worker)
                 .count = size > 0 ? form->bytes / size : 0,
                 .ndim = form->ndim,
                 .shape = form->shape,
+                .coding = coding,
             };
         }
     }

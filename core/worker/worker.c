@@ -328,6 +328,7 @@ void bps_worker_free(struct bps_worker *worker)
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
     bps_table_fini(&worker->table);
+    bps_remotes_free(worker);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
     bps_memory_close(worker->net);
@@ -335,7 +336,6 @@ void bps_worker_free(struct bps_worker *worker)
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
-    bps_remotes_free(worker);
     free(worker->failure_text);
     bps_pin_fini(&worker->pin);
     bps_pinning_fini(&worker->pinning);

@@ -136,17 +136,33 @@ def _in_place(array):
 
 
 def push_pull_async(
-    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    array,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
-    native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    native = _bps.push_pull(
+        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return Handle(native, result, finish)
 
 
 def push_pull_async_inplace(
-    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    array,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
@@ -154,11 +170,22 @@ def push_pull_async_inplace(
     """
     op = choose_op(average, op)
     memory, finish = _in_place(array)
-    native = _bps.push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    native = _bps.push_pull(
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return Handle(native, array, finish)
 
 
-def push_pull(array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def push_pull(
+    array,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
+):
     """Return the reduction of an array over all workers, as a new array. The argument is not changed.
 
     Args:
@@ -174,6 +201,8 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result. Scaled integers are
             computed in float64 and truncated towards zero; bool cannot be scaled.
+        learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost
+            under another one is scaled by the ratio of both.
 
     Raises:
         TypeError, ValueError: the array cannot be sent (element type, byte order, device).
@@ -183,17 +212,28 @@ def push_pull(array, average=None, name=None, priority=0, op=None, prescale_fact
     """
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
-    _bps.push_pull_wait(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    _bps.push_pull_wait(
+        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return result if finish is None else finish(result)
 
 
 def push_pull_inplace(
-    array, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    array,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     op = choose_op(average, op)
     memory, finish = _in_place(array)
-    _bps.push_pull_wait(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    _bps.push_pull_wait(
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return array if finish is None else finish(array)
 
 

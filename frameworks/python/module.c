@@ -16,7 +16,7 @@ BPS_FRAMEWORK_NOTE("keras", "3.0");
 /* ---- lists of strings ---------------------------------------------------------------------------------- */
 
 struct texts {
-    char *conf; /* or NULL */
+    char *text; /* one beside the others, or NULL */
     size_t count;
     char **items;
 };
@@ -28,7 +28,7 @@ static void texts_free(void *arg)
     for (size_t i = 0; i < texts->count; i++)
         free(texts->items[i]);
     free(texts->items);
-    free(texts->conf);
+    free(texts->text);
     free(texts);
 }
 
@@ -49,7 +49,7 @@ static char *copy_text(PyObject *string)
     return copy;
 }
 
-static struct texts *texts_new(const char *conf, PyObject *sequence)
+static struct texts *texts_new(const char *text, PyObject *sequence)
 {
     Py_ssize_t count = PySequence_Size(sequence);
     struct texts *texts;
@@ -60,8 +60,8 @@ static struct texts *texts_new(const char *conf, PyObject *sequence)
     if (texts == NULL)
         goto no_memory;
     texts->items = calloc((size_t)count + 1, sizeof(texts->items[0]));
-    texts->conf = conf == NULL ? NULL : strdup(conf);
-    if (texts->items == NULL || (conf != NULL && texts->conf == NULL))
+    texts->text = text == NULL ? NULL : strdup(text);
+    if (texts->items == NULL || (text != NULL && texts->text == NULL))
         goto no_memory;
     for (Py_ssize_t i = 0; i < count; i++) {
         PyObject *item = PySequence_GetItem(sequence, i);
@@ -89,7 +89,7 @@ static bps_status run_init(void *arg, struct bps_report *report)
     const struct texts *texts = arg;
     struct bps_init_options options = {
         .size = sizeof(options),
-        .conf = texts->conf,
+        .conf = texts->text,
         .set = (const char *const *)texts->items,
         .nset = texts->count,
     };
@@ -227,17 +227,23 @@ static bps_status run_declare(void *arg, struct bps_report *report)
         declarations[i].size = sizeof(*declarations);
         declarations[i].name = texts->items[i];
         declarations[i].dtype = BPS_DTYPES;
+        declarations[i].coding = texts->text;
     }
     status = bps_declare(declarations, texts->count, NULL, report);
     free(declarations);
     return status;
 }
 
-static PyObject *call_declare(PyObject *module, PyObject *names)
+static PyObject *call_declare(PyObject *module, PyObject *args)
 {
-    struct texts *texts = texts_new(NULL, names);
+    const char *coding = NULL;
+    struct texts *texts;
+    PyObject *names;
 
     (void)module;
+    if (!PyArg_ParseTuple(args, "O|z", &names, &coding))
+        return NULL;
+    texts = texts_new(coding, names);
     return texts == NULL ? NULL : python_blocking_call(run_declare, texts, texts_free);
 }
 
@@ -280,7 +286,7 @@ static PyMethodDef functions[] = {
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
-    {"declare", call_declare, METH_O, "declare(names)\n\nDeclares tensors, all at once."},
+    {"declare", call_declare, METH_VARARGS, "declare(names, coding=None)\n\nDeclares tensors, all at once."},
     {"forget", call_forget, METH_O, "forget(names)\n\nForgets tensors; those in flight when they are no longer."},
     {"alloc", python_alloc, METH_O,
      "alloc(bytes) -> (address, owner) or None\n\nZeroed memory that all workers of the host can map."},

@@ -184,8 +184,8 @@ static PyObject *push_pull(PyObject *args, bool waits)
     struct bps_push_pull *request = &operation.request;
     PyObject *in, *out, *name;
 
-    if (!PyArg_ParseTuple(args, "OOOIidd", &in, &out, &name, &request->op, &request->priority, &request->prescale,
-                          &request->postscale))
+    if (!PyArg_ParseTuple(args, "OOOIidd|d", &in, &out, &name, &request->op, &request->priority, &request->prescale,
+                          &request->postscale, &request->learning_rate))
         return NULL;
     return operation_run(&operation, in, out, name);
 }

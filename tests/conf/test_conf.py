@@ -360,7 +360,7 @@ class Graph(Case):
         stages = re.findall(r"(?ms)^  (\w+)\n(.*?)(?=^  ?\S)", self.graph("--explain"))
         found = {name: re.findall(r"(?m)^    (?:ways      |          ) ([^:]+): ", text) for name, text in stages}
         self.assertEqual(found["local_reduce"], ["exchange", "lead", "lead for the network", "lend"])
-        self.assertEqual(found["push_pull"], ["push"])
+        self.assertEqual(found["push_pull"], ["push coded", "push"])
         self.assertEqual(found["local_broadcast"], ["hand out"])
 
     def test_transport_of_the_hierarchy(self):

@@ -120,11 +120,11 @@ static void check_pool(const struct bps_pool *pool)
 static void hold_slice(const struct bps_sum_slice *slice)
 {
     const struct bps_round *round = slice->round;
-    hold(slice->block);
+    hold(slice->block.data);
     for (uint32_t i = 0; i < round->sum->members && round->policy->apart; i++) {
         const struct bps_part *part = &bps_parts(slice)[i];
-        if (part->block != slice->block && !part->borrowed) {
-            hold(part->block);
+        if (part->block.data != slice->block.data && !part->borrowed) {
+            hold(part->block.data);
         }
     }
 }

@@ -190,7 +190,8 @@ static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t 
     bps_put_string(w, name);
     bps_put_u8(w, dtype);
     bps_put_u64(w, bytes);
-    bps_put_u8(w, 255); /* no shape */
+    bps_put_u8(w, 255);    /* no shape */
+    bps_put_string(w, ""); /* not coded */
 }
 
 static bps_status answer(struct bps_declared *declared, const struct bps_writer *w, struct bps_writer *reply)
@@ -216,11 +217,14 @@ START_TEST(test_declared)
     bps_reader_init(&r, first.data, first.size);
     ck_assert_uint_eq(bps_get_u32(&r), 3);
     for (int i = 0; i < 3; i++) {
+        char coding[8];
         ck_assert_uint_eq(bps_get_u32(&r), i == 1 ? 2 : 1);
         ck_assert_uint_eq(bps_get_u32(&r), 0);
         ck_assert_uint_eq(bps_get_u8(&r), BPS_FLOAT32);
         ck_assert_uint_eq(bps_get_u64(&r), i == 1 ? 0 : 4000);
         ck_assert_uint_eq(bps_get_u8(&r), 255);
+        bps_get_string(&r, coding, sizeof coding);
+        ck_assert_str_eq(coding, "");
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
         uint32_t led = 0;
@@ -275,6 +279,7 @@ START_TEST(test_declared_at_once)
         bps_get_u8(&r);
         ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
         bps_get_u8(&r);
+        bps_get_u32(&r); /* no coding */
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
             load[bps_get_u16(&r)] += bps_partition_bytes(bytes[i], 1024, p);

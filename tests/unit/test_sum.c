@@ -74,7 +74,7 @@ static void deliver_one(size_t i)
     deliveries[i] = deliveries[--delivery_count];
     ck_assert_int_eq(bps_header_decode(d.slice->header, &header), BPS_OK);
     if (!(header.op == BPS_WIRE_BROADCAST && header.root == d.rank) && d.slice->bytes > 0) {
-        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block, d.slice->bytes);
+        memcpy(heard[d.rank].data + header.partition * PARTITION + header.offset, d.slice->block.data, d.slice->bytes);
     }
     heard[d.rank].results++;
     bps_sum_delivered(d.slice);

@@ -43,7 +43,7 @@ bool bps_change_agreed(const struct bps_change *change)
     for (uint32_t i = 0; i < change->workers; i++) {
         const struct bps_change_report *report = &change->report[i], *first = &change->report[0];
         const struct bps_form *form = &report->form;
-        if (!report->changed || !bps_form_is(&first->form, form->dtype, form->bytes, form->ndim, form->shape)) {
+        if (!report->changed || !bps_form_equals(&first->form, form)) {
             return false;
         }
     }

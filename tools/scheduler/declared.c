@@ -220,7 +220,7 @@ static bps_status learn_shape(struct bps_declared_tensor *t, const struct bps_fo
     if (t->form.shape != NULL || form->shape == NULL || !bps_form_agrees(&t->form, form)) {
         return BPS_OK;
     }
-    return bps_form_set(&t->form, form->dtype, form->bytes, form->ndim, form->shape);
+    return bps_form_set(&t->form, form);
 }
 
 static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct bps_reader *request,

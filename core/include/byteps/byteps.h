@@ -92,6 +92,12 @@ struct bps_declaration {
     uint32_t dtype;       /* BPS_DTYPES: not known yet, the first push_pull tells */
     uint32_t ndim;        /* dimensions of the shape; 0 with a shape: one element */
     const int64_t *shape; /* ndim extents whose product is count; copied; NULL: not told, and not compared */
+    /*
+     * How its sums and averages are coded on the network, if it is of a floating type: a compressor with its options,
+     * as in a member of `compressors` in byteps.conf(5), "plugin=onebit; feedback=true". Copied; "": not at all; NULL:
+     * as the stages compress of the configuration say.
+     */
+    const char *coding;
 };
 
 /*
@@ -144,6 +150,7 @@ struct bps_push_pull {
     bps_done_fn done; /* NULL: use bps_wait(). With it, the handle needs no bps_wait() */
     void *arg;
     struct bps_device device; /* of in and out; all 0: host memory */
+    double learning_rate;     /* of this round, for the feedback of a coding; 0: not told. The same on all workers */
 };
 
 /*

@@ -10,6 +10,7 @@ import operator
 import os
 import threading
 
+from ._coding import coding_text
 from ._errors import InvalidError, MismatchError
 from ._native import bps as _bps
 
@@ -265,9 +266,16 @@ def full_name(name):
     return None if name is None else f"byteps.{name}"
 
 
-def declare(name):
-    """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later."""
-    _bps.declare([full_name(name)])
+def declare(name, compression=None):
+    """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later.
+
+    Args:
+        name: of the tensor.
+        compression: how its sums and averages are coded on the network, the same on all workers: a dictionary such
+            as {"compressor": "onebit", "ef": "vanilla"}; the name of a compressor; False for not at all. None: as
+            the configuration says.
+    """
+    _bps.declare([full_name(name)], coding_text(compression))
 
 
 def require_equal(text, what):

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * feedback.h - what coding a partition has lost so far, and the momentum of its gradients.
+ *
+ * A round codes x = g + r * e, where g is what is to be sent, e the error of the round before and r the ratio of the
+ * learning rate then to that of now; the new error is x less what the coded form says. With momentum m (Nesterov)
+ * m = mu * m + g and x = g + mu * m + r * e. After Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019, and
+ * Zheng et al., "Communication-Efficient Distributed Blockwise Momentum SGD with Error-Feedback", NeurIPS 2019.
+ *
+ * Nothing changes before the round is known to go well: a round that fails is as if it had never been. So a slice is
+ * made twice: bps_feedback_apply() to be coded, and with `moves` when its result is there.
+ */
+#ifndef BPS_CODING_FEEDBACK_H
+#define BPS_CODING_FEEDBACK_H
+
+#include "coding/coding.h"
+
+struct bps_feedback {
+    const struct bps_coding *coding; /* that it is of; NULL: there is nothing yet */
+    uint32_t type;                   /* BPS_FLOAT32 or BPS_FLOAT64: of the arrays */
+    uint64_t count;                  /* elements of each */
+    void *error;                     /* with the sign changed, so that a compressor can add to it what it has coded */
+    void *momentum;                  /* NULL: the coding has none, or a server does without */
+    double *rate;                    /* of each slice: the learning rate of the error; 0: not known */
+};
+
+/* Part of a partition that is coded by itself. */
+struct bps_feedback_slice {
+    uint32_t index;
+    uint64_t first, count; /* elements */
+    double rate;           /* the learning rate of this round; 0: not known, the error is taken as it is */
+};
+
+/* Whether a coding needs any of this, on a worker or at a server. */
+bool bps_feedback_is_of(const struct bps_coding *coding, bool worker);
+/* Makes it ready for a coding of a partition of so many elements; what was of another one is dropped. */
+bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_coding *coding, uint32_t type,
+                            uint64_t count, uint32_t slices, bool worker);
+void bps_feedback_fini(struct bps_feedback *feedback);
+/*
+ * x, which is g, becomes what is to be coded. `moves`: momentum and error become those of this round, but that the
+ * coded form is missing yet in the error: then comes bps_feedback_coded().
+ */
+void bps_feedback_apply(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x, bool moves);
+/* The coded form of that x. BPS_ERR_PROTOCOL: it is none. */
+bps_status bps_feedback_coded(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *coded,
+                              size_t bytes);
+
+#endif

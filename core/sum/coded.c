@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * coded.c - the policy of a sum of coded contributions: they are kept apart as they have come, which takes few bytes,
+ * and when all are there, decoded into the sum in the order of their ranks. The sum is coded again for all workers
+ * alike, with the error that earlier ones have left here.
+ */
+#include <string.h>
+
+#include "sum/round.h"
+
+/* A slice while it is summed. */
+struct decoded {
+    struct bps_sum_slice *slice;
+    const struct bps_coding *coding;
+    uint32_t type;         /* of the elements of the sum, */
+    uint64_t first, count; /* from that of the partition */
+    struct bps_block sum;
+};
+
+static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
+{
+    return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
+}
+
+static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
+{
+    (void)offset;
+    *room = cursor->bytes;
+    return &part_of(cursor)->block;
+}
+
+static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+{
+    char *block = bps_block_get(cursor->sum, &part_of(cursor)->block, cursor->bytes);
+    if (block != NULL && block + offset != data) {
+        memcpy(block + offset, data, bytes);
+    }
+    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+}
+
+/* The first one decoded makes the sum, the others are added to it. */
+static bps_status add_all(const struct decoded *d)
+{
+    struct bps_round *round = d->slice->round;
+    const struct bps_compressor_ops *ops = d->coding->ops;
+    void *self = d->coding->compressor->self;
+    bool empty = true;
+    for (uint32_t i = 0; i < round->sum->members; i++) {
+        const struct bps_block *coded = &bps_parts(d->slice)[i].block;
+        if (coded->data == NULL) {
+            continue; /* another one of its group has spoken for it */
+        }
+        bps_status status = empty ? ops->decode(self, d->type, coded->data, coded->bytes, d->sum.data, d->count)
+                                  : ops->decode_add(self, d->type, coded->data, coded->bytes, d->sum.data, d->count);
+        if (status != BPS_OK) {
+            round->lost = round->sum->member[i];
+            return BPS_ERR_PROTOCOL;
+        }
+        empty = false;
+    }
+    return BPS_OK;
+}
+
+static void scale(const struct decoded *d)
+{
+    const struct bps_round *round = d->slice->round;
+    uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
+    if (divisor != 1 || round->spec.postscale != 1.0) {
+        round->kernels.finish(d->sum.data, d->sum.data, d->count, round->spec.postscale, divisor);
+    }
+}
+
+/* The feedback of its partition here; *out NULL: the coding has none. */
+static bps_status find_feedback(const struct decoded *d, struct bps_feedback **out)
+{
+    const struct bps_round *round = d->slice->round;
+    *out = bps_feedback_is_of(d->coding, false) ? &round->base.key->feedback : NULL;
+    return *out == NULL ? BPS_OK
+                        : bps_feedback_fit(*out, d->coding, d->type, round->bytes / bps_dtype_size(round->spec.dtype),
+                                           round->slices, false);
+}
+
+/* All that contribute have got this slice's sum, or nobody: so the feedback can move on at once. */
+static bps_status code(const struct decoded *d)
+{
+    struct bps_sum_slice *slice = d->slice;
+    const struct bps_round *round = slice->round;
+    const struct bps_round_id *id = &slice->id;
+    const struct bps_feedback_slice part = {slice->index, d->first, d->count, round->rate};
+    size_t room = bps_coding_bound(d->coding, round->spec.dtype, d->count);
+    struct bps_feedback *feedback;
+    bps_status status = find_feedback(d, &feedback);
+    char *coded = status == BPS_OK ? bps_block_get(round->sum, &slice->block, room) : NULL;
+    if (coded == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    const struct bps_random random =
+        bps_coding_random(d->coding, id->tensor, id->partition, id->round, slice->index, BPS_CODING_SERVER);
+    if (feedback != NULL) {
+        bps_feedback_apply(feedback, &part, d->sum.data, true);
+    }
+    slice->payload = coded;
+    slice->payload_bytes =
+        (uint32_t)d->coding->ops->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
+    return feedback != NULL ? bps_feedback_coded(feedback, &part, coded, slice->payload_bytes) : BPS_OK;
+}
+
+/* Returns the blocks of contributions. */
+static void free_parts(struct bps_sum_slice *slice)
+{
+    for (uint32_t i = 0; i < slice->round->sum->members; i++) {
+        bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
+    }
+}
+
+static bps_status finish(struct bps_sum_slice *slice)
+{
+    struct bps_round *round = slice->round;
+    uint32_t dtype = round->spec.dtype, type = bps_coding_type(dtype), size = (uint32_t)bps_dtype_size(dtype);
+    struct decoded d = {.slice = slice,
+                        .coding = round->spec.coding,
+                        .type = type,
+                        .first = slice->offset / size,
+                        .count = slice->bytes / size};
+    if (bps_block_get(round->sum, &d.sum, d.count * bps_dtype_size(type)) == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    bps_status status = add_all(&d);
+    if (status == BPS_OK) {
+        scale(&d);
+        status = code(&d);
+    }
+    bps_block_put(round->sum, &d.sum);
+    free_parts(slice);
+    return status;
+}
+
+const struct bps_sum_policy bps_coded = {
+    .apart = true,
+    .entry = entry,
+    .take = take,
+    .finish = finish,
+    .free_parts = free_parts,
+};

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How a tensor is coded on the network, as applications say it: a dictionary, in our words or in the original's."""
+
+# The original's names of what every compressor can have. Its other ones are "compressor_" and the option's name.
+_RENAMED = {
+    "compressor_type": "compressor",
+    "compressor_onebit_scaling": "scaling",
+    "ef_type": "ef",
+    "momentum_type": "momentum",
+    "momentum_mu": "mu",
+    "dithering_partition": "partition",
+    "dithering_normalize": "normalize",
+}
+_FEEDBACK = {"vanilla": True, True: True, "none": False, None: False, False: False}
+
+
+def _value(value):
+    """Return an option's value as the configuration has it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def _renamed(key):
+    if not isinstance(key, str):
+        raise TypeError(f"compression: the key {key!r} is not a string")
+    key = key.removeprefix("byteps_") if hasattr(key, "removeprefix") else key
+    return _RENAMED.get(key, key[len("compressor_") :] if key.startswith("compressor_") else key)
+
+
+def _feedback(options):
+    """Take "ef" (or "feedback") out of the options."""
+    given = options.pop("ef", options.pop("feedback", False))
+    if given not in _FEEDBACK:
+        raise ValueError(f'compression: ef={given!r} is not known; expected "vanilla", or None for none')
+    return _FEEDBACK[given]
+
+
+def coding_text(compression):
+    """Return the text that the core takes for how a tensor is coded; None: as the configuration says.
+
+    Args:
+        compression: None; False for no coding; the name of a compressor, such as "onebit"; or a dictionary with
+            its name as "compressor", its options, and "ef" ("vanilla": error feedback), "momentum" ("nesterov"),
+            "mu" (its factor) and "seed". The keys of the original are understood, too: "compressor_type",
+            "compressor_k", "compressor_onebit_scaling", "ef_type", "momentum_type", "momentum_mu" and so on.
+    """
+    if compression is None:
+        return None
+    if compression is False:
+        return ""
+    if isinstance(compression, str):
+        compression = {"compressor": compression}
+    if not isinstance(compression, dict):
+        raise TypeError(
+            f"compression: {compression!r} is not known; expected a dictionary such as "
+            '{"compressor": "onebit", "ef": "vanilla"}, or the name of a compressor'
+        )
+    options = {_renamed(key): value for key, value in compression.items()}
+    name = options.pop("compressor", None)
+    if not isinstance(name, str):
+        raise ValueError(f'compression: {compression!r} names no compressor; expected "compressor": "onebit", say')
+    parts = [f"plugin={name}", f"feedback={_value(_feedback(options))}"]
+    parts += [f"{key}={_value(value)}" for key, value in options.items() if value is not None]
+    if any(mark in part for part in parts for mark in ";\n"):
+        raise ValueError(f"compression: {compression!r} has a ';' or a line break in it")
+    return "; ".join(parts)

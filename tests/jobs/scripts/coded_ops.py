@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors that are coded on the network, against what the formulas say: written here anew, for NumPy.
+
+What "compressors" has as "small" is onebit with error feedback; all tensors of 256 bytes and more are coded so, but
+those whose name has "plain" in it.
+"""
+
+
+import os
+
+import checks
+import numpy as np
+
+import byteps
+import byteps.numpy as bps
+
+# Workers of one host push their sum; without hierarchy each pushes for itself.
+GROUPS = [int(n) for n in os.environ["GROUPS"].split(",")]
+
+
+
+def onebit(x, scaling=True):
+    """Return what onebit makes of a slice: its signs, and the mean of its magnitudes."""
+    scale = np.abs(x).astype(np.float64).mean().astype(x.dtype) if scaling else x.dtype.type(1)
+    return np.where(np.signbit(x), -scale, scale)
+
+
+class Coder:
+    """One side of a coded tensor: error feedback, and momentum before it."""
+
+    def __init__(self, feedback=True, mu=None, scaling=True):
+        self.feedback, self.mu, self.scaling = feedback, mu, scaling
+        self.error = self.momentum = 0
+        self.rate = 0.0
+
+    def __call__(self, gradient, rate=0.0):
+        x = gradient
+        if self.mu is not None:
+            self.momentum = x.dtype.type(self.mu) * self.momentum + x
+            x = x + x.dtype.type(self.mu) * self.momentum
+        if self.feedback:
+            ratio = self.rate / rate if self.rate and rate else 1
+            x = x + x.dtype.type(ratio) * self.error
+        coded = onebit(x, self.scaling)
+        if self.feedback:
+            self.error = x - coded
+            self.rate = rate
+        return coded
+
+
+class Job:
+    """All that push for themselves, and the server, of a tensor of one slice."""
+
+    def __init__(self, feedback=True, mu=None, scaling=True):
+        self.senders = [Coder(feedback, mu, scaling) for _ in GROUPS]
+        self.server = Coder(feedback, None, scaling)
+
+    def round(self, gradients, average=True, rate=0.0, scale=1):
+        total, first = 0, 0
+        for coder, members in zip(self.senders, GROUPS):
+            total = total + coder(sum(gradients[first : first + members]), rate)
+            first += members
+        return self.server(total * total.dtype.type(scale) / (len(gradients) if average else 1), rate)
+
+
+def gradient(rank, number, count, dtype):
+    """What a worker pushes in a round."""
+    wide = np.float64 if dtype == np.float64 else np.float32
+    return np.random.default_rng([rank, number]).normal(size=count).astype(dtype).astype(wide)
+
+
+def everyone(number, count, dtype=np.float32):
+    return [gradient(rank, number, count, dtype) for rank in range(bps.size())]
+
+
+def close(result, want, dtype=np.float32):
+    """Equal but for the rounding of a mean."""
+    assert result.dtype == dtype, result.dtype
+    tolerance = 1e-12 if dtype == np.float64 else 2e-3 if dtype == np.float16 else 2e-6
+    np.testing.assert_allclose(result.astype(np.float64), want, rtol=tolerance, atol=tolerance)
+
+
+def same_everywhere(array, name):
+    """All workers have the same bytes."""
+    mine = np.frombuffer(array.tobytes(), np.uint8)
+    for op in (bps.Min, bps.Max):
+        np.testing.assert_array_equal(bps.push_pull(mine, op=op, name=f"{name}.plain.{op}"), mine)
+
+
+def check_the_formulas():
+    for dtype in (np.float32, np.float64, np.float16):
+        for count in (64, 1000, 4096 + 7):
+            job, name = Job(), f"formula.{np.dtype(dtype).name}.{count}"
+            if count * np.dtype(dtype).itemsize < 256:
+                continue
+            for number in range(6):
+                gradients = everyone(number, count, dtype)
+                result = bps.push_pull(gradients[bps.rank()].astype(dtype), name=name)
+                close(result, job.round(gradients), dtype)
+                same_everywhere(result, name)
+
+
+def check_sums_scales_and_in_place():
+    job = Job()
+    for number in range(4):
+        gradients = everyone(number, 500)
+        mine = gradients[bps.rank()].copy()
+        assert bps.push_pull_inplace(mine, average=False, name="sum", prescale_factor=0.5, postscale_factor=4) is mine
+        halves = [g * np.float32(0.5) for g in gradients]
+        close(mine, job.round(halves, average=False, scale=4))
+
+
+def check_the_error_follows_the_learning_rate():
+    job = Job()
+    for number, rate in enumerate((0.1, 0.1, 0.01, 0.4, 0.4)):
+        gradients = everyone(number, 300)
+        result = bps.push_pull(gradients[bps.rank()], name="rate", learning_rate=rate)
+        close(result, job.round(gradients, rate=rate))
+
+
+def check_what_a_declaration_asks_for():
+    bps.declare("asked", {"compressor": "onebit", "momentum": "nesterov", "mu": 0.5, "scaling": False})
+    bps.declare("asked.not", False)
+    original = {"compressor_type": "onebit", "compressor_onebit_scaling": "true", "ef_type": "vanilla"}
+    bps.declare("asked.original", original)
+    job, original = Job(feedback=False, mu=0.5, scaling=False), Job()
+    for number in range(4):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="asked"), job.round(gradients))
+        close(bps.push_pull(gradients[bps.rank()], name="asked.original"), original.round(gradients))
+        exact = bps.push_pull(gradients[bps.rank()], name="asked.not")
+        np.testing.assert_allclose(exact, np.mean(gradients, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def check_nothing_is_lost_for_good():
+    count = 200_000  # of several slices, and partitions where these are small
+    fixed, total = everyone(0, count), np.zeros(count)
+    want = np.mean(fixed, axis=0)
+    for _ in range(60):
+        total += bps.push_pull(fixed[bps.rank()], name="long")
+    error = np.abs(total / 60 - want).mean() / np.abs(want).mean()
+    assert error < 0.1, error
+
+
+def check_what_is_not_coded():
+    ones = np.full(1000, 1.5, np.float32) + np.arange(1000, dtype=np.float32)
+    np.testing.assert_array_equal(bps.push_pull(ones, name="plain"), ones)
+    np.testing.assert_array_equal(bps.push_pull(ones, name=None), ones)
+    np.testing.assert_array_equal(bps.push_pull(ones, op=bps.Max, name="max"), ones)
+    np.testing.assert_array_equal(bps.broadcast(ones, 0, "b"), ones)
+    for dtype in (np.int32, np.int64, np.uint8):
+        numbers = np.arange(999).astype(dtype)
+        np.testing.assert_array_equal(bps.push_pull(numbers, name="ints"), numbers)
+
+
+def exact():
+    """Chosen where no tensor leaves the host."""
+    bps.declare("exact", {"compressor": "onebit", "ef": "vanilla"})
+    for number in range(3):
+        gradients = everyone(number, 3000)
+        result = bps.push_pull(gradients[bps.rank()], name="exact")
+        np.testing.assert_allclose(result, np.mean(gradients, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def check_sizes():
+    bps.declare("empty", "onebit")
+    assert bps.push_pull(np.zeros(0, np.float32), name="empty").size == 0
+    for count in (1, 2, 7, 8, 9, 63, 65, 8128, 8129, 16384, 16385, 50_001):
+        name = f"size.{count}"
+        bps.declare(name, "onebit")
+        result = bps.push_pull(np.full(count, bps.rank() + 1, np.float32), name=name, average=False)
+        close(result, np.full(count, bps.size() * (bps.size() + 1) / 2))
+
+
+def check_a_size_that_changes():
+    for count in (300, 500, 300):
+        job = Job()  # what was lost of another size is dropped
+        for number in range(3):
+            gradients = everyone(number, count)
+            close(bps.push_pull(gradients[bps.rank()], name="changes"), job.round(gradients))
+
+
+def check_a_round_that_fails_changes_nothing():
+    job = Job()
+    for number in range(6):
+        gradients = everyone(number, 300)
+        if number % 2 == 1 and bps.size() > 1:
+            wrong = gradients[bps.rank()] if bps.rank() > 0 else np.zeros(200, np.float32)
+            checks.raised(byteps.MismatchError, lambda: bps.push_pull(wrong, name="fails"), "worker 0 pushed [200]")  # noqa: B023
+        close(bps.push_pull(gradients[bps.rank()], name="fails", average=False), job.round(gradients, average=False))
+
+
+def check_overflow_stays_visible():
+    x = np.ones(1000, np.float32)
+    if bps.rank() == 0:
+        x[500] = np.inf
+    assert not np.isfinite(bps.push_pull(x, name="overflow")).all()
+
+
+def check_refusals():
+    wrong = {
+        "no compressor": ({"ef": "vanilla"}, ValueError, "names no compressor"),
+        "no such one": ({"compressor": "twobit"}, byteps.Error, "twobit"),
+        "no such option": ({"compressor": "onebit", "scalling": True}, byteps.Error, "scaling"),
+        "no such feedback": ({"compressor": "onebit", "ef": "sparse"}, ValueError, "vanilla"),
+        "no dictionary": (3, TypeError, "dictionary"),
+        "two in one": ({"compressor": "onebit;x=1"}, ValueError, "';'"),
+    }
+    for name, (compression, kind, text) in wrong.items():
+        checks.raised(kind, lambda: bps.declare(name, compression), text)  # noqa: B023
+    bps.declare("twice", "onebit")
+    bps.declare("twice", {"compressor": "onebit"})
+    other = {"compressor": "onebit", "ef": "vanilla"}
+    checks.raised(byteps.MismatchError, lambda: bps.declare("twice", other), "feedback=true")
+
+
+def check_workers_that_disagree():
+    if bps.size() == 1:
+        return
+    bps.declare("disagree", {"compressor": "onebit", "scaling": bps.rank() == 0})
+    for _ in range(2):
+        checks.raised(
+            byteps.MismatchError,
+            lambda: bps.push_pull(np.ones(300, np.float32), name="disagree"),
+            "scaling=true",
+            "scaling=false",
+        )
+    bps.declare("one only", "onebit" if bps.rank() == 0 else False)
+    checks.raised(
+        byteps.MismatchError, lambda: bps.push_pull(np.ones(300, np.float32), name="one only"), "coded by plugin=onebit"
+    )
+
+
+if __name__ == "__main__":
+    checks.main(globals(), bps)

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compression of tensors in whole jobs: each worker compares with the formulas. See scripts/coded_ops.py."""
+
+import unittest
+
+import scripted
+
+scripted.require("numpy")
+
+SMALL = 'compressors.small = { plugin = "onebit"; feedback = true; }'
+COMPRESS = """{ stage = "compress"; use = "small"; when = "bytes >= 256 and not name ~ '*plain*'"; }"""
+ALONE = ["--set", SMALL, "--set", f'worker.graph = ( {COMPRESS}, {{ stage = "push_pull"; }} )']
+GROUPED = [
+    *("--set", SMALL),
+    *("--set", f'worker.graph = ( {{ stage = "local_reduce"; }}, {COMPRESS}, {{ stage = "push_pull"; }},'
+               ' { stage = "local_broadcast"; } )'),
+]
+
+
+class Scripts(scripted.TestCase):
+    def test_two_workers(self):
+        self.run_script("coded_ops.py", workers=2, servers=1, options=ALONE, env={"GROUPS": "1,1"})
+
+    def test_three_workers_and_two_servers(self):
+        self.run_script("coded_ops.py", workers=3, servers=2, options=ALONE, env={"GROUPS": "1,1,1"})
+
+    def test_small_partitions_over_the_network(self):
+        sizes = ["--set", "worker.partition=64 KiB", "--set", "worker.slice=1 KiB", "--set", "server.local=false"]
+        self.run_script("coded_ops.py", workers=2, servers=1, options=[*ALONE, *sizes], env={"GROUPS": "1,1"})
+
+    def test_nothing_is_coded_within_a_host(self):
+        self.run_script("coded_ops.py", "exact", workers=2, servers=1, options=GROUPED, env={"GROUPS": "2"})
+
+    def test_a_job_of_one(self):
+        self.run_script("coded_ops.py", "exact", workers=1, servers=0, options=ALONE, env={"GROUPS": "1"})
+
+    def test_two_hosts(self):
+        self.run_on_hosts("a,a,b,b", "coded_ops.py", servers=2, options=GROUPED, env={"GROUPS": "2,2"})
+
+    def test_hosts_of_different_sizes(self):
+        self.run_on_hosts("a,a,b", "coded_ops.py", servers=0, options=GROUPED, env={"GROUPS": "2,1"})
+
+
+if __name__ == "__main__":
+    unittest.main()
