@@ -220,9 +220,21 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
     };
 }
 
-static void out_of_memory(void *arg)
+static void fail_job(void *arg)
 {
-    bps_worker_fail(arg, BPS_ERR_NOMEM, "out of memory for slices to be coded");
+    struct bps_worker *worker = arg;
+    bps_worker_fail(worker, worker->shards->verdict, worker->shards->why);
+}
+
+/* The job fails, but not within a call of the transport's. */
+static void fail_soon(struct bps_worker *worker, bps_status status, const char *why, const char *what)
+{
+    struct bps_shards *shards = worker->shards;
+    if (shards->verdict == BPS_OK) {
+        shards->verdict = status;
+        snprintf(shards->why, sizeof shards->why, "%s %s", why, what);
+        bps_loop_defer(worker->loop, fail_job, worker);
+    }
 }
 
 /* The payload of a slice and its header; false: no memory, which ends the job soon. */
@@ -236,8 +248,7 @@ static bool make_slice(struct bps_task *task, uint32_t index, struct bps_frame *
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
     if (!request && !push->payload->make(task, index, &header, &payload)) {
-        worker->shards->exhausted = true;
-        bps_loop_defer(worker->loop, out_of_memory, worker); /* not within the transport's call */
+        fail_soon(worker, BPS_ERR_NOMEM, "out of memory to code tensor", task->tensor->name);
         return false;
     }
     bps_header_encode(&header, push->header[index]);
@@ -254,7 +265,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_task *task = bps_heap_top(&remote->queue);
     (void)link;
     if (task == NULL || remote->starved || !bps_window_admits(&worker->shards->window, remote->index) ||
-        worker->shards->exhausted || !make_slice(task, sent_of(task), out)) {
+        worker->shards->verdict != BPS_OK || !make_slice(task, sent_of(task), out)) {
         remote->told = false;
         return BPS_AGAIN;
     }
@@ -273,15 +284,10 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
 static void finish(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
-    const struct bps_coding *coding = task->tensor->coding;
-    char text[BPS_CODING_TEXT + 80];
     if (push->payload->release != NULL) {
         push->payload->release(task);
     }
-    if (push->status != BPS_OK) {
-        snprintf(text, sizeof text, "the server has sent what is not coded by %s", coding->text);
-    }
-    bps_task_done(task, push->status, text);
+    bps_task_done(task, BPS_OK, NULL);
 }
 
 /* The transport has let go of a frame, or a slice has come: is the task's exchange with the shard over? */
@@ -289,7 +295,7 @@ static void check(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
     bool has_result = push->answered == bps_push_slices(task);
-    if (push->outstanding == 0 && (task->failed || has_result)) {
+    if (push->outstanding == 0 && (task->failed || has_result) && !push->spoilt) {
         finish(task);
     }
 }
@@ -313,8 +319,10 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     bps_assert(!push->got[index]);
     push->got[index] = true;
     push->answered++;
-    if (push->payload->settle != NULL && push->status == BPS_OK && !task->failed) {
-        push->status = push->payload->settle(task, index);
+    if (push->payload->settle != NULL && !task->failed && push->payload->settle(task, index) != BPS_OK) {
+        push->spoilt = true;
+        fail_soon(remote->worker, BPS_ERR_PROTOCOL, "the server has sent what is not coded by",
+                  task->tensor->coding->text);
     }
     if (!task->failed) {
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());

@@ -47,7 +47,8 @@ struct bps_shards {
     struct bps_pool pool;       /* of what is coded */
     void *scratch;              /* for a slice while it is coded */
     size_t scratch_bytes;
-    bool exhausted; /* a slice could not be coded for want of memory: the job is about to fail */
+    bps_status verdict; /* BPS_OK, or how the job is about to fail, and why */
+    char why[BPS_CODING_TEXT + 80];
 };
 
 extern const struct bps_step_ops *const bps_push_pull_steps[]; /* remote_send.c */
@@ -73,7 +74,7 @@ extern const struct bps_payload_ops bps_payload_plain, bps_payload_coded; /* pla
 struct bps_push {
     const struct bps_payload_ops *payload;
     uint32_t slice;                     /* bytes of the partition in each slice but the last */
-    bps_status status;                  /* of what has come */
+    bool spoilt;                        /* what has come makes no sense: the job is about to fail */
     struct bps_coded_slice *coded;      /* of each slice, if they are */
     uint32_t sent;                      /* slices handed to the transport */
     uint32_t answered;                  /* slices of the result */

@@ -102,7 +102,8 @@ static bps_status code(const struct decoded *d)
     slice->payload = coded;
     slice->payload_bytes =
         (uint32_t)d->coding->ops->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
-    return feedback != NULL ? bps_feedback_coded(feedback, &part, coded, slice->payload_bytes) : BPS_OK;
+    bool own = feedback == NULL || bps_feedback_coded(feedback, &part, coded, slice->payload_bytes) == BPS_OK;
+    return own ? BPS_OK : BPS_ERR_PLUGIN;
 }
 
 /* Returns the blocks of contributions. */

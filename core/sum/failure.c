@@ -74,6 +74,9 @@ void bps_round_fail_here(struct bps_round *round, bps_status status)
     } else if (status == BPS_ERR_PROTOCOL) {
         snprintf(text, sizeof text, "worker %u has sent what is not coded by %s", round->lost,
                  round->spec.coding->text);
+    } else if (status == BPS_ERR_PLUGIN) {
+        snprintf(text, sizeof text, "%s cannot decode what it has coded by %s", round->sum->here,
+                 round->spec.coding->text);
     } else {
         snprintf(text, sizeof text, "%s is out of memory", round->sum->here);
     }

@@ -111,8 +111,7 @@ static void check(struct block *block, const void *pool)
     }
 }
 
-/* No block of a pool is out that nothing holds. */
-static void check_pool(const struct bps_pool *pool)
+void sim_check_pool(const struct bps_pool *pool)
 {
     each_block(check, pool);
 }
@@ -144,7 +143,7 @@ void __wrap_bps_sum_free(struct bps_sum *sum)
         }
     }
     if (sum != NULL) {
-        check_pool(&sum->pool);
+        sim_check_pool(&sum->pool);
     }
     __real_bps_sum_free(sum);
 }
@@ -180,7 +179,7 @@ void __wrap_bps_exchange_free(struct bps_exchange *exchange)
     }
     if (exchange != NULL) {
         each_block(hold_arriving, exchange);
-        check_pool(&exchange->pool);
+        sim_check_pool(&exchange->pool);
     }
     __real_bps_exchange_free(exchange);
 }

@@ -27,7 +27,7 @@
 #define SERVERS    2u
 #define OPERATIONS 24u
 #define ROUNDS     3u
-#define SETTINGS   20u
+#define SETTINGS   24u
 #define SECOND     1000000000ull
 #define LIMIT      (600 * SECOND) /* of simulated time */
 
@@ -44,6 +44,8 @@ enum trouble {
     OTHER_ORDER,
     STAGE_FAILS,
     HOST_STARVES,
+    OTHER_CODING,
+    CODER_LIES,
     TROUBLES
 };
 static const char *const trouble_names[TROUBLES] = {
@@ -59,6 +61,8 @@ static const char *const trouble_names[TROUBLES] = {
     "a worker has another order of two tensors without names",
     "a stage fails",
     "an allocation fails in the scheduler or a server",
+    "a worker declares another coding",
+    "a worker codes what nobody can decode",
 };
 
 /* Where the stage is in the graph. */
@@ -85,10 +89,11 @@ struct job {
     enum trouble trouble;
     uint32_t victim, moment; /* whose, and at which operation */
     enum place stage;
+    bool coded; /* on the network */
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS];
     struct sim_process scheduler, server[SERVERS];
-    char settings[SETTINGS][300];
+    char settings[SETTINGS][400];
     const char *set[SETTINGS];
     uint32_t nset;
     char address[64];
@@ -101,8 +106,8 @@ const struct bps_module *bps_module_reducer_cpu(void);
 const struct bps_module *__wrap_bps_builtin_module(size_t index);
 const struct bps_module *__wrap_bps_builtin_module(size_t index)
 {
-    const struct bps_module *const modules[] = {&sim_network, bps_module_reducer_cpu(), &sim_stages};
-    return index < 3 ? modules[index] : NULL;
+    const struct bps_module *const modules[] = {&sim_network, bps_module_reducer_cpu(), &sim_stages, &sim_compressors};
+    return index < 4 ? modules[index] : NULL;
 }
 
 /*
@@ -248,6 +253,17 @@ static void run_server(void *arg)
     bps_conf_free(conf);
 }
 
+/* At the end of a worker no slice of its tasks is coded any more. */
+void __real_bps_remotes_free(struct bps_worker *worker);
+void __wrap_bps_remotes_free(struct bps_worker *worker);
+void __wrap_bps_remotes_free(struct bps_worker *worker)
+{
+    if (worker->shards != NULL) {
+        sim_check_pool(&worker->shards->pool);
+    }
+    __real_bps_remotes_free(worker);
+}
+
 /* ---- workers ---- */
 
 /* Small whole numbers, whose sums are the same in any order. */
@@ -278,7 +294,7 @@ static struct job *playing; /* that is simulated */
 static bool is_troubled(const struct job *job, uint32_t number)
 {
     return (number == job->moment && (job->trouble == OTHER_SIZE || job->trouble >= OTHER_TYPE) &&
-            job->trouble != HOST_STARVES) ||
+            job->trouble != HOST_STARVES && job->trouble != CODER_LIES) ||
            (number == job->moment + 1 && job->trouble == OTHER_ORDER);
 }
 
@@ -292,6 +308,9 @@ static bool must_fail(const struct job *job, uint32_t number)
 static bool may_fail(const struct job *job, uint32_t number, bps_status status)
 {
     bool gone = job->trouble == STAGE_FAILS && job->worker[job->victim].leaves && status == BPS_ERR_LOST;
+    if (job->trouble == CODER_LIES) {
+        return status == BPS_ERR_PROTOCOL || status == BPS_ERR_PLUGIN;
+    }
     return is_troubled(job, number) &&
            (gone || status == (job->trouble == STAGE_FAILS ? BPS_ERR_FAILED : BPS_ERR_MISMATCH));
 }
@@ -300,7 +319,7 @@ static bool may_fail(const struct job *job, uint32_t number, bps_status status)
 static bool may_end(const struct job *job)
 {
     return job->trouble == KILLED || job->trouble == LEAVES || job->trouble == SERVER_KILLED ||
-           job->trouble == STARVES || job->trouble == HOST_STARVES;
+           job->trouble == STARVES || job->trouble == HOST_STARVES || job->trouble == CODER_LIES;
 }
 
 bool sim_stage_fails(const struct sim_process *process, const char *tensor)
@@ -309,6 +328,11 @@ bool sim_stage_fails(const struct sim_process *process, const char *tensor)
     snprintf(name, sizeof name, "t%u", playing->moment);
     return playing->trouble == STAGE_FAILS && process == &playing->worker[playing->victim].process &&
            strcmp(tensor, name) == 0;
+}
+
+bool sim_coder_lies(void)
+{
+    return playing->trouble == CODER_LIES && sim_self() == &playing->worker[playing->victim].process;
 }
 
 /* What the one who disagrees pushes instead. */
@@ -355,6 +379,13 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
     }
 }
 
+static bps_status declare_coding(struct bps_worker *worker, const char *name)
+{
+    const struct bps_declaration declaration = {
+        .size = sizeof declaration, .name = name, .dtype = BPS_DTYPES, .coding = "plugin=whole; seed=5"};
+    return bps_worker_declare(worker, &declaration, 1, NULL, NULL);
+}
+
 static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t number, struct flight *flight)
 {
     const struct job *job = w->job;
@@ -380,6 +411,9 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
     };
     if (is_troubled(job, number) && job->victim == w->number) {
         disagree(job, &request, &op, &root);
+        if (job->trouble == OTHER_CODING && declare_coding(worker, name) != BPS_OK) {
+            return BPS_ERR_FAILED;
+        }
     }
     *flight = (struct flight){.number = number};
     return bps_operation_start(worker, &request, op, root, false, &flight->handle, &report);
@@ -514,7 +548,8 @@ static void draw_troubled(struct job *job)
     if (!is_troubled(job, job->moment)) {
         return;
     }
-    o->unnamed = job->trouble == OTHER_ORDER || (job->trouble != STAGE_FAILS && sim_chance(50));
+    o->unnamed =
+        job->trouble == OTHER_ORDER || (job->trouble != STAGE_FAILS && job->trouble != OTHER_CODING && sim_chance(50));
     o->op = job->trouble == OTHER_ROOT ? BPS_WIRE_BROADCAST : BPS_SUM;
     o->root = job->trouble == OTHER_ROOT ? sim_random(job->workers) : 0;
     if (job->trouble == OTHER_ORDER) {
@@ -527,16 +562,19 @@ static void draw_troubled(struct job *job)
 static void set_graph(struct job *job)
 {
     static const char *const stages[] = {"local_reduce", "push_pull", "local_broadcast"};
-    char text[240] = "", *at = text;
+    char text[320] = "", *at = text;
     for (uint32_t i = 0; i < 4; i++) {
         if (job->stage == FIRST + i) {
             at += sprintf(at, "%s{ stage = \"double\"; }", at > text ? ", " : "");
+        }
+        if (i == 1 && job->coded) {
+            at += sprintf(at, ", { stage = \"compress\"; use = \"small\"; when = \"bytes >= 100\"; }");
         }
         if (i < 3) {
             at += sprintf(at, "%s{ stage = \"%s\"; }", at > text ? ", " : "", stages[i]);
         }
     }
-    char graph[250];
+    char graph[330];
     snprintf(graph, sizeof graph, "(%s)", text);
     set(job, "worker.graph", graph);
 }
@@ -586,7 +624,14 @@ static void draw_job(struct job *job)
     job->moment = sim_random(job->operations - (job->trouble == OTHER_ORDER));
     if (job->trouble == STAGE_FAILS || sim_chance(25)) {
         job->stage = FIRST + sim_random(PLACES - FIRST);
+    }
+    job->coded = job->trouble == CODER_LIES || sim_chance(30);
+    if (job->stage != NOWHERE || job->coded) {
         set_graph(job);
+    }
+    if (job->coded) {
+        set(job, "compressors.small",
+            sim_chance(50) ? "{ plugin = \"whole\"; feedback = true; }" : "{ plugin = \"whole\"; }");
     }
     draw_operations(job);
     snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));

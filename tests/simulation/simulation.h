@@ -65,7 +65,17 @@ void sim_network_reset(void);
 extern const struct bps_module sim_stages;
 bool sim_stage_fails(const struct sim_process *process, const char *tensor);
 
+/* ---- compressor.c ---- */
+
+/* The compressor "whole". It asks: whether this process codes what nobody can decode. */
+extern const struct bps_module sim_compressors;
+bool sim_coder_lies(void);
+
 /* ---- engines.c ---- */
+
+/* Ends the program if a block of a pool is out that nothing is known to hold. */
+struct bps_pool;
+void sim_check_pool(const struct bps_pool *pool);
 
 /* Forgets the blocks of engines that have not been freed: of processes that were killed. */
 void sim_engines_reset(void);

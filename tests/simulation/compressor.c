@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* compressor.c - the compressor "whole": which elements are not zero, and these. It loses nothing, but may lie. */
+#include <string.h>
+
+#include <byteps/compressor.h>
+
+#include "simulation.h"
+
+static bps_status sim_open(const struct bps_host *host, const void *options, void **out, struct bps_report *report)
+{
+    (void)host;
+    (void)options;
+    (void)report;
+    *out = (void *)(uintptr_t)&sim_compressors;
+    return BPS_OK;
+}
+
+static void sim_close(void *instance)
+{
+    (void)instance;
+}
+
+/* More than the elements themselves, as any compressor may need for some. */
+static size_t sim_bound(void *instance, uint32_t dtype, size_t count)
+{
+    (void)instance;
+    return dtype == BPS_FLOAT32 ? (count + 7) / 8 + count * sizeof(float) : 0;
+}
+
+static size_t sim_encode(void *instance, uint32_t dtype, const void *src, size_t count, const struct bps_random *random,
+                         void *dst)
+{
+    uint8_t *bits = dst;
+    char *to = (char *)dst + (count + 7) / 8;
+    (void)instance;
+    (void)dtype;
+    (void)random;
+    memset(bits, 0, (count + 7) / 8);
+    for (size_t i = 0; i < count; i++) {
+        float x;
+        memcpy(&x, (const char *)src + i * sizeof x, sizeof x);
+        if (x != 0) {
+            bits[i / 8] |= (uint8_t)(1u << i % 8);
+            memcpy(to, &x, sizeof x);
+            to += sizeof x;
+        }
+    }
+    if (sim_coder_lies()) {
+        bits[0] = 0xff;
+        return 1;
+    }
+    return (size_t)(to - (char *)dst);
+}
+
+static bool is_coded(const uint8_t *bits, size_t bytes, size_t count)
+{
+    size_t elements = 0;
+    if (bytes < (count + 7) / 8) {
+        return false;
+    }
+    for (size_t i = 0; i < (count + 7) / 8 * 8; i++) {
+        bool set = (bits[i / 8] >> i % 8 & 1) != 0;
+        if (set && i >= count) {
+            return false;
+        }
+        elements += set;
+    }
+    return bytes == (count + 7) / 8 + elements * sizeof(float);
+}
+
+static bps_status decode(const void *src, size_t bytes, void *dst, size_t count, bool add)
+{
+    const uint8_t *bits = src;
+    const char *from = (const char *)src + (count + 7) / 8;
+    if (!is_coded(bits, bytes, count)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        float x = 0, before = 0;
+        if ((bits[i / 8] >> i % 8 & 1) != 0) {
+            memcpy(&x, from, sizeof x);
+            from += sizeof x;
+        }
+        char *to = (char *)dst + i * sizeof x;
+        if (add) {
+            memcpy(&before, to, sizeof before);
+        }
+        x += before;
+        memcpy(to, &x, sizeof x);
+    }
+    return BPS_OK;
+}
+
+static bps_status sim_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
+{
+    (void)instance;
+    (void)dtype;
+    return decode(src, bytes, dst, count, false);
+}
+
+static bps_status sim_decode_add(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
+{
+    (void)instance;
+    (void)dtype;
+    return decode(src, bytes, dst, count, true);
+}
+
+static const struct bps_compressor_ops ops = {
+    .size = sizeof ops,
+    .open = sim_open,
+    .close = sim_close,
+    .bound = sim_bound,
+    .encode = sim_encode,
+    .decode = sim_decode,
+    .decode_add = sim_decode_add,
+};
+
+static const struct bps_plugin plugin = {
+    .size = sizeof plugin,
+    .kind = BPS_KIND_COMPRESSOR,
+    .name = "whole",
+    .summary = "loses nothing",
+    .ops = &ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&plugin};
+
+const struct bps_module sim_compressors = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof sim_compressors,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = "whole",
+    .version = "1",
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
