@@ -41,25 +41,63 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
     return BPS_OK;
 }
 
-/* e is kept with its sign changed. Written so that compilers make vectors of it. */
-#define DEFINE_APPLY(name, real)                                                                                       \
-    static void name##_momentum(real *restrict x, real *restrict m, uint64_t n, real mu, bool moves)                   \
+/* Loops over elements: at -O2 GCC makes no vectors of those whose length it does not know. */
+#if defined __GNUC__ && !defined __clang__
+#pragma GCC optimize("O3")
+#endif
+
+/* The error is kept with its sign changed. */
+#define DEFINE_LOOPS(real)                                                                                             \
+    static void real##_add_momentum(const real *g, const real *restrict m, real mu, real *x, uint64_t n)               \
     {                                                                                                                  \
         for (uint64_t i = 0; i < n; i++) {                                                                             \
-            real next = mu * m[i] + x[i];                                                                              \
-            x[i] += mu * next;                                                                                         \
-            m[i] = moves ? next : m[i];                                                                                \
+            x[i] = g[i] + mu * (mu * m[i] + g[i]);                                                                     \
         }                                                                                                              \
     }                                                                                                                  \
-    static void name##_error(real *restrict x, real *restrict e, uint64_t n, real ratio, bool moves)                   \
+    static void real##_add_error(const real *g, const real *restrict e, real ratio, real *x, uint64_t n)               \
     {                                                                                                                  \
         for (uint64_t i = 0; i < n; i++) {                                                                             \
-            x[i] -= ratio * e[i];                                                                                      \
-            e[i] = moves ? -x[i] : e[i];                                                                               \
+            x[i] = g[i] - ratio * e[i];                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void real##_move_momentum(const real *restrict g, real *restrict m, real mu, uint64_t n)                    \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            m[i] = mu * m[i] + g[i];                                                                                   \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static void real##_move_error(const real *restrict g, const real *m, real mu, real *restrict e, real ratio,        \
+                                  uint64_t n)                                                                          \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n && m == NULL; i++) {                                                                \
+            e[i] = ratio * e[i] - g[i];                                                                                \
+        }                                                                                                              \
+        for (uint64_t i = 0; i < n && m != NULL; i++) {                                                                \
+            e[i] = ratio * e[i] - (g[i] + mu * m[i]);                                                                  \
         }                                                                                                              \
     }
-DEFINE_APPLY(narrow, float)
-DEFINE_APPLY(wide, double)
+DEFINE_LOOPS(float)
+DEFINE_LOOPS(double)
+
+/* All bits of the exponent are set in what is not finite. */
+#define DEFINE_IS_FINITE(real, word, exponent)                                                                         \
+    static bool real##_is_finite(const real *x, uint64_t n)                                                            \
+    {                                                                                                                  \
+        word odd = 0;                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            word bits;                                                                                                 \
+            memcpy(&bits, &x[i], sizeof bits);                                                                         \
+            odd |= (bits & (exponent)) == (exponent);                                                                  \
+        }                                                                                                              \
+        return odd == 0;                                                                                               \
+    }
+DEFINE_IS_FINITE(float, uint32_t, 0x7f800000u)
+DEFINE_IS_FINITE(double, uint64_t, 0x7ff0000000000000u)
+
+bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count)
+{
+    return type == BPS_FLOAT64 ? double_is_finite(x, count) : float_is_finite(x, count);
+}
 
 /* Of the learning rate of the error to that of this round. */
 static double ratio_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
@@ -68,34 +106,69 @@ static double ratio_of(const struct bps_feedback *feedback, const struct bps_fee
     return before > 0 && slice->rate > 0 ? before / slice->rate : 1;
 }
 
-void bps_feedback_apply(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x, bool moves)
+/* The elements of the slice in one of the arrays; NULL: there is none. */
+static void *part_of(const struct bps_feedback *feedback, void *array, const struct bps_feedback_slice *slice)
+{
+    return array != NULL ? (char *)array + slice->first * bps_dtype_size(feedback->type) : NULL;
+}
+
+void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
+                        void *x)
 {
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
-    uint64_t first = slice->first, n = slice->count;
+    const void *m = part_of(feedback, feedback->momentum, slice), *e = part_of(feedback, feedback->error, slice);
     bool wide = feedback->type == BPS_FLOAT64;
-    if (feedback->momentum != NULL && wide) {
-        wide_momentum(x, (double *)feedback->momentum + first, n, mu, moves);
-    } else if (feedback->momentum != NULL) {
-        narrow_momentum(x, (float *)feedback->momentum + first, n, (float)mu, moves);
+    if (m != NULL && wide) {
+        double_add_momentum(g, m, mu, x, slice->count);
+    } else if (m != NULL) {
+        float_add_momentum(g, m, (float)mu, x, slice->count);
     }
-    if (feedback->error != NULL && wide) {
-        wide_error(x, (double *)feedback->error + first, n, ratio, moves);
-    } else if (feedback->error != NULL) {
-        narrow_error(x, (float *)feedback->error + first, n, (float)ratio, moves);
-    }
-    if (moves) {
-        feedback->rate[slice->index] = slice->rate;
+    g = m != NULL ? x : g;
+    if (e != NULL && wide) {
+        double_add_error(g, e, ratio, x, slice->count);
+    } else if (e != NULL) {
+        float_add_error(g, e, (float)ratio, x, slice->count);
     }
 }
 
-bps_status bps_feedback_coded(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *coded,
-                              size_t bytes)
+/* The error lacks what the coded form says. */
+static bps_status add_coded(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *coded,
+                            size_t bytes)
 {
     const struct bps_coding *coding = feedback->coding;
-    char *error = feedback->error;
-    if (error == NULL) {
-        return BPS_OK;
+    void *e = part_of(feedback, feedback->error, slice);
+    feedback->rate[slice->index] = slice->rate;
+    return e == NULL ? BPS_OK
+                     : coding->ops->decode_add(coding->compressor->self, feedback->type, coded, bytes, e, slice->count);
+}
+
+bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
+                             const void *coded, size_t bytes)
+{
+    double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
+    void *m = part_of(feedback, feedback->momentum, slice), *e = part_of(feedback, feedback->error, slice);
+    bool wide = feedback->type == BPS_FLOAT64;
+    if (m != NULL && wide) {
+        double_move_momentum(g, m, mu, slice->count);
+    } else if (m != NULL) {
+        float_move_momentum(g, m, (float)mu, slice->count);
     }
-    return coding->ops->decode_add(coding->compressor->self, feedback->type, coded, bytes,
-                                   error + slice->first * bps_dtype_size(feedback->type), slice->count);
+    if (e != NULL && wide) {
+        double_move_error(g, m, mu, e, ratio, slice->count);
+    } else if (e != NULL) {
+        float_move_error(g, m, (float)mu, e, (float)ratio, slice->count);
+    }
+    return add_coded(feedback, slice, coded, bytes);
+}
+
+bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *x,
+                                  const void *coded, size_t bytes)
+{
+    void *e = part_of(feedback, feedback->error, slice);
+    if (e != NULL && feedback->type == BPS_FLOAT64) {
+        double_move_error(x, NULL, 0, e, 0, slice->count);
+    } else if (e != NULL) {
+        float_move_error(x, NULL, 0, e, 0, slice->count);
+    }
+    return add_coded(feedback, slice, coded, bytes);
 }

@@ -7,8 +7,10 @@
  * m = mu * m + g and x = g + mu * m + r * e. After Karimireddy et al., "Error Feedback Fixes SignSGD", ICML 2019, and
  * Zheng et al., "Communication-Efficient Distributed Blockwise Momentum SGD with Error-Feedback", NeurIPS 2019.
  *
- * Nothing changes before the round is known to go well: a round that fails is as if it had never been. So a slice is
- * made twice: bps_feedback_apply() to be coded, and with `moves` when its result is there.
+ * Nothing changes before the round is known to go well: a round that fails is as if it had never been. So a worker
+ * makes x to be coded, bps_feedback_apply(), and computes it once more when the result is there, bps_feedback_move().
+ * Nor does anything change where the result of a slice is not finite: all workers see that, and mixed precision drops
+ * such a step; the error would never be a number again.
  */
 #ifndef BPS_CODING_FEEDBACK_H
 #define BPS_CODING_FEEDBACK_H
@@ -37,13 +39,16 @@ bool bps_feedback_is_of(const struct bps_coding *coding, bool worker);
 bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_coding *coding, uint32_t type,
                             uint64_t count, uint32_t slices, bool worker);
 void bps_feedback_fini(struct bps_feedback *feedback);
-/*
- * x, which is g, becomes what is to be coded. `moves`: momentum and error become those of this round, but that the
- * coded form is missing yet in the error: then comes bps_feedback_coded().
- */
-void bps_feedback_apply(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x, bool moves);
-/* The coded form of that x. BPS_ERR_PROTOCOL: it is none. */
-bps_status bps_feedback_coded(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *coded,
-                              size_t bytes);
+/* No element is infinite or no number. */
+bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count);
+/* x, which may be g, becomes what is to be coded. */
+void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
+                        void *x);
+/* The round goes well: momentum and error become what they are after it. BPS_ERR_PROTOCOL: this is no coded form. */
+bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
+                             const void *coded, size_t bytes);
+/* The same by x instead of g, where there is no momentum. */
+bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *x,
+                                  const void *coded, size_t bytes);
 
 #endif

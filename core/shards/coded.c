@@ -5,6 +5,7 @@
  * What a slice has carried is kept until its result is there: only then do momentum and error of its elements move on.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include <byteps/reducer.h>
 
@@ -64,8 +65,9 @@ static bool reserve_scratch(struct bps_shards *shards, size_t bytes)
 {
     if (bytes > shards->scratch_bytes) {
         free(shards->scratch);
-        shards->scratch = malloc(bytes);
+        shards->scratch = malloc(2 * bytes);
         shards->scratch_bytes = shards->scratch != NULL ? bytes : 0;
+        shards->result = (char *)shards->scratch + shards->scratch_bytes;
     }
     return shards->scratch != NULL;
 }
@@ -103,7 +105,7 @@ static const void *load(const struct bps_task *task, uint32_t index)
     double scale = task->for_group ? task->divisor : task->tensor->operation.request.prescale;
     const char *src = task->src + offset_of(task, index);
     struct bps_kernels kernels;
-    if (scale == 1.0 && dtype_of(task) == bps_coding_type(dtype_of(task)) && task->feedback.coding == NULL) {
+    if (scale == 1.0 && dtype_of(task) == bps_coding_type(dtype_of(task))) {
         return src;
     }
     find_kernels(worker, dtype_of(task), &kernels, NULL);
@@ -141,7 +143,8 @@ static uint32_t encode(struct bps_task *task, uint32_t index, void *out)
     const struct bps_feedback_slice part = feedback_slice(task, index);
     const void *x = load(task, index);
     if (task->feedback.coding != NULL) {
-        bps_feedback_apply(&task->feedback, &part, tensor->worker->shards->scratch, false);
+        bps_feedback_apply(&task->feedback, &part, x, tensor->worker->shards->scratch);
+        x = tensor->worker->shards->scratch;
     }
     size_t bytes = coding->ops->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
                                        count_of(task, index), &random, out);
@@ -203,41 +206,45 @@ static void release(struct bps_task *task)
     }
 }
 
-/* What was sent of the slice has been summed. Before its place is written: the gradient may lie there. */
-static void move_feedback(struct bps_task *task, uint32_t index)
+static bps_status decode(const struct bps_task *task, uint32_t index, void *to)
+{
+    const struct bps_coding *coding = task->tensor->coding;
+    const struct bps_coded_slice *coded = coded_of(task, index);
+    return coding->ops->decode(coding->compressor->self, bps_coding_type(dtype_of(task)), coded->result,
+                               coded->result_bytes, to, count_of(task, index));
+}
+
+/* What was sent of the slice has been summed, and x is the result. Its place may have the gradient until now. */
+static void move_feedback(struct bps_task *task, uint32_t index, const void *x)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_feedback_slice part = feedback_slice(task, index);
-    load(task, index);
-    bps_feedback_apply(&task->feedback, &part, task->tensor->worker->shards->scratch, true);
-    bps_feedback_coded(&task->feedback, &part, coded->sent, coded->sent_bytes);
-}
-
-static bps_status decode(struct bps_task *task, uint32_t index)
-{
-    const struct bps_worker *worker = task->tensor->worker;
-    const struct bps_coding *coding = task->tensor->coding;
-    const struct bps_coded_slice *coded = coded_of(task, index);
-    uint32_t dtype = dtype_of(task), type = bps_coding_type(dtype);
-    char *dst = task->dst + offset_of(task, index);
-    void *to = type == dtype ? dst : worker->shards->scratch;
-    size_t count = count_of(task, index);
-    struct bps_kernels kernels;
-    bps_status status =
-        coding->ops->decode(coding->compressor->self, type, coded->result, coded->result_bytes, to, count);
-    if (status == BPS_OK && to != dst) {
-        find_kernels(worker, dtype, &kernels, NULL);
-        kernels.finish(dst, to, count, 1.0, 1);
+    if (bps_feedback_is_finite(task->feedback.type, x, part.count)) {
+        bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
     }
-    return status;
 }
 
 static bps_status settle(struct bps_task *task, uint32_t index)
 {
-    if (task->feedback.coding != NULL) {
-        move_feedback(task, index);
+    const struct bps_worker *worker = task->tensor->worker;
+    uint32_t dtype = dtype_of(task);
+    char *dst = task->dst + offset_of(task, index);
+    bool same = bps_coding_type(dtype) == dtype;
+    struct bps_kernels kernels;
+    if (same && task->feedback.coding == NULL) {
+        return decode(task, index, dst);
     }
-    return decode(task, index);
+    bps_status status = decode(task, index, worker->shards->result);
+    if (status == BPS_OK && task->feedback.coding != NULL) {
+        move_feedback(task, index, worker->shards->result);
+    }
+    if (status == BPS_OK && same) {
+        memcpy(dst, worker->shards->result, plain_bytes(task, index));
+    } else if (status == BPS_OK) {
+        find_kernels(worker, dtype, &kernels, NULL);
+        kernels.finish(dst, worker->shards->result, count_of(task, index), 1.0, 1);
+    }
+    return status;
 }
 
 const struct bps_payload_ops bps_payload_coded = {

@@ -45,7 +45,7 @@ struct bps_shards {
     struct bps_window window;   /* over the remotes */
     struct bps_timer *patience; /* while one of them is starved */
     struct bps_pool pool;       /* of what is coded */
-    void *scratch;              /* for a slice while it is coded */
+    void *scratch, *result;     /* for a slice while it is coded, and while it is decoded */
     size_t scratch_bytes;
     bps_status verdict; /* BPS_OK, or how the job is about to fail, and why */
     char why[BPS_CODING_TEXT + 80];

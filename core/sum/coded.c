@@ -96,14 +96,17 @@ static bps_status code(const struct decoded *d)
     }
     const struct bps_random random =
         bps_coding_random(d->coding, id->tensor, id->partition, id->round, slice->index, BPS_CODING_SERVER);
-    if (feedback != NULL) {
-        bps_feedback_apply(feedback, &part, d->sum.data, true);
+    bool moves = feedback != NULL && bps_feedback_is_finite(d->type, d->sum.data, d->count);
+    if (moves) {
+        bps_feedback_apply(feedback, &part, d->sum.data, d->sum.data);
     }
     slice->payload = coded;
     slice->payload_bytes =
         (uint32_t)d->coding->ops->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
-    bool own = feedback == NULL || bps_feedback_coded(feedback, &part, coded, slice->payload_bytes) == BPS_OK;
-    return own ? BPS_OK : BPS_ERR_PLUGIN;
+    if (moves && bps_feedback_is_finite(d->type, d->sum.data, d->count)) {
+        status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, slice->payload_bytes);
+    }
+    return status == BPS_OK ? BPS_OK : BPS_ERR_PLUGIN;
 }
 
 /* Returns the blocks of contributions. */

@@ -37,7 +37,7 @@ struct bps_sum_policy {
     struct bps_block *(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room);
     /* Bytes of a contribution have come, to such a block or elsewhere. BPS_ERR_NOMEM. */
     bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
-    /* All have contributed: makes slice->payload. BPS_ERR_NOMEM, BPS_ERR_PLUGIN; of round->lost: BPS_ERR_LOST, BPS_ERR_PROTOCOL. */
+    /* All have contributed: makes slice->payload. BPS_ERR_NOMEM, _PLUGIN; or _LOST, _PROTOCOL, which round->lost is. */
     bps_status (*finish)(struct bps_sum_slice *slice);
     /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
     void (*free_parts)(struct bps_sum_slice *slice);

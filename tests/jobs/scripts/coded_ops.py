@@ -195,6 +195,14 @@ def check_overflow_stays_visible():
     if bps.rank() == 0:
         x[500] = np.inf
     assert not np.isfinite(bps.push_pull(x, name="overflow")).all()
+    job = Job()
+    for number in range(6):
+        gradients = everyone(number, 300)
+        if number % 2 == 1:  # a step that mixed precision drops: as if it had never been
+            wrong = gradients[bps.rank()].copy()
+            wrong[7] = np.inf if bps.rank() == 0 else wrong[7]
+            assert not np.isfinite(bps.push_pull(wrong, name="dropped", average=False)).all()
+        close(bps.push_pull(gradients[bps.rank()], name="dropped", average=False), job.round(gradients, average=False))
 
 
 def check_refusals():
