@@ -42,6 +42,7 @@ def _define():
         priority: int,
         prescale: float,
         postscale: float,
+        rate: float,
     ) -> torch.Tensor:
         return ops.push_pull(
             tensor,
@@ -50,6 +51,7 @@ def _define():
             priority=priority,
             prescale_factor=prescale,
             postscale_factor=postscale,
+            learning_rate=rate,
         )
 
     @torch.library.custom_op("byteps::broadcast", mutates_args=())
@@ -77,17 +79,17 @@ def _keep_arguments(ctx, inputs, output):
 
 def _push_pull_backward(ctx, gradient):
     """The gradient of a sum is the sum of the gradients."""
-    name, op, priority, prescale, postscale = ctx.arguments
+    name, op, priority, prescale, postscale, _ = ctx.arguments
     if op not in (Average, Sum):
         raise NotImplementedError(f"push_pull with op={ReduceOp(op).name} has no gradient; use Average or Sum")
-    reduced = _operators[0](gradient, ops.gradient_name(name), op, priority, 1.0, postscale)
-    return (reduced if prescale == 1 else reduced * prescale, None, None, None, None, None)
+    reduced = _operators[0](gradient, ops.gradient_name(name), op, priority, 1.0, postscale, 0.0)
+    return (reduced if prescale == 1 else reduced * prescale, None, None, None, None, None, None)
 
 
 def _broadcast_backward(ctx, gradient):
     """The gradient of the root's tensor is the sum of the gradients; that of the others is zero."""
     root, name, priority = ctx.arguments
-    total = _operators[0](gradient, ops.gradient_name(name), int(Sum), priority, 1.0, 1.0)
+    total = _operators[0](gradient, ops.gradient_name(name), int(Sum), priority, 1.0, 1.0, 0.0)
     return (total if rank() == root else torch.zeros_like(total), None, None, None)
 
 
@@ -108,9 +110,9 @@ def _require_operators():
     return _operators
 
 
-def push_pull(tensor, name, op, priority, prescale, postscale):
+def push_pull(tensor, name, op, priority, prescale, postscale, rate):
     """Return the reduction of a tensor, a symbol of a function that is being compiled."""
-    return _require_operators()[0](tensor, name, int(op), priority, float(prescale), float(postscale))
+    return _require_operators()[0](tensor, name, int(op), priority, float(prescale), float(postscale), float(rate))
 
 
 def broadcast(tensor, root, name, priority):

@@ -21,13 +21,13 @@ import weakref
 
 import torch
 
-from byteps._basics import Average, Handle, Max, job_number
-from byteps._errors import Error, MismatchError, NotInitializedError
-from byteps._names import unique_name
+from byteps._basics import Average, Handle, Max
+from byteps._errors import Error, MismatchError
 from byteps._native import bps as _bps
 
 from . import _memory, _shared
-from .compression import Compression
+from ._gradient_names import GradientNames
+from .compression import Compression, choose
 
 _MOST_URGENT = 2**31 - 1
 _DIGEST = 8  # bytes
@@ -40,32 +40,6 @@ _TOO_MANY = (
 _use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
 
 _alive = weakref.WeakSet()  # the reducers of this process
-
-
-class _Names:
-    """The names of a reducer's tensors in the job in which they were taken last."""
-
-    def __init__(self):
-        self._job = 0
-        self.gradients = []
-        self.flags = None
-
-    def are_current(self):
-        """Return whether they were taken in this job."""
-        return self._job == job_number()
-
-    def take(self, reducer, titled):
-        """Name the flags and the gradients of [(title, parameter)]; what has a name in this job keeps it."""
-        self.gradients = [unique_name(f"byteps.Gradient.{title}", parameter) for title, parameter in titled]
-        self.flags = unique_name("byteps.Touched (which gradients the workers have)", reducer)
-        _bps.declare([*self.gradients, self.flags])
-        self._job = job_number()
-
-    def give_back(self):
-        """Forget them; in a later job they may be those of others."""
-        if self.are_current():
-            with contextlib.suppress(NotInitializedError):
-                _bps.forget([*self.gradients, self.flags])
 
 
 class _Flight:
@@ -123,8 +97,9 @@ class Reducer:
         reduced: whether a round has ended whose gradients have not been used.
         waited: seconds that this worker has spent waiting for gradients to be reduced.
         passes: backward passes after which a gradient is sent.
-        compression: how gradients are sent.
+        compression: the type in which gradients are sent, one of Compression.
         on_gradient: called with each finished gradient's index before anything else, or None.
+        rate: tells the learning rate of the parameter with an index, 0 if it is not known.
     """
 
     def __init__(
@@ -133,7 +108,8 @@ class Reducer:
         """Declare the gradients of [(name, parameter)] and watch them.
 
         The first in the list is the most urgent until a backward pass has shown a better order. `scales` are
-        the factors before and after the reduction; `densify` makes sparse gradients dense.
+        the factors before and after the reduction; `densify` makes sparse gradients dense; `compression` is one of
+        Compression, or says how the gradients are coded on the network.
         """
         self.paused = False
         self.dirty = False
@@ -142,8 +118,9 @@ class Reducer:
         self.waited = 0.0
         self.passes = passes
         self.on_gradient = None
+        self.rate = _unknown_rate
         self.parameters = []
-        self.compression = compression
+        self.compression, coding = choose(compression)
         self._op = op
         self._scales = scales
         self._densify = densify
@@ -151,7 +128,7 @@ class Reducer:
         self._backward = None  # id of the backward pass whose end is watched
         self._expected = frozenset()  # indexes without which no round ends in backward()
         self._titles = []  # the names that the caller gave
-        self._names = _Names()
+        self._names = GradientNames(coding)
         self._index = {}
         self._left = []  # backward passes to go
         self._priority = []
@@ -200,6 +177,11 @@ class Reducer:
             for name, p in zip(self._names.gradients, self.parameters)
         ]
         return hashlib.blake2b("\n".join(lines).encode(), digest_size=_DIGEST).digest()
+
+    @property
+    def coding(self):
+        """How gradients are coded on the network; None: as the configuration says."""
+        return self._names.coding
 
     @property
     def busy(self):
@@ -276,7 +258,7 @@ class Reducer:
             _memory.check(gradient, f"the gradient {name}")
         flight = _Flight(gradient, self.parameters[index], self.compression)
         flight.native = _bps.push_pull(
-            _memory.memory(flight.sent), None, name, self._op, self._priority[index], *self._scales
+            _memory.memory(flight.sent), None, name, self._op, self._priority[index], *self._scales, self.rate(index)
         )
         self._flying[index] = flight
 
@@ -437,6 +419,10 @@ def _make_hook(reducer, index):
             alive.gradient_ready(index, parameter)
 
     return hook
+
+
+def _unknown_rate(index):
+    return 0.0
 
 
 def _release(hooks, names):

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types on the wire: gradients are sent as float16 or bfloat16 and converted back."""
+"""Smaller element types: gradients are pushed as float16 or bfloat16 and converted back. And the choice between that,
+where the sums are made in the smaller type, too, and coding on the network only, by a compressor of the core."""
 
 import torch
+
+from byteps._coding import coding_text
 
 
 class Compressor:
@@ -61,8 +64,18 @@ class BF16Compressor(_CastCompressor):
 
 
 class Compression:
-    """What the argument `compression` may be."""
+    """What the argument `compression` may be, besides what byteps.torch.declare() takes."""
 
     none = NoneCompressor
     fp16 = FP16Compressor
     bf16 = BF16Compressor
+
+
+def choose(compression):
+    """Return which of Compression an argument means, and the text of how tensors are to be coded on the network.
+
+    The text is None if the configuration says that.
+    """
+    if hasattr(compression, "compress") and hasattr(compression, "decompress"):
+        return compression, None
+    return Compression.none, coding_text(compression)

@@ -19,8 +19,8 @@ import torch
 from byteps._basics import Average
 
 from ._reducer import Reducer
-from .compression import Compression
-from .optimizer import _check_passes, _Distributed, name_parameters, wrap
+from .compression import Compression, choose
+from .optimizer import _check_passes, _Distributed, check_momentum, name_parameters, unwrap, wrap
 
 
 def __getattr__(name):
@@ -221,10 +221,8 @@ def CrossBarrier(
 
     It works with every optimizer whose update of a parameter depends on this parameter only (SGD, Adam, and
     so on; not LBFGS). Learning rates count as they are when step() is called. Between step() and the next
-    forward pass the
-    parameters are in between: call ``synchronize()`` before reading them; ``state_dict()`` of model and
-        optimizer do so
-    by themselves, and so does the last step.
+    forward pass the parameters are in between: call ``synchronize()`` before reading them; ``state_dict()`` of model
+    and optimizer do so by themselves, and so does the last step.
 
     Args:
         model: the module whose forward pass uses the parameters.
@@ -235,7 +233,10 @@ def CrossBarrier(
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("CrossBarrier cannot be used with LBFGS")
     passes = _check_passes(backward_passes_per_step)
-    reducer = Reducer(name_parameters(optimizer, named_parameters), compression, Average, passes)
+    check_momentum(choose(compression)[1], optimizer.param_groups)
+    named = name_parameters(optimizer, named_parameters)
+    unwrap(optimizer)
+    reducer = Reducer(named, compression, Average, passes)
     wrapped = wrap(optimizer, _CrossBarrier, reducer)
     wrapped._num_steps = num_steps
     wrapped._steps = 0

@@ -30,7 +30,7 @@ from byteps._basics import (
 from byteps._native import bps as _bps
 
 from . import _memory
-from .compression import Compression
+from .compression import Compression, choose
 
 __all__ = [
     "BytePSPushPull",
@@ -129,6 +129,22 @@ def _reverse_broadcast(root, name, priority, gradients):
     return [total if rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
 
 
+def _declare_coded(names, compression):
+    """Declare tensors as coded so, unless it is one of Compression; return the one of these that they have then."""
+    cast, coding = choose(compression)
+    if coding is None:
+        return cast
+    if None in names:
+        raise ValueError(
+            f"compression={compression!r} says how a tensor is coded on the network, which needs a name: give name=, "
+            "or one of Compression"
+        )
+    if _is_compiling():
+        raise ValueError("declare a tensor with its compression outside of the function for torch.compile()")
+    _bps.declare([full_name(name) for name in names], coding)
+    return cast
+
+
 # ---- operations ------------------------------------------------------------------------------------------
 
 
@@ -178,7 +194,15 @@ def _in_place(tensor, reverse):
 
 
 def push_pull_async(
-    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    tensor,
+    average=None,
+    name=None,
+    version=0,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Start a push_pull into a new tensor and return its Handle at once. Arguments as for push_pull().
 
@@ -187,12 +211,22 @@ def push_pull_async(
     del version
     op = choose_op(average, op)
     source, target, result = _into_new(tensor)
-    native = _bps.push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    native = _bps.push_pull(
+        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return _handle(native, tensor, result)
 
 
 def push_pull_async_inplace(
-    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    tensor,
+    average=None,
+    name=None,
+    version=0,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
@@ -208,7 +242,9 @@ def push_pull_async_inplace(
             _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
         ),
     )
-    native = _bps.push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    native = _bps.push_pull(
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return Handle(native, tensor, finish)
 
 
@@ -222,6 +258,7 @@ def push_pull(
     op=None,
     prescale_factor=1.0,
     postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Return the reduction of a tensor over all workers, as a new tensor. The argument is not changed.
 
@@ -238,10 +275,13 @@ def push_pull(
             time under a name takes a moment longer.
         version: accepted for compatibility; without effect.
         priority: larger is more urgent.
-        compression: Compression.none, .fp16 or .bf16.
+        compression: Compression.none, .fp16 or .bf16. Anything else declares the tensor, which needs a name then,
+            with this compression.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result. Scaled integers are
             computed in float64 and truncated towards zero; bool cannot be scaled.
+        learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost
+            under another one is scaled by the ratio of both.
 
     Raises:
         TypeError, ValueError: the tensor cannot be sent (type, device, layout).
@@ -251,14 +291,19 @@ def push_pull(
     """
     del version
     op = choose_op(average, op)
+    compression = _declare_coded([name], compression)
     if _is_compiling():
         small, context = compression.compress(tensor)
-        result = _compiled.push_pull(small, name, op, priority, prescale_factor, postscale_factor)
+        result = _compiled.push_pull(
+            small, name, op, priority, prescale_factor, postscale_factor, learning_rate
+        )
         return compression.decompress(result, context)
     _memory.check(tensor)
     small, context = compression.compress(tensor.detach())
     source, target, result = _into_new(small)
-    run_push_pull(source, target, full_name(name), op, priority, prescale_factor, postscale_factor)
+    run_push_pull(
+        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     result = compression.decompress(result, context)
     reverse = functools.partial(
         _reverse_push_pull, name, priority, compression, op, prescale_factor, postscale_factor
@@ -274,7 +319,15 @@ class BytePSPushPull:
 
 
 def push_pull_inplace(
-    tensor, average=None, name=None, version=0, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    tensor,
+    average=None,
+    name=None,
+    version=0,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull().
 
@@ -284,14 +337,18 @@ def push_pull_inplace(
     del version
     op = choose_op(average, op)
     if _is_compiling():
-        return tensor.copy_(_compiled.push_pull(tensor, name, op, priority, prescale_factor, postscale_factor))
+        return tensor.copy_(
+            _compiled.push_pull(tensor, name, op, priority, prescale_factor, postscale_factor, learning_rate)
+        )
     memory, finish = _in_place(
         tensor,
         functools.partial(
             _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
         ),
     )
-    run_push_pull(memory, None, full_name(name), op, priority, prescale_factor, postscale_factor)
+    run_push_pull(
+        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    )
     return finish(tensor)
 
 
@@ -309,14 +366,14 @@ def byteps_torch_set_num_grads(num_grads):
         _group_size, _group_count = num_grads, 0
 
 
-def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, priority=0):
+def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, priority=0, learning_rate=0.0):
     """Start a push_pull in place; return its Handle and how many tensors of its group have been started.
 
     The last tensor of a group has the count that byteps_torch_set_num_grads() was given; without that, all
     tensors are one group. Arguments as for push_pull().
     """
     global _group_count
-    handle = push_pull_async_inplace(tensor, average, name, version, priority)
+    handle = push_pull_async_inplace(tensor, average, name, version, priority, learning_rate=learning_rate)
     with _group_lock:
         _group_count = count = _group_count + 1
         if count == _group_size:
@@ -484,6 +541,7 @@ def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale
     tensors = list(tensors)
     for tensor in tensors:
         _memory.check(tensor)
+    compression = _declare_coded(_names(name, len(tensors)), compression)
     small = [compression.compress(tensor.detach()) for tensor in tensors]
     arguments = dict(priority=priority, op=op, prescale_factor=prescale, postscale_factor=postscale)
     arrived = _group(push_pull_async, [tensor for tensor, _ in small], name, arguments).wait()

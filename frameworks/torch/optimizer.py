@@ -8,10 +8,12 @@ from types import MappingProxyType
 import torch
 
 from byteps._basics import Average, choose_op
+from byteps._coding import gives_momentum
 from byteps._horovod import predivide_scales
 
+from ._rates import rates_of
 from ._reducer import Reducer
-from .compression import Compression
+from .compression import Compression, choose
 
 _SYNCHRONIZED = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
@@ -115,6 +117,7 @@ class _Distributed:
 
     def add_param_group(self, param_group):
         """Add a group of parameters; all workers must do so at the same point."""
+        check_momentum(self._byteps.coding, [{**self.defaults, **param_group}])
         super().add_param_group(param_group)
         known = self._byteps.index
         new = [p for p in self.param_groups[-1]["params"] if p.requires_grad and known(p) is None]
@@ -126,6 +129,15 @@ def _check_passes(passes):
     if not isinstance(passes, int) or passes < 1:
         raise ValueError(f"backward_passes_per_step={passes!r} must be an integer of at least 1")
     return passes
+
+
+def check_momentum(coding, groups):
+    """Raise ValueError if both the coding and an optimizer with these groups would give gradients momentum."""
+    if gives_momentum(coding) and any(group.get("momentum") for group in groups):
+        raise ValueError(
+            "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
+            "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"
+        )
 
 
 def name_parameters(optimizer, named_parameters):
@@ -208,7 +220,12 @@ def DistributedOptimizer(
         optimizer: any torch.optim.Optimizer.
         named_parameters: usually ``model.named_parameters()``. The names must be the same on all workers;
             without them the parameters are numbered.
-        compression: Compression.none, .fp16 or .bf16.
+        compression: Compression.none, .fp16 or .bf16: the type of what is pushed. Or how gradients of float16,
+            bfloat16, float32 and float64 are coded on the network, the same on all workers, as for declare(): a
+            dictionary such as {"compressor": "onebit", "ef": "vanilla"}, the name of a compressor, or False for not
+            at all. What error feedback keeps is scaled by the learning rate of the parameter's group, which is read
+            when the gradient is pushed (a learning rate on a GPU is not read). With {"momentum": "nesterov"} the
+            optimizer must have no momentum. To train on with another compression, first delete this optimizer.
         backward_passes_per_step: how many backward passes add up to one step.
         op: Average, Sum, Min, Max or Product.
         gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums
@@ -219,7 +236,8 @@ def DistributedOptimizer(
             are an error.
 
     Raises:
-        ValueError: names are missing or not unique, or an argument makes no sense.
+        TypeError, ValueError: names are missing or not unique, or an argument makes no sense.
+        MismatchError: another optimizer of these parameters has another compression.
         NotInitializedError: init() has not been called.
     """
     passes = _check_passes(backward_passes_per_step)
@@ -227,8 +245,15 @@ def DistributedOptimizer(
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
     scales = predivide_scales(gradient_predivide_factor, op)
+    check_momentum(choose(compression)[1], optimizer.param_groups)
+    unwrap(optimizer)
     reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
     return wrap(optimizer, _Distributed, reducer)
+
+
+def unwrap(optimizer):
+    """Let go of the reducer of an optimizer that has been wrapped before, and so of its names."""
+    optimizer.__dict__.pop("_byteps", None)
 
 
 def wrap(optimizer, mixin, reducer):
@@ -237,6 +262,7 @@ def wrap(optimizer, mixin, reducer):
     wrapped = object.__new__(type(base.__name__, (mixin, base), {"__module__": base.__module__}))
     wrapped.__dict__ = optimizer.__dict__
     wrapped._byteps = reducer
+    reducer.rate = rates_of(wrapped, reducer.parameters)
     wrapped._byteps_skip = False
     if "step" in optimizer.__dict__:  # of a scheduler that was made before
         optimizer.step = _counted_step(wrapped)

@@ -65,3 +65,9 @@ def coding_text(compression):
     if any(mark in part for part in parts for mark in ";\n"):
         raise ValueError(f"compression: {compression!r} has a ';' or a line break in it")
     return "; ".join(parts)
+
+
+def gives_momentum(text):
+    """Return whether such a text asks for momentum, which the optimizer must not have then as well."""
+    parts = dict(part.split("=", 1) for part in (text or "").split("; ") if part)
+    return parts.get("momentum", "none") != "none"

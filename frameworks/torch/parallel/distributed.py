@@ -50,7 +50,8 @@ class DistributedDataParallel(torch.nn.Module):
                 no effect on a module on the CPU, which a warning tells.
             broadcast_buffers: bring the buffers of worker 0, such as the statistics of batch normalisation,
                 to all before each forward pass in training.
-            compression: Compression.none, .fp16 or .bf16.
+            compression: as for DistributedOptimizer. There is no learning rate here: what error feedback keeps is
+                added as it is; and that momentum is not in both, this and the optimizer, is for you to see.
         """
         super().__init__()
         _check_devices(module, device_ids)
