@@ -12,9 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const struct bps_module *bps_module_compressor_cast(void);
+const struct bps_module *bps_module_compressor_dithering(void);
 const struct bps_module *bps_module_compressor_onebit(void);
 
-#define METHODS 6 /* onebit with scaling or without, cast to each of its formats */
+#define METHODS 10 /* onebit with scaling or without, cast to each of its formats, dithering */
 #define HEAD    4
 
 static void check(bool holds)
@@ -28,8 +29,14 @@ static bps_status open_method(struct rig *rig, int method, int isa)
 {
     const struct rig_setting onebit[] = {{"scaling", method == 0}, {"isa", isa}};
     const struct rig_setting cast[] = {{"to", method - 2}, {"block", 32}, {"isa", isa}};
-    return method < 2 ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
-                      : rig_open(rig, bps_module_compressor_cast(), cast, 3);
+    const struct rig_setting dithering[] = {{"levels", method == 6 ? 127 : 5},
+                                            {"partition", method == 8},
+                                            {"normalize", 0},
+                                            {"compat", method == 9},
+                                            {"isa", isa}};
+    return method < 2   ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
+           : method < 6 ? rig_open(rig, bps_module_compressor_cast(), cast, 3)
+                        : rig_open(rig, bps_module_compressor_dithering(), dithering, 5);
 }
 
 static void try_slice(const struct rig *rig, uint32_t dtype, size_t count, const uint8_t *coded, size_t bytes)

@@ -174,6 +174,10 @@ class Bench(unittest.TestCase):
             (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
             self.assertEqual(row["coded_bytes"], coded)
             self.assertAlmostEqual(row["relative_error"], error, delta=error / 10)
+        entry = ("--set", "compressors.c.plugin=dithering")
+        (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
+        self.assertEqual(row["coded_bytes"], 4 + 1 + 1024)
+        self.assertAlmostEqual(row["relative_error"], 0.012, delta=0.003)
         entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
         both = (*entry, "--compressor", "onebit", "--compressor", "small")
         for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):

@@ -58,6 +58,8 @@ def coding_text(compression):
         )
     options = {_renamed(key): value for key, value in compression.items()}
     name = options.pop("compressor", None)
+    if name == "dithering" and "k" in options:
+        options["levels"] = options.pop("k")
     if not isinstance(name, str):
         raise ValueError(f'compression: {compression!r} names no compressor; expected "compressor": "onebit", say')
     parts = [f"plugin={name}", f"feedback={_value(_feedback(options))}"]

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * kernels.c - elements to levels and back, compiled once for each instruction set (DITHERING_TABLE names the table it
+ * makes).
+ *
+ * An element lies between two levels, and what it is above the lower one, as a share of their distance, is the
+ * probability of the upper one. That share is exact; it is compared with a number of 24 bits for float32 and of 31 bits
+ * for float64, so that a mean is wrong by 2^-31 of a distance at most.
+ */
+#include "kernels.h"
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "philox.h"
+
+#define SIGN32     0x80000000u
+#define SIGN64     0x8000000000000000u
+#define FRACTION32 0x007fffffu
+#define FRACTION64 0x000fffffffffffffu
+#define ONE32      0x3f800000u
+#define ONE64      0x3ff0000000000000u
+
+typedef VECTOR_TYPE(int32_t, VECTOR / 2) half_i32;     /* as many integers as a v_f64 has lanes */
+typedef VECTOR_TYPE(uint16_t, VECTOR / 4) quarter_u16; /* as many codes as a v_f64 has lanes */
+
+#define SIZE(type) ((type) == F32 ? 4u : 8u)
+
+/* ---- the scale ------------------------------------------------------------------------------------------- */
+
+/* Without signs, floating point is ordered as its bits are; those of NaN are the largest. */
+INLINE double largest32(const uint8_t *src, size_t count)
+{
+    v_i32 most = {0};
+    int32_t best = 0;
+    float magnitude;
+    for (; count >= LANES32; count -= LANES32, src += VECTOR) {
+        v_u32 x;
+        LOAD(x, src);
+        v_i32 bits = (v_i32)(x & ~SIGN32);
+        most = SELECT(bits > most, bits, most);
+    }
+    for (unsigned i = 0; i < LANES32; i++) {
+        best = most[i] > best ? most[i] : best;
+    }
+    for (; count > 0; count--, src += sizeof best) {
+        uint32_t x;
+        LOAD(x, src);
+        int32_t bits = (int32_t)(x & ~SIGN32);
+        best = bits > best ? bits : best;
+    }
+    memcpy(&magnitude, &best, sizeof magnitude);
+    return magnitude;
+}
+
+INLINE double largest64(const uint8_t *src, size_t count)
+{
+    v_i64 most = {0};
+    int64_t best = 0;
+    double magnitude;
+    for (; count >= LANES64; count -= LANES64, src += VECTOR) {
+        v_u64 x;
+        LOAD(x, src);
+        v_i64 bits = (v_i64)(x & ~SIGN64);
+        most = SELECT(bits > most, bits, most);
+    }
+    for (unsigned i = 0; i < LANES64; i++) {
+        best = most[i] > best ? most[i] : best;
+    }
+    for (; count > 0; count--, src += sizeof best) {
+        uint64_t x;
+        LOAD(x, src);
+        int64_t bits = (int64_t)(x & ~SIGN64);
+        best = bits > best ? bits : best;
+    }
+    memcpy(&magnitude, &best, sizeof magnitude);
+    return magnitude;
+}
+
+#define SUMS (32 / LANES64)
+
+INLINE void add_squares(const uint8_t *src, double factor, v_f64 sum[SUMS], enum dithering_type type)
+{
+    EACH(i, SUMS) {
+        v_f64 x;
+        if (type == F32) {
+            half_f32 narrow;
+            LOAD(narrow, src + i * sizeof narrow);
+            x = __builtin_convertvector(narrow, v_f64) * factor;
+        } else {
+            LOAD(x, src + i * sizeof x);
+            x *= factor;
+        }
+        sum[i] += x * x;
+    }
+}
+
+/* The element i goes to the sum i % 32, and in the end they are added in their order: so all get the same scale. */
+INLINE double squares(const uint8_t *src, size_t count, double factor, enum dithering_type type)
+{
+    v_f64 sum[SUMS] = {{0}};
+    double total = 0;
+    for (; count >= 32; count -= 32, src += 32 * SIZE(type)) {
+        add_squares(src, factor, sum, type);
+    }
+    if (count > 0) {
+        uint8_t rest[32 * 8] = {0};
+        memcpy(rest, src, count * SIZE(type));
+        add_squares(rest, factor, sum, type);
+    }
+    for (unsigned i = 0; i < 32; i++) {
+        total += sum[i / LANES64][i % LANES64];
+    }
+    return total;
+}
+
+/* ---- elements to levels ---------------------------------------------------------------------------------- */
+
+INLINE void round_unit32(const uint8_t *src, const uint32_t *number, float scale, float top,
+                         enum dithering_partition partition, uint16_t *codes)
+{
+    EACH(i, UNIT / LANES32) {
+        v_u32 x, draw;
+        LOAD(x, src + i * VECTOR);
+        LOAD(draw, number + i * LANES32);
+        v_f32 chance = __builtin_convertvector((v_i32)(draw >> 8), v_f32) * 0x1p-24f, share;
+        v_f32 v = (v_f32)(x & ~SIGN32) / scale * top;
+        v_i32 level;
+        if (partition == LINEAR) {
+            level = __builtin_convertvector(v, v_i32);
+            share = v - __builtin_convertvector(level, v_f32);
+        } else {
+            v_i32 above = v >= 1;
+            v_f32 fraction = (v_f32)(((v_u32)v & FRACTION32) | ONE32) - 1;
+            level = above & (v_i32)(((v_u32)v >> 23) - 126);
+            share = (v_f32)SELECT(above, (v_i32)fraction, (v_i32)v);
+        }
+        level -= chance < share;
+        v_u32 code = (v_u32)level << 1 | (x >> 31 & (v_u32)(level > 0));
+        half_u16 narrow = __builtin_convertvector(code, half_u16);
+        STORE(codes + i * LANES32, narrow);
+    }
+}
+
+INLINE void round_unit64(const uint8_t *src, const uint32_t *number, double scale, double top,
+                         enum dithering_partition partition, uint16_t *codes)
+{
+    EACH(i, UNIT / LANES64) {
+        v_u64 x;
+        half_i32 draw, level;
+        LOAD(x, src + i * VECTOR);
+        LOAD(draw, number + i * LANES64);
+        v_f64 chance = __builtin_convertvector(draw >> 1 & INT32_MAX, v_f64) * 0x1p-31, share;
+        v_f64 v = (v_f64)(x & ~SIGN64) / scale * top;
+        if (partition == LINEAR) {
+            level = __builtin_convertvector(v, half_i32);
+            share = v - __builtin_convertvector(level, v_f64);
+        } else {
+            v_i64 above = v >= 1;
+            v_f64 fraction = (v_f64)(((v_u64)v & FRACTION64) | ONE64) - 1;
+            level = __builtin_convertvector(above & (v_i64)(((v_u64)v >> 52) - 1022), half_i32);
+            share = (v_f64)SELECT(above, (v_i64)fraction, (v_i64)v);
+        }
+        level -= __builtin_convertvector(chance < share, half_i32);
+        half_i32 sign = __builtin_convertvector((v_i64)(x >> 63), half_i32);
+        half_i32 code = level << 1 | (sign & (level > 0));
+        quarter_u16 narrow = __builtin_convertvector(code, quarter_u16);
+        STORE(codes + i * LANES64, narrow);
+    }
+}
+
+/* The bits of the codes in Elias's form if there are no gaps. Numbers of bits are exponents of floating point. */
+INLINE v_i32 bits_of_unit(const uint16_t *codes)
+{
+    v_i32 bits = {0};
+    EACH(i, UNIT / LANES32) {
+        half_u16 narrow;
+        LOAD(narrow, codes + i * LANES32);
+        v_i32 level = __builtin_convertvector(narrow, v_i32) >> 1;
+        v_i32 length = ((v_i32) __builtin_convertvector(level, v_f32) >> 23) - 126;
+        v_i32 prefix = ((v_i32) __builtin_convertvector(length, v_f32) >> 23) - 127;
+        bits += (length + 2 * prefix + 2) & (level > 0);
+    }
+    return bits;
+}
+
+INLINE v_i32 round_unit(const uint8_t *src, struct dithering_draw draw, double scale, double top,
+                        enum dithering_type type, enum dithering_partition partition, uint16_t *codes)
+{
+    uint32_t number[UNIT];
+    draw_unit(draw, number);
+    if (type == F32) {
+        round_unit32(src, number, (float)scale, (float)top, partition, codes);
+    } else {
+        round_unit64(src, number, scale, top, partition, codes);
+    }
+    return bits_of_unit(codes);
+}
+
+/* The last elements, too few for a unit, go through a copy that ends with zeros, which become zeros. */
+INLINE uint64_t round_all(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, uint32_t levels,
+                          uint16_t *codes, enum dithering_type type, enum dithering_partition partition)
+{
+    double top = partition == LINEAR ? levels : ldexp(1, (int)levels - 1);
+    v_i32 bits = {0};
+    uint64_t total = 0;
+    for (; count >= UNIT; count -= UNIT, src += UNIT * SIZE(type), codes += UNIT, draw.first += UNIT) {
+        bits += round_unit(src, draw, scale, top, type, partition, codes);
+    }
+    if (count > 0) {
+        uint8_t rest[UNIT * 8] = {0};
+        uint16_t last[UNIT];
+        memcpy(rest, src, count * SIZE(type));
+        bits += round_unit(rest, draw, scale, top, type, partition, last);
+        memcpy(codes, last, count * sizeof *codes);
+    }
+    for (unsigned i = 0; i < LANES32; i++) {
+        total += (uint64_t)bits[i];
+    }
+    return total;
+}
+
+/* ---- levels to elements ---------------------------------------------------------------------------------- */
+
+INLINE void decode_unit32(const uint16_t *codes, float scale, uint32_t levels, enum dithering_partition partition,
+                          uint8_t *dst, bool add)
+{
+    EACH(i, UNIT / LANES32) {
+        half_u16 narrow;
+        LOAD(narrow, codes + i * LANES32);
+        v_u32 code = __builtin_convertvector(narrow, v_u32);
+        v_i32 level = (v_i32)(code >> 1);
+        v_f32 x, share = partition == LINEAR ? __builtin_convertvector(level, v_f32) / (float)levels
+                                             : (v_f32)((level - (int32_t)levels + 127) << 23 & (level > 0));
+        v_f32 y = (v_f32)((v_u32)(share * scale) | code << 31);
+        if (add) {
+            LOAD(x, dst + i * VECTOR);
+            y = x + y;
+        }
+        STORE(dst + i * VECTOR, y);
+    }
+}
+
+INLINE void decode_unit64(const uint16_t *codes, double scale, uint32_t levels, enum dithering_partition partition,
+                          uint8_t *dst, bool add)
+{
+    EACH(i, UNIT / LANES64) {
+        quarter_u16 narrow;
+        LOAD(narrow, codes + i * LANES64);
+        v_u64 code = __builtin_convertvector(narrow, v_u64);
+        half_i32 level = __builtin_convertvector(narrow, half_i32) >> 1;
+        v_i64 wide = (v_i64)(code >> 1);
+        v_f64 x, share = partition == LINEAR ? __builtin_convertvector(level, v_f64) / levels
+                                             : (v_f64)((wide - (int64_t)levels + 1023) << 52 & (wide > 0));
+        v_f64 y = (v_f64)((v_u64)(share * scale) | code << 63);
+        if (add) {
+            LOAD(x, dst + i * VECTOR);
+            y = x + y;
+        }
+        STORE(dst + i * VECTOR, y);
+    }
+}
+
+INLINE void decode_unit(const uint16_t *codes, double scale, uint32_t levels, uint8_t *dst, enum dithering_type type,
+                        enum dithering_partition partition, bool add)
+{
+    if (type == F32) {
+        decode_unit32(codes, (float)scale, levels, partition, dst, add);
+    } else {
+        decode_unit64(codes, scale, levels, partition, dst, add);
+    }
+}
+
+INLINE void decode_all(const uint16_t *codes, size_t count, double scale, uint32_t levels, uint8_t *dst,
+                       enum dithering_type type, enum dithering_partition partition, bool add)
+{
+    for (; count >= UNIT; count -= UNIT, codes += UNIT, dst += UNIT * SIZE(type)) {
+        decode_unit(codes, scale, levels, dst, type, partition, add);
+    }
+    if (count > 0) {
+        uint16_t last[UNIT] = {0};
+        uint8_t rest[UNIT * 8] = {0};
+        memcpy(last, codes, count * sizeof *codes);
+        memcpy(rest, dst, count * SIZE(type));
+        decode_unit(last, scale, levels, rest, type, partition, add);
+        memcpy(dst, rest, count * SIZE(type));
+    }
+}
+
+/* ---- all of them ----------------------------------------------------------------------------------------- */
+
+static double f32_largest(const uint8_t *src, size_t count)
+{
+    return largest32(src, count);
+}
+
+static double f64_largest(const uint8_t *src, size_t count)
+{
+    return largest64(src, count);
+}
+
+static double f32_squares(const uint8_t *src, size_t count, double factor)
+{
+    return squares(src, count, factor, F32);
+}
+
+static double f64_squares(const uint8_t *src, size_t count, double factor)
+{
+    return squares(src, count, factor, F64);
+}
+
+#define DEFINE(type, partition)                                                                                        \
+    static uint64_t type##_##partition##_round(const uint8_t *src, size_t count, struct dithering_draw draw,           \
+                                               double scale, uint32_t levels, uint16_t *codes)                         \
+    {                                                                                                                  \
+        return round_all(src, count, draw, scale, levels, codes, type, partition);                                     \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void type##_##partition##_decode(const uint16_t *codes, size_t count, double scale, uint32_t levels,        \
+                                            uint8_t *dst)                                                              \
+    {                                                                                                                  \
+        decode_all(codes, count, scale, levels, dst, type, partition, false);                                          \
+    }                                                                                                                  \
+                                                                                                                       \
+    static void type##_##partition##_decode_add(const uint16_t *codes, size_t count, double scale, uint32_t levels,    \
+                                                uint8_t *dst)                                                          \
+    {                                                                                                                  \
+        decode_all(codes, count, scale, levels, dst, type, partition, true);                                           \
+    }
+
+#define ROW(type, partition) {type##_##partition##_round, type##_##partition##_decode, type##_##partition##_decode_add}
+
+DEFINE(F32, LINEAR)
+DEFINE(F32, NATURAL)
+DEFINE(F64, LINEAR)
+DEFINE(F64, NATURAL)
+
+const struct dithering_table DITHERING_TABLE = {{
+    {f32_largest, f32_squares, {ROW(F32, LINEAR), ROW(F32, NATURAL)}},
+    {f64_largest, f64_squares, {ROW(F64, LINEAR), ROW(F64, NATURAL)}},
+}};

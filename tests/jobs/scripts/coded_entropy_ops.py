@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors coded by compressors whose bytes depend on the elements, against formulas written here anew, for NumPy."""
+
+import checks
+import numpy as np
+
+import byteps.numpy as bps
+
+MASK = 2**64 - 1
+
+
+def everyone(number, count, dtype=np.float32):
+    """What each worker pushes in a round: small elements and large ones, and zeros."""
+    draws = [np.random.default_rng([rank, number]) for rank in range(bps.size())]
+    return [(draw.normal(size=count) ** 3 * (draw.random(count) > 0.2)).astype(dtype) for draw in draws]
+
+
+def same_everywhere(array, name):
+    """All workers have the same bytes."""
+    mine = np.frombuffer(array.tobytes(), np.uint8)
+    for op in (bps.Min, bps.Max):
+        np.testing.assert_array_equal(bps.push_pull(mine, op=op, name=f"{name}.plain.{op}"), mine)
+
+
+# ---- dithering ----------------------------------------------------------------------------------------------
+
+
+def mix(x):
+    """The finalizer of splitmix64."""
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+def shared(tensor, round_number):
+    """What all draw from for the first slice of a tensor in a round, with the seed 0."""
+    return mix(mix(mix(0) ^ tensor << 32) ^ round_number << 32)
+
+
+def xorshift128p(seed, count):
+    a = b = seed
+    numbers = []
+    for _ in range(count):
+        t, s = a, b
+        a = s
+        t ^= t << 23 & MASK
+        t ^= t >> 17
+        t ^= s ^ s >> 26
+        b = t
+        numbers.append((t + s) & MASK)
+    return np.array(numbers, np.uint64)
+
+
+def original(x, seed, levels, partition, normalize):
+    """Return what the original makes of float32."""
+    scale = np.abs(x).max().astype(np.float64) if normalize == "max" else np.sqrt((x.astype(np.float64) ** 2).sum())
+    top = np.float64(levels if partition == "linear" else 2 ** (levels - 1))
+    v = (np.abs(x) / scale * top).astype(np.float32)
+    if partition == "linear":
+        low = np.floor(v)
+        length = np.ones_like(low)
+    else:
+        up = np.ceil(v).astype(np.uint32)
+        low = np.array([1 << int(n - 1).bit_length() >> 1 if n > 0 else 0 for n in up], np.float32)
+        length = np.maximum(low, 1)
+    p = ((v - low) / length).astype(np.float64)
+    level = low + length * (xorshift128p(seed, x.size).astype(np.float64) < p * float(MASK))
+    return np.sign(x) * (level * np.float32(scale) / np.float32(top))
+
+
+def check_the_original():
+    count = 3000
+    for levels, partition, normalize in ((5, "linear", "max"), (127, "linear", "l2"), (6, "natural", "max"),
+                                         (20, "natural", "l2")):  # fmt: skip
+        name = f"original.{partition}.{normalize}"
+        bps.declare(name, {"compressor": "dithering", "compat": True, "levels": levels,
+                           "partition": partition, "normalize": normalize})  # fmt: skip
+        gradients, results = [], []
+        for number in range(3):
+            gradients.append(everyone(number, count))
+            results.append(bps.push_pull(gradients[-1][bps.rank()], name=name, average=False))
+            same_everywhere(results[-1], name)
+
+        def want(tensor, number, round_number, form=(levels, partition, normalize)):
+            seed = shared(tensor, round_number)
+            total = sum(original(g, seed, *form) for g in gradients[number])  # noqa: B023
+            return original(total, seed, *form)
+
+        def matches(tensor, number, first):
+            return np.allclose(results[number], want(tensor, number, first + number), rtol=1e-6)  # noqa: B023
+
+        # Which number the job has given to the tensor, and to its first round, is nobody's business but the core's.
+        places = [(tensor, first) for tensor in range(100) for first in range(2) if matches(tensor, 0, first)]
+        assert len(places) == 1, (name, places)
+        assert all(matches(places[0][0], number, places[0][1]) for number in range(3)), name
+
+
+def check_dithering_has_no_bias():
+    rounds = 400
+    for dtype in (np.float32, np.float64, np.float16):
+        for partition, levels in (("linear", 3), ("natural", 3)):
+            name = f"mean.{partition}.{np.dtype(dtype).name}"
+            bps.declare(name, {"compressor": "dithering", "partition": partition, "levels": levels})
+            fixed = everyone(0, 500, dtype)
+            exact = np.mean(np.asarray(fixed, np.float64), axis=0)
+            total = np.zeros(500)
+            for _ in range(rounds):
+                result = bps.push_pull(fixed[bps.rank()], name=name)
+                total += result
+            same_everywhere(result, name)
+            # Workers and the server round once each: half a distance of levels at most is their deviation.
+            scale = np.abs(fixed).max().astype(np.float64)
+            assert np.abs(total / rounds - exact).max() < 6 * 0.5 * scale * 2**0.5 / rounds**0.5, name
+
+
+def check_feedback_loses_nothing_for_good():
+    bps.declare("feedback", {"compressor": "dithering", "levels": 3, "ef": "vanilla"})
+    bps.declare("chance", {"compressor": "dithering", "levels": 3})
+    fixed = everyone(0, 40_000)
+    exact, error = np.mean(fixed, axis=0), {}
+    for name in ("feedback", "chance"):
+        total = np.zeros(exact.size)
+        for _ in range(50):
+            total += bps.push_pull(fixed[bps.rank()], name=name)
+        error[name] = np.abs(total / 50 - exact).mean() / np.abs(exact).mean()
+    assert error["feedback"] < 0.6 * error["chance"], error
+
+
+def check_dithering_hides_nothing():
+    for name, option in (("zeros", "levels"), ("broken", "compressor_k")):
+        bps.declare(name, {"compressor": "dithering", option: 5})
+    np.testing.assert_array_equal(bps.push_pull(np.zeros(300, np.float32), name="zeros"), np.zeros(300))
+    x = np.ones(300, np.float32)
+    if bps.rank() == 0:
+        x[7] = np.nan
+    assert np.isnan(bps.push_pull(x, name="broken")).all()
+
+
+if __name__ == "__main__":
+    checks.main(globals(), bps)
