@@ -15,6 +15,7 @@ void bps_feedback_fini(struct bps_feedback *feedback)
     free(feedback->error);
     free(feedback->momentum);
     free(feedback->rate);
+    free(feedback->brings);
     *feedback = (struct bps_feedback){.coding = NULL};
 }
 
@@ -38,6 +39,7 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
     feedback->coding = coding;
     feedback->type = type;
     feedback->count = count;
+    feedback->slices = slices;
     return BPS_OK;
 }
 
@@ -110,6 +112,14 @@ static double ratio_of(const struct bps_feedback *feedback, const struct bps_fee
 static void *part_of(const struct bps_feedback *feedback, void *array, const struct bps_feedback_slice *slice)
 {
     return array != NULL ? (char *)array + slice->first * bps_dtype_size(feedback->type) : NULL;
+}
+
+void bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+{
+    void *e = part_of(feedback, feedback->error, slice);
+    if (e != NULL) {
+        memset(e, 0, slice->count * bps_dtype_size(feedback->type));
+    }
 }
 
 void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,

@@ -23,7 +23,9 @@ struct bps_feedback {
     uint64_t count;                  /* elements of each */
     void *error;                     /* with the sign changed, so that a compressor can add to it what it has coded */
     void *momentum;                  /* NULL: the coding has none, or a server does without */
-    double *rate;                    /* of each slice: the learning rate of the error; 0: not known */
+    uint32_t slices;
+    bool *brings; /* of each slice, until its next round: the server's error is in this one; or NULL */
+    double *rate; /* of each slice: the learning rate of the error; 0: not known */
 };
 
 /* Part of a partition that is coded by itself. */
@@ -39,6 +41,8 @@ bool bps_feedback_is_of(const struct bps_coding *coding, bool worker);
 bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_coding *coding, uint32_t type,
                             uint64_t count, uint32_t slices, bool worker);
 void bps_feedback_fini(struct bps_feedback *feedback);
+/* The error of the slice is 0 from now on. */
+void bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice);
 /* No element is infinite or no number. */
 bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count);
 /* x, which may be g, becomes what is to be coded. */

@@ -157,6 +157,11 @@ static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_p
     return *out != NULL && bps_operation_claim(&(*out)->operation) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
+void bps_operation_unclaim(struct bps_operation *operation)
+{
+    release(bps_container(operation, struct bps_tensor_entry, operation));
+}
+
 static atomic_uint_least64_t pushed; /* bytes of all push_pulls that were started in this process */
 
 uint64_t bps_operation_pushed(void)

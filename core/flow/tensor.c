@@ -23,6 +23,7 @@ static void tensor_free(struct bps_tensor_entry *tensor)
     free(tensor->operation.text);
     bps_form_fini(&tensor->form);
     bps_form_fini(&tensor->job);
+    free(tensor->saved);
     free(tensor->name);
     free(tensor);
 }
@@ -72,6 +73,16 @@ static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
 }
 
 /* A tensor of this name that is in no use: one that was put back, or a new one. The lock is held. */
+void bps_tensor_replace_state(struct bps_tensor_entry *tensor, void *saved, size_t bytes)
+{
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        bps_feedback_fini(&tensor->task[i].feedback);
+    }
+    free(tensor->saved);
+    tensor->saved = saved;
+    tensor->saved_bytes = bytes;
+}
+
 static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name)
 {
     struct bps_tensor_table *table = &worker->table;
@@ -89,6 +100,7 @@ static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name
     tensor->id = tensor->round = 0;
     tensor->coding = tensor->choice = NULL;
     tensor->chosen = false;
+    bps_tensor_replace_state(tensor, NULL, 0);
     tensor->renamed = true;
     return tensor;
 }

@@ -127,6 +127,8 @@ struct bps_tensor_entry {
     _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
     struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for, */
     bool chosen;                        /* if it has: else the configuration says */
+    void *saved;                        /* what coding has left of it in an earlier job: see shards/state.c; owned */
+    size_t saved_bytes;
     struct bps_post declare_post;
     _Atomic bool declare_posted;
 
@@ -314,7 +316,12 @@ void bps_tensor_forget_path(struct bps_tensor_entry *tensor);
 /* [core] Frees what belongs to the wire: placement, tasks, path. */
 void bps_tensor_strip(struct bps_tensor_entry *tensor);
 
+/* [core] What coding keeps of its tasks goes, and that takes its place: owned; NULL: nothing. */
+void bps_tensor_replace_state(struct bps_tensor_entry *tensor, void *saved, size_t bytes);
+
 /* ---- operation.c ---- */
+/* Gives back what was claimed. */
+void bps_operation_unclaim(struct bps_operation *operation);
 /* Takes the operation of a tensor, so that nobody can start it. False: it is in flight. */
 bool bps_operation_claim(struct bps_operation *operation);
 bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,

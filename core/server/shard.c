@@ -22,8 +22,9 @@
 #include "plugin/use.h"
 #include "server/sum_frames.h"
 
-#define LOG         "shard"
-#define LANES_LIMIT 64u
+#define LOG            "shard"
+#define LANES_LIMIT    64u
+#define FEEDBACK_CHUNK (1u << 20)
 
 /* The codings of a lane, by the numbers that its worker gives them, from 1. */
 struct lane_codings {
@@ -232,6 +233,16 @@ static bps_status on_coding(struct bps_shard *shard, struct lane *lane, struct b
     return BPS_OK;
 }
 
+/* A worker asks what coding has lost here, from header->bytes on: as much as one message is to have. */
+static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const struct bps_header *header)
+{
+    uint64_t bytes, from = header->bytes;
+    const char *error = bps_sum_error(shard->sum, header->tensor, header->partition, &bytes);
+    uint64_t rest = from < bytes ? bytes - from : 0;
+    rest = rest < FEEDBACK_CHUNK ? rest : FEEDBACK_CHUNK;
+    return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);
+}
+
 static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
                              struct bps_reader *payload)
 {
@@ -246,6 +257,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     if (header->type == BPS_FRAME_LEAVE) {
         bps_sum_leave(shard->sum, lane->rank);
         return BPS_OK;
+    }
+    if (header->type == BPS_FRAME_FEEDBACK) {
+        return on_feedback(shard, lane, header);
     }
     if (header->type == BPS_FRAME_CODING) {
         return on_coding(shard, lane, payload);

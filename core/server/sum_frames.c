@@ -19,7 +19,8 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
-    return names_round(h) && finite && fits && h->coding == 0 ? BPS_OK : BPS_ERR_PROTOCOL;
+    bool plain = h->coding == 0 && (h->flags & BPS_FLAG_BRINGS) == 0;
+    return names_round(h) && finite && fits && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */
@@ -64,12 +65,14 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     struct bps_contribution c;
     struct bps_header plain = *header;
     plain.coding = 0;
+    plain.flags &= (uint8_t)~BPS_FLAG_BRINGS;
     bps_status status = bps_frame_contribution(&plain, false, &c);
     if (status != BPS_OK) {
         return status;
     }
     c.spec.coding = coding;
     c.rate = c.prescale;
+    c.brings = (header->flags & BPS_FLAG_BRINGS) != 0;
     c.prescale = 1.0;
     return bps_sum_push(sum, rank, &c, cursor);
 }

@@ -89,11 +89,15 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
         return status;
     }
     size_t count = task->bytes / bps_dtype_size(dtype);
+    bool fresh = task->feedback.coding == NULL;
     if (!reserve_scratch(worker->shards, count_of(task, 0) * bps_dtype_size(type)) ||
         (bps_feedback_is_of(coding, true) &&
          bps_feedback_fit(&task->feedback, coding, type, count, bps_push_slices(task), true) != BPS_OK)) {
         BPS_REPORT(report, "out of memory for what coding keeps of tensor '%s'", task->tensor->name);
         return BPS_ERR_NOMEM;
+    }
+    if (fresh && task->feedback.coding != NULL && task->tensor->saved != NULL) {
+        bps_state_restore(task);
     }
     return BPS_OK;
 }
@@ -163,6 +167,7 @@ static bool make(struct bps_task *task, uint32_t index, struct bps_header *heade
     coded->sent_bytes = encode(task, index, coded->sent);
     header->length = coded->sent_bytes;
     header->coding = task->tensor->coding->number;
+    header->flags |= task->feedback.brings != NULL && task->feedback.brings[index] ? BPS_FLAG_BRINGS : 0;
     header->prescale = task->tensor->operation.request.learning_rate;
     *payload = coded->sent;
     return true;
@@ -235,6 +240,9 @@ static bps_status settle(struct bps_task *task, uint32_t index)
         return decode(task, index, dst);
     }
     bps_status status = decode(task, index, worker->shards->result);
+    if (status == BPS_OK && task->feedback.brings != NULL) {
+        task->feedback.brings[index] = false;
+    }
     if (status == BPS_OK && task->feedback.coding != NULL) {
         move_feedback(task, index, worker->shards->result);
     }

@@ -124,6 +124,9 @@ bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_he
 {
     struct bps_worker *worker = lane->remote->worker;
     char text[BPS_TEXT_LIMIT + 1];
+    if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->book->epoch) {
+        return bps_state_answer(worker, header, payload);
+    }
     if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) ||
         header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;

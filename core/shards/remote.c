@@ -274,6 +274,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
         return BPS_ERR_NOMEM;
     }
     worker->shards->remotes = worker->book->shards;
+    TAILQ_INIT(&worker->shards->saves);
     bps_pool_init(&worker->shards->pool, on_attach, on_detach, worker);
     if (bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
@@ -310,6 +311,7 @@ void bps_remotes_log(const struct bps_worker *worker)
 
 void bps_remotes_leave(struct bps_worker *worker)
 {
+    bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
     const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->book->epoch};
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
         struct bps_remote *remote = &worker->shards->remote[r];
@@ -333,6 +335,7 @@ void bps_remotes_drop(struct bps_worker *worker)
         bps_heap_fini(&remote->queue);
         remote->starved = false;
     }
+    bps_state_abandon(worker, worker->failure, worker->failure_text);
     bps_loop_cancel(worker->loop, worker->shards->patience);
     worker->shards->patience = NULL;
     bps_window_fini(&worker->shards->window);

@@ -131,14 +131,6 @@ static void on_patience(void *arg)
     check_told(worker);
 }
 
-struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
-{
-    struct bps_worker *worker = tensor->worker;
-    uint16_t shard =
-        tensor->unnamed ? bps_unnamed_shard(worker->book, tensor->id, partition) : tensor->shard[partition];
-    return &worker->shards->remote[shard];
-}
-
 /* Into the queue of its shard. */
 static bool enqueue(struct bps_task *task)
 {

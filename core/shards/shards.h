@@ -47,7 +47,8 @@ struct bps_shards {
     struct bps_pool pool;       /* of what is coded */
     void *scratch, *result;     /* for a slice while it is coded, and while it is decoded */
     size_t scratch_bytes;
-    bps_status verdict; /* BPS_OK, or how the job is about to fail, and why */
+    TAILQ_HEAD(, bps_save) saves; /* under way */
+    bps_status verdict;           /* BPS_OK, or how the job is about to fail, and why */
     char why[BPS_CODING_TEXT + 80];
 };
 
@@ -94,6 +95,15 @@ static inline uint32_t bps_push_slices(const struct bps_task *task)
     return bps_partitions(task->bytes, bps_push_of(task)->slice);
 }
 
+/* [core] The shard that a partition belongs to. */
+static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition)
+{
+    struct bps_worker *worker = tensor->worker;
+    uint16_t shard =
+        tensor->unnamed ? bps_unnamed_shard(worker->book, tensor->id, partition) : tensor->shard[partition];
+    return &worker->shards->remote[shard];
+}
+
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
 /* How many links to shards there will be; with all of them open the worker has joined. */
@@ -117,8 +127,6 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
                                     bps_status status, uint8_t flags);
 
 /* ---- remote_send.c ---- */
-/* [core] The shard that a partition belongs to. */
-struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, uint32_t partition);
 /* [core] What a lane sends next, and what it has sent: of its link's handler. */
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
@@ -140,6 +148,19 @@ struct bps_coded_slice {
 };
 /* Before its slices are made. An error is one of this worker: its job fails. */
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);
+
+/* ---- state.c ---- */
+/* Writes what coding has left of a tensor of which nothing is in flight, nor will be before this returns. [app] */
+bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *out, struct bps_report *report);
+/* Whether bytes are such. */
+bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
+/* [core] Takes what tensor->saved has of a task whose feedback is new. */
+void bps_state_restore(struct bps_task *task);
+/* [core] A shard's answer. */
+bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *header,
+                            const struct bps_reader *payload);
+/* [core] No answers will come any more. */
+void bps_state_abandon(struct bps_worker *worker, bps_status status, const char *text);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);

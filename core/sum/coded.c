@@ -96,6 +96,9 @@ static bps_status code(const struct decoded *d)
     }
     const struct bps_random random =
         bps_coding_random(d->coding, id->tensor, id->partition, id->round, slice->index, BPS_CODING_SERVER);
+    if (feedback != NULL && slice->brought) {
+        bps_feedback_forget(feedback, &part);
+    }
     bool moves = feedback != NULL && bps_feedback_is_finite(d->type, d->sum.data, d->count);
     if (moves) {
         bps_feedback_apply(feedback, &part, d->sum.data, d->sum.data);
@@ -137,6 +140,14 @@ static bps_status finish(struct bps_sum_slice *slice)
     bps_block_put(round->sum, &d.sum);
     free_parts(slice);
     return status;
+}
+
+const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, uint64_t *bytes)
+{
+    const struct bps_feedback *feedback = bps_rounds_feedback(&sum->rounds, tensor, partition);
+    bool there = feedback != NULL && feedback->error != NULL;
+    *bytes = there ? feedback->count * bps_dtype_size(feedback->type) : 0;
+    return there ? feedback->error : NULL;
 }
 
 const struct bps_sum_policy bps_coded = {

@@ -74,6 +74,7 @@ struct bps_sum_slice {
     uint32_t index, bytes;  /* of the tensor */
     uint32_t landed;        /* bytes from the front that someone's contribution has reached */
     uint32_t arrived;       /* ranks whose contributions are complete */
+    bool brought;           /* the error that coding has left here is in one of them */
     uint32_t undelivered;
 };
 
@@ -216,6 +217,8 @@ bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id);
  * BPS_ERR_PROTOCOL: there can be no such round.
  */
 bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed);
+/* What coding the sums of a partition has lost here, with its sign changed, as bytes; *bytes 0: nothing. */
+const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, uint64_t *bytes);
 /* A worker has left: rounds that need it fail. */
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 /*

@@ -51,7 +51,8 @@ enum bps_frame_type {
     BPS_FRAME_FETCHED,  /* to the coordinator: the leader's device has the result of a partition */
     BPS_FRAME_SEPARATE, /* either way: no group of devices from now on: text */
     /* worker to server, besides those */
-    BPS_FRAME_CODING, /* what the next number of a coding stands for on this lane: text */
+    BPS_FRAME_CODING,   /* what the next number of a coding stands for on this lane: text */
+    BPS_FRAME_FEEDBACK, /* what has the shard lost of a partition? And back: bytes of that */
 };
 
 /*
@@ -72,7 +73,10 @@ enum bps_frame_type {
 /* PUSH, POISON, FAILED: of a tensor that all workers of a host send to all others; no answer is wanted. */
 #define BPS_FLAG_EXCHANGE 4u
 
-#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE)
+/* PUSH that is coded: it brings what coding the sums of this slice has lost at the shard, which forgets that. */
+#define BPS_FLAG_BRINGS 8u
+
+#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS)
 
 struct bps_header {
     uint32_t length; /* of the payload, bytes */

@@ -16,13 +16,20 @@
 #include "flow/worker.h"
 #include "group/local.h"
 #include "plugin/memory.h"
+#include "shards/shards.h"
 #include "worker/outcome.h"
+
+/* How long what is to be kept of a job waits for the operations in flight: as long as leaving does. */
+#define DRAIN_STEP_US 1000u
+#define DRAIN_STEPS   5000u
 
 /* Guards beginning and ending a job, and what is remembered while it is suspended. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
 static struct memory {
     char **name, **coding;
+    void **state; /* what coding has left */
+    size_t *state_bytes;
     struct bps_form *form;
     struct bps_declaration *declaration; /* points to those */
     size_t count;
@@ -89,10 +96,13 @@ static void forget(void)
     for (size_t i = 0; i < suspended.count; i++) {
         free(suspended.name[i]);
         free(suspended.coding[i]);
+        free(suspended.state[i]);
         bps_form_fini(&suspended.form[i]);
     }
     free(suspended.name);
     free(suspended.coding);
+    free(suspended.state);
+    free(suspended.state_bytes);
     free(suspended.form);
     free(suspended.declaration);
     suspended = (struct memory){0};
@@ -111,9 +121,12 @@ static bps_status remember(struct bps_worker *worker)
     forget();
     suspended.name = calloc(n, sizeof *suspended.name);
     suspended.coding = calloc(n, sizeof *suspended.coding);
+    suspended.state = calloc(n, sizeof *suspended.state);
+    suspended.state_bytes = calloc(n, sizeof *suspended.state_bytes);
     suspended.form = calloc(n, sizeof *suspended.form);
     suspended.declaration = calloc(n, sizeof *suspended.declaration);
-    if (suspended.name == NULL || suspended.coding == NULL || suspended.form == NULL || suspended.declaration == NULL) {
+    if (suspended.name == NULL || suspended.coding == NULL || suspended.state == NULL ||
+        suspended.state_bytes == NULL || suspended.form == NULL || suspended.declaration == NULL) {
         return BPS_ERR_NOMEM;
     }
     for (bps_tensor slot = 1; slot < n; slot++) {
@@ -125,6 +138,9 @@ static bps_status remember(struct bps_worker *worker)
             tensor->form = (struct bps_form){.dtype = BPS_DTYPES};
             size_t size = bps_dtype_size(form->dtype);
             suspended.name[suspended.count] = name;
+            suspended.state[suspended.count] = tensor->saved;
+            suspended.state_bytes[suspended.count] = tensor->saved_bytes;
+            tensor->saved = NULL;
             char *coding = suspended.coding[suspended.count] = choice_of(tensor);
             suspended.declaration[suspended.count++] = (struct bps_declaration){
                 .size = sizeof(struct bps_declaration),
@@ -191,6 +207,22 @@ static void warn_of_variables(const struct bps_worker *worker)
     }
 }
 
+/* The tensors of a job that was suspended. */
+static bps_status declare_suspended(struct bps_worker *worker, struct bps_report *report)
+{
+    bps_status status = bps_worker_declare(worker, suspended.declaration, suspended.count, NULL, report);
+    pthread_mutex_lock(&worker->table.lock);
+    for (size_t i = 0; i < suspended.count && status == BPS_OK; i++) {
+        struct bps_tensor_entry *tensor = bps_tensor_named(worker, suspended.name[i], report);
+        if (tensor != NULL) {
+            bps_tensor_replace_state(tensor, suspended.state[i], suspended.state_bytes[i]);
+            suspended.state[i] = NULL;
+        }
+    }
+    pthread_mutex_unlock(&worker->table.lock);
+    return status;
+}
+
 bps_status bps_init(const struct bps_init_options *options, struct bps_report *report)
 {
     struct bps_worker *worker = NULL;
@@ -206,7 +238,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
             status = bps_worker_new(conf, &worker, report);
         }
         if (status == BPS_OK) {
-            status = bps_worker_declare(worker, suspended.declaration, suspended.count, NULL, report);
+            status = declare_suspended(worker, report);
         }
         if (status == BPS_OK) {
             atomic_store(&current, worker);
@@ -217,6 +249,25 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
     }
     pthread_mutex_unlock(&life);
     return status;
+}
+
+/* What coding has left of the tensors, as bytes that outlive the job. */
+static void save_states(struct bps_worker *worker)
+{
+    atomic_store(&worker->closing, true);
+    for (uint32_t i = 0; i < DRAIN_STEPS && atomic_load(&worker->in_flight) > 0; i++) {
+        usleep(DRAIN_STEP_US);
+    }
+    for (bps_tensor slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+        struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
+        struct bps_writer state;
+        bps_writer_init(&state);
+        if (!tensor->unnamed && tensor->coding != NULL && bps_state_save(tensor, &state, NULL) == BPS_OK) {
+            bps_tensor_replace_state(tensor, state.data, state.size);
+        } else {
+            bps_writer_fini(&state);
+        }
+    }
 }
 
 /* Ends the job; the operations in flight end before this, so that nobody sleeps in it any more. */
@@ -230,6 +281,9 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
     if (worker == NULL) {
         pthread_mutex_unlock(&life);
         return no_job(report);
+    }
+    if (keep_names) {
+        save_states(worker);
     }
     bps_status status = bps_worker_leave(worker, report);
     bps_outcomes_begin();
@@ -343,6 +397,66 @@ bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps
         return BPS_ERR_STATE;
     }
     bps_status status = bps_worker_declare(worker, declarations, n, out, report);
+    release();
+    return status;
+}
+
+/* Takes the operation of a named tensor: nothing of it is in flight then. The lock is held. */
+static bps_status claim(struct bps_tensor_entry *tensor, struct bps_report *report)
+{
+    if (!bps_operation_claim(&tensor->operation)) {
+        BPS_REPORT(report, "tensor '%s' is in flight; wait for it first", tensor->name);
+        return BPS_ERR_BUSY;
+    }
+    return BPS_OK;
+}
+
+bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    struct bps_tensor_entry *tensor;
+    struct bps_writer w;
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_writer_init(&w);
+    pthread_mutex_lock(&worker->table.lock);
+    HASH_FIND(by_name, worker->table.names, name, strlen(name), tensor);
+    bps_status status = tensor != NULL ? claim(tensor, report) : BPS_OK;
+    pthread_mutex_unlock(&worker->table.lock);
+    if (status == BPS_OK && tensor != NULL) {
+        status = bps_state_save(tensor, &w, report);
+        bps_operation_unclaim(&tensor->operation);
+    }
+    release();
+    if (status != BPS_OK) {
+        bps_writer_fini(&w);
+        return status;
+    }
+    *state = w.data;
+    *bytes = w.size;
+    return BPS_OK;
+}
+
+bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, struct bps_report *report)
+{
+    bps_status status = bps_state_check(state, bytes, report);
+    struct bps_worker *worker = status == BPS_OK ? acquire(report) : NULL;
+    if (worker == NULL) {
+        return status != BPS_OK ? status : BPS_ERR_STATE;
+    }
+    void *copy = malloc(bytes);
+    pthread_mutex_lock(&worker->table.lock);
+    struct bps_tensor_entry *tensor = copy != NULL ? bps_tensor_named(worker, name, report) : NULL;
+    status = tensor != NULL ? claim(tensor, report) : BPS_ERR_NOMEM;
+    pthread_mutex_unlock(&worker->table.lock);
+    if (status == BPS_OK) {
+        memcpy(copy, state, bytes);
+        bps_tensor_replace_state(tensor, copy, bytes);
+        bps_operation_unclaim(&tensor->operation);
+    } else {
+        free(copy);
+    }
     release();
     return status;
 }

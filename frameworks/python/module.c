@@ -215,6 +215,41 @@ static PyObject *call_conf(PyObject *module, PyObject *args)
     return status < 0 ? python_raise(status, "") : PyUnicode_FromString(text);
 }
 
+static PyObject *call_save_feedback(PyObject *module, PyObject *args)
+{
+    struct bps_report report = {.text = ""};
+    const char *name;
+    void *state = NULL;
+    size_t bytes = 0;
+    PyObject *result;
+    bps_status status;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "s", &name))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS status = bps_save_feedback(name, &state, &bytes, &report);
+    Py_END_ALLOW_THREADS if (status < 0) return python_raise(status, report.text);
+    result = PyBytes_FromStringAndSize(state, (Py_ssize_t)bytes);
+    free(state);
+    return result;
+}
+
+static PyObject *call_load_feedback(PyObject *module, PyObject *args)
+{
+    struct bps_report report = {.text = ""};
+    const char *name, *state;
+    Py_ssize_t bytes;
+    bps_status status;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "sy#", &name, &state, &bytes))
+        return NULL;
+    status = bps_load_feedback(name, state, (size_t)bytes, &report);
+    if (status < 0)
+        return python_raise(status, report.text);
+    Py_RETURN_NONE;
+}
+
 static bps_status run_declare(void *arg, struct bps_report *report)
 {
     const struct texts *texts = arg;
@@ -285,6 +320,9 @@ static PyMethodDef functions[] = {
     {"pushed_bytes", call_pushed_bytes, METH_NOARGS,
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
+    {"save_feedback", call_save_feedback, METH_VARARGS,
+     "save_feedback(name) -> bytes\n\nWhat coding has left of a tensor."},
+    {"load_feedback", call_load_feedback, METH_VARARGS, "load_feedback(name, state)\n\nTakes it back."},
     {"conf", call_conf, METH_VARARGS, "conf(key) -> str\n\nA value of the configuration."},
     {"declare", call_declare, METH_VARARGS, "declare(names, coding=None)\n\nDeclares tensors, all at once."},
     {"forget", call_forget, METH_O, "forget(names)\n\nForgets tensors; those in flight when they are no longer."},

@@ -498,6 +498,20 @@ static void check_idle(struct job *job, const struct bps_worker *worker)
     }
 }
 
+/* Asks what coding has left, as for a checkpoint; the job may end meanwhile. */
+static void save_states(struct worker *w, struct bps_worker *worker)
+{
+    for (uint32_t slot = 1; slot < atomic_load(&worker->table.count); slot++) {
+        struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
+        struct bps_writer state;
+        bps_writer_init(&state);
+        if (!tensor->unnamed && sim_chance(30) && bps_state_save(tensor, &state, NULL) != BPS_OK && !may_end(w->job)) {
+            blame(w->job, "what coding has left could not be saved");
+        }
+        bps_writer_fini(&state);
+    }
+}
+
 static void run_worker(void *arg)
 {
     struct worker *w = arg;
@@ -520,6 +534,7 @@ static void run_worker(void *arg)
         for (uint32_t round = 0; round < ROUNDS && work(worker, w, round); round++) {
         }
         if (!w->failed) {
+            save_states(w, worker);
             check_idle(w->job, worker);
         }
         w->leaves = true;

@@ -13,6 +13,7 @@ import numpy as np
 
 import byteps
 import byteps.numpy as bps
+from byteps._native import bps as _bps
 
 # Workers of one host push their sum; without hierarchy each pushes for itself.
 GROUPS = [int(n) for n in os.environ["GROUPS"].split(",")]
@@ -54,6 +55,12 @@ class Job:
     def __init__(self, feedback=True, mu=None, scaling=True):
         self.senders = [Coder(feedback, mu, scaling) for _ in GROUPS]
         self.server = Coder(feedback, None, scaling)
+
+    def take_over_what_the_server_has(self, average=True):
+        """What a worker of the first group does when its part is saved."""
+        workers = sum(GROUPS) if average else 1
+        self.senders[0].error = self.senders[0].error + self.server.error * self.server.error.dtype.type(workers)
+        self.server.error = self.server.error * 0
 
     def round(self, gradients, average=True, rate=0.0, scale=1):
         total, first = 0, 0
@@ -188,6 +195,48 @@ def check_a_round_that_fails_changes_nothing():
             wrong = gradients[bps.rank()] if bps.rank() > 0 else np.zeros(200, np.float32)
             checks.raised(byteps.MismatchError, lambda: bps.push_pull(wrong, name="fails"), "worker 0 pushed [200]")  # noqa: B023
         close(bps.push_pull(gradients[bps.rank()], name="fails", average=False), job.round(gradients, average=False))
+
+
+def saved(name):
+    return _bps.save_feedback(f"byteps.{name}")
+
+
+def check_what_was_lost_can_be_saved():
+    """Back to a checkpoint: as if nothing had been since."""
+    bps.declare("saved", {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov"})
+    bps.declare("other", {"compressor": "onebit", "ef": "vanilla"})
+    job, other = Job(mu=0.9), Job()
+    for number in range(3):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="saved"), job.round(gradients))
+    state = saved("saved")
+    assert saved("saved") == state  # nothing has moved
+    assert saved("never pushed") == b""
+    assert len(state) > 300 * 4 or (not state and len(GROUPS) < bps.size()), len(state)
+    for number in range(3):
+        bps.push_pull(everyone(number, 300)[bps.rank()], name="saved")
+    if state:
+        _bps.load_feedback("byteps.saved", state)
+        _bps.load_feedback("byteps.other", state)  # of another coding: not taken
+        assert saved("saved") == state
+        for wrong in (b"", state[:-1], state + b"x", b"\0" + state[1:]):
+            checks.raised(byteps.Error, lambda: _bps.load_feedback("byteps.saved", wrong), "not what")  # noqa: B023
+    job.take_over_what_the_server_has()
+    for number in range(3, 6):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="saved"), job.round(gradients))
+        close(bps.push_pull(gradients[bps.rank()], name="other"), other.round(gradients))
+
+
+def check_it_outlives_a_pause():
+    job = Job()
+    for number in range(6):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="pause"), job.round(gradients))
+        if number % 2 == 1:
+            bps.suspend()
+            bps.resume()
+            job.take_over_what_the_server_has()
 
 
 def check_overflow_stays_visible():
