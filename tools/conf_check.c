@@ -9,10 +9,9 @@
 #include "conf/schema.h"
 #include "conf/tree.h"
 #include "graph/graph.h"
+#include "plugin/kinds.h"
 #include "plugin/registry.h"
 #include "tools/conf.h"
-
-static const char *const core_members[] = {"plugin", "stage", "when", "use", NULL};
 
 struct check {
     const struct bps_conf *conf;
@@ -46,11 +45,27 @@ static bps_status try_options(const struct bps_plugin *plugin, const struct bps_
     const struct bps_option *table = plugin->options != NULL ? plugin->options : none;
     const struct bps_conf_listener listener = {add_line, lines};
     void *options = bps_cmd_alloc(1, plugin->options_size + 1);
-    bps_status status = bps_conf_options_all(group, path, core_members, table, options, &listener, NULL);
+    bps_status status =
+        bps_conf_options_all(group, path, bps_kind_members(plugin->kind), table, options, &listener, NULL);
     if (status == BPS_OK) {
         bps_options_release(table, options);
     }
     free(options);
+    return status;
+}
+
+/* What the core does with a compressor's losses has options, too. */
+static bps_status try_coding(const struct bps_conf_node *group, const char *path, struct bps_text *lines)
+{
+    struct bps_codings codings;
+    struct bps_coding *coding;
+    struct bps_report report = {""};
+    bps_codings_init(&codings, 1);
+    bps_status status = bps_codings_of_group(&codings, group, path, &coding, &report);
+    if (status != BPS_OK) {
+        add_line(lines, report.text);
+    }
+    bps_codings_fini(&codings);
     return status;
 }
 
@@ -67,7 +82,8 @@ static bps_status try_plugin(uint32_t kind, const struct bps_conf_node *name, co
         add_line(lines, report.text);
         return status;
     }
-    return try_options(loaded->plugin, group, path, lines);
+    status = try_options(loaded->plugin, group, path, lines);
+    return status == BPS_OK && kind == BPS_KIND_COMPRESSOR ? try_coding(group, path, lines) : status;
 }
 
 /* Calls fn with each of the lines, and frees them. */

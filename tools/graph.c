@@ -145,6 +145,9 @@ static void print_stages(const struct drawing *d)
         if (node->kind == BPS_NODE_PUSH_PULL) {
             printf("(%s)", d->net->name);
         }
+        if (node->coding != NULL) {
+            printf("(%s)", node->coding->compressor->loaded->plugin->name);
+        }
         if (node->when[0] != '\0') {
             printf("[%s]", node->when);
         }
@@ -195,6 +198,12 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         if (d->device != NULL) {
             printf("    devices    %s\n", d->groups);
         }
+    } else if (node->kind == BPS_NODE_COMPRESS) {
+        printf("    does       says how sums and averages of a tensor are coded on the network, in push_pull\n");
+        printf("    coding     %s\n", node->coding->text);
+        printf("    slices     of %u bytes of float32, which are at most %zu when coded\n",
+               bps_coding_slice(node->coding, BPS_FLOAT32),
+               bps_coding_bound(node->coding, BPS_FLOAT32, node->coding->narrow));
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
     } else if (node->kind == BPS_NODE_DEVICE_REDUCE || node->kind == BPS_NODE_DEVICE_BROADCAST) {
@@ -217,7 +226,8 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
 static void explain_ways(const struct bps_node *node)
 {
     const char *label = "ways";
-    for (const struct bps_step_ops *const *step = bps_worker_steps(node->kind, false); *step != NULL; step++) {
+    const struct bps_step_ops *const *step = bps_worker_steps(node->kind, false);
+    for (; step != NULL && *step != NULL; step++) {
         printf("    %-10s %s: %s\n", label, (*step)->name, (*step)->takes);
         label = "";
     }
@@ -315,11 +325,12 @@ static int print_json(const struct bps_conf *conf, const struct drawing *d, json
         mask_text(node->attr.dtypes, BPS_DTYPES, bps_dtype_name, dtypes, sizeof dtypes);
         mask_text(node->attr.ops, BPS_OPS, bps_op_name, ops, sizeof ops);
         json_array_append_new(stages,
-                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s}", "stage", node->name, "plugin",
-                                        node->instance == NULL ? "built in" : node->instance->loaded->path, "when",
-                                        node->when, "dtypes", dtypes, "operations", ops, "takes", node->attr.takes,
-                                        "gives", node->attr.gives, "writes", node->attr.writes != 0, "executor",
-                                        node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io"));
+                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:s, s:s?}", "stage", node->name,
+                                        "plugin", node->instance == NULL ? "built in" : node->instance->loaded->path,
+                                        "when", node->when, "dtypes", dtypes, "operations", ops, "takes",
+                                        node->attr.takes, "gives", node->attr.gives, "writes", node->attr.writes != 0,
+                                        "executor", node->attr.executor == BPS_EXECUTOR_CPU ? "cpu" : "io", "coding",
+                                        node->coding != NULL ? node->coding->text : NULL));
     }
     json_t *root =
         json_pack("{s:{s:I, s:I, s:o}, s:{s:s, s:s, s:s, s:s}, s:{s:s, s:s, s:s, s:s}}", "worker", "partition",

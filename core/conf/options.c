@@ -68,8 +68,8 @@ static bool is_among(const char *const *names, const char *name)
 }
 
 /* "did you mean PATH.x?" or what there is. */
-static bps_status refuse_unknown(const struct bps_conf_node *node, const char *path, const struct bps_option *table,
-                                 struct bps_report *report)
+static bps_status refuse_unknown(const struct bps_conf_node *node, const char *path, const char *const *others,
+                                 const struct bps_option *table, struct bps_report *report)
 {
     const char *names[256];
     char all[600] = "it has no options";
@@ -79,6 +79,9 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
         if (at < sizeof all) {
             at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", n == 1 ? "expected one of " : ", ", table->name);
         }
+    }
+    for (; others != NULL && *others != NULL && n < sizeof names / sizeof *names; others++) {
+        names[n++] = *others;
     }
     const char *nearest = bps_nearest(node->name, names, n);
     if (nearest != NULL) {
@@ -90,13 +93,13 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
     return BPS_ERR_CONF;
 }
 
-static bps_status check_option(const struct bps_conf_node *node, const char *path, const struct bps_option *table,
-                               void *target, struct bps_report *report)
+static bps_status check_option(const struct bps_conf_node *node, const char *path, const char *const *others,
+                               const struct bps_option *table, void *target, struct bps_report *report)
 {
     const struct bps_option *row = bps_option_find(table, node->name);
     struct bps_report why = {""};
     if (row == NULL) {
-        return refuse_unknown(node, path, table, report);
+        return refuse_unknown(node, path, others, table, report);
     }
     if (bps_node_parse(node, row, target, &why) != BPS_OK) {
         return bps_fail(report, BPS_ERR_CONF, "%.200s: %s: %.400s", node->origin,
@@ -116,7 +119,7 @@ bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *p
     }
     for (uint32_t i = 0; group != NULL && group->kind == BPS_CONF_GROUP && i < group->count; i++) {
         const struct bps_conf_node *node = group->children[i];
-        if (is_among(skip, node->name) || check_option(node, path, table, target, &why) == BPS_OK) {
+        if (is_among(skip, node->name) || check_option(node, path, skip, table, target, &why) == BPS_OK) {
             continue;
         }
         if (status == BPS_OK) {

@@ -146,6 +146,9 @@ static bps_status build_node(struct bps_graph *graph, const struct bps_conf *con
     }
     node->attr = builtin_attr;
     if (node->kind == BPS_NODE_COMPRESS) {
+        node->attr.ops = BPS_OP_BIT(BPS_SUM) | BPS_OP_BIT(BPS_AVERAGE);
+        node->attr.dtypes = BPS_DTYPE_BIT(BPS_FLOAT16) | BPS_DTYPE_BIT(BPS_BFLOAT16) | BPS_DTYPE_BIT(BPS_FLOAT32) |
+                            BPS_DTYPE_BIT(BPS_FLOAT64);
         bps_status status = check_members(node, entry, index, report);
         return status == BPS_OK ? open_coding(node, conf, entry, &graph->codings, report) : status;
     }

@@ -363,6 +363,44 @@ class Graph(Case):
         self.assertEqual(found["push_pull"], ["push coded", "push"])
         self.assertEqual(found["local_broadcast"], ["hand out"])
 
+    def test_compress(self):
+        """Which compressor, what every member must agree on, and how much of a tensor makes a slice."""
+        coded = [
+            "--set", 'compressors.small = { plugin = "onebit"; feedback = true; }',
+            "--set", """worker.graph = ( { stage = "compress"; use = "small"; when = "name ~ '*.weight'"; },
+                                         { stage = "push_pull"; } )""",
+        ]
+        self.assertIn("-> compress(onebit)[name ~ '*.weight'] -> push_pull(net)", self.graph(*coded))
+        explained = self.graph("--explain", *coded)
+        self.assertRegex(explained, r"coding     plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; scaling=")
+        self.assertRegex(explained, r"slices     of 1572608 bytes of float32, which are at most 49148 when coded")
+        stage = json.loads(self.graph("--json", *coded))["worker"]["graph"][0]
+        self.assertTrue(stage["coding"].startswith("plugin=onebit; feedback=true"), stage)
+
+    def test_compress_refused(self):
+        compress, small = '{ stage = "compress"; use = "small"; }', '{ plugin = "onebit"; }'
+        for text, graph, compressor in (
+            ("names no compressor; expected use", '{ stage = "compress"; }, { stage = "push_pull"; }', small),
+            ("compressors has no", '{ stage = "compress"; use = "smal"; }, { stage = "push_pull"; }', small),
+            ("op cannot be asked here",
+             '{ stage = "compress"; use = "small"; when = "op == sum"; }, { stage = "push_pull"; }', small),
+            ("compress stands before local_broadcast|in the wrong order",
+             f'{{ stage = "local_reduce"; }}, {{ stage = "push_pull"; }}, {compress}, {{ stage = "local_broadcast"; }}',
+             small),
+            ("there is no compressor 'twobit'", f'{compress}, {{ stage = "push_pull"; }}', '{ plugin = "twobit"; }'),
+            ("did you mean compressors.small.feedback", f'{compress}, {{ stage = "push_pull"; }}',
+             '{ plugin = "onebit"; fedback = true; }'),
+            ("expected none or nesterov", f'{compress}, {{ stage = "push_pull"; }}',
+             '{ plugin = "onebit"; momentum = "fast"; }'),
+            ("mu", f'{compress}, {{ stage = "push_pull"; }}', '{ plugin = "onebit"; mu = 2.0; }'),
+            ("stage, use and when", '{ stage = "compress"; use = "small"; k = 3; }, { stage = "push_pull"; }', small),
+        ):
+            settings = ["--set", f"compressors.small = {compressor}", "--set", f"worker.graph = ( {graph} )"]
+            result = subprocess.run([PROGRAM, "graph", *settings], env=dict(os.environ, LC_ALL="C"), cwd=self.folder,
+                                    capture_output=True, text=True, timeout=120, check=False)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+            self.assertRegex(result.stderr, text)
+
     def test_transport_of_the_hierarchy(self):
         self.assertRegex(self.local(), r"^local: plugin ipc, ")
         self.assertEqual(self.local("--set", "worker.hierarchy=off"), "none: worker.hierarchy = off")
