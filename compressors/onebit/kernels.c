@@ -23,21 +23,6 @@ enum type { F32, F64 };
 
 /* ---- a vector of elements -------------------------------------------------------------------------------- */
 
-/* The signs of a vector of float32, and of one of float64, the first one in the lowest bit. */
-#if VECTOR == 64
-#define SIGNS32(x) ((uint32_t)_mm512_movepi32_mask((__m512i)(x)))
-#define SIGNS64(x) ((uint32_t)_mm512_movepi64_mask((__m512i)(x)))
-#elif VECTOR == 32
-#define SIGNS32(x) ((uint32_t)_mm256_movemask_ps((__m256)(x)))
-#define SIGNS64(x) ((uint32_t)_mm256_movemask_pd((__m256d)(x)))
-#elif defined(__SSE2__)
-#define SIGNS32(x) ((uint32_t)_mm_movemask_ps((__m128)(x)))
-#define SIGNS64(x) ((uint32_t)_mm_movemask_pd((__m128d)(x)))
-#else
-#define SIGNS32(x) (x[0] >> 31 | x[1] >> 31 << 1 | x[2] >> 31 << 2 | x[3] >> 31 << 3)
-#define SIGNS64(x) ((uint32_t)(x[0] >> 63 | x[1] >> 63 << 1))
-#endif
-
 static const uint32_t places32[16] = {1,      1 << 1, 1 << 2,  1 << 3,  1 << 4,  1 << 5,  1 << 6,  1 << 7,
                                       1 << 8, 1 << 9, 1 << 10, 1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15};
 static const uint64_t places64[8] = {1, 1 << 1, 1 << 2, 1 << 3, 1 << 4, 1 << 5, 1 << 6, 1 << 7};

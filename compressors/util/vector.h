@@ -46,6 +46,21 @@ typedef VECTOR_TYPE(uint8_t, VECTOR / 4) quarter_u8; /* as many 8-bit elements a
 /* Lanes of yes where mask is -1, of no where it is 0. */
 #define SELECT(mask, yes, no) (((mask) & (yes)) | (~(mask) & (no)))
 
+/* The highest bits of lanes of 32 bits, and of 64, the first one in the lowest bit: signs, or what is compared. */
+#if VECTOR == 64
+#define SIGNS32(x) ((uint32_t)_mm512_movepi32_mask((__m512i)(x)))
+#define SIGNS64(x) ((uint32_t)_mm512_movepi64_mask((__m512i)(x)))
+#elif VECTOR == 32
+#define SIGNS32(x) ((uint32_t)_mm256_movemask_ps((__m256)(x)))
+#define SIGNS64(x) ((uint32_t)_mm256_movemask_pd((__m256d)(x)))
+#elif defined(__SSE2__)
+#define SIGNS32(x) ((uint32_t)_mm_movemask_ps((__m128)(x)))
+#define SIGNS64(x) ((uint32_t)_mm_movemask_pd((__m128d)(x)))
+#else
+#define SIGNS32(x) (x[0] >> 31 | x[1] >> 31 << 1 | x[2] >> 31 << 2 | x[3] >> 31 << 3)
+#define SIGNS64(x) ((uint32_t)(x[0] >> 63 | x[1] >> 63 << 1))
+#endif
+
 /* Any alignment. */
 #define LOAD(vector, address)  memcpy(&(vector), (address), sizeof(vector))
 #define STORE(address, vector) memcpy((address), &(vector), sizeof(vector))

@@ -14,8 +14,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const struct bps_module *bps_module_compressor_cast(void);
 const struct bps_module *bps_module_compressor_dithering(void);
 const struct bps_module *bps_module_compressor_onebit(void);
+const struct bps_module *bps_module_compressor_topk(void);
 
-#define METHODS 10 /* onebit with scaling or without, cast to each of its formats, dithering */
+#define METHODS 12 /* onebit with scaling or without, cast to each of its formats, dithering, topk */
 #define HEAD    4
 
 static void check(bool holds)
@@ -34,9 +35,11 @@ static bps_status open_method(struct rig *rig, int method, int isa)
                                             {"normalize", 0},
                                             {"compat", method == 9},
                                             {"isa", isa}};
-    return method < 2   ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
-           : method < 6 ? rig_open(rig, bps_module_compressor_cast(), cast, 3)
-                        : rig_open(rig, bps_module_compressor_dithering(), dithering, 5);
+    const struct rig_setting topk[] = {{"k", method == 10 ? 0.1 : 3}, {"compat", 0}, {"isa", isa}};
+    return method < 2    ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
+           : method < 6  ? rig_open(rig, bps_module_compressor_cast(), cast, 3)
+           : method < 10 ? rig_open(rig, bps_module_compressor_dithering(), dithering, 5)
+                         : rig_open(rig, bps_module_compressor_topk(), topk, 3);
 }
 
 static void try_slice(const struct rig *rig, uint32_t dtype, size_t count, const uint8_t *coded, size_t bytes)

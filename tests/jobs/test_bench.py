@@ -178,6 +178,11 @@ class Bench(unittest.TestCase):
         (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
         self.assertEqual(row["coded_bytes"], 4 + 1 + 1024)
         self.assertAlmostEqual(row["relative_error"], 0.012, delta=0.003)
+        for k, kept, indices, error in (("0.01", 10, 11, 0.96), ("100", 100, 66, 0.75)):
+            entry = ("--set", "compressors.c.plugin=topk", "--set", f"compressors.c.k={k}")
+            (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
+            self.assertEqual(row["coded_bytes"], 4 + indices + 4 * kept)
+            self.assertAlmostEqual(row["relative_error"], error, delta=0.02)
         entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
         both = (*entry, "--compressor", "onebit", "--compressor", "small")
         for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):

@@ -28,9 +28,10 @@ static void host_release(const struct bps_host *host, void *memory)
 
 static const struct bps_host host = {.size = sizeof host, .alloc = host_alloc, .release = host_release};
 
-static void set(uint8_t *options, const struct bps_option *option, int64_t value)
+static void set(uint8_t *options, const struct bps_option *option, double value)
 {
     uint32_t word = (uint32_t)value;
+    int64_t integer = (int64_t)value;
     bool truth = value != 0;
     switch (option->type) {
     case BPS_OPT_BOOL:
@@ -39,8 +40,11 @@ static void set(uint8_t *options, const struct bps_option *option, int64_t value
     case BPS_OPT_CHOICE:
         memcpy(options + option->offset, &word, sizeof word);
         break;
+    case BPS_OPT_INT:
+        memcpy(options + option->offset, &integer, sizeof integer);
+        break;
     default:
-        must(option->type == BPS_OPT_INT);
+        must(option->type == BPS_OPT_DOUBLE);
         memcpy(options + option->offset, &value, sizeof value);
     }
 }

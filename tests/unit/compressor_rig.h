@@ -9,7 +9,7 @@
 
 struct rig_setting {
     const char *name;
-    int64_t value;
+    double value; /* of any type of option */
 };
 
 struct rig {

@@ -102,7 +102,7 @@ struct slice {
 
 static bps_status open_cast(struct rig *rig, int isa, int to, size_t block)
 {
-    const struct rig_setting settings[] = {{"to", to}, {"block", (int64_t)block}, {"isa", isa}};
+    const struct rig_setting settings[] = {{"to", to}, {"block", (double)block}, {"isa", isa}};
     return rig_open(rig, bps_module_compressor_cast(), settings, 3);
 }
 
