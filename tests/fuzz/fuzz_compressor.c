@@ -14,9 +14,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const struct bps_module *bps_module_compressor_cast(void);
 const struct bps_module *bps_module_compressor_dithering(void);
 const struct bps_module *bps_module_compressor_onebit(void);
+const struct bps_module *bps_module_compressor_randomk(void);
 const struct bps_module *bps_module_compressor_topk(void);
 
-#define METHODS 12 /* onebit with scaling or without, cast to each of its formats, dithering, topk */
+#define METHODS 14 /* onebit with scaling or without, cast to each of its formats, dithering, topk, randomk */
 #define HEAD    4
 
 static void check(bool holds)
@@ -36,10 +37,12 @@ static bps_status open_method(struct rig *rig, int method, int isa)
                                             {"compat", method == 9},
                                             {"isa", isa}};
     const struct rig_setting topk[] = {{"k", method == 10 ? 0.1 : 3}, {"compat", 0}, {"isa", isa}};
+    const struct rig_setting randomk[] = {{"k", 0.3}, {"independent", 0}, {"unbiased", 0}, {"compat", method == 13}};
     return method < 2    ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
            : method < 6  ? rig_open(rig, bps_module_compressor_cast(), cast, 3)
            : method < 10 ? rig_open(rig, bps_module_compressor_dithering(), dithering, 5)
-                         : rig_open(rig, bps_module_compressor_topk(), topk, 3);
+           : method < 12 ? rig_open(rig, bps_module_compressor_topk(), topk, 3)
+                         : rig_open(rig, bps_module_compressor_randomk(), randomk, 4);
 }
 
 static void try_slice(const struct rig *rig, uint32_t dtype, size_t count, const uint8_t *coded, size_t bytes)

@@ -183,6 +183,10 @@ class Bench(unittest.TestCase):
             (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
             self.assertEqual(row["coded_bytes"], 4 + indices + 4 * kept)
             self.assertAlmostEqual(row["relative_error"], error, delta=0.02)
+        entry = ("--set", "compressors.c.plugin=randomk", "--set", "compressors.c.k=0.5")
+        (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
+        self.assertEqual(row["coded_bytes"], 8 + 4 * 512)
+        self.assertAlmostEqual(row["relative_error"], 0.5**0.5, delta=0.05)
         entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
         both = (*entry, "--compressor", "onebit", "--compressor", "small")
         for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):

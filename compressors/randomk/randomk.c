@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * randomk.c - the compressor "randomk": of a slice some elements that are drawn; all others become zero.
+ *
+ * A coded slice is the number that says which they are (draw.h), a uint64, and then these elements in the order in
+ * which they are drawn, in their own type; all little endian. No indices travel. Workers and the server draw alike in a
+ * round (or each for itself, with `independent`): then they have all of the sum that is sent.
+ *
+ * `unbiased`: the mean over all draws is the sum. For that elements are multiplied by n / k, in all: with `independent`
+ * each of the two codings of a round, by the worker and by the server, drops some, and multiplies by that. Otherwise
+ * the server drops what is zero anyway, and each multiplies by the root.
+ *
+ * If any element is not finite, all that are sent are NaN, and then all of the slice becomes NaN.
+ *
+ * `compat`: elements are drawn with replacement, as the original does. Those drawn again are sent as -0.0, since a peer
+ * that adds must add each once.
+ */
+#include <endian.h>
+#include <math.h>
+#include <string.h>
+
+#include <byteps/compressor.h>
+
+#include "draw.h"
+#include "util/environment.h"
+#include "util/kept.h"
+#include "values.h"
+
+#define HEAD 8u /* bytes before the elements */
+
+struct randomk_options {
+    double k;
+    bool independent, unbiased, compat;
+};
+
+static const struct bps_option randomk_options[] = {
+    {"k", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct randomk_options, k), "0.01", "0..", KEPT_HELP},
+    {"independent", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, independent), "false", NULL,
+     "Each worker and the server draws other elements; false: all the same ones."},
+    {"unbiased", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, unbiased), "false", NULL,
+     "Elements are multiplied, so that their mean over all draws is right; not with feedback, which does that."},
+    {"compat", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct randomk_options, compat), "false", NULL,
+     "As the original BytePS: drawn with replacement, not multiplied, and a part of the elements is rounded down."},
+    {0},
+};
+
+struct randomk {
+    const struct bps_host *host;
+    struct randomk_options options;
+};
+
+static bps_status randomk_open(const struct bps_host *host, const void *options, void **instance_out,
+                               struct bps_report *report)
+{
+    const struct randomk_options *given = options;
+    if (!kept_is_valid(given->k, report)) {
+        return BPS_ERR_CONF;
+    }
+    if (given->compat && given->unbiased) {
+        BPS_REPORT(report, "unbiased = true: the original multiplies nothing; expected false with compat = true");
+        return BPS_ERR_CONF;
+    }
+    struct randomk *randomk = host->alloc(host, sizeof *randomk, 8);
+    if (randomk == NULL) {
+        BPS_REPORT(report, "out of memory");
+        return BPS_ERR_NOMEM;
+    }
+    *randomk = (struct randomk){.host = host, .options = *given};
+    *instance_out = randomk;
+    return BPS_OK;
+}
+
+static void randomk_close(void *instance)
+{
+    struct randomk *randomk = instance;
+    randomk->host->release(randomk->host, randomk);
+}
+
+static void randomk_describe(void *instance, char *text, size_t n)
+{
+    const struct randomk_options *options = &((const struct randomk *)instance)->options;
+    snprintf(text, n, "%g %s, drawn %s%s%s", options->k < 1 ? options->k * 100 : options->k,
+             options->k < 1 ? "% of the elements" : "elements of a slice", options->independent ? "by each" : "alike",
+             options->unbiased ? ", unbiased" : "", options->compat ? ", as the original" : "");
+}
+
+/* ---- coding ---- */
+
+static const struct randomk_values *values_of(uint32_t dtype)
+{
+    return dtype == BPS_FLOAT32 ? &randomk_values32 : &randomk_values64;
+}
+
+static size_t coded_bytes(const struct randomk *randomk, uint32_t dtype, size_t count)
+{
+    return HEAD + kept_of(randomk->options.k, count, randomk->options.compat) * values_of(dtype)->size;
+}
+
+static size_t randomk_bound(void *instance, uint32_t dtype, size_t count)
+{
+    return dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ? coded_bytes(instance, dtype, count) : 0;
+}
+
+static struct draw draw_of(const struct randomk *randomk, uint64_t number, size_t count)
+{
+    bool compat = randomk->options.compat;
+    return draw_begin(number, count, kept_of(randomk->options.k, count, compat), compat);
+}
+
+static double factor_of(const struct randomk_options *options, const struct draw *draw)
+{
+    if (!options->unbiased || draw->kept == 0) {
+        return 1;
+    }
+    double share = (double)draw->count / (double)draw->kept;
+    return options->independent ? share : sqrt(share);
+}
+
+static size_t randomk_encode(void *instance, uint32_t dtype, const void *src, size_t count,
+                             const struct bps_random *random, void *dst)
+{
+    const struct randomk *randomk = instance;
+    const struct randomk_values *values = values_of(dtype);
+    uint64_t number = randomk->options.independent ? random->own : random->shared, head = htole64(number);
+    const struct draw draw = draw_of(randomk, number, count);
+    memcpy(dst, &head, HEAD);
+    if (!values->finite(src, count)) {
+        values->break_all((uint8_t *)dst + HEAD, draw.kept);
+    } else {
+        uint32_t state = fp_enter();
+        values->gather(src, &draw, factor_of(&randomk->options, &draw), (uint8_t *)dst + HEAD);
+        fp_leave(state);
+    }
+    return coded_bytes(randomk, dtype, count);
+}
+
+/* Encode makes NaN of all values or none. */
+static bps_status decode(const struct randomk *randomk, uint32_t dtype, const uint8_t *src, size_t bytes, void *dst,
+                         size_t count, bool add)
+{
+    const struct randomk_values *values = values_of(dtype);
+    uint64_t head;
+    if (bytes != coded_bytes(randomk, dtype, count)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    memcpy(&head, src, HEAD);
+    const struct draw draw = draw_of(randomk, le64toh(head), count);
+    size_t nans = values->nans(src + HEAD, draw.kept);
+    if (nans > 0) {
+        values->break_all(dst, count);
+        return nans == draw.kept ? BPS_OK : BPS_ERR_PROTOCOL;
+    }
+    if (!add) {
+        memset(dst, 0, count * values->size);
+    }
+    uint32_t state = fp_enter();
+    values->scatter(src + HEAD, &draw, add || draw.compat, dst);
+    fp_leave(state);
+    return BPS_OK;
+}
+
+static bps_status randomk_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
+{
+    return decode(instance, dtype, src, bytes, dst, count, false);
+}
+
+static bps_status randomk_decode_add(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                                     size_t count)
+{
+    return decode(instance, dtype, src, bytes, dst, count, true);
+}
+
+/* ---- the module ---- */
+
+static const struct bps_compressor_ops randomk_ops = {
+    .size = sizeof randomk_ops,
+    .open = randomk_open,
+    .close = randomk_close,
+    .bound = randomk_bound,
+    .encode = randomk_encode,
+    .decode = randomk_decode,
+    .decode_add = randomk_decode_add,
+    .describe = randomk_describe,
+};
+
+static const struct bps_plugin randomk_plugin = {
+    .size = sizeof randomk_plugin,
+    .kind = BPS_KIND_COMPRESSOR,
+    .name = "randomk",
+    .summary = "elements that are drawn",
+    .options = randomk_options,
+    .options_size = sizeof(struct randomk_options),
+    .ops = &randomk_ops,
+};
+
+static const struct bps_plugin *const plugins[] = {&randomk_plugin};
+
+static const struct bps_module module = {
+    .magic = BPS_PLUGIN_MAGIC,
+    .size = sizeof module,
+    .abi_major = BPS_ABI_MAJOR,
+    .abi_minor = BPS_ABI_MINOR,
+    .name = "randomk",
+    .version = PLUGIN_VERSION,
+    .license = "Apache-2.0",
+    .nplugins = 1,
+    .plugins = plugins,
+};
+
+BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "randomk", PLUGIN_VERSION);
+
+const struct bps_module *BPS_PLUGIN_ENTRY(void)
+{
+    return &module;
+}
