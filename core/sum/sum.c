@@ -176,13 +176,13 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
 {
     uint32_t rank = cursor->rank;
     cursor->slice = c->offset / round->grid;
-    round->rate = c->rate > round->rate ? c->rate : round->rate;
-    round->slice[cursor->slice].brought |= c->brings;
     if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
         bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);
+    round->rate = c->rate > round->rate ? c->rate : round->rate;
+    round->slice[cursor->slice].brought |= c->brings;
     if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->for_group);
         return BPS_OK;

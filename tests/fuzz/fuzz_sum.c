@@ -2,7 +2,8 @@
 /*
  * fuzz_sum.c - any bytes as a conversation of workers with a summation engine.
  *
- * The first byte chooses its kind: a shard's, with groups or without, or an aggregator's, final or partial.
+ * The first byte chooses its kind: a shard's, with groups or without, or an aggregator's, final or partial. Some
+ * contributions are coded.
  * Whatever workers send, the engine stays within its blocks and what was lent to it, delivers only whole
  * slices, returns each loan once, and gives back all memory.
  */
@@ -153,7 +154,7 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     pending->slice = slice;
     pending->id = slice->id;
     if (slice->payload != NULL) {
-        see(slice->payload, slice->bytes);
+        see(slice->payload, slice->payload_bytes);
     }
 }
 
@@ -176,12 +177,12 @@ static void deliver(uint32_t i)
     struct bps_loan *loan = bps_sum_loan(d.slice, d.rank);
     struct bps_header header;
     engine.delivery[i] = engine.delivery[--engine.deliveries];
-    check(bps_header_decode(d.slice->header, &header) == BPS_OK && header.length == d.slice->bytes);
+    check(bps_header_decode(d.slice->header, &header) == BPS_OK && header.length == d.slice->payload_bytes);
     if (loan != NULL) {
         take_back(find_lent(loan));
     } else if (bps_sum_wants_data(d.slice, d.rank) && d.slice->bytes > 0 && !engine.closed[d.rank]) {
         check(d.slice->payload != NULL);
-        see(d.slice->payload, d.slice->bytes);
+        see(d.slice->payload, d.slice->payload_bytes);
     }
     bps_sum_delivered(d.slice);
 }
@@ -252,6 +253,55 @@ static void lend(uint32_t rank, uint32_t bytes, int32_t how)
     }
 }
 
+/* ---- a coding: a byte for each element, which are not decoded for all numbers of them ---- */
+
+static size_t fake_bound(void *instance, uint32_t dtype, size_t count)
+{
+    (void)instance;
+    return dtype == BPS_FLOAT32 ? count : 0;
+}
+
+static size_t fake_encode(void *instance, uint32_t dtype, const void *src, size_t count,
+                          const struct bps_random *random, void *dst)
+{
+    (void)instance;
+    (void)dtype;
+    (void)random;
+    see(src, (uint32_t)(count * sizeof(float)));
+    memset(dst, 1, count);
+    return count - count / 5;
+}
+
+static bps_status fake_decode_add(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
+                                  size_t count)
+{
+    (void)instance;
+    (void)dtype;
+    see(src, (uint32_t)bytes);
+    for (size_t i = 0; i < count; i++) {
+        float x;
+        memcpy(&x, (char *)dst + i * sizeof x, sizeof x);
+        x += 1;
+        memcpy((char *)dst + i * sizeof x, &x, sizeof x);
+    }
+    return bytes < count - count / 5 ? BPS_ERR_PROTOCOL : BPS_OK;
+}
+
+static bps_status fake_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
+{
+    memset(dst, 0, count * sizeof(float));
+    return fake_decode_add(instance, dtype, src, bytes, dst, count);
+}
+
+static const struct bps_compressor_ops fake_ops = {
+    .bound = fake_bound, .encode = fake_encode, .decode = fake_decode, .decode_add = fake_decode_add};
+static struct bps_instance fake = {.ops = &fake_ops};
+static const struct bps_coding codings[] = {
+    {.text = "one", .compressor = &fake, .ops = &fake_ops, .feedback = true, .narrow = 32, .wide = 16},
+    {.text = "two", .compressor = &fake, .ops = &fake_ops, .narrow = 24, .wide = 16},
+    {.text = "three", .problem = "there is no such compressor"},
+};
+
 static const uint8_t payload[PARTITION] = {1, 2, 3, 4};
 
 /* Some of the slice on its way, as a transport gives it: into the place that the engine names, or copied. */
@@ -284,6 +334,14 @@ static void place(uint32_t rank)
     }
 }
 
+static bps_status begin(uint32_t rank, const struct bps_header *header)
+{
+    struct bps_sum_cursor *cursor = &engine.cursor[rank];
+    const struct bps_coding *coding = &codings[header->coding % (sizeof codings / sizeof codings[0])];
+    return header->coding == 0 ? bps_frame_push(engine.sum, rank, header, cursor)
+                               : bps_frame_push_coded(engine.sum, rank, header, coding, cursor);
+}
+
 static bool push(uint32_t rank, const struct bps_header *header)
 {
     feed(rank, UINT32_MAX); /* a link sends one slice after the other */
@@ -291,7 +349,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
         return true;
     }
     engine.at[rank] = 0;
-    if (bps_frame_push(engine.sum, rank, header, &engine.cursor[rank]) != BPS_OK) {
+    if (begin(rank, header) != BPS_OK) {
         end_link(rank);
         return true;
     }
@@ -319,7 +377,7 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
     }
     *out = (struct bps_header){
         .type = BPS_FRAME_PUSH,
-        .flags = (step[1] & 1) | (step[1] >> 3 & BPS_FLAG_GROUP),
+        .flags = (step[1] & 1) | (step[1] >> 3 & BPS_FLAG_GROUP) | (step[10] & BPS_FLAG_BRINGS),
         .dtype = step[1] & 2   ? BPS_FLOAT16
                  : step[1] & 4 ? step[2] % (BPS_DTYPES + 1)
                                : BPS_UINT8,
@@ -332,8 +390,9 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
         .offset = (step[7] & 7) * SLICE + (step[7] >> 6),
         .root = step[8] & 3,
         .length = step[9],
-        .prescale = 1.0,
+        .prescale = step[10] & 32 ? -1.0 : 1.0,
         .postscale = step[10] & 1 ? 0.5 : 1.0,
+        .coding = step[10] >> 1 & 3,
         .priority = step[11],
     };
     return true;

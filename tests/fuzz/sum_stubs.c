@@ -77,8 +77,8 @@ void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
 /* ---- arithmetic ---- */
 
 /*
- * A reducer for two types: one that is summed as it is, and averaged in one pass; and one that needs an
- * accumulator of twice its size. What matters here is which bytes it is given.
+ * A reducer for three types: one that is summed as it is, and averaged in one pass; one that needs an accumulator of
+ * twice its size; and this. What matters here is which bytes it is given.
  */
 static void first(void *acc, const void *src, size_t count, double scale)
 {
@@ -163,15 +163,37 @@ static void wide_reduce(void *dst, const void *const *src, const double *scales,
     reduce_bytes(dst, src, n, 2 * count);
 }
 
+static void real_first(void *acc, const void *src, size_t count, double scale)
+{
+    first(acc, src, 4 * count, scale);
+}
+
+static void real_fold(void *acc, const void *src, size_t count, double scale)
+{
+    fold(acc, src, 4 * count, scale);
+}
+
+static void real_finish(void *dst, const void *acc, size_t count, double scale, uint64_t divisor)
+{
+    finish(dst, acc, 4 * count, scale, divisor);
+}
+
+static void real_reduce(void *dst, const void *const *src, const double *scales, unsigned n, size_t count, double scale,
+                        uint64_t divisor)
+{
+    reduce(dst, src, scales, n, 4 * count, scale, divisor);
+}
+
 bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kernels *out)
 {
     (void)self;
-    if (dtype != BPS_UINT8 && dtype != BPS_FLOAT16) {
+    if (dtype != BPS_UINT8 && dtype != BPS_FLOAT16 && dtype != BPS_FLOAT32) {
         return BPS_ERR_UNSUPPORTED;
     }
     static const struct bps_kernels plain = {BPS_UINT8, first, fold, finish, reduce};
     static const struct bps_kernels average = {.accumulator = BPS_UINT8, .reduce = reduce};
     static const struct bps_kernels wide = {BPS_FLOAT32, wide_first, wide_fold, wide_finish, wide_reduce};
-    *out = dtype != BPS_UINT8 ? wide : op == BPS_AVERAGE ? average : plain;
+    static const struct bps_kernels real = {BPS_FLOAT32, real_first, real_fold, real_finish, real_reduce};
+    *out = dtype == BPS_FLOAT32 ? real : dtype != BPS_UINT8 ? wide : op == BPS_AVERAGE ? average : plain;
     return BPS_OK;
 }
