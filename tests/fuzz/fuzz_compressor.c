@@ -13,11 +13,12 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 const struct bps_module *bps_module_compressor_cast(void);
 const struct bps_module *bps_module_compressor_dithering(void);
+const struct bps_module *bps_module_compressor_lossless(void);
 const struct bps_module *bps_module_compressor_onebit(void);
 const struct bps_module *bps_module_compressor_randomk(void);
 const struct bps_module *bps_module_compressor_topk(void);
 
-#define METHODS 14 /* onebit with scaling or without, cast to each of its formats, dithering, topk, randomk */
+#define METHODS 16 /* onebit with scaling or without, each format of cast, dithering, topk, randomk, lossless */
 #define HEAD    4
 
 static void check(bool holds)
@@ -25,6 +26,19 @@ static void check(bool holds)
     if (!holds) {
         abort();
     }
+}
+
+/* A build may be without the compressor, or without one of its libraries. */
+static bps_status open_lossless(struct rig *rig, int method)
+{
+#ifdef HAVE_LOSSLESS
+    const struct rig_setting lossless[] = {{"method", method}, {"level", 1}};
+    return rig_open(rig, bps_module_compressor_lossless(), lossless, 2);
+#else
+    (void)rig;
+    (void)method;
+    return BPS_ERR_UNSUPPORTED;
+#endif
 }
 
 static bps_status open_method(struct rig *rig, int method, int isa)
@@ -38,6 +52,9 @@ static bps_status open_method(struct rig *rig, int method, int isa)
                                             {"isa", isa}};
     const struct rig_setting topk[] = {{"k", method == 10 ? 0.1 : 3}, {"compat", 0}, {"isa", isa}};
     const struct rig_setting randomk[] = {{"k", 0.3}, {"independent", 0}, {"unbiased", 0}, {"compat", method == 13}};
+    if (method >= 14) {
+        return open_lossless(rig, method - 14);
+    }
     return method < 2    ? rig_open(rig, bps_module_compressor_onebit(), onebit, 2)
            : method < 6  ? rig_open(rig, bps_module_compressor_cast(), cast, 3)
            : method < 10 ? rig_open(rig, bps_module_compressor_dithering(), dithering, 5)

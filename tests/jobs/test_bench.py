@@ -187,6 +187,9 @@ class Bench(unittest.TestCase):
         (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
         self.assertEqual(row["coded_bytes"], 8 + 4 * 512)
         self.assertAlmostEqual(row["relative_error"], 0.5**0.5, delta=0.05)
+        for row in found["results"]:
+            if row["compressor"] == "lossless":
+                self.assertEqual(row["relative_error"], 0)
         entry = ("--set", "compressors.small.plugin=onebit", "--set", "compressors.small.scaling=no")
         both = (*entry, "--compressor", "onebit", "--compressor", "small")
         for words, names in ((entry, ["small"]), (both, ["onebit", "small"])):

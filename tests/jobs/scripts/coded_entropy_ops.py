@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tensors coded by compressors whose bytes depend on the elements, against formulas written here anew, for NumPy."""
 
+import os
+
 import checks
 import numpy as np
 
 import byteps.numpy as bps
 
 MASK = 2**64 - 1
+METHOD = os.environ.get("METHOD", "")
 
 
 def everyone(number, count, dtype=np.float32):
@@ -135,6 +138,24 @@ def check_dithering_hides_nothing():
     if bps.rank() == 0:
         x[7] = np.nan
     assert np.isnan(bps.push_pull(x, name="broken")).all()
+
+
+# ---- lossless -----------------------------------------------------------------------------------------------
+
+
+def lossless():
+    """Chosen where the compressor has been built: "METHOD" is one of its libraries."""
+    for dtype in (np.float32, np.float64, np.float16):
+        for count in (1, 300, 16384, 50_001):
+            name = f"{np.dtype(dtype).name}.{count}"
+            bps.declare(f"lossless.{name}", {"compressor": "lossless", "method": METHOD})
+            bps.declare(f"plain.{name}", False)
+            for number in range(2):
+                mine = everyone(number, count, dtype)[bps.rank()]
+                coded = bps.push_pull(mine, name=f"lossless.{name}", average=False)
+                exact = bps.push_pull(mine, name=f"plain.{name}", average=False)
+                assert coded.tobytes() == exact.tobytes(), name
+                same_everywhere(coded, name)
 
 
 if __name__ == "__main__":
