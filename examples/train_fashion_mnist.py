@@ -6,6 +6,11 @@
 
 --batch-size is the batch of the whole job. Each worker takes its share of every batch, so the loss curve does not
 depend on the number of workers, but for the rounding of sums.
+
+With --compress onebit gradients are coded by that compressor on the network, and what this loses is made good in later
+steps. Workers of one host must then not sum among themselves:
+
+    byteps run -n 2 -s 1 --set worker.hierarchy=off -- python3 examples/train_fashion_mnist.py --compress onebit
 """
 
 import os
@@ -55,9 +60,14 @@ class Trainer(training.Trainer):
         torch.manual_seed(options.seed + bps.rank())
         self.model = network().to(self.device)
         bps.broadcast_parameters(self.model.state_dict(), root_rank=0)
-        plain = torch.optim.SGD(self.model.parameters(), lr=options.lr, momentum=training.MOMENTUM, nesterov=True,
+        coding, momentum = bps.Compression.none, training.MOMENTUM
+        if options.compress:
+            # Momentum comes before coding: an optimizer's own would amplify what coding has lost.
+            coding = {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": momentum}
+            momentum = 0.0
+        plain = torch.optim.SGD(self.model.parameters(), lr=options.lr, momentum=momentum, nesterov=momentum > 0,
                                 weight_decay=training.WEIGHT_DECAY)
-        self.optimizer = bps.DistributedOptimizer(plain, named_parameters=self.model.named_parameters())
+        self.optimizer = bps.DistributedOptimizer(plain, self.model.named_parameters(), compression=coding)
 
     def tensor(self, array):
         return torch.from_numpy(array).to(self.device)
@@ -89,6 +99,8 @@ def main():
     parser = training.make_parser("PyTorch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
                         help="where to train; cuda needs the setting worker.use=cuda (%(default)s)")
+    parser.add_argument("--compress", metavar="NAME",
+                        help="code gradients on the network by this compressor, such as onebit")
     options = training.parse(parser)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no GPU here")

@@ -12,6 +12,7 @@ import pathlib
 import sys
 import time
 
+import byteps
 import byteps.numpy as bps
 import chart
 import fashion_mnist
@@ -211,6 +212,7 @@ class Job:
         say(f"training        {len(self.curve)} steps of {options.batch_size} images in {self.trained:.1f} s"
             + self.waiting())
         say(f"test accuracy   {100 * self.epochs[-1]['accuracy']:.2f} %")
+        self.say_what_was_coded()
         if bps.rank() != 0:
             return
         if options.curve:
@@ -219,6 +221,15 @@ class Job:
         if options.output:
             chart.save_png(options.output, self.curve, title, options.epochs)
             say(f"loss curve      {options.output}")
+
+    def say_what_was_coded(self):
+        """Says how much less the workers have sent because gradients were coded."""
+        plain, coded = bps.push_pull(numpy.array(byteps.coded_bytes(), numpy.float64), average=False, name="coded")
+        if coded:
+            say(f"gradients       {plain / 1e6:.0f} MB, sent as {coded / 1e6:.1f} MB ({plain / coded:.0f} times fewer)")
+        elif getattr(self.options, "compress", None):
+            say("gradients       nothing was coded: workers of one host sum them in shared memory, unless the job has "
+                "worker.hierarchy=off and a server")
 
     def waiting(self):
         """Returns the words about the time spent waiting, if that is known."""

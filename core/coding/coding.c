@@ -310,6 +310,24 @@ void bps_codings_fini(struct bps_codings *codings)
     pthread_mutex_destroy(&codings->lock);
 }
 
+/* ---- what has been sent ---- */
+
+static _Atomic uint64_t total_plain, total_coded;
+
+void bps_coding_count(struct bps_coding *coding, uint64_t plain, uint64_t coded)
+{
+    atomic_fetch_add_explicit(&coding->plain_bytes, plain, memory_order_relaxed);
+    atomic_fetch_add_explicit(&coding->coded_bytes, coded, memory_order_relaxed);
+    atomic_fetch_add_explicit(&total_plain, plain, memory_order_relaxed);
+    atomic_fetch_add_explicit(&total_coded, coded, memory_order_relaxed);
+}
+
+uint64_t bps_coding_total(uint64_t *plain)
+{
+    *plain = atomic_load_explicit(&total_plain, memory_order_relaxed);
+    return atomic_load_explicit(&total_coded, memory_order_relaxed);
+}
+
 /* ---- what is drawn ---- */
 
 /* The finalizer of splitmix64: each bit of the result depends on all of the argument. */

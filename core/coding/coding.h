@@ -72,6 +72,11 @@ uint32_t bps_coding_slice(const struct bps_coding *coding, uint32_t dtype);
 /* Bytes that so many elements of the tensor need at most when coded. */
 size_t bps_coding_bound(const struct bps_coding *coding, uint32_t dtype, size_t count);
 
+/* A worker has sent so many bytes coded, of so many plain ones. */
+void bps_coding_count(struct bps_coding *coding, uint64_t plain, uint64_t coded);
+/* Of all codings that this process has had: what was sent coded, and in *plain what that was before. */
+uint64_t bps_coding_total(uint64_t *plain);
+
 #define BPS_CODING_SERVER UINT32_MAX
 /* What is drawn for a slice of a round, by the worker of this rank or by the server. */
 struct bps_random bps_coding_random(const struct bps_coding *coding, uint32_t tensor, uint32_t partition,

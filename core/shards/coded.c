@@ -152,8 +152,7 @@ static uint32_t encode(struct bps_task *task, uint32_t index, void *out)
     }
     size_t bytes = coding->ops->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
                                        count_of(task, index), &random, out);
-    atomic_fetch_add_explicit(&coding->plain_bytes, plain_bytes(task, index), memory_order_relaxed);
-    atomic_fetch_add_explicit(&coding->coded_bytes, bytes, memory_order_relaxed);
+    bps_coding_count(coding, plain_bytes(task, index), bytes);
     return (uint32_t)bytes;
 }
 

@@ -479,6 +479,15 @@ uint64_t bps_pushed_bytes(void)
     return bps_operation_pushed();
 }
 
+uint64_t bps_coded_bytes(uint64_t *plain)
+{
+    uint64_t before, coded = bps_coding_total(&before);
+    if (plain != NULL) {
+        *plain = before;
+    }
+    return coded;
+}
+
 static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier, bps_handle *out,
                         struct bps_report *report)
 {

@@ -191,6 +191,15 @@ static PyObject *call_pushed_bytes(PyObject *module, PyObject *none)
     return PyLong_FromUnsignedLongLong(bps_pushed_bytes());
 }
 
+static PyObject *call_coded_bytes(PyObject *module, PyObject *none)
+{
+    uint64_t plain, coded = bps_coded_bytes(&plain);
+
+    (void)module;
+    (void)none;
+    return Py_BuildValue("KK", (unsigned long long)plain, (unsigned long long)coded);
+}
+
 static PyObject *call_version(PyObject *module, PyObject *none)
 {
     (void)module;
@@ -319,6 +328,8 @@ static PyMethodDef functions[] = {
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
     {"pushed_bytes", call_pushed_bytes, METH_NOARGS,
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
+    {"coded_bytes", call_coded_bytes, METH_NOARGS,
+     "coded_bytes() -> (plain, coded)\n\nWhat this process has sent coded, before and after."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"save_feedback", call_save_feedback, METH_VARARGS,
      "save_feedback(name) -> bytes\n\nWhat coding has left of a tensor."},

@@ -40,7 +40,7 @@ class _Users:
                     raise MismatchError(
                         f"'{name}' has another compression for an optimizer that is still there; first delete that one"
                     )
-            if self._job > 1:  # resume() has declared what had these names before, as it was coded then
+            if self._job > 1 and not said:  # resume() has declared what had these names before, as it was coded then
                 _bps.forget([name for name in names if name not in self._known])
             for name in names:
                 self._known.setdefault(name, [0, said])[0] += 1

@@ -178,6 +178,12 @@ BPS_API bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t t
 BPS_API uint64_t bps_pushed_bytes(void);
 
 /*
+ * Bytes that this process has sent coded by a compressor, as a worker; *plain, unless that is NULL: what they were
+ * before. It outlives jobs.
+ */
+BPS_API uint64_t bps_coded_bytes(uint64_t *plain);
+
+/*
  * Copies the bytes of worker `root` to all workers, exactly: NaN payloads, -0.0, integers, bool. On the root
  * `in` is sent and, if different, copied to `out`; elsewhere only `out` is used. Op and scales are ignored.
  */

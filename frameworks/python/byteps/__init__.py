@@ -23,6 +23,16 @@ from ._native import bps as _bps
 
 __version__ = _bps.version()
 
+
+def coded_bytes():
+    """Return (plain, coded): how many bytes this worker has sent coded by a compressor, before and after coding.
+
+    Both count from the start of the process, over all its jobs. What workers of one host sum among themselves is
+    not coded, and does not count; nor do the results that come back.
+    """
+    return _bps.coded_bytes()
+
+
 __all__ = [
     "BusyError",
     "ConfigurationError",
@@ -33,4 +43,5 @@ __all__ = [
     "NotInitializedError",
     "TimeoutError",
     "__version__",
+    "coded_bytes",
 ]

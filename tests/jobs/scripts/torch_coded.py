@@ -319,12 +319,13 @@ def check_one_that_is_still_there():
 
 
 def check_it_outlives_a_job():
-    weight = torch.nn.Parameter(torch.zeros(100))
+    weight, coder = torch.nn.Parameter(torch.zeros(100)), coded_ops.Job()
     optimizer = distributed(torch.optim.SGD([weight], 0.1), [("later", weight)], ONEBIT)
-    follow(weight, optimizer, coded_ops.Job(), [0.1] * 3, lambda rate: None)
+    follow(weight, optimizer, coder, [0.1] * 3, lambda rate: None)
     bps.suspend()
     bps.resume()
-    follow(weight, optimizer, coded_ops.Job(), [0.1] * 3, lambda rate: None)
+    coder.take_over_what_the_server_has()
+    follow(weight, optimizer, coder, [0.1] * 3, lambda rate: None)
 
 
 # ---- errors ----------------------------------------------------------------------------------------------
@@ -400,6 +401,14 @@ def check_push_pull():
     group = bps.grouped_allreduce([ones, ones * 2], name="torch.group", compression=ONEBIT)
     sum(group).sum().backward()
     torch.testing.assert_close(torch.stack([*group, ones.grad]).mean(1), torch.tensor([1.0, 2.0, 3.0]))
+
+
+def check_bytes():
+    before = byteps.coded_bytes()
+    bps.push_pull(torch.ones(1 << 16), name="torch.bytes", compression="onebit")
+    bps.push_pull(torch.ones(1 << 16), name="torch.bytes.plain")
+    plain, coded = (now - then for now, then in zip(byteps.coded_bytes(), before))
+    assert plain == 4 << 16 and plain / 33 < coded < plain / 31, (plain, coded)
 
 
 # ---- does it learn? --------------------------------------------------------------------------------------
