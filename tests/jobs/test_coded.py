@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compression of tensors in whole jobs: each worker compares with the formulas. See scripts/coded_ops.py."""
 
+import json
 import unittest
 
 import scripted
@@ -14,6 +15,19 @@ GROUPED = [
     *("--set", SMALL),
     *("--set", f'worker.graph = ( {{ stage = "local_reduce"; }}, {COMPRESS}, {{ stage = "push_pull"; }},'
                ' { stage = "local_broadcast"; } )'),
+]
+
+
+METHODS = [
+    {"compressor": "onebit"},
+    {"compressor": "cast", "to": "bfloat16"},
+    {"compressor": "cast", "to": "float8_e4m3", "block": 64},
+    {"compressor": "topk", "k": 0.05},
+    {"compressor": "topk", "k": 200},
+    {"compressor": "randomk", "k": 0.05},
+    {"compressor": "randomk", "k": 0.05, "independent": True},
+    {"compressor": "dithering", "levels": 16},
+    {"compressor": "dithering", "levels": 8, "partition": "natural"},
 ]
 
 
@@ -33,6 +47,12 @@ class Scripts(scripted.TestCase):
 
     def test_a_job_of_one(self):
         self.run_script("coded_ops.py", "exact", workers=1, servers=0, options=ALONE, env={"GROUPS": "1"})
+
+    def test_every_method(self):
+        off = ["--set", "worker.hierarchy=off"]
+        for workers, servers in ((2, 1), (3, 2)):
+            self.run_script("coded_methods.py", workers=workers, servers=servers, options=off,
+                            env={"METHODS": json.dumps(METHODS)})
 
     def test_two_hosts(self):
         self.run_on_hosts("a,a,b,b", "coded_ops.py", servers=2, options=GROUPED, env={"GROUPS": "2,2"})
