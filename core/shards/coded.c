@@ -72,10 +72,22 @@ static bool reserve_scratch(struct bps_shards *shards, size_t bytes)
     return shards->scratch != NULL;
 }
 
+/* Makes it ready, if the coding has any. */
+static bps_status fit_feedback(struct bps_task *task)
+{
+    const struct bps_coding *coding = task->tensor->coding;
+    bool fresh = task->feedback.coding == NULL;
+    if (!bps_feedback_is_of(coding, true)) {
+        return BPS_OK;
+    }
+    bps_status status = bps_feedback_fit(&task->feedback, coding, bps_coding_type(dtype_of(task)),
+                                         task->bytes / bps_dtype_size(dtype_of(task)), bps_push_slices(task), true);
+    return status == BPS_OK && fresh ? bps_state_begin(task) : status;
+}
+
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
 {
     struct bps_worker *worker = task->tensor->worker;
-    const struct bps_coding *coding = task->tensor->coding;
     uint32_t dtype = dtype_of(task), type = bps_coding_type(dtype);
     struct bps_kernels kernels;
     bps_status status = BPS_OK;
@@ -88,16 +100,9 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
     if (status != BPS_OK) {
         return status;
     }
-    size_t count = task->bytes / bps_dtype_size(dtype);
-    bool fresh = task->feedback.coding == NULL;
-    if (!reserve_scratch(worker->shards, count_of(task, 0) * bps_dtype_size(type)) ||
-        (bps_feedback_is_of(coding, true) &&
-         bps_feedback_fit(&task->feedback, coding, type, count, bps_push_slices(task), true) != BPS_OK)) {
+    if (!reserve_scratch(worker->shards, count_of(task, 0) * bps_dtype_size(type)) || fit_feedback(task) != BPS_OK) {
         BPS_REPORT(report, "out of memory for what coding keeps of tensor '%s'", task->tensor->name);
         return BPS_ERR_NOMEM;
-    }
-    if (fresh && task->feedback.coding != NULL && task->tensor->saved != NULL) {
-        bps_state_restore(task);
     }
     return BPS_OK;
 }

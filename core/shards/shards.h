@@ -154,8 +154,8 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);
 bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *out, struct bps_report *report);
 /* Whether bytes are such. */
 bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
-/* [core] Takes what tensor->saved has of a task whose feedback is new. */
-void bps_state_restore(struct bps_task *task);
+/* [core] The feedback of a task is new: takes what tensor->saved has of it; what the server has counts no more. */
+bps_status bps_state_begin(struct bps_task *task);
 /* [core] A shard's answer. */
 bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *header,
                             const struct bps_reader *payload);

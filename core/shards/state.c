@@ -4,7 +4,8 @@
  *
  * A worker has error and momentum of the partitions that it pushes. What the server has lost of their sums belongs to
  * all workers; one of them, in the group of rank 0, asks for it and adds it to its own error. Sent by one worker, it is
- * in the sum once; and what that worker sends first says so, so that a server which has an error itself forgets it.
+ * in the sum once; and what that worker sends first says so, so that a server which has an error itself forgets it. So
+ * it does where workers begin with nothing: the error is of a tensor that they have forgotten.
  *
  * The bytes: magic, version, coding, type, elements, elements of a partition, and of each partition that there is
  * something of: its index, its elements, slices, and which arrays follow: rates of the slices, error, momentum.
@@ -314,7 +315,7 @@ bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *r
 }
 
 /* Takes a part into arrays that are new. False: it is of something else. */
-static bool restore(struct bps_feedback *feedback, const struct part *part, bool brings)
+static bool restore(struct bps_feedback *feedback, const struct part *part)
 {
     size_t size = bps_dtype_size(feedback->type);
     if (part->count != feedback->count || part->slices != feedback->slices ||
@@ -322,12 +323,6 @@ static bool restore(struct bps_feedback *feedback, const struct part *part, bool
         (part->momentum != NULL) != (feedback->momentum != NULL)) {
         return false;
     }
-    bool *slices = brings ? malloc(part->slices * sizeof *slices) : NULL;
-    if (brings && slices == NULL) {
-        return false;
-    }
-    memset(slices, true, brings ? part->slices * sizeof *slices : 0);
-    feedback->brings = slices;
     memcpy(feedback->rate, part->rate, part->slices * sizeof *feedback->rate);
     if (part->error != NULL) {
         memcpy(feedback->error, part->error, part->count * size);
@@ -338,7 +333,7 @@ static bool restore(struct bps_feedback *feedback, const struct part *part, bool
     return true;
 }
 
-void bps_state_restore(struct bps_task *task)
+static void restore_saved(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     struct bps_reader r;
@@ -351,9 +346,26 @@ void bps_state_restore(struct bps_task *task)
         return;
     }
     for (const uint8_t *at = r.at; at < r.end && get_part(&r, &head, &part); at = r.at) {
-        if (part.index == task->partition && restore(&task->feedback, &part, speaks_for_server(tensor->worker))) {
+        if (part.index == task->partition && restore(&task->feedback, &part)) {
             memset((uint8_t *)tensor->saved + (at - (const uint8_t *)tensor->saved), 0xff,
                    sizeof part.index); /* once */
         }
     }
+}
+
+bps_status bps_state_begin(struct bps_task *task)
+{
+    struct bps_feedback *feedback = &task->feedback;
+    if (speaks_for_server(task->tensor->worker)) {
+        feedback->brings = malloc(feedback->slices * sizeof *feedback->brings);
+        if (feedback->brings == NULL) {
+            bps_feedback_fini(feedback);
+            return BPS_ERR_NOMEM;
+        }
+        memset(feedback->brings, true, feedback->slices * sizeof *feedback->brings);
+    }
+    if (task->tensor->saved != NULL) {
+        restore_saved(task);
+    }
+    return BPS_OK;
 }

@@ -241,6 +241,16 @@ def check_it_outlives_a_pause():
             job.take_over_what_the_server_has()
 
 
+def check_a_name_that_is_forgotten_begins_anew():
+    for _ in range(3):
+        job = Job()
+        for number in range(3):
+            gradients = everyone(number, 300)
+            close(bps.push_pull(gradients[bps.rank()], name="forgotten"), job.round(gradients))
+        _bps.forget(["byteps.forgotten"])
+        bps.barrier()
+
+
 def check_overflow_stays_visible():
     x = np.ones(1000, np.float32)
     if bps.rank() == 0:
