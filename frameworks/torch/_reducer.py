@@ -193,6 +193,14 @@ class Reducer:
         """The parameters whose gradients are on their way, each with its handle and compression context."""
         return {self.parameters[i]: (flight.handle, flight.context) for i, flight in self._flying.items()}
 
+    def names_are_current(self):
+        """Return whether its tensors have their names in this job."""
+        return self._names.are_current()
+
+    def names(self):
+        """Return what the caller calls each gradient, and its tensor's name in the job."""
+        return list(zip(self._titles, self._names.gradients))
+
     @property
     def titles(self):
         """The parameters, each with the name that the caller gave."""

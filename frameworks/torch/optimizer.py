@@ -11,6 +11,7 @@ from byteps._basics import Average, choose_op
 from byteps._coding import gives_momentum
 from byteps._horovod import predivide_scales
 
+from . import _feedback
 from ._rates import rates_of
 from ._reducer import Reducer
 from .compression import Compression, choose
@@ -114,6 +115,17 @@ class _Distributed:
             )
         self._byteps.reset()
         super().zero_grad(set_to_none)
+
+    def state_dict(self):
+        """Return the state of the wrapped optimizer, and what coding gradients on the network has left on this worker.
+
+        A plain optimizer takes it, too. To go on as if there had been no end, save and load it on every worker.
+        """
+        return _feedback.put(super().state_dict(), self._byteps)
+
+    def load_state_dict(self, state_dict):
+        """Take the state of an optimizer; what coding has left counts only on the worker that has saved it."""
+        super().load_state_dict(_feedback.take(state_dict, self._byteps))
 
     def add_param_group(self, param_group):
         """Add a group of parameters; all workers must do so at the same point."""

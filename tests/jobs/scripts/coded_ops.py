@@ -58,6 +58,8 @@ class Job:
 
     def take_over_what_the_server_has(self, average=True):
         """What a worker of the first group does when its part is saved."""
+        if isinstance(self.server.error, int):
+            return  # there has been no round
         workers = sum(GROUPS) if average else 1
         self.senders[0].error = self.senders[0].error + self.server.error * self.server.error.dtype.type(workers)
         self.server.error = self.server.error * 0

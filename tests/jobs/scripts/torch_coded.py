@@ -4,6 +4,7 @@
 Each worker pushes for itself. What all of them together do, coded_ops.Job computes from the gradients of all.
 """
 
+import io
 import warnings
 
 import checks
@@ -242,17 +243,20 @@ def check_learning_rates():
         if kind == "added":
             optimizer.add_param_group({"params": [weight], "lr": 3.0})
 
-        def set_rate(value, optimizer=optimizer, kind=kind):
+        coder = coded_ops.Job()
+
+        def set_rate(value, optimizer=optimizer, kind=kind, coder=coder):
             if kind == "loaded":
                 state = optimizer.state_dict()
                 state["param_groups"][-1]["lr"] = value
                 optimizer.load_state_dict(state)
+                coder.take_over_what_the_server_has()
             elif kind == "tensor":
                 optimizer.param_groups[-1]["lr"].fill_(value)
             else:
                 optimizer.param_groups[-1]["lr"] = value
 
-        follow(weight, optimizer, coded_ops.Job(), rates, set_rate)
+        follow(weight, optimizer, coder, rates, set_rate)
 
 
 def check_types():
@@ -329,6 +333,42 @@ def check_it_outlives_a_job():
 
 
 # ---- errors ----------------------------------------------------------------------------------------------
+
+
+def check_the_state_of_an_optimizer():
+    """A checkpoint has what was lost; a plain optimizer takes it, and another worker does without."""
+    layer = torch.nn.Linear(20, 30)
+    bps.broadcast_parameters(layer.state_dict(), 0)
+    optimizer = distributed(
+        torch.optim.SGD(layer.parameters(), 0.1), named_parameters=layer.named_parameters(), compression=ONEBIT
+    )
+
+    def steps(n):
+        for _ in range(n):
+            optimizer.zero_grad()
+            layer(torch.randn(4, 20)).square().mean().backward()
+            optimizer.step()
+
+    steps(3)
+    file = io.BytesIO()
+    torch.save(optimizer.state_dict(), file)
+    file.seek(0)
+    state = torch.load(file, weights_only=True)
+    kept = state["byteps_feedback"]["gradients"]
+    assert set(kept) == {"weight", "bias"} and kept["weight"].numel() > 20 * 30 * 4, kept
+    steps(2)
+    assert not torch.equal(optimizer.state_dict()["byteps_feedback"]["gradients"]["weight"], kept["weight"])
+    optimizer.load_state_dict(state)
+    assert torch.equal(optimizer.state_dict()["byteps_feedback"]["gradients"]["weight"], kept["weight"])
+    steps(2)
+    torch.optim.SGD(layer.parameters(), 0.1).load_state_dict(state)
+    state["byteps_feedback"]["rank"] += 1
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        optimizer.load_state_dict(state)
+    assert any("goes on without" in str(one.message) for one in said), said
+    plain = bps.DistributedOptimizer(torch.optim.SGD(layer.parameters(), 0.1), compression=False)
+    assert "byteps_feedback" not in plain.state_dict()
 
 
 def check_refusals():
