@@ -103,12 +103,15 @@ static bps_status read_condition(struct bps_node *node, const char *when, struct
 static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf, const struct bps_conf_node *entry,
                               struct bps_codings *codings, struct bps_report *report)
 {
-    const char *use = scalar(entry, "use");
+    const struct bps_conf_node *use = bps_conf_member(entry, "use");
     char path[128];
-    if (use == NULL) {
+    if (use != NULL && use->kind == BPS_CONF_LIST && use->count == 1) {
+        use = use->children[0];
+    }
+    if (use == NULL || use->kind != BPS_CONF_SCALAR) {
         return bps_fail(report, BPS_ERR_CONF,
-                        "%s: stage compress names no compressor; expected use = \"NAME\", a member of compressors",
-                        entry->origin);
+                        "%s: stage compress names %s; expected use = \"NAME\", one member of compressors",
+                        entry->origin, use == NULL ? "no compressor" : "several compressors");
     }
     if (bps_condition_asks_op(&node->condition)) {
         return bps_fail(report, BPS_ERR_CONF,
@@ -116,11 +119,11 @@ static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf
                         "asked here; sums and averages are coded, all others never",
                         entry->origin, node->when);
     }
-    snprintf(path, sizeof path, "compressors.%.100s", use);
+    snprintf(path, sizeof path, "compressors.%.100s", use->text);
     const struct bps_conf_node *group = bps_conf_find(conf, path);
     if (group == NULL) {
         return bps_fail(report, BPS_ERR_CONF, "%s: stage compress: compressors has no member %.100s", entry->origin,
-                        use);
+                        use->text);
     }
     return bps_codings_of_group(codings, group, path, &node->coding, report);
 }

@@ -381,6 +381,8 @@ class Graph(Case):
         compress, small = '{ stage = "compress"; use = "small"; }', '{ plugin = "onebit"; }'
         for text, graph, compressor in (
             ("names no compressor; expected use", '{ stage = "compress"; }, { stage = "push_pull"; }', small),
+            ("names several compressors", '{ stage = "compress"; use = ["small", "small"]; }, { stage = "push_pull"; }',
+             small),
             ("compressors has no", '{ stage = "compress"; use = "smal"; }, { stage = "push_pull"; }', small),
             ("op cannot be asked here",
              '{ stage = "compress"; use = "small"; when = "op == sum"; }, { stage = "push_pull"; }', small),
