@@ -102,7 +102,11 @@ def fail(mine, how):
 
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have started the tests with it ignored
-bps.init()
+try:
+    bps.init()
+except byteps.LostError as error:  # the other one was sooner in the job, and out of it
+    tell(error)
+    sys.exit(9)
 how, rank = sys.argv[1], int(sys.argv[2])
 mine = bps.rank() == rank
 if how in ("wait again", "drop"):
