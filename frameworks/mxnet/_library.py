@@ -40,6 +40,7 @@ def load():
         ctypes.c_int32,
         ctypes.c_double,
         ctypes.c_double,
+        ctypes.c_double,
     ]
     pending = library.byteps_mxnet_pending
     pending.restype = ctypes.c_long

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types on the wire: arrays are sent as float16 and converted back."""
+"""Smaller element types on the wire: arrays are sent as float16 and converted back. And the original's parameters, by
+which the core codes gradients on the network."""
+
+from byteps._coded_names import coded
+from byteps._coding import coding_text
 
 
 class NoneCompressor:
@@ -35,25 +39,36 @@ class Compression:
 
 
 _METHODS = ("compressor", "ef", "momentum")
-_DETAILS = ("scaling", "k", "seed", "partition", "normalize", "threshold")
 
 
 def from_parameters(parameters):
     """Return the compressor that the original's compression_params mean.
 
+    What is empty there is left out, and "threshold" is without effect.
+
     Raises:
-        NotImplementedError: they name a method; there are none yet but fp16.
-        ValueError: an unknown key.
+        TypeError, ValueError: as for byteps.mxnet.declare(), or there is a detail of a compressor without its name.
     """
     parameters = dict(parameters or {})
-    for key in parameters:
-        if key not in ("fp16", *_METHODS, *_DETAILS):
-            raise ValueError(
-                f"compression_params: unknown key {key!r}; known are fp16, {', '.join(_METHODS + _DETAILS)}"
-            )
-    wanted = [f"{key}={parameters[key]!r}" for key in _METHODS if parameters.get(key)]
-    if wanted:
-        raise NotImplementedError(
-            f"compression_params: {', '.join(wanted)} is not there yet; leave it out, or use {{'fp16': True}}"
-        )
-    return Compression.fp16 if parameters.get("fp16") else Compression.none
+    base = Compression.fp16 if parameters.pop("fp16", False) else Compression.none
+    parameters.pop("threshold", None)
+    given = {
+        key: value
+        for key, value in parameters.items()
+        if value not in (None, "") and not (key in _METHODS and value is False)
+    }
+    if not any(given.values()):
+        return base
+    return coded(base, coding_text(given))
+
+
+def take_momentum(compression_params, optimizer_params):
+    """Return both, with the optimizer's momentum in the first one if that gives gradients momentum already.
+
+    Raises:
+        KeyError: the optimizer has none.
+    """
+    if not (compression_params or {}).get("momentum"):
+        return compression_params, optimizer_params
+    rest = dict(optimizer_params or {})
+    return {**compression_params, "mu": rest.pop("momentum")}, rest

@@ -4,6 +4,7 @@
 from mxnet.kvstore import KVStoreBase
 
 from byteps._basics import Sum, rank, size
+from byteps._coded_names import declare_coded
 from byteps._names import unique_name
 
 from .compression import from_parameters
@@ -15,6 +16,9 @@ class BytePS(KVStoreBase):
 
     ``gluon.Trainer(..., kvstore="dist_byteps")`` uses it; as with MXNet's own stores for several workers,
     ``trainer.step()`` takes the batch size of all of them.
+
+    Attributes:
+        learning_rate: that goes along with gradients, for what coding has lost of them; 0: it is not known.
     """
 
     def __init__(self, root_rank=0, op=Sum):
@@ -26,6 +30,7 @@ class BytePS(KVStoreBase):
         """
         self._root, self._op = root_rank, op
         self._compression = from_parameters(None)
+        self.learning_rate = 0.0
 
     def _name(self, kind, key):
         return f"{unique_name('KVStore', self)}.{kind}.{key}"
@@ -47,15 +52,24 @@ class BytePS(KVStoreBase):
         targets = values if out is None else out if isinstance(out, (list, tuple)) else [out]
         total = values[0] if len(values) == 1 and out is None else _sum(values, targets[0])
         small, context = self._compression.compress(total)
-        push_pull_inplace(small, None, self._name("gradient", key), priority, self._op)
+        name = self._name("gradient", key)
+        declare_coded([name], self._compression)
+        push_pull_inplace(small, None, name, priority, self._op, learning_rate=self.learning_rate)
         result = self._compression.decompress(small, context)
         for target in targets:
             if target is not result:
                 result.copyto(target)
 
     def set_gradient_compression(self, compression_params):
-        """Send gradients in the way that compression_params of DistributedTrainer say."""
+        """Send gradients in the way that compression_params of DistributedTrainer say.
+
+        Momentum is given with the factor "mu", and the optimizer must have none then.
+        """
         self._compression = from_parameters(compression_params)
+
+    def declare_gradients(self, keys):
+        """Declare the gradients of some keys at once, which else the first pushpull() of each one does."""
+        declare_coded([self._name("gradient", key) for key in keys], self._compression)
 
     @staticmethod
     def is_capable(capability):

@@ -64,7 +64,7 @@ struct operation {
     int64_t root; /* -1: a push_pull */
     uint32_t op;
     int32_t priority;
-    double prescale, postscale;
+    double prescale, postscale, learning_rate;
     struct on_complete done;
 };
 
@@ -126,6 +126,7 @@ static void begin(struct operation *operation)
         .priority = operation->priority,
         .prescale = operation->prescale,
         .postscale = operation->postscale,
+        .learning_rate = operation->learning_rate,
         .done = end,
         .arg = operation,
     };
@@ -200,10 +201,10 @@ static struct operation *operation_new(NDArrayHandle array, const char *name)
  * name is copied. Returns NULL, or what is wrong; the text lives until the next call of the thread.
  */
 BPS_API const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t root, uint32_t op,
-                                      int32_t priority, double prescale, double postscale);
+                                      int32_t priority, double prescale, double postscale, double learning_rate);
 
 const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t root, uint32_t op, int32_t priority,
-                              double prescale, double postscale)
+                              double prescale, double postscale, double learning_rate)
 {
     static const int property = FN_CPU_PRIORITIZED;
     struct context cpu = {1, 0};
@@ -222,6 +223,7 @@ const char *byteps_mxnet_push(NDArrayHandle array, const char *name, int64_t roo
     operation->priority = priority;
     operation->prescale = prescale;
     operation->postscale = postscale;
+    operation->learning_rate = learning_rate;
     operation->is_pushed = true;
     atomic_fetch_add(&pushed, 1);
     if (mx.MXEnginePushAsyncND(run, operation, operation_delete, &cpu, NULL, 0, &operation->array, 1, &property,

@@ -7,7 +7,6 @@ from byteps._basics import Average, Sum, check_root, choose_op, declare, full_na
 from byteps._horovod import refuse_process_set
 
 from . import _library
-from .compression import from_parameters
 
 __all__ = [
     "allreduce",
@@ -37,7 +36,7 @@ def _name_in_job(name):
     return known
 
 
-def _enqueue(tensor, name, root, op, priority, prescale, postscale):
+def _enqueue(tensor, name, root, op, priority, prescale, postscale, rate=0.0):
     """Give an operation to the engine, which runs it in place when what comes before has ended.
 
     Without a name it has ended when this returns: those of all workers meet by the order of their calls, and the
@@ -46,7 +45,7 @@ def _enqueue(tensor, name, root, op, priority, prescale, postscale):
     if not isinstance(tensor, mx.nd.NDArray):
         raise TypeError(f"expected an mxnet.nd.NDArray or an mxnet.np.ndarray, not {type(tensor).__name__}")
     host = tensor if not _HAS_GPU else tensor.as_in_context(mx.cpu())
-    problem = _push(host.handle, _name_in_job(name or "unnamed"), root, op, priority, prescale, postscale)
+    problem = _push(host.handle, _name_in_job(name or "unnamed"), root, op, priority, prescale, postscale, rate)
     if problem is not None:
         raise TypeError(f"{name or 'unnamed'}: {problem.decode()}")
     if host is not tensor:
@@ -60,13 +59,31 @@ def _enqueue(tensor, name, root, op, priority, prescale, postscale):
 
 
 def push_pull_inplace(
-    tensor, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0
+    tensor,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
 ):
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
-    return _enqueue(tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor)
+    return _enqueue(
+        tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor, learning_rate
+    )
 
 
-def push_pull(tensor, average=None, name=None, priority=0, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def push_pull(
+    tensor,
+    average=None,
+    name=None,
+    priority=0,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    learning_rate=0.0,
+):
     """Return the reduction of an array over all workers, as a new array.
 
     With a name it returns at once, as all operations of MXNet do; any number of them is in flight at once.
@@ -80,6 +97,8 @@ def push_pull(tensor, average=None, name=None, priority=0, op=None, prescale_fac
         priority: larger is more urgent.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result.
+        learning_rate: of this step, if the tensor is coded on the network with error feedback: what was lost under
+            another one is scaled by the ratio of both.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the array cannot be sent.
@@ -87,7 +106,9 @@ def push_pull(tensor, average=None, name=None, priority=0, op=None, prescale_fac
             workers disagree about shape, type or operation, or a member of the job was lost. All workers that
             took part get it.
     """
-    return push_pull_inplace(tensor.copy(), average, name, priority, op, prescale_factor, postscale_factor)
+    return push_pull_inplace(
+        tensor.copy(), average, name, priority, op, prescale_factor, postscale_factor, learning_rate
+    )
 
 
 def broadcast_inplace(tensor, root_rank=0, name=None, priority=0):
@@ -120,11 +141,9 @@ def byteps_declare_tensor(name, **kwargs):
 
     Args:
         name: of the tensor.
-        kwargs: how it is to be compressed, with the original's prefix: ``byteps_compressor_type`` and so on. There
-            is nothing to choose yet.
+        kwargs: how it is coded on the network, with the original's prefix: ``byteps_compressor_type`` and so on.
     """
-    from_parameters({key.replace("byteps_", "").replace("_type", ""): value for key, value in kwargs.items()})
-    declare(name)
+    declare(name, kwargs or None)
 
 
 # ---- Horovod's names -------------------------------------------------------------------------------------

@@ -51,7 +51,8 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             return
         before, after = self._scales
         name = f"{unique_name('gradient', self)}_{index}"
-        push_pull_inplace(gradient, None, name, -_number(index), Average, before, after)
+        rate = self.inner.learning_rate
+        push_pull_inplace(gradient, None, name, -_number(index), Average, before, after, rate)
 
     def update(self, index, weight, grad, state):
         """Average the gradient and update the weight."""

@@ -7,7 +7,7 @@ from mxnet import gluon
 
 from byteps._basics import Average
 
-from .compression import from_parameters
+from .compression import take_momentum
 from .functions import broadcast_parameters
 from .kvstore import BytePS
 from .optimizer import DistributedOptimizer
@@ -29,21 +29,34 @@ class DistributedTrainer(gluon.Trainer):
             optimizer: name of an optimizer, or one.
             optimizer_params: of the optimizer, if it is given by name.
             root_rank: the worker whose parameters all begin with.
-            compression_params: a dict: ``{"fp16": True}`` sends gradients as float16.
+            compression_params: a dict: ``{"fp16": True}`` sends gradients as float16. ``{"compressor": "onebit",
+                "ef": "vanilla"}`` and the like say how the network codes them, with the original's keys: compressor,
+                ef, momentum, scaling, k, seed, partition, normalize, or those of ``declare()``; the same on all
+                workers. With ``"momentum": "nesterov"`` each worker gives its gradients momentum before they are
+                coded, by the ``momentum`` of optimizer_params, and the optimizer itself has none. Error feedback
+                follows the learning rate.
 
         Raises:
-            NotImplementedError: compression_params names another method.
+            TypeError, ValueError: compression_params makes no sense.
+            KeyError: it has momentum, and optimizer_params has none.
         """
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer averages gradients itself; it takes the optimizer inside", stacklevel=2)
             optimizer = optimizer.inner
-        from_parameters(compression_params)  # refuses what is not there now, and not in the first step
+        compression_params, optimizer_params = take_momentum(compression_params, optimizer_params)
+        self._store = BytePS(root_rank, Average)
+        self._store.set_gradient_compression(compression_params)  # refuses what makes no sense now, not in a step
         super().__init__(
             params,
             optimizer,
             optimizer_params,
-            kvstore=BytePS(root_rank, Average),
+            kvstore=self._store,
             compression_params=compression_params,
             update_on_kvstore=False,
         )
+        self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
         broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
+
+    def _allreduce_grads(self):
+        self._store.learning_rate = self.learning_rate
+        super()._allreduce_grads()

@@ -94,11 +94,6 @@ def check_other_names():
     bps.broadcast_(one, root_rank=0)
     checks.raised(NotImplementedError, lambda: bps.alltoall(one), "alltoall is not there")
     checks.raised(NotImplementedError, lambda: bps.allreduce(one, process_set=1), "process_set")
-    checks.raised(
-        NotImplementedError,
-        lambda: bps.byteps_declare_tensor("c", byteps_compressor_type="onebit"),
-        "compressor='onebit' is not there yet",
-    )
 
 
 def check_all_are_in_flight_at_once():

@@ -230,13 +230,6 @@ def check_float16():
     assert native.pushed_bytes() - before == 2 * sum(value.size for value in first_weights()) * STEPS
     nothing = {"compressor": "", "ef": None, "momentum": "", "scaling": False}  # as the original's example has it
     bps.DistributedTrainer(net.collect_params(), *SGD, compression_params=nothing)
-    wrong = {"compressor": "onebit", "ef": "vanilla"}
-
-    def train(parameters):
-        bps.DistributedTrainer(net.collect_params(), *SGD, compression_params=parameters)
-
-    checks.raised(NotImplementedError, lambda: train(wrong), "compressor='onebit', ef='vanilla' is not there yet")
-    checks.raised(ValueError, lambda: train({"compresor": "onebit"}), "unknown key 'compresor'")
 
 
 def check_module():

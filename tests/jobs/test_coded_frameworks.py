@@ -1,0 +1,24 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training with other frameworks than PyTorch whose gradients are coded on the network: against the formulas."""
+
+import os
+import unittest
+
+import harness
+import scripted
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+
+
+class Coded(scripted.TestCase):
+    def check(self, framework, script, **env):
+        self.python = harness.framework_python(framework)  # or the test is skipped, for the others may be there
+        off = ["--set", "worker.hierarchy=off"]
+        self.run_script(script, workers=2, servers=1, options=off, env={"GROUPS": "1,1", **env})
+
+    def test_mxnet(self):
+        self.check("mxnet", "mxnet_coded.py")
+
+
+if __name__ == "__main__":
+    unittest.main()
