@@ -9,11 +9,9 @@
 #define BPS_CAST_FORMAT_H
 
 #include "kernels.h"
-#include "util/vector.h"
+#include "util/largest.h"
 
-#define NAN_F32      0x7fc00000u
-#define INFINITY_F32 0x7f800000u
-#define SIGN_F32     0x80000000u
+#define NAN_F32 0x7fc00000u
 
 /* Elements that are coded at once, the fewest that a block has, in so many vectors of float32. */
 #define STEP    32u
@@ -148,18 +146,6 @@ INLINE v_f32 from_format(const uint8_t *from, enum cast_format format)
 }
 
 /* ---- to a format ------------------------------------------------------------------------------------------- */
-
-/* The larger lanes of numbers without signs. */
-INLINE v_u32 larger32(v_u32 a, v_u32 b)
-{
-#if VECTOR == 64
-    return (v_u32)_mm512_max_epi32((__m512i)a, (__m512i)b);
-#elif VECTOR == 32
-    return (v_u32)_mm256_max_epi32((__m256i)a, (__m256i)b);
-#else
-    return SELECT((v_u32)((v_i32)a > (v_i32)b), a, b);
-#endif
-}
 
 /*
  * Magnitudes, and only those that the format has: their codes; above their bits may be others.

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "philox.h"
+#include "util/philox.h"
 
 #define SIGN32     0x80000000u
 #define SIGN64     0x8000000000000000u
@@ -188,7 +188,7 @@ INLINE v_i32 round_unit(const uint8_t *src, struct dithering_draw draw, double s
                         enum dithering_type type, enum dithering_partition partition, uint16_t *codes)
 {
     uint32_t number[UNIT];
-    draw_unit(draw, number);
+    philox_numbers(draw.key, draw.first / 4, UNIT / 4, number);
     if (type == F32) {
         round_unit32(src, number, (float)scale, (float)top, partition, codes);
     } else {

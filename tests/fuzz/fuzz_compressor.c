@@ -11,6 +11,7 @@
 #include "../unit/compressor_rig.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+const struct bps_module *bps_module_compressor_block(void);
 const struct bps_module *bps_module_compressor_cast(void);
 const struct bps_module *bps_module_compressor_dithering(void);
 const struct bps_module *bps_module_compressor_lossless(void);
@@ -18,7 +19,8 @@ const struct bps_module *bps_module_compressor_onebit(void);
 const struct bps_module *bps_module_compressor_randomk(void);
 const struct bps_module *bps_module_compressor_topk(void);
 
-#define METHODS 16 /* onebit with scaling or without, each format of cast, dithering, topk, randomk, lossless */
+/* onebit with scaling or without, each format of cast, dithering, topk, randomk, lossless, block with 8, 4, 2 bits */
+#define METHODS 19
 #define HEAD    4
 
 static void check(bool holds)
@@ -52,6 +54,10 @@ static bps_status open_method(struct rig *rig, int method, int isa)
                                             {"isa", isa}};
     const struct rig_setting topk[] = {{"k", method == 10 ? 0.1 : 3}, {"compat", 0}, {"isa", isa}};
     const struct rig_setting randomk[] = {{"k", 0.3}, {"independent", 0}, {"unbiased", 0}, {"compat", method == 13}};
+    const struct rig_setting block[] = {{"bits", method - 16}, {"block", 32}, {"stochastic", 0}, {"isa", isa}};
+    if (method >= 16) {
+        return rig_open(rig, bps_module_compressor_block(), block, 4);
+    }
     if (method >= 14) {
         return open_lossless(rig, method - 14);
     }

@@ -174,6 +174,11 @@ class Bench(unittest.TestCase):
             (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
             self.assertEqual(row["coded_bytes"], coded)
             self.assertAlmostEqual(row["relative_error"], error, delta=error / 10)
+        for bits, error in ((8, 0.0065), (4, 0.115), (2, 0.71)):
+            entry = ("--set", "compressors.c.plugin=block", "--set", f"compressors.c.bits={bits}")
+            (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
+            self.assertEqual(row["coded_bytes"], 4 * 4 + 128 * bits)
+            self.assertAlmostEqual(row["relative_error"], error, delta=error / 5)
         entry = ("--set", "compressors.c.plugin=dithering")
         (row,) = json.loads(self.bench("compressor", *QUICK, "--json", *entry).stdout)["results"]
         self.assertEqual(row["coded_bytes"], 4 + 1 + 1024)

@@ -22,6 +22,8 @@ METHODS = [
     {"compressor": "onebit"},
     {"compressor": "cast", "to": "bfloat16"},
     {"compressor": "cast", "to": "float8_e4m3", "block": 64},
+    {"compressor": "block", "bits": 4},
+    {"compressor": "block", "bits": 4, "block": 64, "stochastic": True},
     {"compressor": "topk", "k": 0.05},
     {"compressor": "topk", "k": 200},
     {"compressor": "randomk", "k": 0.05},

@@ -3,10 +3,9 @@
  * philox.h - numbers for rounding: Philox4x32-10 of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3",
  * SC 2011, which makes four numbers of 32 bits of a key and a counter, in any order.
  */
-#ifndef BPS_DITHERING_PHILOX_H
-#define BPS_DITHERING_PHILOX_H
+#ifndef BPS_COMPRESSOR_PHILOX_H
+#define BPS_COMPRESSOR_PHILOX_H
 
-#include "kernels.h"
 #include "util/vector.h"
 
 #define PHILOX_ROUNDS  10
@@ -55,17 +54,18 @@ INLINE void philox(uint64_t key, uint64_t counter, v_u64 word[4])
 }
 
 /*
- * The numbers of a unit. Its element e has the word 2 * (e / 32) + e % 2 of the counter 16 * unit + e % 32 / 2: so
- * it is the same one whatever the width of vectors, and words need not change lanes.
+ * The numbers of so many counters, a multiple of 8 and at most 16, from `counter` on: four of each. Of n counters the
+ * number e is the word 2 * (e / 2n) + e % 2 of the counter e % 2n / 2: so it is the same one whatever the width of
+ * vectors, and words need not change lanes.
  */
-INLINE void draw_unit(struct dithering_draw draw, uint32_t number[UNIT])
+INLINE void philox_numbers(uint64_t key, uint64_t counter, unsigned counters, uint32_t *number)
 {
-    EACH(i, 16 / LANES64) {
+    EACH(i, counters / LANES64) {
         v_u64 word[4];
-        philox(draw.key, draw.first / 4 + i * LANES64, word);
+        philox(key, counter + i * LANES64, word);
         v_u64 low = (word[0] & 0xffffffffu) | word[1] << 32, high = (word[2] & 0xffffffffu) | word[3] << 32;
         STORE(number + i * LANES32, low);
-        STORE(number + UNIT / 2 + i * LANES32, high);
+        STORE(number + 2 * counters + i * LANES32, high);
     }
 }
 
