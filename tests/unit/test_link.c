@@ -361,14 +361,17 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.tensor, header.tensor);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_SEPARATE);
+        bool known = (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
     bytes[5] = BPS_FLAGS + 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
     bytes[5] = 0;
-    bytes[63] = 1;
+    bytes[60] = 3; /* only a PUSH has a coding */
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
+    ck_assert_uint_eq(back.coding, 3);
+    bytes[4] = BPS_FRAME_RESULT;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
 }
 END_TEST
