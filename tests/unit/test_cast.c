@@ -198,12 +198,13 @@ static void element_is_right(const struct slice *s, size_t i, float want)
     double x = rig_get(s->dtype, s->from, i);
     unsigned code = s->code[place], right = nearest(s->format, scaled(s, x, want));
     code |= s->format->bytes == 2 ? (unsigned)s->code[place + 1] << 8 : 0;
-    ck_assert(scale == want);
-    ck_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", s->format->name, x, (double)scale, code,
-                  right);
+    rig_assert(scale == want);
+    rig_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", s->format->name, x, (double)scale, code,
+                   right);
     double y = rig_get(s->dtype, s->to, i);
-    ck_assert_msg(same(y, unscaled(s, meaning(s->format, code), scale)), "%s: %#x became %a", s->format->name, code, y);
-    ck_assert(isfinite(x) || !isfinite(y));
+    rig_assert_msg(same(y, unscaled(s, meaning(s->format, code), scale)), "%s: %#x became %a", s->format->name, code,
+                   y);
+    rig_assert(isfinite(x) || !isfinite(y));
 }
 
 /* Codes what is in s->from. */
@@ -240,7 +241,7 @@ START_TEST(test_all_codes)
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (int i = 0; i < codes; i++) {
             double y = rig_get(s.dtype, s.to, (size_t)i), want = unscaled(&s, meaning(s.format, (unsigned)i), scale);
-            ck_assert_msg(same(y, want), "%s: %#x became %a, expected %a", s.format->name, (unsigned)i, y, want);
+            rig_assert_msg(same(y, want), "%s: %#x became %a, expected %a", s.format->name, (unsigned)i, y, want);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -359,7 +360,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &sum), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double want = ((double)i - 100) + rig_get(s.dtype, s.to, i);
-            ck_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
+            rig_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
         }
         free_slice(&s);
         free_slice(&sum);
@@ -412,7 +413,7 @@ START_TEST(test_flushed_subnormals)
     unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     ck_assert_uint_eq(after & 0xffc0, flush & 0xffc0);
-    ck_assert(rig_get(s.dtype, s.to, 0) == 0x1p-129 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
+    rig_assert(rig_get(s.dtype, s.to, 0) == 0x1p-129 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
     free_slice(&s);
     rig.ops->close(rig.instance);
 #endif
@@ -481,7 +482,7 @@ START_TEST(test_options)
             return;
         }
         rig.ops->describe(rig.instance, text, sizeof text);
-        ck_assert(strstr(text, names[_i]) != NULL && strncmp(text, formats[to].name, strlen(formats[to].name)) == 0);
+        rig_assert(strstr(text, names[_i]) != NULL && strncmp(text, formats[to].name, strlen(formats[to].name)) == 0);
         ck_assert_int_eq(strstr(text, "128") != NULL, formats[to].bytes == 1);
         for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
             bool coded = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;

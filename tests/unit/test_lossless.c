@@ -142,7 +142,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double sum = (double)i + rig_get(s.dtype, s.from, i);
-            ck_assert(rig_get(s.dtype, s.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
+            rig_assert(rig_get(s.dtype, s.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
         }
         free_slice(&s);
     }
@@ -168,9 +168,9 @@ static size_t read_chunk(const struct slice *s, size_t *at, size_t first, size_t
     *at += 2 * rig_size(s->dtype);
     for (size_t p = 0; p < rig_size(s->dtype); p++) {
         size_t length = s->code[head + 2 * p] + 256u * s->code[head + 2 * p + 1];
-        ck_assert(length > 0 && length <= n);
+        rig_assert(length > 0 && length <= n);
         for (size_t i = 0; i < n && length == n; i++) {
-            ck_assert_uint_eq(s->code[*at + i], byte_of(s, first + i, p));
+            rig_assert(s->code[*at + i] == byte_of(s, first + i, p));
         }
         shorter += length < n;
         *at += length;
@@ -191,12 +191,12 @@ START_TEST(test_the_format)
         for (size_t i = 0; i < s.count; i += CHUNK) {
             size_t n = s.count - i < CHUNK ? s.count - i : CHUNK, shorter = read_chunk(&s, &at, i, n);
             if (n >= 1000) {
-                ck_assert(like == NOISE ? shorter == 0 : like != GRADIENTS || _i == 1 || shorter >= 1);
-                ck_assert(like != ONE_VALUE || shorter == rig_size(s.dtype));
+                rig_assert(like == NOISE ? shorter == 0 : like != GRADIENTS || _i == 1 || shorter >= 1);
+                rig_assert(like != ONE_VALUE || shorter == rig_size(s.dtype));
             }
         }
         ck_assert_uint_eq(at, s.bytes);
-        ck_assert(like != NOISE || s.count < 1000 || s.bytes == s.room);
+        rig_assert(like != NOISE || s.count < 1000 || s.bytes == s.room);
         free_slice(&s);
     }
     rig.ops->close(rig.instance);
@@ -258,7 +258,7 @@ static bps_status decode_bytes(const struct rig *rig, struct slice *s, const uin
     memcpy(other.code, code, bytes);
     bps_status status = decode(rig, &other);
     ck_assert_int_eq(decode_add(rig, &other), status);
-    ck_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
+    rig_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
     free(base);
     return status;
 }
