@@ -34,6 +34,48 @@ INLINE uint64_t key_of(const uint8_t *at, enum type type)
     return wide & MAGNITUDE64;
 }
 
+/*
+ * The lanes of keys that are above another key, the first one in the lowest bit. Compiled for AVX-512, a comparison of
+ * vectors goes from a mask to lanes and back, which takes longer than the comparison.
+ */
+INLINE uint32_t above32(v_u32 keys, int32_t key)
+{
+#if VECTOR == 64
+    return _mm512_cmpgt_epi32_mask((__m512i)keys, _mm512_set1_epi32(key));
+#else
+    return SIGNS32((v_u32)((v_i32)keys > key));
+#endif
+}
+
+INLINE uint32_t above64(v_u64 keys, int64_t key)
+{
+#if VECTOR == 64
+    return _mm512_cmpgt_epi64_mask((__m512i)keys, _mm512_set1_epi64(key));
+#else
+    return SIGNS64((v_u64)((v_i64)keys > key));
+#endif
+}
+
+/* Those of a step. */
+INLINE uint32_t step_above(const uint8_t *src, int64_t key, enum type type)
+{
+    uint32_t above = 0;
+    if (type == F32) {
+        EACH(i, VECTORS32) {
+            v_u32 x;
+            LOAD(x, src + i * VECTOR);
+            above |= above32(x & MAGNITUDE32, (int32_t)key) << i * LANES32;
+        }
+    } else {
+        EACH(i, VECTORS64) {
+            v_u64 x;
+            LOAD(x, src + i * VECTOR);
+            above |= above64(x & MAGNITUDE64, key) << i * LANES64;
+        }
+    }
+    return above;
+}
+
 /* Steps with hits, and which of their elements these are, the first one in the lowest bit. */
 struct hits {
     unsigned n;
@@ -64,105 +106,61 @@ INLINE unsigned take_first(uint32_t *mask)
 
 /* ---- tallies ------------------------------------------------------------------------------------------------- */
 
-INLINE void tally_one(uint64_t key, const struct range *range, struct tally *tally)
+/* An element in the range. It may be in the pool already, here or further on. */
+INLINE void put_inside(const uint8_t *at, const struct range *range, struct tally *tally, enum type type)
 {
+    tally->bin[(key_of(at, type) - range->low) >> range->shift]++;
+    if (tally->pooled < POOL) {
+        memmove(tally->pool + tally->pooled++ * SIZE(type), at, SIZE(type));
+    }
+}
+
+INLINE void tally_one(const uint8_t *at, const struct range *range, struct tally *tally, enum type type)
+{
+    uint64_t key = key_of(at, type);
     if (key > range->last) {
         tally->above++;
     } else if (key >= range->low) {
         tally->inside++;
-        tally->bin[(key - range->low) >> range->shift]++;
+        put_inside(at, range, tally, type);
     }
 }
 
-/* Counts, lane by lane, the keys that are above the range and those that are not below it; a mask of those inside. */
-INLINE uint32_t compare_step32(const uint8_t *src, const struct range *range, v_u32 *above, v_u32 *reached)
-{
-    uint32_t inside = 0;
-    EACH(i, VECTORS32) {
-        v_u32 x;
-        LOAD(x, src + i * VECTOR);
-        x &= MAGNITUDE32;
-        v_u32 over = (v_u32)((v_i32)x > (int32_t)range->last), in = (v_u32)((v_i32)x > (int32_t)range->low - 1);
-        *above -= over;
-        *reached -= in;
-        inside |= SIGNS32(in & ~over) << i * LANES32;
-    }
-    return inside;
-}
-
-INLINE uint32_t compare_step64(const uint8_t *src, const struct range *range, v_u64 *above, v_u64 *reached)
-{
-    uint32_t inside = 0;
-    EACH(i, VECTORS64) {
-        v_u64 x;
-        LOAD(x, src + i * VECTOR);
-        x &= MAGNITUDE64;
-        v_u64 over = (v_u64)((v_i64)x > (int64_t)range->last), in = (v_u64)((v_i64)x > (int64_t)range->low - 1);
-        *above -= over;
-        *reached -= in;
-        inside |= SIGNS64(in & ~over) << i * LANES64;
-    }
-    return inside;
-}
-
-INLINE void bin_hits(const uint8_t *src, uint32_t mask, const struct range *range, struct tally *tally, enum type type)
+INLINE void put_hits(const uint8_t *src, uint32_t mask, const struct range *range, struct tally *tally, enum type type)
 {
     while (mask != 0) {
-        uint64_t key = key_of(src + take_first(&mask) * SIZE(type), type);
-        tally->bin[(key - range->low) >> range->shift]++;
+        put_inside(src + take_first(&mask) * SIZE(type), range, tally, type);
     }
 }
 
 INLINE void tally(const uint8_t *src, size_t count, const struct range *range, struct tally *out, enum type type)
 {
     const struct range fixed = *range;
-    v_u32 above32 = {0}, reached32 = {0};
-    v_u64 above64 = {0}, reached64 = {0};
     size_t above = 0, reached = 0;
     for (unsigned steps; (steps = steps_of(count)) > 0; count -= steps * STEP, src += steps * STEP * SIZE(type)) {
         struct hits hits;
         hits.n = 0;
         for (unsigned i = 0; i < steps; i++) {
             const uint8_t *at = src + i * STEP * SIZE(type);
-            note(&hits, i,
-                 type == F32 ? compare_step32(at, &fixed, &above32, &reached32)
-                             : compare_step64(at, &fixed, &above64, &reached64));
+            uint32_t over = step_above(at, (int64_t)fixed.last, type),
+                     in = step_above(at, (int64_t)fixed.low - 1, type);
+            above += (size_t)__builtin_popcount(over);
+            reached += (size_t)__builtin_popcount(in);
+            /* The difference of sets: what the compiler makes of & ~ for AVX-512 is slower. */
+            note(&hits, i, in - over);
         }
         for (unsigned i = 0; i < hits.n && fixed.low < fixed.last; i++) {
-            bin_hits(src + hits.step[i] * STEP * SIZE(type), hits.mask[i], &fixed, out, type);
+            put_hits(src + hits.step[i] * STEP * SIZE(type), hits.mask[i], &fixed, out, type);
         }
-    }
-    for (unsigned i = 0; i < LANES32; i++) {
-        above += type == F32 ? above32[i] : i < LANES64 ? above64[i] : 0;
-        reached += type == F32 ? reached32[i] : i < LANES64 ? reached64[i] : 0;
     }
     out->above += above;
     out->inside += reached - above;
     for (size_t i = 0; i < count; i++) {
-        tally_one(key_of(src + i * SIZE(type), type), &fixed, out);
+        tally_one(src + i * SIZE(type), &fixed, out, type);
     }
 }
 
 /* ---- places -------------------------------------------------------------------------------------------------- */
-
-INLINE uint32_t reached_step(const uint8_t *src, uint64_t least, enum type type)
-{
-    uint32_t reached = 0;
-    if (type == F32) {
-        EACH(i, VECTORS32) {
-            v_u32 x;
-            LOAD(x, src + i * VECTOR);
-            reached |= SIGNS32((v_u32)((v_i32)(x & MAGNITUDE32) > (int32_t)least - 1)) << i * LANES32;
-        }
-    } else {
-        EACH(i, VECTORS64) {
-            v_u64 x;
-            LOAD(x, src + i * VECTOR);
-            reached |= SIGNS64((v_u64)((v_i64)(x & MAGNITUDE64) > (int64_t)least - 1)) << i * LANES64;
-        }
-    }
-    return reached;
-}
 
 INLINE size_t find(const uint8_t *src, size_t count, uint64_t least, uint16_t *places, enum type type)
 {
@@ -171,7 +169,7 @@ INLINE size_t find(const uint8_t *src, size_t count, uint64_t least, uint16_t *p
         struct hits hits;
         hits.n = 0;
         for (unsigned step = 0; step < steps; step++) {
-            note(&hits, step, reached_step(src + (i + step * STEP) * SIZE(type), least, type));
+            note(&hits, step, step_above(src + (i + step * STEP) * SIZE(type), (int64_t)least - 1, type));
         }
         for (unsigned hit = 0; hit < hits.n; hit++) {
             uint32_t mask = hits.mask[hit];

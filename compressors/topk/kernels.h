@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #define BINS 2048u
+#define POOL 16384u
 
 /* Keys from low to last, in bins of 2^shift keys. */
 struct range {
@@ -19,15 +20,19 @@ struct range {
     unsigned shift;
 };
 
-/* How many elements have keys above a range, in it, and in each of its bins (not if the range is a single key). */
+/*
+ * How many elements have keys above a range and in it. Unless the range is a single key, also how many are in each of
+ * its bins, and the first of those in it, at most POOL, in their order.
+ */
 struct tally {
-    size_t above, inside;
+    size_t above, inside, pooled;
     size_t bin[BINS];
+    uint8_t pool[POOL * sizeof(double)];
 };
 
 /* Elements of one type at any address. */
 struct topk_kernels {
-    /* Adds these elements, at most 2^30, to a tally. */
+    /* Adds these elements to a tally, whose pool they may be. */
     void (*tally)(const uint8_t *src, size_t count, const struct range *range, struct tally *tally);
     /* The places of those elements, of at most 65536, whose key is `least` or more, in their order; how many. */
     size_t (*find)(const uint8_t *src, size_t count, uint64_t least, uint16_t *places);

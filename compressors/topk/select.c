@@ -4,12 +4,13 @@
  *
  * A pass counts how many keys are in each of 2048 bins of a range, and the next one looks into one bin only (radix
  * select): three passes for float32 and six for float64 at most, whatever the elements are. The first range is guessed
- * from a sample: then few elements are in it, and comparing many at once finds them. If the guess was wrong, the range
- * is everything. So time is linear, and the result does not depend on the guess.
+ * from a sample: then few elements are in it, comparing many at once finds them, and later passes go over the pool of
+ * these only. If the guess was wrong, the range is everything. So time is linear, and the result does not depend on the
+ * guess.
  */
 #include "select.h"
 
-#include <stdbool.h>
+#include <stddef.h>
 #include <string.h>
 
 #define PIECE        (1u << 20) /* elements of a call of the kernel */
@@ -37,7 +38,7 @@ static struct range everything(size_t size)
 static void tally(const struct topk_kernels *kernels, const uint8_t *src, size_t count, size_t size, size_t piece,
                   size_t stride, const struct range *range, struct tally *out)
 {
-    memset(out, 0, sizeof *out);
+    memset(out, 0, offsetof(struct tally, pool));
     for (size_t i = 0; i < count; i += stride) {
         size_t n = count - i < piece ? count - i : piece;
         kernels->tally(src + i * size, n, range, out);
@@ -108,6 +109,11 @@ struct threshold topk_select(const struct topk_kernels *kernels, const uint8_t *
         range = range_of(first_of(&range, bin), last_of(&range, bin));
         if (range.low == range.last) {
             return (struct threshold){range.low, ties};
+        }
+        if (t.pooled == t.inside) {
+            src = t.pool;
+            count = t.pooled;
+            kept -= t.above;
         }
     }
 }
