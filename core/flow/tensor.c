@@ -24,6 +24,7 @@ static void tensor_free(struct bps_tensor_entry *tensor)
     bps_form_fini(&tensor->form);
     bps_form_fini(&tensor->job);
     free(tensor->saved);
+    free(tensor->words);
     free(tensor->name);
     free(tensor);
 }
@@ -99,7 +100,8 @@ static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name
     tensor->name = own;
     tensor->id = tensor->round = 0;
     tensor->coding = tensor->choice = NULL;
-    tensor->chosen = false;
+    free(tensor->words);
+    tensor->words = NULL;
     bps_tensor_replace_state(tensor, NULL, 0);
     tensor->renamed = true;
     return tensor;
@@ -210,7 +212,7 @@ static struct bps_coding *coding_of(const struct bps_tensor_entry *tensor, const
         .count = form->bytes / bps_dtype_size(form->dtype),
         .partitions = bps_partitions(form->bytes, tensor->worker->partition),
     };
-    if (!tensor->chosen) {
+    if (tensor->words == NULL) {
         return bps_graph_coding(tensor->worker->graph, &info);
     }
     return tensor->choice != NULL && bps_coding_takes(tensor->choice, form->dtype) ? tensor->choice : NULL;
@@ -225,20 +227,29 @@ bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *text, 
 {
     struct bps_coding *choice = NULL;
     struct bps_report why = {""};
+    if (tensor->words != NULL && strcmp(tensor->words, text) == 0) {
+        return BPS_OK; /* some declare a tensor with each of its operations */
+    }
     bps_status status =
         text[0] == '\0' ? BPS_OK : bps_codings_of_text(&tensor->worker->graph->codings, text, &choice, &why);
     if (status != BPS_OK) {
         BPS_REPORT(report, "tensor '%.200s': %.800s", tensor->name, why.text);
         return status;
     }
-    bool known = tensor->chosen || atomic_load_explicit(&tensor->formed, memory_order_relaxed);
-    const struct bps_coding *before = tensor->chosen ? tensor->choice : tensor->coding;
+    bool known = tensor->words != NULL || atomic_load_explicit(&tensor->formed, memory_order_relaxed);
+    const struct bps_coding *before = tensor->words != NULL ? tensor->choice : tensor->coding;
     if (known && before != choice) {
         BPS_REPORT(report, "tensor '%s' was declared to be coded by %s, not by %s", tensor->name,
                    before != NULL ? before->text : "nothing", choice != NULL ? choice->text : "nothing");
         return BPS_ERR_MISMATCH;
     }
-    tensor->chosen = true;
+    char *own = strdup(text);
+    if (own == NULL) {
+        BPS_REPORT(report, "tensor '%.200s': out of memory", tensor->name);
+        return BPS_ERR_NOMEM;
+    }
+    free(tensor->words);
+    tensor->words = own;
     tensor->choice = choice;
     return BPS_OK;
 }

@@ -125,8 +125,8 @@ struct bps_tensor_entry {
     bool unnamed;
     struct bps_form form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
     _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
-    struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for, */
-    bool chosen;                        /* if it has: else the configuration says */
+    struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for */
+    char *words;                        /* in these words; owned; NULL: the configuration says */
     void *saved;                        /* what coding has left of it in an earlier job: see shards/state.c; owned */
     size_t saved_bytes;
     struct bps_post declare_post;

@@ -111,7 +111,7 @@ static void forget(void)
 /* What its declaration has asked for; owned. NULL: nothing, or no memory. */
 static char *choice_of(const struct bps_tensor_entry *tensor)
 {
-    return !tensor->chosen ? NULL : strdup(tensor->choice != NULL ? tensor->choice->text : "");
+    return tensor->words == NULL ? NULL : strdup(tensor->choice != NULL ? tensor->choice->text : "");
 }
 
 /* Keeps the names and sizes of the worker's tensors in the order of their declaration. */

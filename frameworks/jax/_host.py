@@ -5,6 +5,7 @@ import numpy as np
 from jax.errors import JaxRuntimeError
 
 from byteps._basics import Handle, run_push_pull, wait_all
+from byteps._coded_names import declare_coded
 from byteps._errors import Error
 from byteps._native import bps as _bps
 
@@ -53,6 +54,7 @@ def exchange(request, arrays):
     """
     arrays = [np.asarray(array) for array in arrays]
     try:
+        declare_coded(request.names, request.coding)
         if len(arrays) == 1 and request.root < 0:
             return [_run(request, arrays[0])]
         return wait_all([_start(request, index, array) for index, array in enumerate(arrays)])

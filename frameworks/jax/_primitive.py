@@ -40,6 +40,7 @@ class Request:
     priority: int = 0
     prescale: float = 1.0
     postscale: float = 1.0
+    coding: str | None = None  # on the network, which each operation declares; None: as the configuration says
     key: int = dataclasses.field(default_factory=lambda: next(_keys))  # no two are equal: each has names of its own
 
     def full_name(self, index):
@@ -55,7 +56,7 @@ class Request:
     def derived(self, present, suffix, **changes):
         """Return the request for some of the operands, under names of their own."""
         names = None if self.names is None else tuple(self.names[i] + suffix for i in present)
-        return dataclasses.replace(self, names=names, key=next(_keys), **changes)
+        return dataclasses.replace(self, names=names, coding=None, key=next(_keys), **changes)
 
 
 primitive = Primitive("byteps")
@@ -122,6 +123,7 @@ def _numbered(context, request, operands):
 
 
 def _start(request, index, array):
+    coding = {} if request.coding is None else {"coding": request.coding}
     return jax.ffi.ffi_call("byteps_start", jax.ShapeDtypeStruct((2,), jnp.uint32), has_side_effect=True)(
         array,
         name=request.full_name(index),
@@ -130,6 +132,7 @@ def _start(request, index, array):
         priority=np.int64(request.priority),
         prescale=np.float64(request.prescale),
         postscale=np.float64(request.postscale),
+        **coding,
     )
 
 

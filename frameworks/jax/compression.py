@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types on the wire: arrays are sent as float16 or bfloat16 and converted back."""
+"""Smaller element types: arrays are sent as float16 or bfloat16, summed so, and converted back."""
 
 import jax.numpy as jnp
 
@@ -29,7 +29,7 @@ class BF16Compressor(NoneCompressor):
 
 
 class Compression:
-    """What the argument `compression` may be."""
+    """What the argument `compression` may be, besides what declare() takes."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

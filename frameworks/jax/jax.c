@@ -275,22 +275,28 @@ static bool number(const XLA_FFI_CallFrame *frame, const char *name, int type, v
     return true;
 }
 
+static char *text_of(const XLA_FFI_ByteSpan *span, const char *suffix)
+{
+    char *text = malloc(span->len + strlen(suffix) + 1);
+
+    if (text != NULL) {
+        memcpy(text, span->ptr, span->len);
+        strcpy(text + span->len, suffix);
+    }
+    return text;
+}
+
 /* The name, and for devices other than the first their number: each sends a tensor of its own. */
 static char *name_of(const XLA_FFI_CallFrame *frame)
 {
     const XLA_FFI_ByteSpan *span = attribute(frame, "name", XLA_FFI_AttrType_STRING);
     XLA_FFI_DeviceOrdinal_Get_Args device = {.struct_size = sizeof(device), .ctx = frame->ctx};
-    char suffix[16] = "", *name;
+    char suffix[16] = "";
 
     drop(frame->api, frame->api->DeviceOrdinal_Get(&device));
     if (device.device_ordinal > 0)
         snprintf(suffix, sizeof(suffix), "@%d", (int)device.device_ordinal);
-    name = span == NULL ? NULL : malloc(span->len + sizeof(suffix));
-    if (name != NULL) {
-        memcpy(name, span->ptr, span->len);
-        strcpy(name + span->len, suffix);
-    }
-    return name;
+    return span == NULL ? NULL : text_of(span, suffix);
 }
 
 /* ---- handlers ------------------------------------------------------------------------------------------ */
@@ -321,21 +327,48 @@ static XLA_FFI_Error *bad_attributes(const XLA_FFI_CallFrame *frame)
     return error_new(frame->api, BPS_ERR_INVALID, "the attributes are not those of the package byteps.jax");
 }
 
-static void push(struct call *call, const struct bps_push_pull *request, int64_t root)
+/*
+ * Declares the tensor with the coding that the call has, if it has one: with each operation, for a compiled program
+ * lives on when the job has ended, and runs in the next one.
+ */
+static bps_status declare(const XLA_FFI_CallFrame *frame, struct bps_push_pull *request, struct bps_report *report)
 {
-    struct bps_report report = {.text = ""};
-    bps_handle handle;
+    const XLA_FFI_ByteSpan *coding = attribute(frame, "coding", XLA_FFI_AttrType_STRING);
+    char *text = coding == NULL ? NULL : text_of(coding, "");
+    struct bps_declaration declaration = {
+        .size = sizeof(declaration),
+        .name = request->name,
+        .dtype = BPS_DTYPES,
+        .coding = text,
+    };
     bps_status status;
 
-    status = root < 0 ? bps_push_pull_async(request, &handle, &report)
-                      : bps_broadcast_async(request, (uint32_t)root, &handle, &report);
+    if (coding == NULL)
+        return BPS_OK;
+    status = text == NULL ? BPS_ERR_NOMEM : bps_declare(&declaration, 1, &request->tensor, report);
+    free(text);
+    return status;
+}
+
+static void push(struct call *call, const XLA_FFI_CallFrame *frame, struct bps_push_pull *request, int64_t root)
+{
+    struct bps_report report = {.text = ""};
+    bps_status status = declare(frame, request, &report);
+    bps_handle handle;
+
+    if (status == BPS_OK && root < 0)
+        status = bps_push_pull_async(request, &handle, &report);
+    else if (status == BPS_OK)
+        status = bps_broadcast_async(request, (uint32_t)root, &handle, &report);
     if (status < 0)
         end(call, status, report.text);
 }
 
 /* Starts the operation, or ends it with the reason why it cannot be. */
-static void begin(struct call *call, struct bps_push_pull *request, const XLA_FFI_Buffer *operand, int64_t root)
+static void begin(struct call *call, const XLA_FFI_CallFrame *frame, struct bps_push_pull *request, int64_t root)
 {
+    const XLA_FFI_Buffer *operand = frame->args.buffers[0];
+
     request->dtype = dtype_of(operand->dtype);
     request->ndim = (uint32_t)operand->rank;
     request->shape = operand->dims;
@@ -355,7 +388,7 @@ static void begin(struct call *call, struct bps_push_pull *request, const XLA_FF
     if (call->bytes > 0)
         memcpy(call->block.memory, operand->data, call->bytes);
     request->in = request->out = call->block.memory;
-    push(call, request, root);
+    push(call, frame, request, root);
 }
 
 /* The ticket is two uint32, as JAX has no integers of 64 bits by default. */
@@ -393,7 +426,7 @@ XLA_FFI_Error *byteps_start(XLA_FFI_CallFrame *frame)
     remember(call, name);
     memcpy(((const XLA_FFI_Buffer *)frame->rets.buffers[0])->data, &call->ticket, sizeof(call->ticket));
     if (!call->is_over)
-        begin(call, &request, frame->args.buffers[0], root);
+        begin(call, frame, &request, root);
     return NULL;
 }
 

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from byteps._basics import Average, ReduceOp, Sum, check_root, choose_op
+from byteps._coded_names import choose_compressor, coding_of, require_name
 from byteps._native import bps as _bps
 
 from ._primitive import Request, bind
@@ -59,7 +60,8 @@ def push_pull(
         average: True (the default): the mean; False: the sum. The average of integers is rounded down; their
             sums and products wrap.
         op: Average, Sum, Min, Max or Product, instead of `average`.
-        compression: Compression.none, .fp16 or .bf16.
+        compression: Compression.none, .fp16 or .bf16; or how the network codes the arrays, as for declare():
+            {"compressor": "onebit", "ef": "vanilla"}, say. They need a name then.
         axis_name: of the devices of this process inside of shard_map() or pmap(). Their arrays are reduced, too,
             each device sends a part of that, and all get the whole. None: each device's array is a tensor of its
             own.
@@ -73,6 +75,8 @@ def push_pull(
             a compiled function when its results are used.
     """
     op = choose_op(average, op)
+    compression = choose_compressor(compression, Compression.none)
+    require_name(name, coding_of(compression))
     leaves, names, structure = _flatten(tree, name)
     small = [compression.compress(leaf) for leaf in leaves]
     for leaf in small:
@@ -83,6 +87,7 @@ def push_pull(
         priority=priority,
         prescale=float(prescale_factor),
         postscale=float(postscale_factor),
+        coding=coding_of(compression),
     )
     if not leaves:
         results = []

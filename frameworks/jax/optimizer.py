@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from byteps._basics import choose_op
+from byteps._coded_names import choose_compressor
 from byteps._names import unique_name
 
 from .compression import Compression
@@ -48,6 +49,7 @@ def distributed(
         backward_passes_per_step > 1 it is an Accumulation.
     """
     op = choose_op(average, op)
+    compression = choose_compressor(compression, Compression.none)
     passes = operator.index(backward_passes_per_step)
     if passes < 1:
         raise ValueError(f"backward_passes_per_step={passes} must be 1 or more")

@@ -4,6 +4,7 @@
 import torch
 
 from byteps._basics import wait_all
+from byteps._coded_names import coding_of, declare_coded
 from byteps.torch.compression import Compression
 from byteps.torch.ops import push_pull_async
 
@@ -13,6 +14,7 @@ __all__ = ["Compression", "reduce"]
 @torch.compiler.disable
 def reduce(how, names, gradients):
     """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
+    declare_coded(names, coding_of(how.compression))
     before, after = how.scales
     small = [how.compression.compress(_dense(gradient).detach()) for gradient in gradients]
     handles = [

@@ -4,7 +4,7 @@
 from mxnet.kvstore import KVStoreBase
 
 from byteps._basics import Sum, rank, size
-from byteps._coded_names import declare_coded
+from byteps._coded_names import coding_of, declare_coded
 from byteps._names import unique_name
 
 from .compression import from_parameters
@@ -53,7 +53,7 @@ class BytePS(KVStoreBase):
         total = values[0] if len(values) == 1 and out is None else _sum(values, targets[0])
         small, context = self._compression.compress(total)
         name = self._name("gradient", key)
-        declare_coded([name], self._compression)
+        declare_coded([name], coding_of(self._compression))
         push_pull_inplace(small, None, name, priority, self._op, learning_rate=self.learning_rate)
         result = self._compression.decompress(small, context)
         for target in targets:
@@ -69,7 +69,8 @@ class BytePS(KVStoreBase):
 
     def declare_gradients(self, keys):
         """Declare the gradients of some keys at once, which else the first pushpull() of each one does."""
-        declare_coded([self._name("gradient", key) for key in keys], self._compression)
+        names = [self._name("gradient", key) for key in keys]
+        declare_coded(names, coding_of(self._compression))
 
     @staticmethod
     def is_capable(capability):

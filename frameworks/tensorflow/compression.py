@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Smaller element types on the wire: gradients are sent as float16 or bfloat16 and converted back."""
+"""Smaller element types: gradients are sent as float16 or bfloat16, summed so, and converted back."""
 
 import tensorflow as tf
 
@@ -61,7 +61,7 @@ class BF16Compressor(_CastCompressor):
 
 
 class Compression:
-    """What the argument `compression` may be."""
+    """What the argument `compression` may be, besides what declare() takes."""
 
     none = NoneCompressor
     fp16 = FP16Compressor

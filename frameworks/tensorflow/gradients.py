@@ -9,6 +9,8 @@ import warnings
 import tensorflow as tf
 
 from byteps._basics import Average, ReduceOp, choose_op
+from byteps._coded_names import choose_compressor, coding_of
+from byteps._coding import check_momentum
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
@@ -100,6 +102,7 @@ def reduction(
     """Return the Reduction for the arguments that optimizers and tapes have in common."""
     refuse_process_set(process_set)
     op = choose_op(None, op)
+    compression = choose_compressor(compression, Compression.none)
     return Reduction(compression, sparse_as_dense, op, predivide_scales(predivide_factor, op), device)
 
 
@@ -145,7 +148,8 @@ def DistributedGradientTape(
         gradtape: a tf.GradientTape.
         device_dense: the device to compute on, as for tf.device().
         device_sparse: accepted for compatibility; without effect.
-        compression: Compression.none, .fp16 or .bf16.
+        compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
+            {"compressor": "onebit", "ef": "vanilla"}, say.
         sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
             warning.
         op: Average, Sum, Min, Max or Product.
@@ -302,6 +306,7 @@ def DistributedOptimizer(
         )
     how = reduction(compression, sparse_as_dense, op, gradient_predivide_factor, device_dense, process_set)
     if isinstance(optimizer, _OLD):
+        check_momentum(coding_of(how.compression), getattr(optimizer, "_momentum", 0))
         passes = backward_passes_per_step
         passes = None if passes == 1 else _Passes(passes, average_aggregated_gradients)
         return _DistributedOptimizer(optimizer, name, use_locking, how, passes)

@@ -24,6 +24,7 @@ from byteps._basics import (
     size,
     suspend,
 )
+from byteps._coded_names import choose_compressor, coding_of, require_name
 from byteps._errors import InvalidError
 from byteps._horovod import refuse_process_set
 from byteps._native import bps as _bps
@@ -127,7 +128,7 @@ def _bits(number):
     return struct.unpack("q", struct.pack("d", number))[0]
 
 
-def _reduce(tensor, name, op, priority, prescale, postscale):
+def _reduce(tensor, name, op, priority, prescale, postscale, coding=None):
     with _in_turn(name) as made:
         return made(
             operations.byteps_push_pull(
@@ -138,6 +139,8 @@ def _reduce(tensor, name, op, priority, prescale, postscale):
                 priority=priority,
                 prescale_bits=_bits(prescale),
                 postscale_bits=_bits(postscale),
+                declares=int(coding is not None),
+                coding=coding or "",
             )
         )
 
@@ -188,7 +191,8 @@ def push_pull(
             sums and products wrap.
         device_dense: the device to compute on, as for tf.device(); the result is there, too.
         device_sparse: accepted for compatibility; without effect.
-        compression: Compression.none, .fp16 or .bf16.
+        compression: Compression.none, .fp16 or .bf16; or how the network codes the tensor, as for declare():
+            {"compressor": "onebit", "ef": "vanilla"}, say. It needs a name then in eager mode.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         enable_async: must be False; there is no asynchronous training.
         name: of the tensor, the same on all workers. None: in a graph it follows from the graph's names; in
@@ -208,13 +212,16 @@ def push_pull(
     if enable_async:
         raise NotImplementedError("enable_async=True: there is no asynchronous training; leave it out")
     op = choose_op(average, op)
+    compression = choose_compressor(compression, Compression.none)
     with tf.device(device_dense) if device_dense else contextlib.nullcontext():
         tensor = _dense(tensor, "push_pull")
         _require_numbers(tensor)
         if name is None:
             name = _default_name("BytePSPushPull", tensor, scope)
         small, context = compression.compress(tensor)
-        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor)
+        coding = coding_of(compression)
+        require_name(name, coding)
+        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor, coding)
         return compression.decompress(result, context)
 
 

@@ -147,12 +147,13 @@ static void callback_run(struct callback *callback)
 
 /* What the attributes of a node say. */
 struct kernel {
-    char *name; /* of the tensor; NULL: unnamed */
+    char *name; /* of the tensor; "": unnamed */
     bool is_broadcast;
     bool waits; /* TensorFlow's thread waits for the end, in eager mode: then it can do the core's work meanwhile */
     uint32_t op, root;
     int32_t priority;
     double prescale, postscale;
+    char *coding; /* of the tensor, for its declaration; NULL: it is not declared */
 };
 
 /* An operation in flight. */
@@ -167,8 +168,10 @@ static void kernel_delete(void *arg)
 {
     struct kernel *kernel = arg;
 
-    if (kernel != NULL)
+    if (kernel != NULL) {
         free(kernel->name);
+        free(kernel->coding);
+    }
     free(kernel);
 }
 
@@ -191,25 +194,26 @@ static double double_attribute(TF_OpKernelConstruction *construction, const char
     return value;
 }
 
-static char *name_attribute(TF_OpKernelConstruction *construction, TF_Status *status)
+static char *text_attribute(TF_OpKernelConstruction *construction, const char *name, TF_Status *status)
 {
     int32_t items, bytes = 0;
     char *text;
 
-    tf.TF_OpKernelConstruction_GetAttrSize(construction, "tensor_name", &items, &bytes, status);
-    if (tf.TF_GetCode(status) != TF_OK || bytes <= 0)
+    if (tf.TF_GetCode(status) == TF_OK)
+        tf.TF_OpKernelConstruction_GetAttrSize(construction, name, &items, &bytes, status);
+    if (tf.TF_GetCode(status) != TF_OK)
         return NULL;
     text = calloc(1, (size_t)bytes + 1);
     if (text == NULL)
-        set_status(status, BPS_ERR_NOMEM, "out of memory for the name of a tensor");
-    else
-        tf.TF_OpKernelConstruction_GetAttrString(construction, "tensor_name", text, (size_t)bytes, status);
+        set_status(status, BPS_ERR_NOMEM, "out of memory for the attributes of an operation");
+    else if (bytes > 0)
+        tf.TF_OpKernelConstruction_GetAttrString(construction, name, text, (size_t)bytes, status);
     return text;
 }
 
 static void read_attributes(struct kernel *kernel, TF_OpKernelConstruction *construction, TF_Status *status)
 {
-    kernel->name = name_attribute(construction, status);
+    kernel->name = text_attribute(construction, "tensor_name", status);
     kernel->priority = (int32_t)int_attribute(construction, "priority", status);
     kernel->prescale = kernel->postscale = 1;
     if (kernel->is_broadcast) {
@@ -219,6 +223,8 @@ static void read_attributes(struct kernel *kernel, TF_OpKernelConstruction *cons
         kernel->waits = int_attribute(construction, "waits", status) != 0;
         kernel->prescale = double_attribute(construction, "prescale_bits", status);
         kernel->postscale = double_attribute(construction, "postscale_bits", status);
+        if (int_attribute(construction, "declares", status) != 0)
+            kernel->coding = text_attribute(construction, "coding", status);
     }
 }
 
@@ -320,6 +326,32 @@ static void take_tensors(struct call *call, struct bps_push_pull *request, int64
         tf.TF_GetInput(call->context, 0, &call->in, status);
 }
 
+/* With each operation, for a graph lives on when the job has ended, and runs in the next one. */
+static bps_status declare(const struct kernel *kernel, bps_tensor *out, struct bps_report *report)
+{
+    struct bps_declaration declaration = {
+        .size = sizeof(declaration),
+        .name = kernel->name,
+        .dtype = BPS_DTYPES,
+        .coding = kernel->coding,
+    };
+
+    return kernel->coding == NULL ? BPS_OK : bps_declare(&declaration, 1, out, report);
+}
+
+static bps_status begin(const struct kernel *kernel, struct bps_push_pull *request, struct bps_report *report)
+{
+    bps_handle handle;
+    bps_status status = declare(kernel, &request->tensor, report);
+
+    if (status < 0)
+        return status;
+    if (kernel->is_broadcast)
+        return bps_broadcast_async(request, kernel->root, &handle, report);
+    return kernel->waits ? bps_push_pull(request, BPS_FOREVER, NULL, report)
+                         : bps_push_pull_async(request, &handle, report);
+}
+
 /* Once the operation has begun it may be over, and with it the step, the graph and the kernel. */
 static void start(const struct kernel *kernel, struct call *call)
 {
@@ -329,7 +361,7 @@ static void start(const struct kernel *kernel, struct call *call)
     int64_t shape[BPS_DIMENSIONS];
     struct bps_push_pull request = {
         .size = sizeof(request),
-        .name = kernel->name,
+        .name = kernel->name[0] != '\0' ? kernel->name : NULL,
         .op = kernel->op,
         .priority = kernel->priority,
         .prescale = kernel->prescale,
@@ -337,7 +369,6 @@ static void start(const struct kernel *kernel, struct call *call)
         .done = waits ? NULL : finish,
         .arg = call,
     };
-    bps_handle handle;
     bps_status result;
 
     take_tensors(call, &request, shape, status);
@@ -345,9 +376,7 @@ static void start(const struct kernel *kernel, struct call *call)
         tf.TF_OpKernelContext_Failure(call->context, status);
         finish(call, BPS_OK, NULL);
     } else {
-        result = kernel->is_broadcast ? bps_broadcast_async(&request, kernel->root, &handle, &report)
-                 : waits              ? bps_push_pull(&request, BPS_FOREVER, NULL, &report)
-                                      : bps_push_pull_async(&request, &handle, &report);
+        result = begin(kernel, &request, &report);
         if (result < 0 || waits)
             finish(call, result, report.text);
     }
@@ -475,6 +504,8 @@ static void define_ops(TF_Status *status)
     tf.TF_OpDefinitionBuilderAddAttr(builder, "waits: int = 0");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "prescale_bits: int");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "postscale_bits: int");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "declares: int = 0");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "coding: string = ''");
     tf.TF_RegisterOpDefinition(builder, status);
     if (tf.TF_GetCode(status) != TF_OK)
         return;

@@ -17,10 +17,11 @@ import sys
 import torch
 
 from byteps._basics import Average
+from byteps._coding import check_momentum
 
 from ._reducer import Reducer
 from .compression import Compression, choose
-from .optimizer import _check_passes, _Distributed, check_momentum, name_parameters, unwrap, wrap
+from .optimizer import _check_passes, _Distributed, have_momentum, name_parameters, unwrap, wrap
 
 
 def __getattr__(name):
@@ -233,7 +234,7 @@ def CrossBarrier(
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("CrossBarrier cannot be used with LBFGS")
     passes = _check_passes(backward_passes_per_step)
-    check_momentum(choose(compression)[1], optimizer.param_groups)
+    check_momentum(choose(compression)[1], have_momentum(optimizer.param_groups))
     named = name_parameters(optimizer, named_parameters)
     unwrap(optimizer)
     reducer = Reducer(named, compression, Average, passes)

@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 
 from byteps._basics import Average, choose_op
-from byteps._coding import gives_momentum
+from byteps._coding import check_momentum
 from byteps._horovod import predivide_scales
 
 from . import _feedback
@@ -129,7 +129,7 @@ class _Distributed:
 
     def add_param_group(self, param_group):
         """Add a group of parameters; all workers must do so at the same point."""
-        check_momentum(self._byteps.coding, [{**self.defaults, **param_group}])
+        check_momentum(self._byteps.coding, have_momentum([{**self.defaults, **param_group}]))
         super().add_param_group(param_group)
         known = self._byteps.index
         new = [p for p in self.param_groups[-1]["params"] if p.requires_grad and known(p) is None]
@@ -143,13 +143,9 @@ def _check_passes(passes):
     return passes
 
 
-def check_momentum(coding, groups):
-    """Raise ValueError if both the coding and an optimizer with these groups would give gradients momentum."""
-    if gives_momentum(coding) and any(group.get("momentum") for group in groups):
-        raise ValueError(
-            "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
-            "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"
-        )
+def have_momentum(groups):
+    """Return whether an optimizer with these groups of parameters gives gradients momentum."""
+    return any(group.get("momentum") for group in groups)
 
 
 def name_parameters(optimizer, named_parameters):
@@ -257,7 +253,7 @@ def DistributedOptimizer(
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
     scales = predivide_scales(gradient_predivide_factor, op)
-    check_momentum(choose(compression)[1], optimizer.param_groups)
+    check_momentum(choose(compression)[1], have_momentum(optimizer.param_groups))
     unwrap(optimizer)
     reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
     return wrap(optimizer, _Distributed, reducer)

@@ -19,6 +19,17 @@ class Coded(scripted.TestCase):
     def test_mxnet(self):
         self.check("mxnet", "mxnet_coded.py")
 
+    def test_tensorflow(self):
+        self.check("tensorflow", "tensorflow_coded.py")
+
+    def test_jax(self):
+        self.check("jax", "jax_coded.py")
+
+    def test_keras(self):
+        for backend in ("tensorflow", "torch", "jax"):
+            with self.subTest(backend=backend):
+                self.check("tensorflow", "keras_coded.py", KERAS_BACKEND=backend)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -4,6 +4,7 @@
 import functools
 
 from ._basics import full_name, job_number
+from ._coding import coding_text
 from ._errors import ConfigurationError, InvalidError
 from ._native import bps as _bps
 
@@ -20,15 +21,43 @@ def coded(base, coding):
     return type("Coded", (base,), {"coding": coding})
 
 
-def declare_coded(names, compressor):
-    """Declare what is to be sent with a compressor as coded so, if it is of coded(), unless that was done in this job.
+def choose_compressor(compression, none):
+    """Return the compressor that an argument `compression` means.
+
+    Args:
+        compression: a compressor of the framework, or how byteps.declare() takes it.
+        none: the framework's compressor that leaves tensors as they are.
+
+    Raises:
+        TypeError, ValueError: it is neither.
+    """
+    if hasattr(compression, "compress"):
+        return compression
+    coding = coding_text(compression)
+    return none if coding is None else coded(none, coding)
+
+
+def coding_of(compressor):
+    """Return how the core codes what is sent with a compressor; None: as the configuration says."""
+    return getattr(compressor, "coding", None)
+
+
+def require_name(name, coding):
+    """Raise ValueError if a tensor that is to be coded so has no name, by which the core knows it."""
+    if coding is not None and name is None:
+        raise ValueError(
+            "compression: a tensor that is coded on the network needs a name: give name=, or one of Compression"
+        )
+
+
+def declare_coded(names, coding):
+    """Declare tensors as coded so, unless that is None, or was done in this job.
 
     Raises:
         InvalidError: there is no such compressor in the core, or it has no such option.
         MismatchError: a tensor of this name is coded otherwise.
     """
     global _said_in_job
-    coding = getattr(compressor, "coding", None)
     if coding is None:
         return
     if _said_in_job != job_number():

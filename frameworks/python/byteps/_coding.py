@@ -69,7 +69,11 @@ def coding_text(compression):
     return "; ".join(parts)
 
 
-def gives_momentum(text):
-    """Return whether such a text asks for momentum, which the optimizer must not have then as well."""
+def check_momentum(text, of_optimizer):
+    """Raise ValueError if such a text asks for momentum, and the optimizer has some, too."""
     parts = dict(part.split("=", 1) for part in (text or "").split("; ") if part)
-    return parts.get("momentum", "none") != "none"
+    if parts.get("momentum", "none") != "none" and of_optimizer:
+        raise ValueError(
+            "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
+            "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"
+        )

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of Keras that are coded on the network, against the formulas; KERAS_BACKEND says on what."""
+
+import checks
+import coded_ops
+import keras
+import numpy as np
+
+import byteps
+import byteps.keras as bps
+
+COUNT, ROUNDS, RATE = 300, 4, 0.5
+ONEBIT = {"compressor": "onebit", "ef": "vanilla"}
+
+
+def model_with(compression, make=keras.optimizers.SGD, **how):
+    """A model whose gradient is its input, and whose weights begin with zeros."""
+    model = keras.Sequential([keras.Input((COUNT,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="zeros")])
+    optimizer = bps.DistributedOptimizer(make(RATE, **how), compression=compression)
+    model.compile(optimizer, lambda _, outputs: keras.ops.mean(outputs))
+    return model
+
+
+def fit(model):
+    """Let it see the gradients of all rounds, one in a step."""
+    inputs = np.stack([coded_ops.everyone(number, COUNT)[bps.rank()] for number in range(ROUNDS)])
+    model.fit(inputs, np.zeros((ROUNDS, 1)), batch_size=1, shuffle=False, verbose=0,
+              callbacks=[bps.callbacks.BroadcastGlobalVariablesCallback()])
+    return np.array(keras.ops.convert_to_numpy(model.weights[0])).reshape(-1)
+
+
+def check_fit():
+    for compression, coder in (
+        (ONEBIT, coded_ops.Job()),
+        ({**ONEBIT, "momentum": "nesterov", "mu": 0.75, "scaling": False}, coded_ops.Job(mu=0.75, scaling=False)),
+    ):
+        before, _ = byteps.coded_bytes()
+        found = fit(model_with(compression))
+        want = -RATE * sum(coder.round(coded_ops.everyone(number, COUNT)) for number in range(ROUNDS))
+        np.testing.assert_allclose(found, want, rtol=1e-5, atol=1e-5)
+        coded_ops.same_everywhere(found, "found")
+        assert byteps.coded_bytes()[0] - before == ROUNDS * COUNT * 4, byteps.coded_bytes()
+
+
+def check_nothing_is_coded_without():
+    coded = byteps.coded_bytes()
+    want = -RATE * sum(np.mean(coded_ops.everyone(number, COUNT), axis=0) for number in range(ROUNDS))
+    for compression in (None, False, bps.Compression.none):
+        np.testing.assert_allclose(fit(model_with(compression)), want, rtol=1e-5, atol=1e-5)
+    assert byteps.coded_bytes() == coded
+
+
+def check_refusals():
+    for compression, kind, text in (
+        ({"ef": "vanilla"}, ValueError, "names no compressor"),
+        ({**ONEBIT, "ef": "sparse"}, ValueError, "vanilla"),
+        (3, TypeError, "dictionary"),
+    ):
+        checks.raised(kind, lambda: model_with(compression), text)  # noqa: B023
+    twice = {**ONEBIT, "momentum": "nesterov"}
+    checks.raised(ValueError, lambda: model_with(twice, momentum=0.9), "momentum=0")
+    model_with(twice, keras.optimizers.Adam)
+    checks.raised(Exception, lambda: fit(model_with("twobit")), "twobit")
+
+
+def check_workers_that_disagree():
+    model = model_with({**ONEBIT, "scaling": bps.rank() == 0})
+    checks.raised(Exception, lambda: fit(model), "scaling=true", "scaling=false")
+
+
+def check_a_model_that_outlives_its_job():
+    model, zeros = model_with(ONEBIT), np.zeros((COUNT, 1), np.float32)
+    first = fit(model)
+    bps.shutdown()
+    bps.init()
+    model.set_weights([zeros])
+    coded, second = byteps.coded_bytes()[0], fit(model)
+    np.testing.assert_array_equal(first, second)
+    assert byteps.coded_bytes()[0] - coded == ROUNDS * COUNT * 4
+
+
+if __name__ == "__main__":
+    checks.main(globals(), bps)
