@@ -60,11 +60,7 @@ class Trainer(training.Trainer):
         torch.manual_seed(options.seed + bps.rank())
         self.model = network().to(self.device)
         bps.broadcast_parameters(self.model.state_dict(), root_rank=0)
-        coding, momentum = bps.Compression.none, training.MOMENTUM
-        if options.compress:
-            # Momentum comes before coding: an optimizer's own would amplify what coding has lost.
-            coding = {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": momentum}
-            momentum = 0.0
+        coding, momentum = training.coding(options)
         plain = torch.optim.SGD(self.model.parameters(), lr=options.lr, momentum=momentum, nesterov=momentum > 0,
                                 weight_decay=training.WEIGHT_DECAY)
         self.optimizer = bps.DistributedOptimizer(plain, self.model.named_parameters(), compression=coding)
@@ -99,8 +95,6 @@ def main():
     parser = training.make_parser("PyTorch")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu",
                         help="where to train; cuda needs the setting worker.use=cuda (%(default)s)")
-    parser.add_argument("--compress", metavar="NAME",
-                        help="code gradients on the network by this compressor, such as onebit")
     options = training.parse(parser)
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda: PyTorch finds no GPU here")

@@ -51,11 +51,11 @@ def sum_of_losses(weights, images, labels):
     return jnp.sum(optax.softmax_cross_entropy_with_integer_labels(network(weights, images), labels))
 
 
-def optimizer(rate):
+def optimizer(rate, momentum):
     """Returns what makes a step; rate is the learning rate, which may be a symbol of a compiled function."""
     return optax.chain(
         optax.add_decayed_weights(training.WEIGHT_DECAY),
-        optax.sgd(rate, momentum=training.MOMENTUM, nesterov=True),
+        optax.sgd(rate, momentum=momentum, nesterov=True),
     )
 
 
@@ -67,7 +67,9 @@ class Trainer(training.Trainer):
         # The workers begin with different weights on purpose: the broadcast gives all of them those of rank 0.
         self.parameters = bps.broadcast_parameters(first_weights(jax.random.key(options.seed + bps.rank())))
         # The learning rate changes with each step, and is a part of the state.
-        self.optimizer = bps.distributed(optax.inject_hyperparams(optimizer)(rate=options.lr))
+        coding, momentum = training.coding(options)
+        plain = optax.inject_hyperparams(optimizer, static_args="momentum")(rate=options.lr, momentum=momentum)
+        self.optimizer = bps.distributed(plain, compression=coding)
         self.state = self.optimizer.init(self.parameters)
         self.train = jax.jit(self.make_step, donate_argnums=(0, 1))
         self.classes = jax.jit(lambda weights, images: jnp.argmax(network(weights, images), axis=1))

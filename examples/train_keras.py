@@ -64,7 +64,9 @@ def main():
     # The workers begin with different weights on purpose: the callback gives all of them those of rank 0.
     keras.utils.set_random_seed(options.seed + bps.rank())
     model = network()
-    optimizer = bps.DistributedOptimizer(keras.optimizers.SGD(options.lr, training.MOMENTUM, nesterov=True))
+    coding, momentum = training.coding(options)
+    plain = keras.optimizers.SGD(options.lr, momentum, nesterov=momentum > 0)
+    optimizer = bps.DistributedOptimizer(plain, compression=coding)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss, metrics=["accuracy"])
     losses = Losses()

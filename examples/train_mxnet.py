@@ -50,7 +50,8 @@ class Trainer(training.Trainer):
         self.loss = gluon.loss.SoftmaxCrossEntropyLoss()
         parameters = self.network.collect_params()
         how = {"learning_rate": options.lr, "momentum": training.MOMENTUM, "wd": training.WEIGHT_DECAY}
-        self.trainer = bps.DistributedTrainer(parameters, "nag", how)
+        coding, _ = training.coding(options)  # the trainer takes momentum out of the optimizer itself
+        self.trainer = bps.DistributedTrainer(parameters, "nag", how, compression_params=coding)
 
     def step(self, batch, rate):
         mine = self.share(batch)

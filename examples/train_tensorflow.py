@@ -48,7 +48,8 @@ class Trainer(training.Trainer):
         tf.keras.utils.set_random_seed(options.seed + bps.rank())
         self.model = network()
         bps.broadcast_variables(self.model.variables, root_rank=0)
-        self.optimizer = tf.keras.optimizers.SGD(options.lr, momentum=training.MOMENTUM, nesterov=True)
+        self.coding, momentum = training.coding(options)
+        self.optimizer = tf.keras.optimizers.SGD(options.lr, momentum=momentum, nesterov=momentum > 0)
 
     # The number of images is left open: shares differ in size where the workers do not divide the batch.
     @tf.function(input_signature=[tf.TensorSpec((None, 28, 28), tf.uint8), tf.TensorSpec((None,), tf.int64),
@@ -59,7 +60,7 @@ class Trainer(training.Trainer):
             output = self.model(pixels(images), training=True)
             losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, output)
             loss = tf.reduce_sum(losses) * scale
-        tape = bps.DistributedGradientTape(tape)
+        tape = bps.DistributedGradientTape(tape, compression=self.coding)
         variables = self.model.trainable_variables
         gradients = tape.gradient(loss, variables)
         decayed = [gradient + training.WEIGHT_DECAY * variable for gradient, variable in zip(gradients, variables)]

@@ -47,6 +47,8 @@ def make_parser(framework):
     parser.add_argument("--seed", type=int, default=1, help="of the first weights and the shuffling (%(default)s)")
     parser.add_argument("--limit", type=positive, help="train on the first LIMIT images only")
     parser.add_argument("--data", type=pathlib.Path, default=fashion_mnist.FOLDER, help="folder of the images")
+    parser.add_argument("--compress", metavar="NAME",
+                        help="code gradients on the network by this compressor, such as onebit")
     parser.add_argument("--output", type=pathlib.Path, help="write a picture of the loss curve (PNG)")
     parser.add_argument("--curve", type=pathlib.Path, help="write the loss of every step and the results (JSON)")
     return parser
@@ -61,6 +63,17 @@ def parse(parser):
     if options.output and not importlib.util.find_spec("matplotlib"):
         parser.error("--output needs matplotlib: pip install matplotlib")
     return options
+
+
+def coding(options):
+    """Returns what the argument `compression` is to be, and the momentum of the optimizer.
+
+    What coding loses is made good in later steps. Momentum comes before it: an optimizer's own would amplify what
+    coding has lost.
+    """
+    if not options.compress:
+        return None, MOMENTUM
+    return {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": MOMENTUM}, 0.0
 
 
 def load(options):
@@ -227,7 +240,7 @@ class Job:
         plain, coded = bps.push_pull(numpy.array(byteps.coded_bytes(), numpy.float64), average=False, name="coded")
         if coded:
             say(f"gradients       {plain / 1e6:.0f} MB, sent as {coded / 1e6:.1f} MB ({plain / coded:.0f} times fewer)")
-        elif getattr(self.options, "compress", None):
+        elif self.options.compress:
             say("gradients       nothing was coded: workers of one host sum them in shared memory, unless the job has "
                 "worker.hierarchy=off and a server")
 

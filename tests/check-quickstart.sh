@@ -48,7 +48,6 @@ refused "--framework takes one of pytorch tensorflow jax mxnet, not 'caffe'" tra
 refused "cannot read the file '/nowhere/byteps.conf'" train --conf /nowhere/byteps.conf
 refused "cannot read the file '/'" train --conf /
 refused "--compress takes the name of a compressor, not 'one bit'" train --compress 'one bit'
-refused "--compress is for --framework pytorch" train --compress onebit --framework jax
 refused "check has no option '--workers'" check --workers 2
 
 bash "$quickstart" --help </dev/null | grep -q -- --workers || fail "--help does not tell of --workers"

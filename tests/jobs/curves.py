@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -116,6 +117,18 @@ class Curves(unittest.TestCase):
 
     def test_three_workers_and_two_servers(self):
         self.check_curve(workers=3, servers=2)
+
+    def test_compressed(self):
+        options = ["--limit", 64 * 20, "--batch-size", 64, "--epochs", 1, "--compress", "onebit"]
+        result = self.example(*options, workers=2, servers=1, options=["--set", "worker.hierarchy=off"])
+        self.assertEqual(result.status, 0, result)
+        text = "\n".join(result.lines("worker 0"))
+        found = re.search(r"gradients +(\d+) MB, sent as ([\d.]+) MB \((\d+) times fewer\)", text)
+        self.assertTrue(found, result)
+        self.assertEqual(int(found[1]), round(2 * 20 * 215370 * 4 / 1e6))
+        self.assertGreater(int(found[3]), 28)
+        result = self.example(*options, workers=2, servers=0)
+        self.assertIn("nothing was coded", "\n".join(result.lines("worker 0")))
 
     def test_no_images(self):
         result = self.example("--data", self.folder, workers=2, servers=1)
