@@ -76,6 +76,7 @@ from .ops import (
     push_pull_inplace,
 )
 from .optimizer import DistributedOptimizer
+from .power_sgd import PowerSGDState, powerSGD_hook
 from .sync_batch_norm import SyncBatchNorm
 
 from . import cross_barrier, ddp_hook, parallel  # isort: skip
@@ -91,6 +92,7 @@ __all__ = [
     "Handle",
     "Max",
     "Min",
+    "PowerSGDState",
     "Product",
     "ReduceOp",
     "Sum",
@@ -134,6 +136,7 @@ __all__ = [
     "nccl_built",
     "parallel",
     "poll",
+    "powerSGD_hook",
     "push_pull",
     "push_pull_async",
     "push_pull_async_inplace",

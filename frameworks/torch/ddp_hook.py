@@ -6,46 +6,19 @@
 
 In place of None there may be how the buckets are coded on the network: {"compressor": "onebit", "ef": "vanilla"}.
 
-The hook returns at once. One thread waits for the operations, in the order in which they were started, and
-completes their futures; DDP waits for these, in the same order, at the end of backward().
+The hook returns at once. DDP waits for the futures, in the order of the buckets, at the end of backward().
 """
-
-import queue
-import threading
-
-import torch
 
 from byteps._basics import Average, declare, job_number
 from byteps._names import unique_name
 
+from ._chain import start
 from .ops import push_pull_async_inplace
 
-_started = queue.SimpleQueue()  # of what is on its way
-_lock = threading.Lock()
-_thread = None
 _declared = set()  # (number of the job, name) of what is there with its compression
 
 
-def _complete():
-    """Complete one future after the other."""
-    while True:
-        future, handle, stream = _started.get()
-        try:
-            with torch.cuda.stream(stream):  # behind whose work the future's result will be
-                future.set_result(handle.wait())
-        except Exception as error:
-            future.set_exception(error)
-
-
-def _start_thread():
-    global _thread
-    with _lock:
-        if _thread is None:
-            _thread = threading.Thread(target=_complete, name="byteps-ddp-hook", daemon=True)
-            _thread.start()
-
-
-def _name(bucket):
+def bucket_name(bucket):
     """Return a name that all workers give to this bucket, and that no other bucket has.
 
     DDP makes its buckets anew after the first backward pass, and numbers those of each model from 0.
@@ -62,6 +35,13 @@ def _declare(name, compression):
         _declared.add((job_number(), name))
 
 
+def _reduce(compression, bucket):
+    name = bucket_name(bucket)
+    _declare(name, compression)
+    # The last bucket of a backward pass has what the next forward pass needs first.
+    return (yield push_pull_async_inplace(bucket.buffer(), op=Average, name=name, priority=bucket.index()))
+
+
 def push_pull_hook(state, bucket):
     """Replace a bucket of gradients by the average over all workers.
 
@@ -73,17 +53,4 @@ def push_pull_hook(state, bucket):
         A future of the bucket's tensor. An error makes it fail; backward() then raises a RuntimeError with
         its text.
     """
-    buffer = bucket.buffer()
-    future = torch.futures.Future(devices=[buffer.device] if buffer.is_cuda else None)
-    result = future.then(lambda reduced: reduced.value())  # raises what set_exception() was given
-    try:
-        _start_thread()
-        name = _name(bucket)
-        _declare(name, state)
-        # The last bucket of a backward pass has what the next forward pass needs first.
-        handle = push_pull_async_inplace(buffer, op=Average, name=name, priority=bucket.index())
-    except Exception as error:
-        future.set_exception(error)
-    else:
-        _started.put((future, handle, torch.cuda.current_stream(buffer.device) if buffer.is_cuda else None))
-    return result
+    return start(_reduce(state, bucket), bucket.buffer().device)

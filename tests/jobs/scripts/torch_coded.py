@@ -14,6 +14,7 @@ import torch
 import byteps
 import byteps.torch as bps
 from byteps.torch.cross_barrier import CrossBarrier
+from byteps.torch.ddp_hook import push_pull_hook
 from byteps.torch.parallel import DistributedDataParallel
 
 ONEBIT = {"compressor": "onebit", "ef": "vanilla"}
@@ -203,6 +204,26 @@ def check_distributed_data_parallel():
             want = coders[name].round([one[name] for one in gradients])
             torch.testing.assert_close(p.grad, torch.from_numpy(want), rtol=1e-5, atol=1e-6)
             p.data -= 0.1 * p.grad
+
+
+def check_pytorchs_own_wrapper():
+    """Its process group has this worker alone: the hook reduces."""
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    for compression, how in ((ONEBIT, {}), ("onebit", {"feedback": False})):
+        torch.manual_seed(4)
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(6, 30, bias=False))
+        model.register_comm_hook(compression, push_pull_hook)
+        coder = coded_ops.Job(**how)
+        for step in range(STEPS):
+            gradients = [inputs.sum(0).repeat(30, 1) for ((inputs, _),) in shares(step)]
+            ((inputs, _),) = shares(step)[bps.rank()]
+            model.zero_grad()
+            model(inputs).sum().backward()
+            want = coder.round([gradient.numpy() for gradient in gradients])
+            torch.testing.assert_close(model.module.weight.grad, torch.from_numpy(want), rtol=1e-5, atol=1e-5)
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(6, 30))
+    model.register_comm_hook({"compressor": "twobit"}, push_pull_hook)
+    checks.raised(RuntimeError, lambda: model(torch.ones(1, 6)).sum().backward(), "twobit")
 
 
 # ---- learning rates, types -------------------------------------------------------------------------------
