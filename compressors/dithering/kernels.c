@@ -12,10 +12,9 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "util/largest.h"
 #include "util/philox.h"
 
-#define SIGN32     0x80000000u
-#define SIGN64     0x8000000000000000u
 #define FRACTION32 0x007fffffu
 #define FRACTION64 0x000fffffffffffffu
 #define ONE32      0x3f800000u
@@ -27,55 +26,6 @@ typedef VECTOR_TYPE(uint16_t, VECTOR / 4) quarter_u16; /* as many codes as a v_f
 #define SIZE(type) ((type) == F32 ? 4u : 8u)
 
 /* ---- the scale ------------------------------------------------------------------------------------------- */
-
-/* Without signs, floating point is ordered as its bits are; those of NaN are the largest. */
-INLINE double largest32(const uint8_t *src, size_t count)
-{
-    v_i32 most = {0};
-    int32_t best = 0;
-    float magnitude;
-    for (; count >= LANES32; count -= LANES32, src += VECTOR) {
-        v_u32 x;
-        LOAD(x, src);
-        v_i32 bits = (v_i32)(x & ~SIGN32);
-        most = SELECT(bits > most, bits, most);
-    }
-    for (unsigned i = 0; i < LANES32; i++) {
-        best = most[i] > best ? most[i] : best;
-    }
-    for (; count > 0; count--, src += sizeof best) {
-        uint32_t x;
-        LOAD(x, src);
-        int32_t bits = (int32_t)(x & ~SIGN32);
-        best = bits > best ? bits : best;
-    }
-    memcpy(&magnitude, &best, sizeof magnitude);
-    return magnitude;
-}
-
-INLINE double largest64(const uint8_t *src, size_t count)
-{
-    v_i64 most = {0};
-    int64_t best = 0;
-    double magnitude;
-    for (; count >= LANES64; count -= LANES64, src += VECTOR) {
-        v_u64 x;
-        LOAD(x, src);
-        v_i64 bits = (v_i64)(x & ~SIGN64);
-        most = SELECT(bits > most, bits, most);
-    }
-    for (unsigned i = 0; i < LANES64; i++) {
-        best = most[i] > best ? most[i] : best;
-    }
-    for (; count > 0; count--, src += sizeof best) {
-        uint64_t x;
-        LOAD(x, src);
-        int64_t bits = (int64_t)(x & ~SIGN64);
-        best = bits > best ? bits : best;
-    }
-    memcpy(&magnitude, &best, sizeof magnitude);
-    return magnitude;
-}
 
 #define SUMS (32 / LANES64)
 
@@ -124,7 +74,7 @@ INLINE void round_unit32(const uint8_t *src, const uint32_t *number, float scale
         LOAD(x, src + i * VECTOR);
         LOAD(draw, number + i * LANES32);
         v_f32 chance = __builtin_convertvector((v_i32)(draw >> 8), v_f32) * 0x1p-24f, share;
-        v_f32 v = (v_f32)(x & ~SIGN32) / scale * top;
+        v_f32 v = (v_f32)(x & ~SIGN_F32) / scale * top;
         v_i32 level;
         if (partition == LINEAR) {
             level = __builtin_convertvector(v, v_i32);
@@ -151,7 +101,7 @@ INLINE void round_unit64(const uint8_t *src, const uint32_t *number, double scal
         LOAD(x, src + i * VECTOR);
         LOAD(draw, number + i * LANES64);
         v_f64 chance = __builtin_convertvector(draw >> 1 & INT32_MAX, v_f64) * 0x1p-31, share;
-        v_f64 v = (v_f64)(x & ~SIGN64) / scale * top;
+        v_f64 v = (v_f64)(x & ~SIGN_F64) / scale * top;
         if (partition == LINEAR) {
             level = __builtin_convertvector(v, half_i32);
             share = v - __builtin_convertvector(level, v_f64);
@@ -169,23 +119,41 @@ INLINE void round_unit64(const uint8_t *src, const uint32_t *number, double scal
     }
 }
 
-/* The bits of the codes in Elias's form if there are no gaps. Numbers of bits are exponents of floating point. */
-INLINE v_i32 bits_of_unit(const uint16_t *codes)
+/* The bits of codes in Elias's form at least: a distance that is not 1 counts as 2 or 3, which take 3 bits more. */
+struct least_bits {
+    v_i32 bits;
+    uint64_t gaps, last; /* whether the last code is one, which zero is not */
+};
+
+/* Numbers of bits are exponents of floating point. */
+INLINE void add_unit(const uint16_t *codes, struct least_bits *least)
 {
-    v_i32 bits = {0};
+    uint64_t there = 0;
     EACH(i, UNIT / LANES32) {
         half_u16 narrow;
         LOAD(narrow, codes + i * LANES32);
         v_i32 level = __builtin_convertvector(narrow, v_i32) >> 1;
         v_i32 length = ((v_i32) __builtin_convertvector(level, v_f32) >> 23) - 126;
         v_i32 prefix = ((v_i32) __builtin_convertvector(length, v_f32) >> 23) - 127;
-        bits += (length + 2 * prefix + 2) & (level > 0);
+        least->bits += (length + 2 * prefix + 2) & (level > 0);
+        there |= (uint64_t)SIGNS32(level > 0) << i * LANES32;
     }
-    return bits;
+    least->gaps += (uint64_t)__builtin_popcountll(there & ~(there << 1 | least->last));
+    least->last = there >> (UNIT - 1);
 }
 
-INLINE v_i32 round_unit(const uint8_t *src, struct dithering_draw draw, double scale, double top,
-                        enum dithering_type type, enum dithering_partition partition, uint16_t *codes)
+INLINE uint64_t sum_bits(const struct least_bits *least)
+{
+    uint64_t total = 3 * least->gaps;
+    for (unsigned i = 0; i < LANES32; i++) {
+        total += (uint64_t)least->bits[i];
+    }
+    return total;
+}
+
+INLINE void round_unit(const uint8_t *src, struct dithering_draw draw, double scale, double top,
+                       enum dithering_type type, enum dithering_partition partition, uint16_t *codes,
+                       struct least_bits *least)
 {
     uint32_t number[UNIT];
     philox_numbers(draw.key, draw.first / 4, UNIT / 4, number);
@@ -194,7 +162,7 @@ INLINE v_i32 round_unit(const uint8_t *src, struct dithering_draw draw, double s
     } else {
         round_unit64(src, number, scale, top, partition, codes);
     }
-    return bits_of_unit(codes);
+    add_unit(codes, least);
 }
 
 /* The last elements, too few for a unit, go through a copy that ends with zeros, which become zeros. */
@@ -202,22 +170,18 @@ INLINE uint64_t round_all(const uint8_t *src, size_t count, struct dithering_dra
                           uint16_t *codes, enum dithering_type type, enum dithering_partition partition)
 {
     double top = partition == LINEAR ? levels : ldexp(1, (int)levels - 1);
-    v_i32 bits = {0};
-    uint64_t total = 0;
+    struct least_bits least = {.last = 1};
     for (; count >= UNIT; count -= UNIT, src += UNIT * SIZE(type), codes += UNIT, draw.first += UNIT) {
-        bits += round_unit(src, draw, scale, top, type, partition, codes);
+        round_unit(src, draw, scale, top, type, partition, codes, &least);
     }
     if (count > 0) {
         uint8_t rest[UNIT * 8] = {0};
         uint16_t last[UNIT];
         memcpy(rest, src, count * SIZE(type));
-        bits += round_unit(rest, draw, scale, top, type, partition, last);
+        round_unit(rest, draw, scale, top, type, partition, last, &least);
         memcpy(codes, last, count * sizeof *codes);
     }
-    for (unsigned i = 0; i < LANES32; i++) {
-        total += (uint64_t)bits[i];
-    }
-    return total;
+    return sum_bits(&least);
 }
 
 /* ---- levels to elements ---------------------------------------------------------------------------------- */
@@ -291,12 +255,18 @@ INLINE void decode_all(const uint16_t *codes, size_t count, double scale, uint32
 
 static double f32_largest(const uint8_t *src, size_t count)
 {
-    return largest32(src, count);
+    uint32_t bits = largest32(src, count, false);
+    float magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    return magnitude;
 }
 
 static double f64_largest(const uint8_t *src, size_t count)
 {
-    return largest64(src, count);
+    uint64_t bits = largest64(src, count, false);
+    double magnitude;
+    memcpy(&magnitude, &bits, sizeof magnitude);
+    return magnitude;
 }
 
 static double f32_squares(const uint8_t *src, size_t count, double factor)
