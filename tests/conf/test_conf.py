@@ -403,6 +403,20 @@ class Graph(Case):
             self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
             self.assertRegex(result.stderr, text)
 
+    def test_numbers_that_are_words(self):
+        """What an option has to choose among can be numbers: they need no quotation marks."""
+        if "compressor block" not in self.plugins():
+            self.skipTest("built without the compressor block")
+        for bits in ("4", '"4"'):
+            self.write(f'compressors = {{ c = {{ plugin = "block"; bits = {bits}; }}; }};\n')
+            self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+            graph = self.graph("--explain", "--conf", "a.conf", "--set",
+                               'worker.graph=({stage="compress"; use="c";},{stage="push_pull";})')
+            self.assertIn("; bits=4;", graph)
+        self.write('compressors = { c = { plugin = "block"; bits = 3; }; };\n')
+        self.bad("a.conf:1: compressors.c.bits = 3: unknown word; expected 8, 4 or 2; did you mean 8?\n", "check",
+                 "a.conf")
+
     def test_transport_of_the_hierarchy(self):
         self.assertRegex(self.local(), r"^local: plugin ipc, ")
         self.assertEqual(self.local("--set", "worker.hierarchy=off"), "none: worker.hierarchy = off")
