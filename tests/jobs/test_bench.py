@@ -12,9 +12,11 @@ import unittest
 
 import harness
 
-sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
+for folder in ("bench", os.path.join("tests", "plugins")):
+    sys.path.append(os.path.join(os.environ["top_srcdir"], folder))
 
-from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
+import modules  # noqa: E402  (it lies in a folder that was just added)
+from testbed import Testbed, Unavailable  # noqa: E402  (as well)
 
 QUICK = ["--rounds", "2", "--bytes", "4KiB"]
 LIST = subprocess.run([harness.program(), "plugin", "list"], capture_output=True, encoding="utf-8", check=True).stdout
@@ -202,6 +204,28 @@ class Bench(unittest.TestCase):
             self.assertEqual((result.returncode, result.stderr), (0, ""), result)
             self.assertEqual(re.findall("^compressor (.*): plugin onebit", result.stdout, re.MULTILINE), names)
             self.assertEqual(result.stdout.count("\n4KiB "), len(names))
+
+    def test_wrong_compressor(self):
+        """What does not keep what the interface promises is not measured."""
+        fence = "touches memory outside its buffers"
+        for defines, text in (
+            ({}, None),
+            ({"BOUND": "bytes/2"}, fence),
+            ({"CODED": "(bytes+1)"}, "has coded more bytes than its bound() says"),
+            ({"DECODED": "(bytes+1)"}, fence),
+            ({"DECODED": "(bytes/2)"}, "decodes the same bytes to other elements, or not to all"),
+            ({"TAKEN": "false"}, "refuses what it has coded itself"),
+            ({"ADDED": "2*from[i]"}, "adds something else than it decodes"),
+            ({"ADDED": "from[i+1]"}, fence),
+            ({"DIFFERS": "1"}, 'codes other bytes than with isa = "baseline"'),
+        ):
+            with self.subTest(defines), tempfile.TemporaryDirectory() as folder:
+                modules.build_wrong_compressor(folder, **defines)
+                path = os.pathsep.join(filter(None, [folder, os.environ.get("BYTEPS_PLUGIN_PATH")]))
+                command = [harness.program(), "bench", "compressor", *QUICK, "--compressor", "wrong", "--json"]
+                result = harness.execute(command, env=dict(os.environ, BYTEPS_PLUGIN_PATH=path))
+                self.assertEqual(result.returncode, 1 if text else 0, result)
+                self.assertEqual(result.stderr, f"byteps bench: compressor wrong {text}\n" if text else "")
 
     def test_testbed(self):
         try:

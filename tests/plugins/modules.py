@@ -40,6 +40,11 @@ def build_slow_reducer(directory):
     return build(os.path.join(HERE, "reducer_slow.c"), os.path.join(directory, "reducer_slow.so"))
 
 
+def build_wrong_compressor(directory, **defines):
+    """A compressor of which `defines` makes one thing wrong."""
+    return build(os.path.join(HERE, "compressor_wrong.c"), os.path.join(directory, "compressor_wrong.so"), defines)
+
+
 def build_example(name, directory):
     """An example stage, `clip` or `nanguard`, made by its own Makefile as somebody else would."""
     folder = os.path.join(TOP, "examples", f"stage_{name}")
