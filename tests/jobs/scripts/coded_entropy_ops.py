@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors coded by compressors whose bytes depend on the elements, against formulas written here anew, for NumPy."""
+"""Tensors coded as the original BytePS does it, or to bytes that depend on the elements, against formulas in NumPy."""
 
 import os
 
@@ -25,7 +25,7 @@ def same_everywhere(array, name):
         np.testing.assert_array_equal(bps.push_pull(mine, op=op, name=f"{name}.plain.{op}"), mine)
 
 
-# ---- dithering ----------------------------------------------------------------------------------------------
+# ---- as the original ----------------------------------------------------------------------------------------
 
 
 def mix(x):
@@ -55,7 +55,23 @@ def xorshift128p(seed, count):
     return np.array(numbers, np.uint64)
 
 
-def original(x, seed, levels, partition, normalize):
+def kept(k, count):
+    return int(k) if k >= 1 else max(1, int(k * count))
+
+
+def topk(x, seed, k):
+    """Return what the original makes of float32, where no two magnitudes are the same."""
+    places = np.argsort(-np.abs(x))[: kept(k, x.size)]
+    return np.where(np.isin(np.arange(x.size), places), x, np.float32(0))
+
+
+def randomk(x, seed, k):
+    """Return what the original makes of float32: drawn with replacement, and assigned."""
+    places = xorshift128p(seed, kept(k, x.size)) % np.uint64(x.size)
+    return np.where(np.isin(np.arange(x.size), places), x, np.float32(0))
+
+
+def dithering(x, seed, levels, partition, normalize):
     """Return what the original makes of float32."""
     scale = np.abs(x).max().astype(np.float64) if normalize == "max" else np.sqrt((x.astype(np.float64) ** 2).sum())
     top = np.float64(levels if partition == "linear" else 2 ** (levels - 1))
@@ -72,31 +88,37 @@ def original(x, seed, levels, partition, normalize):
     return np.sign(x) * (level * np.float32(scale) / np.float32(top))
 
 
+def compare_with_the_original(method, places, **form):
+    """Compare three rounds; among the first tensors and rounds so many places draw what this one has drawn."""
+    name = f"original.{method.__name__}.{form}"
+    bps.declare(name, {"compressor": method.__name__, "compat": True, **form})
+    gradients, results = [], []
+    for number in range(3):
+        gradients.append(everyone(number, 3000))
+        results.append(bps.push_pull(gradients[-1][bps.rank()], name=name, average=False))
+        same_everywhere(results[-1], name)
+
+    def matches(tensor, number, first):
+        seed = shared(tensor, first + number)
+        want = method(sum(method(g, seed, **form) for g in gradients[number]), seed, **form)
+        return np.allclose(results[number], want, rtol=1e-6)
+
+    # Which number the job has given to the tensor, and to its first round, is nobody's business but the core's.
+    found = [(tensor, first) for tensor in range(100) for first in range(2) if matches(tensor, 0, first)]
+    assert len(found) == places, (name, found)
+    assert all(matches(found[0][0], number, found[0][1]) for number in range(3)), name
+
+
 def check_the_original():
-    count = 3000
     for levels, partition, normalize in ((5, "linear", "max"), (127, "linear", "l2"), (6, "natural", "max"),
                                          (20, "natural", "l2")):  # fmt: skip
-        name = f"original.{partition}.{normalize}"
-        bps.declare(name, {"compressor": "dithering", "compat": True, "levels": levels,
-                           "partition": partition, "normalize": normalize})  # fmt: skip
-        gradients, results = [], []
-        for number in range(3):
-            gradients.append(everyone(number, count))
-            results.append(bps.push_pull(gradients[-1][bps.rank()], name=name, average=False))
-            same_everywhere(results[-1], name)
+        compare_with_the_original(dithering, 1, levels=levels, partition=partition, normalize=normalize)
+    for k in (0.0506, 40):
+        compare_with_the_original(topk, 200, k=k)  # it draws nothing
+        compare_with_the_original(randomk, 1, k=k)
 
-        def want(tensor, number, round_number, form=(levels, partition, normalize)):
-            seed = shared(tensor, round_number)
-            total = sum(original(g, seed, *form) for g in gradients[number])  # noqa: B023
-            return original(total, seed, *form)
 
-        def matches(tensor, number, first):
-            return np.allclose(results[number], want(tensor, number, first + number), rtol=1e-6)  # noqa: B023
-
-        # Which number the job has given to the tensor, and to its first round, is nobody's business but the core's.
-        places = [(tensor, first) for tensor in range(100) for first in range(2) if matches(tensor, 0, first)]
-        assert len(places) == 1, (name, places)
-        assert all(matches(places[0][0], number, places[0][1]) for number in range(3)), name
+# ---- dithering ----------------------------------------------------------------------------------------------
 
 
 def check_dithering_has_no_bias():
