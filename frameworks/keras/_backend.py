@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """How the tensors of Keras's backend are reduced: one function and one set of compressors for each of the three.
 
-reduce(how, names, gradients) returns the reduced gradients. They may be symbols of a function that is being compiled;
-all are in flight at once. What it needs of the arguments of an optimizer is in `how`, see optimizer.Reduction.
+reduce(how, names, gradients, learning_rate) returns the reduced gradients. They may be symbols of a function that is
+being compiled; all are in flight at once. What it needs of the arguments of an optimizer is in `how`, see
+optimizer.Reduction.
 """
 
 import re

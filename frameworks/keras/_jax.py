@@ -6,8 +6,9 @@ from byteps.jax import Compression, push_pull
 __all__ = ["Compression", "reduce"]
 
 
-def reduce(how, names, gradients):
-    """Return the reduced gradients."""
+def reduce(how, names, gradients, learning_rate):
+    """Return the reduced gradients. The learning rate may be a symbol, which push_pull cannot take along."""
+    del learning_rate
     before, after = how.scales
     results = push_pull(
         dict(zip(names, gradients)),

@@ -9,7 +9,7 @@ from byteps.tensorflow.gradients import Reduction
 __all__ = ["Compression", "reduce"]
 
 
-def reduce(how, names, gradients):
+def reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients."""
     if tf.distribute.has_strategy() and tf.distribute.get_strategy().num_replicas_in_sync > 1:
         raise ValueError(
@@ -18,4 +18,5 @@ def reduce(how, names, gradients):
             "byteps.tensorflow.distribute.MirroredStrategy() and a plain optimizer"
         )
     reduction = Reduction(how.compression, how.sparse_as_dense, how.op, how.scales, how.device)
-    return reduction.named(gradients, names)
+    rate = tf.cast(tf.convert_to_tensor(learning_rate), tf.float64)
+    return reduction.named(gradients, names, rate)

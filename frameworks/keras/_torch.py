@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of Keras on PyTorch: by the operations of byteps.torch, outside of what torch.compile compiles."""
 
+import keras
 import torch
 
 from byteps._basics import wait_all
@@ -12,14 +13,21 @@ __all__ = ["Compression", "reduce"]
 
 
 @torch.compiler.disable
-def reduce(how, names, gradients):
+def reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
     declare_coded(names, coding_of(how.compression))
     before, after = how.scales
+    rate = float(keras.ops.convert_to_numpy(learning_rate))
     small = [how.compression.compress(_dense(gradient).detach()) for gradient in gradients]
     handles = [
         push_pull_async(
-            tensor, name=name, priority=-i, op=how.op, prescale_factor=before, postscale_factor=after
+            tensor,
+            name=name,
+            priority=-i,
+            op=how.op,
+            prescale_factor=before,
+            postscale_factor=after,
+            learning_rate=rate,
         )
         for i, (name, (tensor, _)) in enumerate(zip(names, small))
     ]

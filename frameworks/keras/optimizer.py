@@ -26,7 +26,7 @@ class Reduction(typing.NamedTuple):
     scales: typing.Tuple[float, float]
     device: str
 
-    def __call__(self, gradients, variables):
+    def __call__(self, gradients, variables, learning_rate):
         """Return the gradients, reduced; None stays None.
 
         A tensor is named by the place of its variable, whose own name may differ between the workers, as where
@@ -34,7 +34,7 @@ class Reduction(typing.NamedTuple):
         """
         chosen = [i for i, gradient in enumerate(gradients) if gradient is not None]
         names = tuple(unique_name(f"Gradient.{i}", variables[i]) for i in chosen)
-        reduced = dict(zip(chosen, _backend.reduce(self, names, [gradients[i] for i in chosen])))
+        reduced = dict(zip(chosen, _backend.reduce(self, names, [gradients[i] for i in chosen], learning_rate)))
         return [reduced.get(i) for i in range(len(gradients))]
 
 
@@ -57,7 +57,7 @@ class _Distributed:
         """
         if not self._byteps.reduced_before and not self.gradient_accumulation_steps:
             known = self._trainable_variables if trainable_variables is None else trainable_variables
-            grads = self._byteps.reduce(list(grads), list(known))
+            grads = self._byteps.reduce(list(grads), list(known), self.learning_rate)
         return super().apply(grads, trainable_variables)
 
     def _backend_apply_gradients(self, grads, trainable_variables):
@@ -67,7 +67,7 @@ class _Distributed:
     def _clip_gradients(self, grads):
         """Keras calls this when the sum over several calls is there."""
         if not self._byteps.reduced_before and self.gradient_accumulation_steps:
-            grads = self._byteps.reduce(list(grads), self._byteps.variables)
+            grads = self._byteps.reduce(list(grads), self._byteps.variables, self.learning_rate)
         return super()._clip_gradients(grads)
 
 
@@ -105,7 +105,7 @@ def _reduce_before_unscaling(method, at):
         gradients = arguments[at] if len(arguments) > at else keywords["grads"]
         known = arguments[1] if at == 0 and len(arguments) > 1 else keywords.get("trainable_variables")
         known = self._trainable_variables if at == 1 or known is None else known
-        gradients = inner._byteps.reduce(list(gradients), list(known))
+        gradients = inner._byteps.reduce(list(gradients), list(known), inner.learning_rate)
         if len(arguments) > at:
             arguments[at] = gradients
         else:

@@ -42,11 +42,11 @@ class Reduction(typing.NamedTuple):
         reduced = dict(zip(chosen, self.named([gradients[i] for i in chosen], names)))
         return [reduced.get(i) for i in range(len(gradients))]
 
-    def named(self, gradients, names):
+    def named(self, gradients, names, learning_rate=None):
         """Return the gradients, none of them None, reduced under the names of tensors."""
         names = tuple(names)
         reduce = _reducer(self, names) if tf.executing_eagerly() else functools.partial(_reduce, self, names)
-        return reduce([self._plain(gradient) for gradient in gradients])
+        return reduce([self._plain(gradient) for gradient in gradients], learning_rate)
 
     def _plain(self, gradient):
         if isinstance(gradient, tf.IndexedSlices):
@@ -66,7 +66,7 @@ def _tell_of_slices():
     )
 
 
-def _reduce(how, names, gradients):
+def _reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients. The first ones are the most urgent: the next step begins with them."""
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     before, after = how.scales
@@ -80,6 +80,7 @@ def _reduce(how, names, gradients):
             priority=-i,
             prescale_factor=before,
             postscale_factor=after,
+            learning_rate=learning_rate,
         )
         for i, (name, gradient) in enumerate(zip(names, gradients))
     ]

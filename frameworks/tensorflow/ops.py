@@ -128,11 +128,12 @@ def _bits(number):
     return struct.unpack("q", struct.pack("d", number))[0]
 
 
-def _reduce(tensor, name, op, priority, prescale, postscale, coding=None):
+def _reduce(tensor, name, op, priority, prescale, postscale, coding=None, learning_rate=None):
     with _in_turn(name) as made:
         return made(
             operations.byteps_push_pull(
                 tensor=tensor,
+                learning_rate=[] if learning_rate is None else [tf.cast(learning_rate, tf.float64)],
                 tensor_name=_attribute(name),
                 op=int(op),
                 waits=int(tf.executing_eagerly()),
@@ -180,6 +181,7 @@ def push_pull(
     priority=0,
     prescale_factor=1.0,
     postscale_factor=1.0,
+    learning_rate=None,
 ):
     """Return the reduction of a tensor over all workers, as a new tensor.
 
@@ -199,6 +201,8 @@ def push_pull(
             eager mode the n-th unnamed call meets the n-th of the others.
         priority: larger is more urgent.
         prescale_factor, postscale_factor: multiply each contribution and the result.
+        learning_rate: of this step, a number or a tensor, if the network codes the tensor with error feedback: what
+            was lost under another one is scaled by the ratio of both. None: it is not told.
 
     Raises:
         TypeError, ValueError: the arguments are wrong, or the tensor has a type that cannot be sent.
@@ -221,7 +225,7 @@ def push_pull(
         small, context = compression.compress(tensor)
         coding = coding_of(compression)
         require_name(name, coding)
-        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor, coding)
+        result = _reduce(small, name, op, priority, prescale_factor, postscale_factor, coding, learning_rate)
         return compression.decompress(result, context)
 
 
@@ -328,7 +332,8 @@ def _push_pull_gradient(op, gradient):
     name = _gradient_name(op, gradient, "BytePSPushPull")
     prescale, postscale = (_number(op.get_attr(f"{which}_bits")) for which in ("prescale", "postscale"))
     reduced = _reduce(gradient, name, reduction, op.get_attr("priority"), 1.0, postscale)
-    return reduced if prescale == 1 else reduced * tf.cast(prescale, reduced.dtype)
+    reduced = reduced if prescale == 1 else reduced * tf.cast(prescale, reduced.dtype)
+    return [reduced] + [None] * op.get_attr("rates")
 
 
 def _number(bits):

@@ -153,7 +153,8 @@ struct kernel {
     uint32_t op, root;
     int32_t priority;
     double prescale, postscale;
-    char *coding; /* of the tensor, for its declaration; NULL: it is not declared */
+    char *coding;  /* of the tensor, for its declaration; NULL: it is not declared */
+    bool has_rate; /* its second input is the learning rate */
 };
 
 /* An operation in flight. */
@@ -223,6 +224,7 @@ static void read_attributes(struct kernel *kernel, TF_OpKernelConstruction *cons
         kernel->waits = int_attribute(construction, "waits", status) != 0;
         kernel->prescale = double_attribute(construction, "prescale_bits", status);
         kernel->postscale = double_attribute(construction, "postscale_bits", status);
+        kernel->has_rate = int_attribute(construction, "rates", status) != 0;
         if (int_attribute(construction, "declares", status) != 0)
             kernel->coding = text_attribute(construction, "coding", status);
     }
@@ -326,6 +328,22 @@ static void take_tensors(struct call *call, struct bps_push_pull *request, int64
         tf.TF_GetInput(call->context, 0, &call->in, status);
 }
 
+/* What feedback of a coding is scaled by; 0 if it is not told. */
+static double learning_rate(const struct kernel *kernel, TF_OpKernelContext *context, TF_Status *status)
+{
+    double rate = 0;
+    TF_Tensor *in;
+
+    if (!kernel->has_rate || tf.TF_GetCode(status) != TF_OK)
+        return 0;
+    tf.TF_GetInput(context, 1, &in, status);
+    if (tf.TF_GetCode(status) != TF_OK)
+        return 0;
+    memcpy(&rate, tf.TF_TensorData(in), sizeof(rate));
+    tf.TF_DeleteTensor(in);
+    return rate;
+}
+
 /* With each operation, for a graph lives on when the job has ended, and runs in the next one. */
 static bps_status declare(const struct kernel *kernel, bps_tensor *out, struct bps_report *report)
 {
@@ -372,6 +390,7 @@ static void start(const struct kernel *kernel, struct call *call)
     bps_status result;
 
     take_tensors(call, &request, shape, status);
+    request.learning_rate = learning_rate(kernel, call->context, status);
     if (tf.TF_GetCode(status) != TF_OK) {
         tf.TF_OpKernelContext_Failure(call->context, status);
         finish(call, BPS_OK, NULL);
@@ -504,6 +523,8 @@ static void define_ops(TF_Status *status)
     tf.TF_OpDefinitionBuilderAddAttr(builder, "waits: int = 0");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "prescale_bits: int");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "postscale_bits: int");
+    tf.TF_OpDefinitionBuilderAddAttr(builder, "rates: int >= 0");
+    tf.TF_OpDefinitionBuilderAddInput(builder, "learning_rate: rates * double"); /* one or none */
     tf.TF_OpDefinitionBuilderAddAttr(builder, "declares: int = 0");
     tf.TF_OpDefinitionBuilderAddAttr(builder, "coding: string = ''");
     tf.TF_RegisterOpDefinition(builder, status);
@@ -524,13 +545,16 @@ static void define_kernels(const char *device, TF_Status *status)
     static const struct {
         const char *op;
         TF_CreateKernel create;
-    } ops[] = {{"BytepsPushPull", push_pull_create}, {"BytepsBroadcast", broadcast_create}};
+        bool has_rate;
+    } ops[] = {{"BytepsPushPull", push_pull_create, true}, {"BytepsBroadcast", broadcast_create, false}};
     TF_KernelBuilder *builder;
 
     for (size_t i = 0; i < sizeof(ops) / sizeof(ops[0]) && tf.TF_GetCode(status) == TF_OK; i++) {
         builder = tf.TF_NewAsyncKernelBuilder(ops[i].op, device, ops[i].create, compute, kernel_delete);
         tf.TF_KernelBuilder_HostMemory(builder, "tensor");
         tf.TF_KernelBuilder_HostMemory(builder, "result");
+        if (ops[i].has_rate)
+            tf.TF_KernelBuilder_HostMemory(builder, "learning_rate");
         tf.TF_RegisterKernelBuilder(ops[i].op, builder, status);
     }
     for (size_t i = 0; i < QUESTIONS && tf.TF_GetCode(status) == TF_OK; i++) {

@@ -15,14 +15,14 @@ ORIGINAL = {"compressor_type": "onebit", "ef_type": "vanilla", "compressor_onebi
 v1 = tf.compat.v1
 
 
-def follow(reduce, coder=None, average=True):
+def follow(reduce, coder=None, average=True, rates=(0.0,) * ROUNDS):
     """Each round of a function from this worker's gradient to the reduced one is what the coder says."""
     coder = coder or coded_ops.Job()
     before, _ = byteps.coded_bytes()
-    for number in range(ROUNDS):
+    for number, rate in enumerate(rates):
         gradients = coded_ops.everyone(number, COUNT)
-        found = np.array(reduce(gradients[bps.rank()]))
-        coded_ops.close(found, coder.round(gradients, average=average))
+        found = np.array(reduce(gradients[bps.rank()], *([rate] if rate else [])))
+        coded_ops.close(found, coder.round(gradients, average=average, rate=rate))
         coded_ops.same_everywhere(found, "found")
     assert byteps.coded_bytes()[0] - before == ROUNDS * COUNT * 4, byteps.coded_bytes()
 
@@ -35,6 +35,15 @@ def check_eagerly():
     plain = {"compressor": "onebit", "momentum": "nesterov", "mu": 0.5, "scaling": False}
     coder = coded_ops.Job(feedback=False, mu=0.5, scaling=False)
     follow(lambda x: bps.push_pull(x, name="eager.momentum", compression=plain), coder)
+
+
+def check_the_learning_rate():
+    def reduce(x, rate):
+        return bps.push_pull(x, name=f"rate.{tf.executing_eagerly()}", compression=ONEBIT, learning_rate=rate)
+
+    function = tf.function(reduce)
+    for one in (reduce, lambda x, rate: function(tf.constant(x), tf.constant(rate))):
+        follow(one, rates=(0.5, 0.5, 0.125, 0.25))
 
 
 def check_a_function_that_outlives_its_job():
@@ -92,7 +101,7 @@ def check_the_gradient_of_what_is_coded():
     x = tf.ones(COUNT)
     with tf.GradientTape() as tape:
         tape.watch(x)
-        y = bps.push_pull(x, name="forward", average=False, compression="onebit")
+        y = bps.push_pull(x, name="forward", average=False, compression="onebit", learning_rate=0.5)
     np.testing.assert_array_equal(tape.gradient(y, x), np.full(COUNT, bps.size(), np.float32))
 
 
