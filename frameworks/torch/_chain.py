@@ -4,8 +4,12 @@
 A chain is a generator. It yields the Handle of each operation that it has started, is resumed with what that has
 brought, and returns the result of all. It runs in its caller up to its first operation. From there on one thread
 resumes all chains, one operation after the other in the order in which they were started.
+
+When the interpreter ends, it ends that thread as soon as it comes back from C; where that is C++ of PyTorch's, the
+process aborts. So an exit handler waits until the thread has left that, and keeps it out.
 """
 
+import atexit
 import queue
 import threading
 
@@ -14,12 +18,13 @@ import torch
 _started = queue.SimpleQueue()  # (handle, chain, future, stream) of what is on its way
 _lock = threading.Lock()
 _thread = None
+_resuming = threading.Lock()  # held by the thread while it is in PyTorch
 
 
-def _advance(chain, result, future, stream):
+def _advance(resume, what, chain, future, stream):
     """Run a chain up to its next operation, or to its end."""
     try:
-        handle = chain.send(result)
+        handle = resume(what)
     except StopIteration as end:
         future.set_result(end.value)
     except Exception as error:
@@ -34,11 +39,11 @@ def _resume():
         handle, chain, future, stream = _started.get()
         with torch.cuda.stream(stream):  # behind whose work the future's result will be
             try:
-                result = handle.wait()
+                resume, what = chain.send, handle.wait()
             except Exception as error:
-                future.set_exception(error)
-            else:
-                _advance(chain, result, future, stream)
+                resume, what = chain.throw, error
+            with _resuming:
+                _advance(resume, what, chain, future, stream)
 
 
 def _start_thread():
@@ -47,6 +52,7 @@ def _start_thread():
         if _thread is None:
             _thread = threading.Thread(target=_resume, name="byteps-chains", daemon=True)
             _thread.start()
+            atexit.register(_resuming.acquire)
 
 
 def start(chain, device):
@@ -55,5 +61,5 @@ def start(chain, device):
     future = torch.futures.Future(devices=[device] if on_gpu else None)
     result = future.then(lambda ended: ended.value())  # raises what set_exception() was given
     _start_thread()
-    _advance(chain, None, future, torch.cuda.current_stream(device) if on_gpu else None)
+    _advance(chain.send, None, chain, future, torch.cuda.current_stream(device) if on_gpu else None)
     return result

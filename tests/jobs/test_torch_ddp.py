@@ -20,6 +20,9 @@ class Hook(scripted.TestCase):
     def test_training(self):
         self.run_script("torch_ddp.py", env=self.env)
 
+    def test_a_program_ends_with_a_hook_in_pytorch(self):
+        self.run_script("torch_ddp.py", "leave_with_a_hook_in_pytorch", env=self.env)
+
     def test_a_worker_is_killed(self):
         script = scripted.script("torch_ddp.py", "lose_a_worker")
         result = harness.run(script, workers=2, servers=1, env=self.env)

@@ -6,6 +6,7 @@ The process group is gloo's, of all workers; its store is the file $STORE.
 
 import os
 import signal
+import threading
 
 import checks
 import torch
@@ -101,6 +102,25 @@ def check_scaling_and_clipping():
     own = run(True)
     assert torch.equal(own, run(False))
     assert torch.equal(bps.broadcast(own, 0), own)
+
+
+def leave_with_a_hook_in_pytorch():
+    """The program ends while the thread that completes futures is in a matrix product."""
+    entered, matrix = threading.Event(), torch.ones(3000, 3000)
+
+    def multiply(future):
+        entered.set()
+        return matrix @ matrix
+
+    def hook(state, bucket):
+        future = push_pull_hook(state, bucket)
+        future.then(multiply)
+        return future
+
+    model = wrapped(torch.nn.Linear(10, 10), hook=False)
+    model.register_comm_hook(None, hook)
+    model(torch.ones(1, 10)).sum().backward()
+    entered.wait()
 
 
 def lose_a_worker():
