@@ -71,6 +71,12 @@ bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, v
     return true;
 }
 
+void *bps_heap_second(const struct bps_heap *heap)
+{
+    size_t second = heap->count > 2 && before(&heap->entry[2], &heap->entry[1]) ? 2 : 1;
+    return heap->count > second ? heap->entry[second].item : NULL;
+}
+
 void *bps_heap_pop(struct bps_heap *heap)
 {
     void *item = bps_heap_top(heap);

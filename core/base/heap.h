@@ -32,6 +32,8 @@ static inline void *bps_heap_top(const struct bps_heap *heap)
 {
     return heap->count > 0 ? heap->entry[0].item : NULL;
 }
+/* The one behind it, or NULL. */
+void *bps_heap_second(const struct bps_heap *heap);
 /* Removes the most urgent item and returns it, or NULL. */
 void *bps_heap_pop(struct bps_heap *heap);
 /* Removes an item wherever it is; false if it is not there. Takes linear time. */

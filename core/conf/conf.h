@@ -78,7 +78,7 @@ struct bps_conf_worker {
     struct bps_list use;    /* names of the reducers that reach the memory of tensors, in order of preference */
     uint32_t device_groups; /* BPS_DEVICE_GROUPS_* */
     int64_t group_size;     /* steps that the devices of a group are given at once */
-    int64_t threads;        /* of the pool for CPU stages; 0: as many as cores, at most 4 */
+    int64_t threads;        /* of the pool for what computes; 0: as many as cores, at most 4 */
 };
 
 struct bps_conf_server {

@@ -63,7 +63,8 @@ static const struct bps_option worker_table[] = {
     {"group_size", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, group_size), "4", "1..64",
      "Partitions that the devices of a host are given at once to sum or to hand out."},
     {"threads", BPS_OPT_INT, 0, offsetof(struct bps_conf_worker, threads), "0", "0..256",
-     "Threads for the stages that need the CPU; 0: as many as cores, at most 4."},
+     "Threads for the stages that need the CPU, and for large slices that are coded, unless there is only one; "
+     "0: as many as cores, at most 4, and none for slices where a worker of this host has one core."},
     {0},
 };
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* stage.c - the stages that plugins bring: on the core thread, or in the pool of threads. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/log.h"
 #include "flow/step.h"
 
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 
-bps_status bps_stage_run(struct bps_stage_call *call, struct bps_report *report)
+/* Runs the stage, on any thread. */
+static bps_status run(struct bps_stage_call *call, struct bps_report *report)
 {
     const struct bps_task *task = call->task;
     const struct bps_tensor_entry *tensor = task->tensor;
@@ -47,10 +49,20 @@ static void on_answer(const struct bps_stage_task *view, bps_status status, cons
     finish(call, status, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
 }
 
+static void run_in_pool(struct bps_job *job)
+{
+    struct bps_stage_call *call = bps_container(job, struct bps_stage_call, job);
+    struct bps_report report = {""};
+    call->status = run(call, &report);
+    if (call->status != BPS_OK && report.text[0] != '\0') {
+        call->text = strdup(report.text);
+    }
+}
+
 /* Back from the pool. */
 static void on_pooled(struct bps_post *post)
 {
-    struct bps_stage_call *call = bps_container(post, struct bps_stage_call, post);
+    struct bps_stage_call *call = bps_container(post, struct bps_stage_call, job.done);
     bps_status status = call->status;
     char *text = call->text;
     call->text = NULL;
@@ -70,11 +82,12 @@ static bool start(struct bps_task *task)
     call->task = task;
     call->runs = true;
     if (bps_task_on(task)->node->attr.executor == BPS_EXECUTOR_CPU) {
-        call->post.fn = on_pooled;
-        bps_stage_pool_run(task->tensor->worker->pool, call);
+        call->job.run = run_in_pool;
+        call->job.done.fn = on_pooled;
+        bps_thread_pool_run(task->tensor->worker->pool, &call->job);
         return false;
     }
-    bps_status status = bps_stage_run(call, &report);
+    bps_status status = run(call, &report);
     if (status != BPS_INPROGRESS) {
         finish(call, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
     }

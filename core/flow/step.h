@@ -201,15 +201,11 @@ bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *
 /* A stage at work on a task: the context of the step. */
 struct bps_stage_call {
     struct bps_task *task;
-    struct bps_post post; /* back from the pool */
-    TAILQ_ENTRY(bps_stage_call) entry;
+    struct bps_job job; /* for the pool */
     struct bps_stage_task view;
     bool runs;
     bps_status status; /* of one in the pool */
     char *text;        /* of its error; owned */
 };
-
-/* Runs the stage, on any thread. */
-bps_status bps_stage_run(struct bps_stage_call *call, struct bps_report *report);
 
 #endif

@@ -176,8 +176,7 @@ struct bps_tensor_table {
     uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
 };
 
-struct bps_stage_pool;
-struct bps_stage_call;
+struct bps_thread_pool;
 
 enum bps_worker_phase {
     BPS_WORKER_JOINING,
@@ -230,7 +229,7 @@ struct bps_worker {
     struct bps_device_memory *memory;                /* [const] NULL: this worker reaches no devices */
     const struct bps_local_device_ops *device_group; /* [const] of devices that sum among themselves */
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
-    struct bps_stage_pool *pool;
+    struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
     struct bps_member *member;
     struct bps_server *server; /* hosted here, or NULL */
     const struct bps_book *book;
@@ -376,12 +375,22 @@ void bps_change_begin(struct bps_operation *operation);
 void bps_change_report(struct bps_operation *operation);
 bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
 
-/* ---- stage_pool.c ---- */
-bps_status bps_stage_pool_new(struct bps_worker *worker, struct bps_stage_pool **out, struct bps_report *report);
-void bps_stage_pool_free(struct bps_stage_pool *pool);
-/* Binds its threads. */
-void bps_stage_pool_bind(struct bps_stage_pool *pool);
-/* Runs the stage on some thread and posts the call back. */
-void bps_stage_pool_run(struct bps_stage_pool *pool, struct bps_stage_call *call);
+/* ---- thread_pool.c ---- */
+
+/* What some thread of the pool computes. The owner keeps the memory until `done` is called. */
+struct bps_job {
+    void (*run)(struct bps_job *job); /* on that thread */
+    struct bps_post done;             /* and back. [core] */
+    TAILQ_ENTRY(bps_job) entry;
+};
+/* The worker has a pool when this returns BPS_OK. */
+bps_status bps_thread_pool_need(struct bps_worker *worker, struct bps_report *report);
+/* Whether a job of the core's own that computes with so many bytes is faster done there. */
+bool bps_thread_pool_pays(const struct bps_worker *worker, uint64_t bytes);
+/* Waits for the jobs that run; those that have not begun never will. */
+void bps_thread_pool_free(struct bps_worker *worker);
+/* Binds its threads, if there is one, to the cores of the worker, which are known now. */
+void bps_thread_pool_bind(const struct bps_worker *worker);
+void bps_thread_pool_run(struct bps_thread_pool *pool, struct bps_job *job);
 
 #endif

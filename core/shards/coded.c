@@ -4,11 +4,11 @@
  *
  * What a slice has carried is kept until its result is there: only then do momentum and error of its elements move on.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include <byteps/reducer.h>
 
+#include "base/assert.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
 
@@ -61,17 +61,6 @@ static bps_status find_kernels(const struct bps_worker *worker, uint32_t dtype, 
     return status;
 }
 
-static bool reserve_scratch(struct bps_shards *shards, size_t bytes)
-{
-    if (bytes > shards->scratch_bytes) {
-        free(shards->scratch);
-        shards->scratch = malloc(2 * bytes);
-        shards->scratch_bytes = shards->scratch != NULL ? bytes : 0;
-        shards->result = (char *)shards->scratch + shards->scratch_bytes;
-    }
-    return shards->scratch != NULL;
-}
-
 /* Makes it ready, if the coding has any. */
 static bps_status fit_feedback(struct bps_task *task)
 {
@@ -88,7 +77,7 @@ static bps_status fit_feedback(struct bps_task *task)
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
 {
     struct bps_worker *worker = task->tensor->worker;
-    uint32_t dtype = dtype_of(task), type = bps_coding_type(dtype);
+    uint32_t dtype = dtype_of(task);
     struct bps_kernels kernels;
     bps_status status = BPS_OK;
     if (worker->reducer == NULL) {
@@ -97,29 +86,35 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
     if (status == BPS_OK) {
         status = find_kernels(worker, dtype, &kernels, report);
     }
+    if (status == BPS_OK && bps_thread_pool_pays(worker, plain_bytes(task, 0))) {
+        status = bps_thread_pool_need(worker, report);
+    }
     if (status != BPS_OK) {
         return status;
     }
-    if (!reserve_scratch(worker->shards, count_of(task, 0) * bps_dtype_size(type)) || fit_feedback(task) != BPS_OK) {
+    if (fit_feedback(task) != BPS_OK) {
         BPS_REPORT(report, "out of memory for what coding keeps of tensor '%s'", task->tensor->name);
         return BPS_ERR_NOMEM;
     }
     return BPS_OK;
 }
 
-/* What is to be coded of a slice but for its feedback: the sum of a group has its members' scales already. */
+/*
+ * What is to be coded of a slice but for its feedback, perhaps in its scratch: the sum of a group has its members'
+ * scales already.
+ */
 static const void *load(const struct bps_task *task, uint32_t index)
 {
-    const struct bps_worker *worker = task->tensor->worker;
     double scale = task->for_group ? task->divisor : task->tensor->operation.request.prescale;
     const char *src = task->src + offset_of(task, index);
+    void *scratch = coded_of(task, index)->scratch;
     struct bps_kernels kernels;
     if (scale == 1.0 && dtype_of(task) == bps_coding_type(dtype_of(task))) {
         return src;
     }
-    find_kernels(worker, dtype_of(task), &kernels, NULL);
-    kernels.first(worker->shards->scratch, src, count_of(task, index), scale);
-    return worker->shards->scratch;
+    find_kernels(task->tensor->worker, dtype_of(task), &kernels, NULL);
+    kernels.first(scratch, src, count_of(task, index), scale);
+    return scratch;
 }
 
 static struct bps_feedback_slice feedback_slice(const struct bps_task *task, uint32_t index)
@@ -130,45 +125,150 @@ static struct bps_feedback_slice feedback_slice(const struct bps_task *task, uin
                                        .rate = task->tensor->operation.request.learning_rate};
 }
 
+/* ---- memory ---- */
+
+/* Of all elements as they are coded, twice: what is loaded, and what is decoded. */
+static size_t scratch_bytes(const struct bps_task *task, uint32_t index)
+{
+    return 2 * count_of(task, index) * bps_dtype_size(bps_coding_type(dtype_of(task)));
+}
+
+static void *decoded_of(const struct bps_task *task, uint32_t index)
+{
+    return (char *)coded_of(task, index)->scratch + scratch_bytes(task, index) / 2;
+}
+
+static bool take(struct bps_task *task, void **block, size_t bytes)
+{
+    if (*block == NULL) {
+        *block = bps_pool_get(&task->tensor->worker->shards->pool, bytes);
+    }
+    return *block != NULL;
+}
+
+static void give_back(struct bps_task *task, void **block, size_t bytes)
+{
+    if (*block != NULL) {
+        bps_pool_put(&task->tensor->worker->shards->pool, *block, bytes);
+        *block = NULL;
+    }
+}
+
+static void release(struct bps_task *task)
+{
+    for (uint32_t i = 0; i < bps_push_slices(task); i++) {
+        struct bps_coded_slice *coded = coded_of(task, i);
+        give_back(task, &coded->sent, bound_of(task, i));
+        give_back(task, &coded->result, bound_of(task, i));
+        give_back(task, &coded->scratch, scratch_bytes(task, i));
+    }
+}
+
+/* ---- on other threads ---- */
+
+static bool goes_to_pool(const struct bps_task *task, uint32_t index)
+{
+    const struct bps_worker *worker = task->tensor->worker;
+    return worker->pool != NULL && bps_thread_pool_pays(worker, plain_bytes(task, index));
+}
+
+static void compute(struct bps_task *task, uint32_t index, void (*run)(struct bps_job *job),
+                    void (*back)(struct bps_post *post), bps_computed_fn done)
+{
+    struct bps_coded_slice *coded = coded_of(task, index);
+    coded->task = task;
+    coded->done = done;
+    coded->job = (struct bps_job){.run = run, .done = {.fn = back}};
+    bps_push_of(task)->computing++;
+    bps_thread_pool_run(task->tensor->worker->pool, &coded->job);
+}
+
+/* A slice comes back to its task. */
+static struct bps_coded_slice *computed(struct bps_post *post, uint32_t *index)
+{
+    struct bps_coded_slice *coded = bps_container(post, struct bps_coded_slice, job.done);
+    struct bps_push *push = bps_push_of(coded->task);
+    *index = (uint32_t)(coded - push->coded);
+    push->computing--;
+    return coded;
+}
+
 /* ---- to the shard ---- */
 
 static uint32_t slice_bytes(const struct bps_task *task, uint32_t index)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
-    return coded->sent != NULL ? coded->sent_bytes : bound_of(task, index);
+    return coded->state == BPS_SLICE_ENCODED ? coded->sent_bytes : bound_of(task, index);
 }
 
-static void *block_of(struct bps_task *task, uint32_t index)
+static bool take_for_encoding(struct bps_task *task, uint32_t index)
 {
-    return bps_pool_get(&task->tensor->worker->shards->pool, bound_of(task, index));
+    struct bps_coded_slice *coded = coded_of(task, index);
+    return take(task, &coded->sent, bound_of(task, index)) && take(task, &coded->scratch, scratch_bytes(task, index));
 }
 
-static uint32_t encode(struct bps_task *task, uint32_t index, void *out)
+/* On any thread. */
+static void encode(struct bps_task *task, uint32_t index)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_coding *coding = tensor->coding;
+    const struct bps_coding *coding = tensor->coding;
+    struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_random random =
         bps_coding_random(coding, tensor->id, task->partition, tensor->round, index, tensor->worker->rank);
     const struct bps_feedback_slice part = feedback_slice(task, index);
     const void *x = load(task, index);
     if (task->feedback.coding != NULL) {
-        bps_feedback_apply(&task->feedback, &part, x, tensor->worker->shards->scratch);
-        x = tensor->worker->shards->scratch;
+        bps_feedback_apply(&task->feedback, &part, x, coded->scratch);
+        x = coded->scratch;
     }
-    size_t bytes = coding->ops->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
-                                       count_of(task, index), &random, out);
-    bps_coding_count(coding, plain_bytes(task, index), bytes);
-    return (uint32_t)bytes;
+    coded->sent_bytes = (uint32_t)coding->ops->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
+                                                      count_of(task, index), &random, coded->sent);
+}
+
+static void encoded(struct bps_task *task, uint32_t index)
+{
+    struct bps_coded_slice *coded = coded_of(task, index);
+    coded->state = BPS_SLICE_ENCODED;
+    give_back(task, &coded->scratch, scratch_bytes(task, index));
+    bps_coding_count(task->tensor->coding, plain_bytes(task, index), coded->sent_bytes);
+}
+
+static void run_encode(struct bps_job *job)
+{
+    const struct bps_coded_slice *coded = bps_container(job, struct bps_coded_slice, job);
+    encode(coded->task, (uint32_t)(coded - bps_push_of(coded->task)->coded));
+}
+
+static void on_encoded(struct bps_post *post)
+{
+    uint32_t index;
+    struct bps_coded_slice *coded = computed(post, &index);
+    encoded(coded->task, index);
+    coded->done(coded->task, index, BPS_OK);
+}
+
+/* Without memory make() has the last word. */
+static bool ready(struct bps_task *task, uint32_t index, bps_computed_fn made)
+{
+    struct bps_coded_slice *coded = coded_of(task, index);
+    if (coded->state == BPS_SLICE_RAW && goes_to_pool(task, index) && take_for_encoding(task, index)) {
+        coded->state = BPS_SLICE_ENCODING;
+        compute(task, index, run_encode, on_encoded, made);
+    }
+    return coded->state != BPS_SLICE_ENCODING;
 }
 
 static bool make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload)
 {
-    struct bps_coded_slice *coded = coded_of(task, index);
-    coded->sent = block_of(task, index);
-    if (coded->sent == NULL) {
-        return false;
+    const struct bps_coded_slice *coded = coded_of(task, index);
+    bps_assert(coded->state != BPS_SLICE_ENCODING);
+    if (coded->state == BPS_SLICE_RAW) {
+        if (!take_for_encoding(task, index)) {
+            return false;
+        }
+        encode(task, index);
+        encoded(task, index);
     }
-    coded->sent_bytes = encode(task, index, coded->sent);
     header->length = coded->sent_bytes;
     header->coding = task->tensor->coding->number;
     header->flags |= task->feedback.brings != NULL && task->feedback.brings[index] ? BPS_FLAG_BRINGS : 0;
@@ -185,9 +285,8 @@ static bps_status expect(struct bps_task *task, uint32_t index, uint32_t bytes)
     if (bytes == 0 || bytes > bound_of(task, index)) {
         return BPS_ERR_PROTOCOL;
     }
-    coded->result = block_of(task, index);
     coded->result_bytes = bytes;
-    return coded->result != NULL ? BPS_OK : BPS_ERR_NOMEM;
+    return take(task, &coded->result, bound_of(task, index)) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
 static char *place(struct bps_task *task, uint32_t index)
@@ -195,27 +294,7 @@ static char *place(struct bps_task *task, uint32_t index)
     return coded_of(task, index)->result;
 }
 
-static void release_slice(struct bps_task *task, uint32_t index)
-{
-    struct bps_coded_slice *coded = coded_of(task, index);
-    struct bps_pool *pool = &task->tensor->worker->shards->pool;
-    if (coded->sent != NULL) {
-        bps_pool_put(pool, coded->sent, bound_of(task, index));
-    }
-    if (coded->result != NULL) {
-        bps_pool_put(pool, coded->result, bound_of(task, index));
-    }
-    coded->sent = coded->result = NULL;
-}
-
-static void release(struct bps_task *task)
-{
-    for (uint32_t i = 0; i < bps_push_slices(task); i++) {
-        release_slice(task, i);
-    }
-}
-
-static bps_status decode(const struct bps_task *task, uint32_t index, void *to)
+static bps_status decode_to(const struct bps_task *task, uint32_t index, void *to)
 {
     const struct bps_coding *coding = task->tensor->coding;
     const struct bps_coded_slice *coded = coded_of(task, index);
@@ -228,39 +307,69 @@ static void move_feedback(struct bps_task *task, uint32_t index, const void *x)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_feedback_slice part = feedback_slice(task, index);
+    if (task->feedback.brings != NULL) {
+        task->feedback.brings[index] = false;
+    }
     if (bps_feedback_is_finite(task->feedback.type, x, part.count)) {
         bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
     }
 }
 
-static bps_status settle(struct bps_task *task, uint32_t index)
+/* On any thread. */
+static bps_status decode(struct bps_task *task, uint32_t index)
 {
-    const struct bps_worker *worker = task->tensor->worker;
     uint32_t dtype = dtype_of(task);
-    char *dst = task->dst + offset_of(task, index);
+    char *dst = task->dst + offset_of(task, index), *x = decoded_of(task, index);
     bool same = bps_coding_type(dtype) == dtype;
     struct bps_kernels kernels;
     if (same && task->feedback.coding == NULL) {
-        return decode(task, index, dst);
+        return decode_to(task, index, dst);
     }
-    bps_status status = decode(task, index, worker->shards->result);
-    if (status == BPS_OK && task->feedback.brings != NULL) {
-        task->feedback.brings[index] = false;
-    }
+    bps_status status = decode_to(task, index, x);
     if (status == BPS_OK && task->feedback.coding != NULL) {
-        move_feedback(task, index, worker->shards->result);
+        move_feedback(task, index, x);
     }
     if (status == BPS_OK && same) {
-        memcpy(dst, worker->shards->result, plain_bytes(task, index));
+        memcpy(dst, x, plain_bytes(task, index));
     } else if (status == BPS_OK) {
-        find_kernels(worker, dtype, &kernels, NULL);
-        kernels.finish(dst, worker->shards->result, count_of(task, index), 1.0, 1);
+        find_kernels(task->tensor->worker, dtype, &kernels, NULL);
+        kernels.finish(dst, x, count_of(task, index), 1.0, 1);
     }
+    return status;
+}
+
+static void run_decode(struct bps_job *job)
+{
+    struct bps_coded_slice *coded = bps_container(job, struct bps_coded_slice, job);
+    coded->status = decode(coded->task, (uint32_t)(coded - bps_push_of(coded->task)->coded));
+}
+
+static void on_decoded(struct bps_post *post)
+{
+    uint32_t index;
+    struct bps_coded_slice *coded = computed(post, &index);
+    give_back(coded->task, &coded->scratch, scratch_bytes(coded->task, index));
+    coded->done(coded->task, index, coded->status);
+}
+
+static bps_status settle(struct bps_task *task, uint32_t index, bps_computed_fn settled)
+{
+    struct bps_coded_slice *coded = coded_of(task, index);
+    if (!take(task, &coded->scratch, scratch_bytes(task, index))) {
+        return BPS_ERR_NOMEM;
+    }
+    if (goes_to_pool(task, index)) {
+        compute(task, index, run_decode, on_decoded, settled);
+        return BPS_INPROGRESS;
+    }
+    bps_status status = decode(task, index);
+    give_back(task, &coded->scratch, scratch_bytes(task, index));
     return status;
 }
 
 const struct bps_payload_ops bps_payload_coded = {
     .bytes = slice_bytes,
+    .ready = ready,
     .make = make,
     .expect = expect,
     .place = place,

@@ -345,7 +345,6 @@ void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
         bps_pool_fini(&worker->shards->pool);
-        free(worker->shards->scratch);
         free(worker->shards->remote);
         free(worker->shards);
     }

@@ -38,7 +38,7 @@ static void check_told(struct bps_worker *worker)
     for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
         const struct bps_remote *remote = &worker->shards->remote[i];
         const struct bps_window_shard *shard = &worker->shards->window.shard[i];
-        bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved));
+        bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved && !remote->making));
         bps_assert(!remote->starved || worker->shards->patience != NULL);
         bps_assert(!shard->waits || remote->told || shard->blocked_by != BPS_WINDOW_NONE);
     }
@@ -79,20 +79,43 @@ static bool have_patience(struct bps_worker *worker)
     return worker->shards->patience != NULL;
 }
 
+static void on_made(struct bps_task *task, uint32_t index, bps_status status);
+
+static bool is_ready(struct bps_task *task, uint32_t index)
+{
+    const struct bps_payload_ops *payload = bps_push_of(task)->payload;
+    return payload->ready == NULL || payload->ready(task, index, on_made);
+}
+
+/* Whether the next slice of the most urgent task can be sent. The one behind it is made meanwhile, but no more. */
+static bool make_ready(struct bps_remote *remote, struct bps_task *task)
+{
+    uint32_t index = sent_of(task);
+    bool ready = is_ready(task, index), last = index + 1 == bps_push_slices(task) || is_request(task);
+    struct bps_task *other = bps_heap_second(&remote->queue);
+    if (!last) {
+        is_ready(task, index + 1);
+    } else if (other != NULL) {
+        is_ready(other, sent_of(other));
+    }
+    return ready;
+}
+
 /*
  * The queue of the shard, or its credit, has changed: tells the window, and the transports of this shard and of
- * those that were blocked by it. Nobody waits for a shard that has no credit. Where nothing would ever look whether
- * it has some again, it goes on without.
+ * those that were blocked by it. Nobody waits for a shard that has no credit, or whose slice is being made. Where
+ * nothing would ever look whether it has credit again, it goes on without.
  */
 static void update(struct bps_remote *remote)
 {
     struct bps_worker *worker = remote->worker;
-    const struct bps_task *task = bps_heap_top(&remote->queue);
+    struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
     remote->starved = task != NULL &&
                       !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task))) &&
                       have_patience(worker);
-    if (task == NULL || remote->starved) {
+    remote->making = task != NULL && !remote->starved && !make_ready(remote, task);
+    if (task == NULL || remote->starved || remote->making) {
         bps_window_rest(&worker->shards->window, remote->index);
     } else {
         bps_window_wait(&worker->shards->window, remote->index, priority_of(task));
@@ -174,7 +197,7 @@ static bool start_coded(struct bps_task *task)
     uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
     struct bps_push *push = bps_push_of(task);
     struct bps_report report = {""};
-    bps_assert(push->outstanding == 0);
+    bps_assert(push->outstanding == 0 && push->computing == 0);
     *push = (struct bps_push){
         .payload = &bps_payload_coded, .slice = slice, .coded = (struct bps_coded_slice *)(push->header + slices)};
     push->got = (bool *)(push->coded + slices);
@@ -256,8 +279,9 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_worker *worker = remote->worker;
     struct bps_task *task = bps_heap_top(&remote->queue);
     (void)link;
-    if (task == NULL || remote->starved || !bps_window_admits(&worker->shards->window, remote->index) ||
-        worker->shards->verdict != BPS_OK || !make_slice(task, sent_of(task), out)) {
+    if (task == NULL || remote->starved || remote->making ||
+        !bps_window_admits(&worker->shards->window, remote->index) || worker->shards->verdict != BPS_OK ||
+        !make_slice(task, sent_of(task), out)) {
         remote->told = false;
         return BPS_AGAIN;
     }
@@ -282,12 +306,12 @@ static void finish(struct bps_task *task)
     bps_task_done(task, BPS_OK, NULL);
 }
 
-/* The transport has let go of a frame, or a slice has come: is the task's exchange with the shard over? */
+/* Transport or pool have let go of a slice, or one has come: is the task's exchange with the shard over? */
 static void check(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
     bool has_result = push->answered == bps_push_slices(task);
-    if (push->outstanding == 0 && (task->failed || has_result) && !push->spoilt) {
+    if (push->outstanding == 0 && push->computing == 0 && (task->failed || has_result) && !push->spoilt) {
         finish(task);
     }
 }
@@ -303,6 +327,22 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     check(task);
 }
 
+/* The result of a slice is where it belongs, or cannot be brought there. */
+static void settled(struct bps_task *task, uint32_t index, bps_status status)
+{
+    struct bps_worker *worker = task->tensor->worker;
+    struct bps_push *push = bps_push_of(task);
+    bps_assert(push->got[index]);
+    push->answered++;
+    if (status != BPS_OK && !task->failed) {
+        push->spoilt = true;
+        bool memory = status == BPS_ERR_NOMEM;
+        fail_soon(worker, status, memory ? "out of memory to decode" : "the server has sent what is not coded by",
+                  memory ? task->tensor->name : task->tensor->coding->text);
+    }
+    check(task);
+}
+
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
@@ -310,18 +350,16 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     bps_assert(index < push->sent || is_request(task));
     bps_assert(!push->got[index]);
     push->got[index] = true;
-    push->answered++;
-    if (push->payload->settle != NULL && !task->failed && push->payload->settle(task, index) != BPS_OK) {
-        push->spoilt = true;
-        fail_soon(remote->worker, BPS_ERR_PROTOCOL, "the server has sent what is not coded by",
-                  task->tensor->coding->text);
-    }
+    bps_status status = BPS_OK;
     if (!task->failed) {
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
         resume_starved(remote);
         check_told(remote->worker);
+        status = push->payload->settle != NULL ? push->payload->settle(task, index, settled) : BPS_OK;
     }
-    check(task);
+    if (status != BPS_INPROGRESS) {
+        settled(task, index, status);
+    }
 }
 
 void bps_remote_placed(struct bps_task *task, uint32_t index)
@@ -330,6 +368,18 @@ void bps_remote_placed(struct bps_task *task, uint32_t index)
     bps_assert(push->outstanding > 0);
     push->outstanding--;
     bps_remote_answered(task, index);
+}
+
+/* A slice has been made that was not ready. */
+static void on_made(struct bps_task *task, uint32_t index, bps_status status)
+{
+    (void)index;
+    (void)status;
+    if (!task->failed) {
+        update(bps_remote_of(task->tensor, task->partition));
+        check_told(task->tensor->worker);
+    }
+    check(task);
 }
 
 /* What was sent and is not answered never will be. */
@@ -356,6 +406,16 @@ static void cancel(struct bps_task *task)
         check_told(remote->worker);
     }
     give_up(task);
+    check(task);
+}
+
+/* No link is left; only the pool may still have slices. */
+static void abandon(struct bps_task *task)
+{
+    struct bps_push *push = bps_push_of(task);
+    task->failed = true;
+    push->outstanding = 0;
+    push->spoilt = false;
     check(task);
 }
 
@@ -387,7 +447,7 @@ static const struct bps_step_ops push_coded = {
     .probe = takes_coded,
     .start = start_coded,
     .cancel = cancel,
-    .abandon = finish,
+    .abandon = abandon,
     .refuse = bps_remote_refuse,
 };
 

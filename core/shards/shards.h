@@ -34,7 +34,8 @@ struct bps_remote {
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
-    bool starved;     /* the most urgent one has no credit */
+    bool starved;     /* the most urgent one has no credit, */
+    bool making;      /* or its slice is still being made */
     uint32_t codings; /* of the worker's, by number, that the lanes know */
     bool told;        /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
@@ -42,11 +43,9 @@ struct bps_remote {
 struct bps_shards {
     uint32_t remotes;
     struct bps_remote *remote;
-    struct bps_window window;   /* over the remotes */
-    struct bps_timer *patience; /* while one of them is starved */
-    struct bps_pool pool;       /* of what is coded */
-    void *scratch, *result;     /* for a slice while it is coded, and while it is decoded */
-    size_t scratch_bytes;
+    struct bps_window window;     /* over the remotes */
+    struct bps_timer *patience;   /* while one of them is starved */
+    struct bps_pool pool;         /* of what is coded */
     TAILQ_HEAD(, bps_save) saves; /* under way */
     bps_status verdict;           /* BPS_OK, or how the job is about to fail, and why */
     char why[BPS_CODING_TEXT + 80];
@@ -54,18 +53,23 @@ struct bps_shards {
 
 extern const struct bps_step_ops *const bps_push_pull_steps[]; /* remote_send.c */
 
+/* What is called when the pool of threads is done with a slice. [core] */
+typedef void (*bps_computed_fn)(struct bps_task *task, uint32_t index, bps_status status);
+
 /* What the slices of a partition carry: its bytes as they are, or coded. */
 struct bps_payload_ops {
     /* Bytes of a slice that is pushed; before it has been made, at most. */
     uint32_t (*bytes)(const struct bps_task *task, uint32_t index);
-    /* Makes it, and what its header says of it. False: no memory. */
+    /* It is sent soon: makes it on another thread, if that is faster. False: it is there, and `made` called, later. */
+    bool (*ready)(struct bps_task *task, uint32_t index, bps_computed_fn made);
+    /* Makes it, if that has not happened yet, and what its header says of it. False: no memory. */
     bool (*make)(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload);
     /* A slice of the result with so many bytes has begun to come. BPS_ERR_PROTOCOL: it cannot have so many. */
     bps_status (*expect)(struct bps_task *task, uint32_t index, uint32_t bytes);
     /* Where they go. */
     char *(*place)(struct bps_task *task, uint32_t index);
-    /* They are there. Optional. */
-    bps_status (*settle)(struct bps_task *task, uint32_t index);
+    /* They are there. BPS_INPROGRESS: `settled` is called later. Optional. */
+    bps_status (*settle)(struct bps_task *task, uint32_t index, bps_computed_fn settled);
     /* The task is over, whatever has come of it. Optional. */
     void (*release)(struct bps_task *task);
 };
@@ -80,6 +84,7 @@ struct bps_push {
     uint32_t sent;                      /* slices handed to the transport */
     uint32_t answered;                  /* slices of the result */
     uint32_t outstanding;               /* frames that the transport still reads, or is filling */
+    uint32_t computing;                 /* slices that the pool of threads has */
     bool *got;                          /* of each slice: its result is there */
     uint8_t header[][BPS_HEADER_BYTES]; /* of each slice, while it is sent */
 };
@@ -143,8 +148,13 @@ struct bps_task *bps_push_find(struct bps_worker *worker, const struct bps_heade
 
 /* ---- coded.c ---- */
 struct bps_coded_slice {
-    void *sent, *result; /* coded, in blocks of the pool; or NULL */
+    struct bps_job job; /* for the pool of threads */
+    struct bps_task *task;
+    bps_computed_fn done;
+    enum { BPS_SLICE_RAW, BPS_SLICE_ENCODING, BPS_SLICE_ENCODED } state;
+    void *sent, *result, *scratch; /* in blocks of memory; or NULL */
     uint32_t sent_bytes, result_bytes;
+    bps_status status; /* of decoding */
 };
 /* Before its slices are made. An error is one of this worker: its job fails. */
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);

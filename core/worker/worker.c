@@ -85,9 +85,7 @@ static bps_status choose_cores(struct bps_worker *worker, struct bps_report *rep
 static void bind_threads(struct bps_worker *worker)
 {
     bps_pinning_apply(&worker->pinning, &worker->pin, "worker");
-    if (worker->pin.bound && worker->pool != NULL) {
-        bps_stage_pool_bind(worker->pool);
-    }
+    bps_thread_pool_bind(worker);
 }
 
 /* ---- links ---- */
@@ -315,7 +313,7 @@ void bps_worker_free(struct bps_worker *worker)
     if (worker->loop != NULL) {
         bps_remotes_drop(worker);
         bps_local_transport_close(worker);
-        bps_stage_pool_free(worker->pool);
+        bps_thread_pool_free(worker);
         bps_member_free(worker->member);
         bps_server_free(worker->server);
         if (worker->grace != NULL) {
@@ -395,7 +393,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
         bps_loop_spin(worker->loop, BPS_LOOP_SPIN);
     }
     if (status == BPS_OK && bps_graph_needs_threads(worker->graph)) {
-        status = bps_stage_pool_new(worker, &worker->pool, report);
+        status = bps_thread_pool_need(worker, report);
     }
     if (status == BPS_OK) {
         status = bps_copy_open(worker, report);

@@ -44,6 +44,11 @@ class Scripts(scripted.TestCase):
         sizes = ["--set", "worker.partition=64 KiB", "--set", "worker.slice=1 KiB", "--set", "server.local=false"]
         self.run_script("coded_ops.py", workers=2, servers=1, options=[*ALONE, *sizes], env={"GROUPS": "1,1"})
 
+    def test_large_slices_on_threads(self):
+        for threads in ("1", "3"):
+            options = [*ALONE, "--set", f"worker.threads={threads}"]
+            self.run_script("coded_ops.py", "large", workers=2, servers=1, options=options, env={"GROUPS": "1,1"})
+
     def test_nothing_is_coded_within_a_host(self):
         self.run_script("coded_ops.py", "exact", workers=2, servers=1, options=GROUPED, env={"GROUPS": "2"})
 

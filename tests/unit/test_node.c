@@ -532,10 +532,12 @@ START_TEST(test_heap)
             ck_assert(bps_heap_remove(&heap, &items[i]));
             ck_assert(!bps_heap_remove(&heap, &items[i]));
         }
-        int32_t last = INT32_MAX, *item;
+        int32_t last = INT32_MAX, *item, *second = bps_heap_top(&heap);
         long sequence = -1;
         while ((item = bps_heap_top(&heap)) != NULL) {
             long i = item - items;
+            ck_assert_ptr_eq(item, second);
+            second = bps_heap_second(&heap);
             ck_assert_ptr_eq(bps_heap_pop(&heap), item);
             ck_assert_int_ne(i % 7, 0);
             ck_assert(priority[i] < last || (priority[i] == last && i > sequence));
@@ -543,6 +545,7 @@ START_TEST(test_heap)
             sequence = i;
         }
         ck_assert_uint_eq(heap.count, 0);
+        ck_assert_ptr_null(second);
     }
     ck_assert_ptr_null(bps_heap_pop(&heap));
     bps_heap_fini(&heap);

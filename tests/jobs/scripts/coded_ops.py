@@ -171,6 +171,23 @@ def exact():
         np.testing.assert_allclose(result, np.mean(gradients, axis=0), rtol=1e-5, atol=1e-6)
 
 
+def large():
+    """Slices that are worth other threads, more of them than there are threads; the last one is the most urgent."""
+    counts = [(390_000, np.float32), (350_001, np.float16), (40_000, np.float32), (190_000, np.float64)] * 3
+    names = [f"large.{i}" for i in range(len(counts))]
+    jobs = [Job() for _ in names]
+    for number in range(3):
+        pushed = [everyone(number * 100 + i, *of) for i, of in enumerate(counts)]
+        handles = [
+            bps.push_pull_async(pushed[i][bps.rank()].astype(of[1]), name=names[i], priority=i)
+            for i, of in enumerate(counts)
+        ]
+        for i, (handle, (_, dtype)) in enumerate(zip(handles, counts)):
+            result = bps.synchronize(handle)
+            close(result, jobs[i].round(pushed[i]), dtype)
+            same_everywhere(result, names[i])
+
+
 def check_sizes():
     bps.declare("empty", "onebit")
     assert bps.push_pull(np.zeros(0, np.float32), name="empty").size == 0
