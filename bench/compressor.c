@@ -20,6 +20,7 @@
 #include "bench/bench.h"
 #include "bench/compressor_check.h"
 #include "tools/plan.h"
+#include "tools/plan_coding.h"
 #include "conf/option.h"
 #include "conf/tree.h"
 #include "plugin/instance.h"
@@ -159,21 +160,6 @@ static json_t *row_json(const struct bps_instance *compressor, const struct benc
 
 /* ---- one compressor ---- */
 
-/* Normally distributed, as gradients roughly are: of twelve uniform numbers the sum is, nearly. The same in
- * all runs. */
-static void fill(float *to, size_t count)
-{
-    uint32_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        double sum = -6;
-        for (int j = 0; j < 12; j++) {
-            state = state * 1664525u + 1013904223u;
-            sum += state / 4294967296.0;
-        }
-        to[i] = (float)sum;
-    }
-}
-
 static bool open_buffers(struct bench *m, size_t count)
 {
     m->count = count;
@@ -218,7 +204,7 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
     if (!open_buffers(&m, load->elements)) {
         result = bps_cmd_failure(NAME, "no memory for %s", load->name);
     } else {
-        fill(m.src, m.count);
+        bps_plan_normal(m.src, m.count);
         result = check(pair, &m);
     }
     if (result == 0) {

@@ -10,20 +10,23 @@
 #include "conf/value.h"
 #include "node/book.h"
 #include "tools/cmd.h"
+#include "tools/plan_coding.h"
 
 #define NAME          "plan"
 #define WORKERS_LIMIT 32768
 
 static const char help_text[] =
-    "Usage: byteps plan --model MODEL [--workers N] [--servers K] [--bandwidth RATE] [--json] [OPTIONS]\n"
+    "Usage: byteps plan --model MODEL [--workers N] [--servers K] [--bandwidth RATE] [--compress CODING]\n"
+    "                   [--json] [OPTIONS]\n"
     "\n"
     "Predicts how long one push_pull of all tensors of a model takes at least, by servers alone, by a ring,\n"
     "and by the placement of BytePS, and shows what share of the bytes each server gets.\n"
     "\n"
     "  -n, --workers N        hosts with workers (default: cluster.workers, or 1)\n"
     "  -s, --servers K        further hosts, with servers only (default: cluster.servers, or "
-    "0)\n" BPS_PLAN_HELP "      --json             for programs\n" BPS_CMD_CONF_HELP
-    "  -h, --help             show this text\n"
+    "0)\n" BPS_PLAN_HELP "      --compress CODING  whether to code pays: a member of compressors, a plugin or\n"
+    "                         \"plugin=NAME; OPTION=VALUE\"; its speed is measured here\n"
+    "      --json             for programs\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n"
     "\n"
     "  byteps plan --workers 4 --servers 2 --bandwidth 10Gbit --model resnet50\n";
 
@@ -68,23 +71,45 @@ int bps_plan_load(const char *command, const struct bps_plan_request *request, c
     return 0;
 }
 
-static int show(const struct bps_plan_request *request, const struct bps_conf *conf, bool json)
+/* `coding` is NULL where nobody asked for one. */
+static int show_json(const struct bps_plan *plan, const struct bps_model *model, const struct bps_plan_coding *coding)
+{
+    json_t *root = bps_plan_json(plan, model);
+    int result = 0;
+    if (coding != NULL) {
+        json_object_set_new(root, "coding", bps_plan_coding_json(coding));
+    }
+    if (root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0) {
+        result = bps_cmd_failure(NAME, "cannot print JSON");
+    }
+    putchar('\n');
+    json_decref(root);
+    return result;
+}
+
+static int show_text(const struct bps_plan *plan, const struct bps_model *model, const struct bps_plan_coding *coding)
+{
+    bps_plan_print(plan, model);
+    if (coding != NULL) {
+        bps_plan_coding_print(coding, plan);
+    }
+    return 0;
+}
+
+static int show(const struct bps_plan_request *request, const struct bps_conf *conf, const char *compress, bool json)
 {
     struct bps_model model;
     struct bps_plan plan;
+    struct bps_plan_coding coding;
+    struct bps_report report = {""};
     int result = bps_plan_load(NAME, request, conf, &model, &plan);
     if (result != 0) {
         return result;
     }
-    if (json) {
-        json_t *root = bps_plan_json(&plan, &model);
-        if (root == NULL || json_dumpf(root, stdout, JSON_INDENT(2)) != 0) {
-            result = bps_cmd_failure(NAME, "cannot print JSON");
-        }
-        putchar('\n');
-        json_decref(root);
+    if (compress != NULL && bps_plan_code(conf, compress, &model, &plan, &coding, &report) != BPS_OK) {
+        result = bps_cmd_failure(NAME, "--compress: %s", report.text);
     } else {
-        bps_plan_print(&plan, &model);
+        result = (json ? show_json : show_text)(&plan, &model, compress != NULL ? &coding : NULL);
     }
     bps_plan_fini(&plan);
     bps_model_fini(&model);
@@ -108,6 +133,7 @@ struct arguments {
     struct bps_cmd_conf conf;
     struct bps_plan_request plan;
     char *workers, *servers;
+    const char *compress; /* NULL: not given */
     bool json, help;
 };
 
@@ -118,6 +144,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         BPS_PLAN_OPTIONS,
         {"workers", required_argument, NULL, 'n'},
         {"servers", required_argument, NULL, 's'},
+        {"compress", required_argument, NULL, 'c'},
         {"json", no_argument, NULL, 'j'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
@@ -136,6 +163,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         } else if (code == '?' || code == ':') {
             result = bps_cmd_bad_option(NAME, code, argv);
         }
+        a->compress = code == 'c' ? optarg : a->compress;
         a->json = a->json || code == 'j';
         a->help = a->help || code == 'h';
     }
@@ -157,7 +185,7 @@ int bps_cmd_plan(int argc, char **argv)
             }
         }
         struct bps_conf *conf = bps_cmd_conf_load(NAME, &a.conf, "scheduler");
-        result = conf == NULL ? BPS_EXIT_FAILURE : show(&a.plan, conf, a.json);
+        result = conf == NULL ? BPS_EXIT_FAILURE : show(&a.plan, conf, a.compress, a.json);
         bps_conf_free(conf);
     }
     bps_cmd_conf_fini(&a.conf);

@@ -44,20 +44,19 @@ static void *work(void *arg)
     return NULL;
 }
 
-/* As many as cores, or as these allow each of so many workers. */
-static uint32_t thread_count(const struct bps_worker *worker, uint32_t workers)
+uint32_t bps_thread_pool_count(const struct bps_conf *conf, const struct bps_pinning *pinning, uint32_t workers)
 {
-    int64_t wanted = worker->conf->worker.threads;
+    int64_t wanted = conf->worker.threads;
     if (wanted > 0) {
         return (uint32_t)wanted;
     }
-    unsigned cores = (unsigned)hwloc_bitmap_weight(worker->pinning.allowed) / workers;
+    unsigned cores = (unsigned)hwloc_bitmap_weight(pinning->allowed) / workers;
     return cores < 1 ? 1 : cores > AUTO_LIMIT ? AUTO_LIMIT : cores;
 }
 
 bool bps_thread_pool_pays(const struct bps_worker *worker, uint64_t bytes)
 {
-    return bytes >= WORTH_IT && thread_count(worker, worker->local_size) > 1;
+    return bytes >= WORTH_IT && bps_thread_pool_count(worker->conf, &worker->pinning, worker->local_size) > 1;
 }
 
 static void bind(const struct bps_thread_pool *pool)
@@ -74,7 +73,7 @@ bps_status bps_thread_pool_need(struct bps_worker *worker, struct bps_report *re
     if (worker->pool != NULL) {
         return BPS_OK;
     }
-    uint32_t n = thread_count(worker, 1);
+    uint32_t n = bps_thread_pool_count(worker->conf, &worker->pinning, 1);
     struct bps_thread_pool *pool = calloc(1, sizeof *pool + n * sizeof pool->thread[0]);
     if (pool == NULL) {
         BPS_REPORT(report, "out of memory for threads that compute");

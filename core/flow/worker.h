@@ -383,6 +383,8 @@ struct bps_job {
     struct bps_post done;             /* and back. [core] */
     TAILQ_ENTRY(bps_job) entry;
 };
+/* Its threads as configured; else as many as cores, or as these allow each of so many workers of a host. */
+uint32_t bps_thread_pool_count(const struct bps_conf *conf, const struct bps_pinning *pinning, uint32_t workers);
 /* The worker has a pool when this returns BPS_OK. */
 bps_status bps_thread_pool_need(struct bps_worker *worker, struct bps_report *report);
 /* Whether a job of the core's own that computes with so many bytes is faster done there. */

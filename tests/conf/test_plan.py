@@ -191,6 +191,64 @@ class Times(Case):
         self.assertTrue(self.good("info", *args).endswith("\n\n" + text))
 
 
+class Compress(Case):
+    """Shares of bytes and limits; how fast coding is differs between machines."""
+
+    def coding(self, word, *args):
+        plan = self.plan("-n", "4", "-s", "2", "--compress", word, *args)
+        return plan, plan["coding"]
+
+    def test_limits(self):
+        plan, coding = self.coding("onebit", "--model", "resnet50", "--set", "server.shards=2")
+        share = coding["bytes"] / plan["model"]["bytes"]
+        self.assertAlmostEqual(share, 1 / 32, delta=0.001)
+        limits = coding["limits"]
+        self.assertEqual(sorted(limits), ["host", "network", "server", "worker"])
+        self.assertAlmostEqual(limits["network"], share * plan["seconds"]["placed"], delta=1e-6)
+        self.assertGreater(min(limits.values()), 0)
+        self.assertEqual(coding["seconds"], max(limits.values()))
+        self.assertEqual(coding["shards"], 2)
+
+    def test_whether_it_pays(self):
+        for rate, pays in (("1Mbit", True), ("1000Tbit", False)):
+            plan, coding = self.coding("cast", "--model", "vgg16", "--bandwidth", rate)
+            self.assertEqual(coding["pays"], pays)
+            text = self.good(
+                *("plan", "-n", "4", "-s", "2", "--model", "vgg16", "--bandwidth", rate, "--compress", "cast")
+            )
+            verdict = r"coding pays: .* network" if pays else r"coding does not pay: .* coding"
+            self.assertRegex(text, r"\n  coded, 553\.4 MB are 276\.7 MB \(0\.5\); (.|\n)*" + verdict + "\n$")
+
+    def test_types(self):
+        """Half precision is coded from float32; other types than floating point cross the network as they are."""
+        name = self.write("a 1000000 bfloat16\nb 1000000 float64\nc 1000000 int32\n")
+        _, coding = self.coding("plugin=cast; to=bfloat16", "--model", name)
+        self.assertAlmostEqual(coding["bytes"], 2e6 + 2e6 + 4e6, delta=1e3)
+
+    def test_words(self):
+        """A plugin, a text, and a member of the configuration, which is stronger than a plugin of that name."""
+        for word, *args in (
+            ["plugin=block; bits=4"],
+            ["mine", "--set", "compressors.mine.plugin=block", "--set", "compressors.mine.bits=4"],
+            ["cast", "--set", "compressors.cast.plugin=block", "--set", "compressors.cast.bits=4"],
+        ):
+            text = self.coding(word, "--model", "resnet50", *args)[1]["text"]
+            self.assertRegex(text, "^plugin=block; feedback=false; .*bits=4")
+        feedback = self.coding("plugin=topk; feedback=true; momentum=nesterov", "--model", "resnet50")[1]
+        self.assertIn("feedback=true; momentum=nesterov", feedback["text"])
+
+    def test_bad(self):
+        for word, message in (
+            ("nope", "there is no compressor 'nope'"),
+            ("plugin=", "'plugin=' names no compressor; expected plugin=NAME; OPTION=VALUE"),
+            ("plugin=onebit; foo=3", "coding.foo: unknown key; expected one of scaling, isa"),
+        ):
+            result = self.byteps("plan", "--model", "resnet50", "--compress", word)
+            self.assertEqual((result.returncode, result.stdout), (1, b""))
+            self.assertTrue(result.stderr.startswith(b"byteps plan: --compress: coding: "), result.stderr)
+            self.assertIn(message, result.stderr.decode())
+
+
 class Bad(Case):
     HINT = "Try 'byteps plan --help'.\n"
 
