@@ -4,6 +4,7 @@
 import functools
 import statistics
 
+import coded_figures
 from tables import ratio_of, ratio_text, time_text
 
 
@@ -144,6 +145,16 @@ def sweep(figures):
             f'{best["again"]:.2f}.\n')
 
 
+# ---- what coding does to a training ----
+
+
+def compression(figures):
+    workers, servers = figures['shape']
+    sections = [f'\n{title}:\n\n{table(coded_figures.HEAD, rows)}' for title, rows in coded_figures.tables(figures)]
+    return (f'### Trainings with coded gradients\n\n{workers} workers, {servers} servers, links of {figures["rate"]}.\n'
+            + ''.join(sections))
+
+
 SECTIONS = {
     'host': host,
     'optimum': functools.partial(optimum, 'Between hosts'),
@@ -153,4 +164,5 @@ SECTIONS = {
     'urgent': urgent,
     'training': training,
     'sweep': sweep,
+    'compression': compression,
 }

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What trainings with coded gradients come to: rows of a table for each task, and a plot."""
+
+import statistics
+
+BASE = 'none'
+SHORT = 0.005  # of the accuracy without coding: who is that near has reached it
+HEAD = ['method', 'accuracy', 'to none', 'MB a step', 'fewer', 'time a step', 'faster', 'to accuracy', 'faster']
+
+
+def select(figures, task, method):
+    """The trainings of a method, by seed."""
+    return {each['seed']: each for each in figures['trainings'] if (each['task'], each['method']) == (task, method)}
+
+
+def final(trainings):
+    return [each['points'][-1][1] for each in trainings.values()]
+
+
+def steps_until(points, target):
+    """When the accuracy is reached, on the line between two points; None: never."""
+    before = (0, 0.0)
+    for step, accuracy in points:
+        if accuracy >= target:
+            return before[0] + (step - before[0]) * (target - before[1]) / (accuracy - before[1])
+        before = step, accuracy
+    return None
+
+
+def seconds_until(trainings, target):
+    """The mean time until the accuracy is reached; None: not with every seed."""
+    times = [(steps_until(each['points'], target), each['seconds']) for each in trainings.values()]
+    return None if any(steps is None for steps, _ in times) else statistics.mean(a * b for a, b in times)
+
+
+def mean(trainings, key):
+    return statistics.mean(each[key] for each in trainings.values())
+
+
+def points(difference):
+    return f'{100 * difference:+.2f}'
+
+
+def faster(base, seconds):
+    return f'{base / seconds:.1f}' if base and seconds else '-'
+
+
+def row(method, trainings, base, target):
+    accuracy, until, base_until = final(trainings), seconds_until(trainings, target), seconds_until(base, target)
+    common = [seed for seed in trainings if seed in base]
+    pairs = [final({0: trainings[seed]})[0] - final({0: base[seed]})[0] for seed in common]
+    spread = f'{100 * min(accuracy):.2f} to {100 * max(accuracy):.2f}'
+    return [method, f'{100 * statistics.mean(accuracy):.2f} % ({spread})', points(statistics.mean(pairs)),
+            f'{mean(trainings, "bytes") / 1e6:.3f}', f'{mean(base, "bytes") / mean(trainings, "bytes"):.1f}',
+            f'{1e3 * mean(trainings, "seconds"):.0f} ms', faster(mean(base, 'seconds'), mean(trainings, 'seconds')),
+            f'{until:.1f} s' if until else 'not reached', faster(base_until, until)]
+
+
+def tables(figures):
+    """[(title, rows)] of the tasks that have been trained without coding, too."""
+    found = []
+    for task in figures['tasks']:
+        base = select(figures, task, BASE)
+        if base:
+            target = statistics.mean(final(base)) - SHORT
+            rows = [row(method, select(figures, task, method), base, target) for method in figures['methods']
+                    if select(figures, task, method)]
+            found.append((f'{task}, {figures["steps"][task]} steps, {len(base)} seeds; the accuracy to reach is '
+                          f'{100 * target:.2f} %', rows))
+    return found
+
+
+def curve(trainings):
+    """(steps, mean accuracy over the seeds)"""
+    together = list(zip(*(each['points'] for each in trainings.values())))
+    return [step[0][0] for step in together], [statistics.mean(each[1] for each in step) for step in together]
+
+
+def draw(figures, path):
+    import matplotlib
+
+    matplotlib.use('Agg')  # draws without a display
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(len(figures['tasks']), 2, figsize=(12, 4.2 * len(figures['tasks'])), squeeze=False)
+    for (left, right), task in zip(axes, figures['tasks']):
+        for number, method in enumerate(figures['methods']):
+            trainings = select(figures, task, method)
+            if trainings:
+                steps, accuracy = curve(trainings)
+                style = {'label': method, 'color': f'C{number % 10}', 'lw': 1.2,
+                         'ls': '--' if method.startswith('DDP') else '-'}
+                for place, key, unit in ((left, 'bytes', 1e6), (right, 'seconds', 1)):
+                    place.plot([step * mean(trainings, key) / unit for step in steps], accuracy, **style)
+        left.set(title=task, xlabel='MB that a worker has sent', ylabel='accuracy', xscale='log')
+        right.set(title=task, xlabel=f's at {figures["rate"]}', xscale='log')
+        right.legend(fontsize='x-small', loc='lower right')
+        for place in (left, right):
+            place.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=90)

@@ -1,0 +1,27 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ways to reduce gradients that are compared in a training, by name; coded_training.py has each kind."""
+
+MOMENTUM = 0.9  # Nesterov's, of all
+
+
+def optimizer(**compression):
+    """DistributedOptimizer of byteps.torch. What coding loses is added to later gradients; momentum comes before it, as
+    that of the optimizer would amplify what was lost."""
+    return 'optimizer', {**compression, 'ef': 'vanilla', 'momentum': 'nesterov', 'mu': MOMENTUM}
+
+
+METHODS = {
+    'none': ('optimizer', None),
+    'lossless': ('optimizer', {'compressor': 'lossless'}),
+    'cast bfloat16': optimizer(compressor='cast', to='bfloat16'),
+    'block 8': optimizer(compressor='block', bits=8),
+    'block 4': optimizer(compressor='block', bits=4),
+    'dithering': optimizer(compressor='dithering'),
+    'onebit': optimizer(compressor='onebit'),
+    'topk 1 %': optimizer(compressor='topk', k=0.01),
+    'randomk 1 %': optimizer(compressor='randomk', k=0.01),
+    'PowerSGD': ('hook', None),  # that of byteps.torch, for PyTorch's DistributedDataParallel
+    'DDP': ('gloo', None),  # PyTorch's DistributedDataParallel over gloo, with its own hooks
+    'DDP fp16': ('gloo', 'fp16'),
+    'DDP PowerSGD': ('gloo', 'powersgd'),
+}
