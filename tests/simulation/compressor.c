@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compressor.c - the compressor "whole": which elements are not zero, and these. It loses nothing, but may lie. */
+/*
+ * compressor.c - which elements are not zero, and these. The compressor "whole" loses nothing; "part" has about half of
+ * the elements, drawn, and those that are not finite. Both may lie.
+ */
+#include <math.h>
 #include <string.h>
 
 #include <byteps/compressor.h>
@@ -27,19 +31,21 @@ static size_t sim_bound(void *instance, uint32_t dtype, size_t count)
     return dtype == BPS_FLOAT32 ? (count + 7) / 8 + count * sizeof(float) : 0;
 }
 
-static size_t sim_encode(void *instance, uint32_t dtype, const void *src, size_t count, const struct bps_random *random,
-                         void *dst)
+/* By the number of this worker and round; NULL: all are drawn. */
+static bool is_drawn(const struct bps_random *random, size_t i)
+{
+    return random == NULL || ((random->own ^ i * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u >> 63) != 0;
+}
+
+static size_t encode(const void *src, size_t count, const struct bps_random *random, void *dst)
 {
     uint8_t *bits = dst;
     char *to = (char *)dst + (count + 7) / 8;
-    (void)instance;
-    (void)dtype;
-    (void)random;
     memset(bits, 0, (count + 7) / 8);
     for (size_t i = 0; i < count; i++) {
         float x;
         memcpy(&x, (const char *)src + i * sizeof x, sizeof x);
-        if (x != 0) {
+        if (x != 0 && (is_drawn(random, i) || !isfinite(x))) {
             bits[i / 8] |= (uint8_t)(1u << i % 8);
             memcpy(to, &x, sizeof x);
             to += sizeof x;
@@ -50,6 +56,23 @@ static size_t sim_encode(void *instance, uint32_t dtype, const void *src, size_t
         return 1;
     }
     return (size_t)(to - (char *)dst);
+}
+
+static size_t whole_encode(void *instance, uint32_t dtype, const void *src, size_t count,
+                           const struct bps_random *random, void *dst)
+{
+    (void)instance;
+    (void)dtype;
+    (void)random;
+    return encode(src, count, NULL, dst);
+}
+
+static size_t part_encode(void *instance, uint32_t dtype, const void *src, size_t count,
+                          const struct bps_random *random, void *dst)
+{
+    (void)instance;
+    (void)dtype;
+    return encode(src, count, random, dst);
 }
 
 static bool is_coded(const uint8_t *bits, size_t bytes, size_t count)
@@ -105,34 +128,36 @@ static bps_status sim_decode_add(void *instance, uint32_t dtype, const void *src
     return decode(src, bytes, dst, count, true);
 }
 
-static const struct bps_compressor_ops ops = {
-    .size = sizeof ops,
-    .open = sim_open,
-    .close = sim_close,
-    .bound = sim_bound,
-    .encode = sim_encode,
-    .decode = sim_decode,
-    .decode_add = sim_decode_add,
-};
+#define DEFINE_PLUGIN(way, what)                                                                                       \
+    static const struct bps_compressor_ops way##_ops = {                                                               \
+        .size = sizeof way##_ops,                                                                                      \
+        .open = sim_open,                                                                                              \
+        .close = sim_close,                                                                                            \
+        .bound = sim_bound,                                                                                            \
+        .encode = way##_encode,                                                                                        \
+        .decode = sim_decode,                                                                                          \
+        .decode_add = sim_decode_add,                                                                                  \
+    };                                                                                                                 \
+    static const struct bps_plugin way##_plugin = {                                                                    \
+        .size = sizeof way##_plugin,                                                                                   \
+        .kind = BPS_KIND_COMPRESSOR,                                                                                   \
+        .name = #way,                                                                                                  \
+        .summary = what,                                                                                               \
+        .ops = &way##_ops,                                                                                             \
+    };
+DEFINE_PLUGIN(whole, "loses nothing")
+DEFINE_PLUGIN(part, "leaves out half of the elements")
 
-static const struct bps_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "whole",
-    .summary = "loses nothing",
-    .ops = &ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&plugin};
+static const struct bps_plugin *const plugins[] = {&whole_plugin, &part_plugin};
 
 const struct bps_module sim_compressors = {
     .magic = BPS_PLUGIN_MAGIC,
     .size = sizeof sim_compressors,
     .abi_major = BPS_ABI_MAJOR,
     .abi_minor = BPS_ABI_MINOR,
-    .name = "whole",
+    .name = "some",
     .version = "1",
     .license = "Apache-2.0",
-    .nplugins = 1,
+    .nplugins = 2,
     .plugins = plugins,
 };

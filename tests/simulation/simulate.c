@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * simulate.c - random jobs, each in one thread: simulate [SEED [COUNT [TROUBLE [verbose]]]].
+ * simulate.c - random jobs, each in one thread: simulate [-p PLANT] [SEED [COUNT [TROUBLE [verbose]]]].
  *
  * A job has a scheduler, servers and workers on some hosts, which reduce and broadcast tensors of any size in any
  * order. Workers may be late, leave early, be killed, push something else than the others, or run out of memory. Every
  * operation ends: with the right result, or with an error; every worker leaves; nothing is left in its queues. A seed
  * repeats its job.
  */
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@
 
 #define WORKERS    6u
 #define SERVERS    2u
-#define OPERATIONS 24u
-#define ROUNDS     3u
+#define OPERATIONS SIM_OPERATIONS
+#define ROUNDS     SIM_ROUNDS
 #define SETTINGS   24u
 #define SECOND     1000000000ull
 #define LIMIT      (600 * SECOND) /* of simulated time */
@@ -69,15 +70,17 @@ static const char *const trouble_names[TROUBLES] = {
 enum place { NOWHERE, FIRST, BEFORE, BEHIND, LAST, PLACES };
 
 struct operation {
-    uint32_t op, root, count;
+    uint32_t op, root, count[ROUNDS];
     int32_t priority;
     bool unnamed;
+    double rate[ROUNDS];   /* the learning rate */
+    bool infinite[ROUNDS]; /* an element of the last worker's is, if the job is lossy */
 };
 
 struct worker {
     struct sim_process process;
     struct job *job;
-    uint32_t number;
+    uint32_t number, round;
     bool failed, leaves, ended;
     struct bps_worker *worker;                     /* NULL: not joined, or left */
     float *memory[OPERATIONS], *input[OPERATIONS]; /* may be the same */
@@ -87,9 +90,9 @@ struct job {
     uint64_t seed;
     uint32_t workers, servers, operations, window;
     enum trouble trouble;
-    uint32_t victim, moment; /* whose, and at which operation */
+    uint32_t victim, moment, when; /* whose, at which operation, and in which round */
     enum place stage;
-    bool coded; /* on the network */
+    bool coded, lossy; /* on the network, and so that not all of a round is in its result */
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS];
     struct sim_process scheduler, server[SERVERS];
@@ -143,6 +146,7 @@ void __wrap_bps_operation_end(struct bps_operation *operation)
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         bps_assert(tensor->task[i].state == BPS_TASK_IDLE);
     }
+    sim_plant_failure(operation, operation->status);
     __real_bps_operation_end(operation);
 }
 
@@ -281,6 +285,12 @@ static float value(uint32_t rank, uint32_t operation, uint32_t i)
     return (float)((rank + 1) * ((operation + i) % 13));
 }
 
+/* What a round loses another one has: see balance.c. */
+static bool has_balance(const struct job *job, const struct operation *o)
+{
+    return job->lossy && (o->op == BPS_SUM || o->op == BPS_AVERAGE) && !o->unnamed;
+}
+
 static float expected(const struct job *job, const struct operation *o, uint32_t number, uint32_t i)
 {
     float sum = 0, largest = 0;
@@ -300,27 +310,33 @@ static float expected(const struct job *job, const struct operation *o, uint32_t
 static struct job *playing; /* that is simulated */
 
 /* The trouble is with this operation, and with no other one. */
-static bool is_troubled(const struct job *job, uint32_t number)
+static bool is_with(const struct job *job, uint32_t number)
 {
     return (number == job->moment && (job->trouble == OTHER_SIZE || job->trouble >= OTHER_TYPE) &&
             job->trouble != HOST_STARVES && job->trouble != CODER_LIES) ||
            (number == job->moment + 1 && job->trouble == OTHER_ORDER);
 }
 
-/* Such an operation fails for all, unless those who have passed the stage may have their result. */
-static bool must_fail(const struct job *job, uint32_t number)
+/* It has the trouble in this round; in all of them, if that is another coding. */
+static bool is_troubled(const struct job *job, uint32_t number, uint32_t round)
 {
-    return is_troubled(job, number) && (job->trouble != STAGE_FAILS || job->stage == FIRST);
+    return is_with(job, number) && (round == job->when || job->trouble == OTHER_CODING);
+}
+
+/* Such an operation fails for all, unless those who have passed the stage may have their result. */
+static bool must_fail(const struct job *job, uint32_t number, uint32_t round)
+{
+    return is_troubled(job, number, round) && (job->trouble != STAGE_FAILS || job->stage == FIRST);
 }
 
 /* Who comes to a round of which a stage has failed may find its worker gone, and with it the words. */
-static bool may_fail(const struct job *job, uint32_t number, bps_status status)
+static bool may_fail(const struct job *job, uint32_t number, uint32_t round, bps_status status)
 {
     bool gone = job->trouble == STAGE_FAILS && job->worker[job->victim].leaves && status == BPS_ERR_LOST;
     if (job->trouble == CODER_LIES) {
         return status == BPS_ERR_PROTOCOL || status == BPS_ERR_PLUGIN;
     }
-    return is_troubled(job, number) &&
+    return is_troubled(job, number, round) &&
            (gone || status == (job->trouble == STAGE_FAILS ? BPS_ERR_FAILED : BPS_ERR_MISMATCH));
 }
 
@@ -335,13 +351,24 @@ bool sim_stage_fails(const struct sim_process *process, const char *tensor)
 {
     char name[16];
     snprintf(name, sizeof name, "t%u", playing->moment);
-    return playing->trouble == STAGE_FAILS && process == &playing->worker[playing->victim].process &&
+    const struct worker *victim = &playing->worker[playing->victim];
+    return playing->trouble == STAGE_FAILS && process == &victim->process && victim->round == playing->when &&
            strcmp(tensor, name) == 0;
 }
 
 bool sim_coder_lies(void)
 {
-    return playing->trouble == CODER_LIES && sim_self() == &playing->worker[playing->victim].process;
+    return playing->trouble == CODER_LIES && sim_self() == &playing->worker[playing->victim].process && sim_chance(20);
+}
+
+/* Workers begin a round when they have ended the one before. */
+uint32_t sim_round_now(const struct bps_worker *worker)
+{
+    uint32_t i = 0;
+    while (playing->worker[i].worker != worker) {
+        i++;
+    }
+    return playing->worker[i].round;
 }
 
 /* What the one who disagrees pushes instead. */
@@ -361,7 +388,10 @@ struct flight {
 static void check_result(struct worker *w, const struct flight *flight)
 {
     const struct operation *o = &w->job->operation[flight->number];
-    for (uint32_t i = 0; i < o->count; i++) {
+    if (has_balance(w->job, o)) {
+        return;
+    }
+    for (uint32_t i = 0; i < o->count[w->round]; i++) {
         float want = expected(w->job, o, flight->number, i), got = w->memory[flight->number][i];
         if (want - got > 1e-3f || got - want > 1e-3f) {
             blame(w->job, "a result is wrong");
@@ -375,14 +405,14 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
     struct bps_report report = {""};
     const struct job *job = w->job;
     bps_status status = bps_operation_wait(worker, flight->handle, BPS_FOREVER, &report);
-    if (status == BPS_OK && must_fail(job, flight->number)) {
+    if (status == BPS_OK && must_fail(job, flight->number, w->round)) {
         printf("  worker %u: operation %u has a result\n", w->number, flight->number);
         blame(w->job, "an operation did not fail that has to");
     } else if (status == BPS_OK) {
         check_result(w, flight);
     } else if (may_end(job)) {
-        w->failed = true;
-    } else if (!may_fail(job, flight->number, status)) {
+        w->failed = job->trouble != CODER_LIES || worker->failure != BPS_OK;
+    } else if (!may_fail(job, flight->number, w->round, status)) {
         printf("  worker %u: operation %u: %s\n", w->number, flight->number, report.text);
         blame(w->job, "an operation failed for no reason");
     }
@@ -395,6 +425,17 @@ static bps_status declare_coding(struct bps_worker *worker, const char *name)
     return bps_worker_declare(worker, &declaration, 1, NULL, NULL);
 }
 
+static void note_pushed(const struct worker *w, uint32_t number)
+{
+    const struct job *job = w->job;
+    const struct operation *o = &job->operation[number];
+    const struct sim_round round = {.count = o->count[w->round],
+                                    .scale = job->stage == FIRST || job->stage == BEFORE ? 2 : 1,
+                                    .divisor = o->op == BPS_AVERAGE ? job->workers : 1,
+                                    .rate = o->rate[w->round]};
+    sim_balance_pushed(number, w->round, &round, w->input[number]);
+}
+
 static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t number, struct flight *flight)
 {
     const struct job *job = w->job;
@@ -403,22 +444,27 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
     char name[16];
     uint32_t op = o->op, root = o->root;
     snprintf(name, sizeof name, "t%u", number);
-    for (uint32_t i = 0; i < o->count; i++) {
+    for (uint32_t i = 0; i < o->count[w->round]; i++) {
         w->input[number][i] = value(worker->rank, number, i);
     }
+    if (has_balance(job, o) && o->infinite[w->round] && w->number == job->workers - 1) {
+        w->input[number][o->count[w->round] / 2] = INFINITY;
+    }
+    note_pushed(w, number);
     struct bps_push_pull request = {
         .size = sizeof request,
         .name = o->unnamed ? NULL : name,
         .in = w->input[number],
         .out = w->memory[number],
-        .count = o->count,
+        .count = o->count[w->round],
         .dtype = BPS_FLOAT32,
         .op = o->op,
         .priority = o->priority,
         .prescale = 1,
         .postscale = 1,
+        .learning_rate = o->rate[w->round],
     };
-    if (is_troubled(job, number) && job->victim == w->number) {
+    if (is_troubled(job, number, w->round) && job->victim == w->number) {
         disagree(job, &request, &op, &root);
         if (job->trouble == OTHER_CODING && declare_coding(worker, name) != BPS_OK) {
             return BPS_ERR_FAILED;
@@ -449,18 +495,18 @@ static void shuffle(const struct job *job, uint32_t *order)
 }
 
 /* Once through all operations. False: this worker is to leave. */
-static bool work(struct bps_worker *worker, struct worker *w, uint32_t round)
+static bool work(struct bps_worker *worker, struct worker *w)
 {
     const struct job *job = w->job;
     struct flight flight[OPERATIONS];
     uint32_t order[OPERATIONS], first = 0, next = 0;
     shuffle(job, order);
-    if (job->trouble == OTHER_ORDER && job->victim == w->number) {
+    if (job->trouble == OTHER_ORDER && job->victim == w->number && w->round == job->when) {
         order[job->moment] = job->moment + 1;
         order[job->moment + 1] = job->moment;
     }
     while (first < job->operations && !w->failed) {
-        bool victim = job->victim == w->number && round == ROUNDS - 2 && next == job->moment;
+        bool victim = job->victim == w->number && w->round == ROUNDS - 2 && next == job->moment;
         if (victim && job->trouble == KILLED) {
             sim_kill(&w->process);
         }
@@ -514,8 +560,13 @@ static void save_states(struct worker *w, struct bps_worker *worker)
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
         struct bps_writer state;
         bps_writer_init(&state);
-        if (!tensor->unnamed && sim_chance(30) && bps_state_save(tensor, &state, NULL) != BPS_OK && !may_end(w->job)) {
-            blame(w->job, "what coding has left could not be saved");
+        if (!tensor->unnamed && (w->job->lossy || sim_chance(30))) {
+            w->failed = bps_state_save(tensor, &state, NULL) != BPS_OK || w->failed;
+            if (w->failed && !may_end(w->job)) {
+                blame(w->job, "what coding has left could not be saved");
+            } else if (!w->failed) {
+                sim_balance_saved(tensor, state.data, state.size);
+            }
         }
         bps_writer_fini(&state);
     }
@@ -540,7 +591,8 @@ static void run_worker(void *arg)
         }
     } else {
         w->worker = worker;
-        for (uint32_t round = 0; round < ROUNDS && work(worker, w, round); round++) {
+        while (w->round < ROUNDS && work(worker, w)) {
+            w->round++;
         }
         if (!w->failed) {
             save_states(w, worker);
@@ -569,7 +621,7 @@ static void kill_server(void *arg)
 static void draw_troubled(struct job *job)
 {
     struct operation *o = &job->operation[job->moment];
-    if (!is_troubled(job, job->moment)) {
+    if (!is_with(job, job->moment)) {
         return;
     }
     o->unnamed =
@@ -577,8 +629,11 @@ static void draw_troubled(struct job *job)
     o->op = job->trouble == OTHER_ROOT ? BPS_WIRE_BROADCAST : BPS_SUM;
     o->root = job->trouble == OTHER_ROOT ? sim_random(job->workers) : 0;
     if (job->trouble == OTHER_ORDER) {
+        uint32_t more = 1 + sim_random(300);
         o[1] = o[0];
-        o[1].count += 1 + sim_random(300);
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            o[1].count[round] += more;
+        }
     }
 }
 
@@ -603,6 +658,19 @@ static void set_graph(struct job *job)
     set(job, "worker.graph", graph);
 }
 
+/* Sizes and learning rates, which may change from round to round. */
+static void draw_rounds(const struct job *job, struct operation *o)
+{
+    uint32_t count = sim_chance(10) ? 0 : sim_chance(50) ? 1 + sim_random(40) : 1 + sim_random(600);
+    uint32_t other = 1 + sim_random(600);
+    bool told = sim_chance(50), changes = job->lossy && job->trouble != LEAVES && sim_chance(20);
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        o->count[round] = changes && sim_chance(50) ? other : count;
+        o->rate[round] = told ? 1u << sim_random(3) : 0;
+        o->infinite[round] = count > 0 && sim_chance(5);
+    }
+}
+
 static void draw_operations(struct job *job)
 {
     static const uint32_t ops[] = {BPS_SUM, BPS_AVERAGE, BPS_MAX, BPS_WIRE_BROADCAST};
@@ -610,17 +678,16 @@ static void draw_operations(struct job *job)
         struct operation *o = &job->operation[i];
         o->op = ops[sim_random(4)];
         o->root = o->op == BPS_WIRE_BROADCAST ? sim_random(job->workers) : 0;
-        o->count = sim_chance(10) ? 0 : sim_chance(50) ? 1 + sim_random(40) : 1 + sim_random(600);
+        draw_rounds(job, o);
         o->priority = (int32_t)sim_random(5);
         o->unnamed = sim_chance(30);
     }
     draw_troubled(job);
     for (uint32_t w = 0; w < job->workers; w++) {
         for (uint32_t i = 0; i < job->operations; i++) {
-            float *memory = __real_calloc(job->operation[i].count + 1, sizeof(float));
+            float *memory = __real_calloc(SIM_ELEMENTS, sizeof(float));
             job->worker[w].memory[i] = memory;
-            job->worker[w].input[i] =
-                sim_chance(50) ? memory : __real_calloc(job->operation[i].count + 1, sizeof(float));
+            job->worker[w].input[i] = sim_chance(50) ? memory : __real_calloc(SIM_ELEMENTS, sizeof(float));
         }
     }
 }
@@ -646,6 +713,7 @@ static void draw_job(struct job *job)
     }
     job->victim = sim_random(job->trouble == HOST_STARVES ? 1 + job->servers : job->workers);
     job->moment = sim_random(job->operations - (job->trouble == OTHER_ORDER));
+    job->when = sim_random(ROUNDS);
     if (job->trouble == STAGE_FAILS || sim_chance(25)) {
         job->stage = FIRST + sim_random(PLACES - FIRST);
     }
@@ -653,9 +721,12 @@ static void draw_job(struct job *job)
     if (job->stage != NOWHERE || job->coded) {
         set_graph(job);
     }
+    job->lossy = job->coded && sim_chance(60);
     if (job->coded) {
         set(job, "compressors.small",
-            sim_chance(50) ? "{ plugin = \"whole\"; feedback = true; }" : "{ plugin = \"whole\"; }");
+            job->lossy       ? "{ plugin = \"part\"; feedback = true; }"
+            : sim_chance(50) ? "{ plugin = \"whole\"; feedback = true; }"
+                             : "{ plugin = \"whole\"; }");
     }
     draw_operations(job);
     snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
@@ -720,16 +791,19 @@ static void describe_worker(const struct worker *w)
 
 static void describe(const struct job *job)
 {
-    printf("seed %lu: %u workers, %u servers, %u operations, trouble: %s (worker %u, operation %u)\n", job->seed,
-           job->workers, job->servers, job->operations, trouble_names[job->trouble], job->victim, job->moment);
+    printf("seed %lu: %u workers, %u servers, %u operations, trouble: %s (worker %u, operation %u, round %u)\n",
+           job->seed, job->workers, job->servers, job->operations, trouble_names[job->trouble], job->victim,
+           job->moment, job->when);
     for (uint32_t i = 0; i < job->nset; i++) {
         printf("  %s\n", job->set[i]);
     }
     for (uint32_t i = 0; i < job->operations; i++) {
         const struct operation *o = &job->operation[i];
-        printf("  operation %u: %s of %u%s, root %u\n", i,
-               o->op == BPS_WIRE_BROADCAST ? "broadcast" : bps_op_name(o->op), o->count,
-               o->unnamed ? " without a name" : "", o->root);
+        printf("  operation %u: %s of", i, o->op == BPS_WIRE_BROADCAST ? "broadcast" : bps_op_name(o->op));
+        for (uint32_t round = 0; round < ROUNDS; round++) {
+            printf(" %u (rate %g%s)", o->count[round], o->rate[round], o->infinite[round] ? ", infinite" : "");
+        }
+        printf("%s, root %u\n", o->unnamed ? " without a name" : "", o->root);
     }
     for (uint32_t i = 0; i < job->workers; i++) {
         describe_worker(&job->worker[i]);
@@ -746,6 +820,25 @@ static const char *again(uint64_t seed, char *text, size_t n)
     return text;
 }
 
+/*
+ * Of all tensors, if all workers have ended well. Who has pushed another form, or will have another coding, has
+ * forgotten its errors.
+ */
+static void check_balance(struct job *job)
+{
+    bool good = job->lossy && job->trouble != CODER_LIES;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        good &= job->worker[i].ended && !job->worker[i].failed && job->worker[i].round == ROUNDS;
+    }
+    for (uint32_t i = 0; i < job->operations && good; i++) {
+        const struct operation *o = &job->operation[i];
+        bool forgotten = is_with(job, i) && job->trouble != STAGE_FAILS && job->when > 0;
+        if (has_balance(job, o) && !forgotten && !sim_balance_holds(i)) {
+            blame(job, "error feedback is lost, or applied twice");
+        }
+    }
+}
+
 /* False: something is wrong, and said. */
 static bool simulate(uint64_t seed)
 {
@@ -754,6 +847,7 @@ static bool simulate(uint64_t seed)
     playing = job;
     sim_seed(seed);
     sim_starve(NULL, 0);
+    sim_balance_reset();
     draw_job(job);
     start_job(job);
     bool good = sim_run(LIMIT);
@@ -766,6 +860,7 @@ static bool simulate(uint64_t seed)
             blame(job, "a worker has not ended");
         }
     }
+    check_balance(job);
     if (job->wrong != NULL) {
         char command[64];
         describe(job);
@@ -811,6 +906,14 @@ static void catch_crashes(void)
 
 int main(int argc, char **argv)
 {
+    if (argc > 2 && strcmp(argv[1], "-p") == 0) {
+        if (!sim_plant(argv[2])) {
+            printf("simulate: there is no error '%s' to plant; plant.c has the list\n", argv[2]);
+            return 2;
+        }
+        argc -= 2;
+        argv += 2;
+    }
     uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1, count = argc > 2 ? strtoull(argv[2], NULL, 10) : 1;
     bps_log_set_level(argc > 4 ? BPS_LOG_DEBUG : 0);
     wanted = NONE;

@@ -67,9 +67,44 @@ bool sim_stage_fails(const struct sim_process *process, const char *tensor);
 
 /* ---- compressor.c ---- */
 
-/* The compressor "whole". It asks: whether this process codes what nobody can decode. */
+/* The compressors "whole" and "part". They ask: whether this process codes what nobody can decode. */
 extern const struct bps_module sim_compressors;
 bool sim_coder_lies(void);
+
+/* ---- balance.c ---- */
+
+#define SIM_OPERATIONS 24u
+#define SIM_ROUNDS     3u
+#define SIM_ELEMENTS   1024u /* of a tensor, at most */
+
+/* What all workers know of an operation in a round. */
+struct sim_round {
+    uint32_t count;
+    double scale;   /* by a stage before it is pushed */
+    double divisor; /* of the sum */
+    double rate;    /* the learning rate; 0: not told */
+};
+
+struct bps_worker;
+struct bps_tensor_entry;
+/* Forgets what it knows of a job. */
+void sim_balance_reset(void);
+/* A worker is going to push that. */
+void sim_balance_pushed(uint32_t number, uint32_t round, const struct sim_round *what, const float *x);
+/* It asks: the round of a worker. */
+uint32_t sim_round_now(const struct bps_worker *worker);
+/* A worker that has ended its rounds has saved what coding has left of a tensor. */
+void sim_balance_saved(const struct bps_tensor_entry *tensor, const void *state, size_t bytes);
+/* Whether what was pushed of an operation is in results or errors, after the rounds have ended well. False: says why. */
+bool sim_balance_holds(uint32_t number);
+
+/* ---- plant.c ---- */
+
+struct bps_operation;
+/* Plants an error. False: none has this name. */
+bool sim_plant(const char *name);
+/* An operation is about to end. */
+void sim_plant_failure(const struct bps_operation *operation, bps_status status);
 
 /* ---- engines.c ---- */
 

@@ -1,8 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Random jobs with any trouble, and with an allocation that fails in a worker, or elsewhere; others with SEED=n. What
-# goes wrong is printed with the seed that repeats it.
+# goes wrong is printed with the seed that repeats it. Errors that are planted into error feedback are found.
 set -e
-"${top_builddir:?}/tests/simulation/simulate" "${SEED:-1}" 600
-"$top_builddir/tests/simulation/simulate" "${SEED:-1}" 150 5
-"$top_builddir/tests/simulation/simulate" "${SEED:-1}" 150 11
+simulate="${top_builddir:?}/tests/simulation/simulate"
+"$simulate" "${SEED:-1}" 600
+"$simulate" "${SEED:-1}" 150 5
+"$simulate" "${SEED:-1}" 150 11
+for plant in twice never failed infinite server ratio size; do
+    if ! "$simulate" -p "$plant" 1 200 | grep -q "error feedback is lost"; then
+        echo "test_simulation.sh: the error '$plant' was planted, and not found"
+        exit 1
+    fi
+done
