@@ -19,8 +19,8 @@
 #include "base/loop.h"
 #include "bench/bench.h"
 #include "bench/compressor_check.h"
+#include "tools/normal.h"
 #include "tools/plan.h"
-#include "tools/plan_coding.h"
 #include "conf/option.h"
 #include "conf/tree.h"
 #include "plugin/instance.h"
@@ -204,7 +204,7 @@ static int run_load(const struct bps_bench_request *request, const struct bps_be
     if (!open_buffers(&m, load->elements)) {
         result = bps_cmd_failure(NAME, "no memory for %s", load->name);
     } else {
-        bps_plan_normal(m.src, m.count);
+        bps_normal(m.src, m.count, 1);
         result = check(pair, &m);
     }
     if (result == 0) {

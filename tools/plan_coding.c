@@ -10,6 +10,7 @@
 #include "coding/feedback.h"
 #include "flow/worker.h"
 #include "tools/cmd.h"
+#include "tools/normal.h"
 
 #define MEASURE_NS (10 * BPS_MS) /* of each step, at least */
 
@@ -33,20 +34,6 @@ bps_status bps_plan_find_coding(const struct bps_conf *conf, const char *word, s
 }
 
 /* ---- what it makes of the slices of a partition ---- */
-
-/* The sum of twelve uniform numbers is normally distributed, nearly. */
-void bps_plan_normal(float *to, size_t count)
-{
-    uint32_t state = 1;
-    for (size_t i = 0; i < count; i++) {
-        double sum = -6;
-        for (int j = 0; j < 12; j++) {
-            state = state * 1664525u + 1013904223u;
-            sum += state / 4294967296.0;
-        }
-        to[i] = (float)sum;
-    }
-}
 
 enum step { ENCODE, DECODE, DECODE_ADD, STEPS };
 
@@ -116,7 +103,7 @@ static bps_status open_partition(struct partition *p)
     p->src = bps_cmd_alloc(count, size);
     p->dst = bps_cmd_alloc(count, size);
     p->coded = bps_cmd_alloc(1, bps_coding_bound(p->coding, p->type, p->slice));
-    bps_plan_normal((float *)p->src, count);
+    bps_normal((float *)p->src, count, 1);
     for (size_t i = count; i > 0 && p->type == BPS_FLOAT64; i--) {
         ((double *)p->src)[i - 1] = ((const float *)p->src)[i - 1];
     }

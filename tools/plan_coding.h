@@ -32,7 +32,4 @@ bps_status bps_plan_code(const struct bps_conf *conf, const char *word, const st
 void bps_plan_coding_print(const struct bps_plan_coding *coding, const struct bps_plan *plan);
 json_t *bps_plan_coding_json(const struct bps_plan_coding *coding);
 
-/* Normally distributed numbers, as gradients roughly are; the same in all runs. */
-void bps_plan_normal(float *to, size_t count);
-
 #endif

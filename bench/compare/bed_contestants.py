@@ -81,6 +81,22 @@ class BedPushPull(OnBed):
             self.job.close()
 
 
+class BedCoded(BedPushPull):
+    """With normally distributed tensors that are coded by this text; "": not at all."""
+
+    def __init__(self, coding, *args):
+        super().__init__(*args)
+        self.coding = coding
+
+    def command(self):
+        return [*super().command(), '--coding', self.coding]
+
+    def coded_bytes(self):
+        """That a worker has pushed coded in one iteration."""
+        with open(os.path.join(self.directory, f'{self.label}.0.coded'), encoding='ascii') as file:
+            return int(file.read())
+
+
 class BedGloo(OnBed, Gloo):
     def launch(self):
         self.env['GLOO_SOCKET_IFNAME'] = 'eth0'
