@@ -77,6 +77,12 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
         for (uint64_t i = 0; i < n && m != NULL; i++) {                                                                \
             e[i] = ratio * e[i] - (g[i] + mu * m[i]);                                                                  \
         }                                                                                                              \
+    }                                                                                                                  \
+    static void real##_negate(real *x, uint64_t n)                                                                     \
+    {                                                                                                                  \
+        for (uint64_t i = 0; i < n; i++) {                                                                             \
+            x[i] = -x[i];                                                                                              \
+        }                                                                                                              \
     }
 DEFINE_LOOPS(float)
 DEFINE_LOOPS(double)
@@ -141,15 +147,12 @@ void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_fe
     }
 }
 
-/* The error lacks what the coded form says. */
-static bps_status add_coded(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *coded,
-                            size_t bytes)
+/* What is lost lacks what the coded form says. */
+static bps_status add_coded(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice,
+                            const void *coded, size_t bytes, void *lost)
 {
     const struct bps_coding *coding = feedback->coding;
-    void *e = part_of(feedback, feedback->error, slice);
-    feedback->rate[slice->index] = slice->rate;
-    return e == NULL ? BPS_OK
-                     : coding->ops->decode_add(coding->compressor->self, feedback->type, coded, bytes, e, slice->count);
+    return coding->ops->decode_add(coding->compressor->self, feedback->type, coded, bytes, lost, slice->count);
 }
 
 bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
@@ -168,17 +171,23 @@ bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_fee
     } else if (e != NULL) {
         float_move_error(g, m, (float)mu, e, (float)ratio, slice->count);
     }
-    return add_coded(feedback, slice, coded, bytes);
+    feedback->rate[slice->index] = slice->rate;
+    return e != NULL ? add_coded(feedback, slice, coded, bytes, e) : BPS_OK;
 }
 
-bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *x,
+bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
                                   const void *coded, size_t bytes)
 {
     void *e = part_of(feedback, feedback->error, slice);
-    if (e != NULL && feedback->type == BPS_FLOAT64) {
-        double_move_error(x, NULL, 0, e, 0, slice->count);
-    } else if (e != NULL) {
-        float_move_error(x, NULL, 0, e, 0, slice->count);
+    if (feedback->type == BPS_FLOAT64) {
+        double_negate(x, slice->count);
+    } else {
+        float_negate(x, slice->count);
     }
-    return add_coded(feedback, slice, coded, bytes);
+    bps_status status = add_coded(feedback, slice, coded, bytes, x);
+    if (status == BPS_OK && bps_feedback_is_finite(feedback->type, x, slice->count)) {
+        memcpy(e, x, slice->count * bps_dtype_size(feedback->type));
+        feedback->rate[slice->index] = slice->rate;
+    }
+    return status;
 }

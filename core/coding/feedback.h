@@ -51,8 +51,11 @@ void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_fe
 /* The round goes well: momentum and error become what they are after it. BPS_ERR_PROTOCOL: this is no coded form. */
 bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                              const void *coded, size_t bytes);
-/* The same by x instead of g, where there is no momentum. */
-bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *x,
+/*
+ * The same by x instead of g, where there is no momentum, and if what is lost is finite: coding may make an element
+ * infinite. x is overwritten.
+ */
+bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
                                   const void *coded, size_t bytes);
 
 #endif

@@ -106,7 +106,7 @@ static bps_status code(const struct decoded *d)
     slice->payload = coded;
     slice->payload_bytes =
         (uint32_t)d->coding->ops->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
-    if (moves && bps_feedback_is_finite(d->type, d->sum.data, d->count)) {
+    if (moves) {
         status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, slice->payload_bytes);
     }
     return status == BPS_OK ? BPS_OK : BPS_ERR_PLUGIN;

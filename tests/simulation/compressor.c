@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * compressor.c - which elements are not zero, and these. The compressor "whole" loses nothing; "part" has about half of
- * the elements, drawn, and those that are not finite. Both may lie.
+ * the elements, drawn, and those that are not finite; large ones become infinite, as in a format of few bits. Both may
+ * lie.
  */
 #include <math.h>
 #include <string.h>
@@ -31,6 +32,8 @@ static size_t sim_bound(void *instance, uint32_t dtype, size_t count)
     return dtype == BPS_FLOAT32 ? (count + 7) / 8 + count * sizeof(float) : 0;
 }
 
+#define LARGEST 150 /* of "part" */
+
 /* By the number of this worker and round; NULL: all are drawn. */
 static bool is_drawn(const struct bps_random *random, size_t i)
 {
@@ -45,6 +48,7 @@ static size_t encode(const void *src, size_t count, const struct bps_random *ran
     for (size_t i = 0; i < count; i++) {
         float x;
         memcpy(&x, (const char *)src + i * sizeof x, sizeof x);
+        x = random != NULL && fabsf(x) > LARGEST ? INFINITY : x;
         if (x != 0 && (is_drawn(random, i) || !isfinite(x))) {
             bits[i / 8] |= (uint8_t)(1u << i % 8);
             memcpy(to, &x, sizeof x);

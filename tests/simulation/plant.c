@@ -40,12 +40,12 @@ bps_status __wrap_bps_feedback_move(struct bps_feedback *feedback, const struct 
     return plant == NEVER ? BPS_OK : __real_bps_feedback_move(feedback, slice, g, coded, bytes);
 }
 
-bps_status __real_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice,
-                                         const void *x, const void *coded, size_t bytes);
-bps_status __wrap_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice,
-                                         const void *x, const void *coded, size_t bytes);
-bps_status __wrap_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice,
-                                         const void *x, const void *coded, size_t bytes)
+bps_status __real_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
+                                         const void *coded, size_t bytes);
+bps_status __wrap_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
+                                         const void *coded, size_t bytes);
+bps_status __wrap_bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
+                                         const void *coded, size_t bytes)
 {
     bps_status status = __real_bps_feedback_move_from(feedback, slice, x, coded, bytes);
     if (plant == SERVER) {
