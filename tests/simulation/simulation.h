@@ -95,7 +95,7 @@ void sim_balance_pushed(uint32_t number, uint32_t round, const struct sim_round 
 uint32_t sim_round_now(const struct bps_worker *worker);
 /* A worker that has ended its rounds has saved what coding has left of a tensor. */
 void sim_balance_saved(const struct bps_tensor_entry *tensor, const void *state, size_t bytes);
-/* Whether what was pushed of an operation is in results or errors, after the rounds have ended well. False: says why. */
+/* Whether what was pushed of an operation is in results or errors, after its rounds. False: says where it is not. */
 bool sim_balance_holds(uint32_t number);
 
 /* ---- plant.c ---- */
