@@ -65,7 +65,7 @@ def tables(figures):
             target = statistics.mean(final(base)) - SHORT
             rows = [row(method, select(figures, task, method), base, target) for method in figures['methods']
                     if select(figures, task, method)]
-            found.append((f'{task}, {figures["steps"][task]} steps, {len(base)} seeds; the accuracy to reach is '
+            found.append((f'{task}, {figures["steps"]} steps, seeds: {len(base)}; the accuracy to reach is '
                           f'{100 * target:.2f} %', rows))
     return found
 

@@ -33,7 +33,7 @@ class Figures(unittest.TestCase):
         self.assertIsNone(coded_figures.steps_until(points, 0.71))
 
     def test_a_row_has_the_means_of_the_seeds_and_the_ratios_to_none(self):
-        figures = {"tasks": ["text", "other"], "methods": ["none", "onebit", "topk"], "steps": {"text": 100}}
+        figures = {"tasks": ["text", "other"], "methods": ["none", "onebit", "topk"], "steps": 100}
         figures["trainings"] = [
             training("none", 1, 0.90, 1.0, 4e6), training("none", 2, 0.92, 1.0, 4e6),
             training("onebit", 1, 0.91, 0.1, 1e5), training("onebit", 2, 0.93, 0.1, 1e5),
