@@ -98,4 +98,4 @@ def draw(figures, path):
         for place in (left, right):
             place.grid(alpha=0.3)
     figure.tight_layout()
-    figure.savefig(path, dpi=90)
+    figure.savefig(path, dpi=75)
