@@ -7,7 +7,7 @@ import shlex
 import subprocess
 import sys
 
-from contestants import BUILD, SOURCE, Contestant, Gloo, OpenMPI
+from contestants import BUILD, SOURCE, Contestant, Gloo, OpenMPI, cpu_seconds
 
 sys.path.insert(0, os.path.dirname(SOURCE))
 
@@ -90,6 +90,10 @@ class BedCoded(BedPushPull):
 
     def command(self):
         return [*super().command(), '--coding', self.coding]
+
+    def cpu_seconds(self):
+        """Time on the CPU of all processes of the job so far."""
+        return sum(cpu_seconds(part.process.pid) for part in self.job.parts.values())
 
     def coded_bytes(self):
         """That a worker has pushed coded in one iteration."""

@@ -133,10 +133,11 @@ def slow_links_case(result):
     plain = result['codings']['not coded']['seconds']
     rows = [[f'`{title}`' if title != 'not coded' else title, f'{each["share"]:.3f}', spread(each['seconds']),
              ratio_text(ratio_of(plain, each['seconds'])), time_text(each['least']),
-             f'{statistics.median(each["seconds"]) / each["least"]:.2f}', percent(statistics.median(each['idle']))]
-            for title, each in result['codings'].items()]
+             f'{statistics.median(each["seconds"]) / each["least"]:.2f}', time_text(each['cpu']),
+             percent(statistics.median(each['idle']))] for title, each in result['codings'].items()]
     size = '' if result['scale'] == 1 else f' times {result["scale"]:g}'
-    head = ['coding', 'bytes', 'push_pull', 'times as fast', 'least time of the bytes', 'to that', 'idle cores']
+    head = ['coding', 'bytes', 'push_pull', 'times as fast', 'least time of the bytes', 'to that', 'CPU time',
+            'idle cores']
     return (f'{result["model"]}{size}, {result["bytes"] / 1e6:.1f} MB; {result["workers"]} workers, '
             f'{result["servers"]} servers, links of {result["rate"]}, which one TCP stream fills with '
             f'{mbit(result["stream"])}; load {result["load"]:.1f}\n\n' + table(head, rows))
