@@ -61,7 +61,7 @@ static bps_status try_coding(const struct bps_conf_node *group, const char *path
     struct bps_coding *coding;
     struct bps_report report = {""};
     bps_codings_init(&codings, 1);
-    bps_status status = bps_codings_of_group(&codings, group, path, &coding, &report);
+    bps_status status = bps_codings_of_group(&codings, group, path, false, &coding, &report);
     if (status != BPS_OK) {
         add_line(lines, report.text);
     }

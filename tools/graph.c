@@ -201,6 +201,9 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
     } else if (node->kind == BPS_NODE_COMPRESS) {
         printf("    does       says how sums and averages of a tensor are coded on the network, in push_pull\n");
         printf("    coding     %s\n", node->coding->text);
+        if (node->coding->automatic) {
+            printf("    auto       rounds are coded where that saves time, as rank 0 measures while the job runs\n");
+        }
         printf("    slices     of %u bytes of float32, which are at most %zu when coded\n",
                bps_coding_slice(node->coding, BPS_FLOAT32),
                bps_coding_bound(node->coding, BPS_FLOAT32, node->coding->narrow));

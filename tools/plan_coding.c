@@ -23,7 +23,7 @@ bps_status bps_plan_find_coding(const struct bps_conf *conf, const char *word, s
     const struct bps_conf_node *group = known != NULL ? bps_conf_member(known, word) : NULL;
     if (group != NULL) {
         char *path = bps_cmd_print("compressors.%s", word);
-        bps_status status = bps_codings_of_group(codings, group, path, out, report);
+        bps_status status = bps_codings_of_group(codings, group, path, false, out, report);
         free(path);
         return status;
     }

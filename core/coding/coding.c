@@ -21,6 +21,7 @@ struct own_options {
     uint32_t momentum;
     double mu;
     int64_t seed;
+    bool automatic;
 };
 
 static const struct bps_option own_table[] = {
@@ -31,6 +32,8 @@ static const struct bps_option own_table[] = {
     {"mu", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct own_options, mu), "0.9", "0..1", "The factor of momentum."},
     {"seed", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct own_options, seed), "0", "0..",
      "Where the numbers begin that a method draws."},
+    {"auto", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct own_options, automatic), "false", NULL,
+     "Codes only where that pays, as is measured while the job runs."},
     {0},
 };
 
@@ -123,7 +126,7 @@ static void coding_free(struct bps_coding *coding)
 }
 
 static bps_status open_compressor(struct bps_coding *coding, const struct bps_conf_node *group, const char *path,
-                                  uint64_t slice, struct bps_report *report)
+                                  uint64_t slice, bool automatic, struct bps_report *report)
 {
     struct own_options own;
     bps_status status =
@@ -134,12 +137,21 @@ static bps_status open_compressor(struct bps_coding *coding, const struct bps_co
     if (status != BPS_OK) {
         return status;
     }
+    own.automatic |= automatic;
+    if (own.automatic && own.momentum != 0) {
+        return bps_fail(
+            report, BPS_ERR_CONF,
+            "%s: auto and momentum = nesterov do not go together: gradients that are not coded would have no "
+            "momentum; leave it to the optimizer",
+            path);
+    }
     const struct bps_plugin *plugin = coding->compressor->loaded->plugin;
     coding->ops = coding->compressor->ops;
     coding->feedback = own.feedback;
     coding->momentum = own.momentum != 0;
     coding->mu = own.mu;
     coding->seed = (uint64_t)own.seed;
+    coding->automatic = own.automatic;
     coding->narrow = fitting(coding, BPS_FLOAT32, slice);
     coding->wide = fitting(coding, BPS_FLOAT64, slice);
     snprintf(coding->text, sizeof coding->text, "plugin=%s", plugin->name);
@@ -176,14 +188,14 @@ static struct bps_coding *keep(struct bps_codings *codings, struct bps_coding *c
     return coding;
 }
 
-static bps_status make(struct bps_codings *codings, const struct bps_conf_node *group, const char *path,
+static bps_status make(struct bps_codings *codings, const struct bps_conf_node *group, const char *path, bool automatic,
                        struct bps_coding **out, struct bps_report *report)
 {
     struct bps_coding *coding = calloc(1, sizeof *coding);
     if (coding == NULL) {
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
-    bps_status status = open_compressor(coding, group, path, codings->slice, report);
+    bps_status status = open_compressor(coding, group, path, codings->slice, automatic, report);
     if (status != BPS_OK) {
         coding_free(coding);
         return status;
@@ -198,10 +210,10 @@ static bps_status make(struct bps_codings *codings, const struct bps_conf_node *
 }
 
 bps_status bps_codings_of_group(struct bps_codings *codings, const struct bps_conf_node *group, const char *path,
-                                struct bps_coding **out, struct bps_report *report)
+                                bool automatic, struct bps_coding **out, struct bps_report *report)
 {
     pthread_mutex_lock(&codings->lock);
-    bps_status status = make(codings, group, path, out, report);
+    bps_status status = make(codings, group, path, automatic, out, report);
     pthread_mutex_unlock(&codings->lock);
     return status;
 }
@@ -240,7 +252,7 @@ static bps_status of_text(struct bps_codings *codings, const char *text, struct 
                             ? parse(&conf, text, report)
                             : bps_fail(report, BPS_ERR_CONF, "coding: '%.100s...' is too long", text);
     if (status == BPS_OK) {
-        status = make(codings, conf.root, "coding", out, report);
+        status = make(codings, conf.root, "coding", false, out, report);
     }
     bps_arena_free(&conf.arena);
     return status;

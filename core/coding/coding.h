@@ -5,7 +5,7 @@
  *
  * A coding has one text that stands for it in all processes, so that whoever has the text can code alike:
  *
- *   plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; scaling=true
+ *   plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; auto=false; scaling=true
  *
  * Compressors get elements of float32 or float64. The 16-bit types are widened to float32; what is no floating point
  * is never coded.
@@ -18,6 +18,7 @@
 
 #include <byteps/compressor.h>
 
+#include "coding/trial.h"
 #include "conf/conf.h"
 #include "plugin/instance.h"
 
@@ -36,6 +37,8 @@ struct bps_coding {
     bool momentum;                             /* of Nesterov, before that, by the worker */
     double mu;                                 /* its factor */
     uint64_t seed;                             /* of what a method draws */
+    bool automatic;                            /* rounds are coded only where that pays, as `trial` finds: */
+    struct bps_trial trial;                    /* [core] of the worker that speaks for rank 0 */
     uint32_t narrow;                           /* elements of a slice: of float32, */
     uint32_t wide;                             /* and of float64 */
     _Atomic uint64_t plain_bytes, coded_bytes; /* that a worker has sent: before and after coding */
@@ -51,9 +54,12 @@ struct bps_codings {
 
 void bps_codings_init(struct bps_codings *codings, uint64_t slice);
 void bps_codings_fini(struct bps_codings *codings);
-/* The coding that a group of the configuration describes; `path` stands for it in errors. */
+/*
+ * The coding that a group of the configuration describes; `path` stands for it in errors. With `automatic` it is so,
+ * whatever the group says.
+ */
 bps_status bps_codings_of_group(struct bps_codings *codings, const struct bps_conf_node *group, const char *path,
-                                struct bps_coding **out, struct bps_report *report);
+                                bool automatic, struct bps_coding **out, struct bps_report *report);
 /* The same of a text, which need not be complete: "plugin=onebit". */
 bps_status bps_codings_of_text(struct bps_codings *codings, const char *text, struct bps_coding **out,
                                struct bps_report *report);

@@ -69,6 +69,9 @@ static void check_name(struct bps_check *check, const struct bps_instance_map *m
     if (instances == NULL || instances->kind != BPS_CONF_GROUP || bps_conf_member(instances, item->text) != NULL) {
         return;
     }
+    if (map->kind == BPS_KIND_COMPRESSOR && strcmp(item->text, "auto") == 0 && instances->count > 0) {
+        return; /* the first one, where it pays */
+    }
     const char *names[64], *nearest;
     size_t n = 0;
     for (uint32_t i = 0; i < instances->count && n < COUNT(names); i++) {

@@ -74,6 +74,7 @@ struct bps_task {
     const char *src;              /* what is sent */
     char *dst;                    /* where the result goes */
     struct bps_feedback feedback; /* of what is coded of it on the network */
+    bool codes;                   /* its next round is coded, where not each one is */
     uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
     const char *direct_src;
     char *direct_dst;

@@ -119,13 +119,18 @@ static bps_status open_coding(struct bps_node *node, const struct bps_conf *conf
                         "asked here; sums and averages are coded, all others never",
                         entry->origin, node->when);
     }
-    snprintf(path, sizeof path, "compressors.%.100s", use->text);
-    const struct bps_conf_node *group = bps_conf_find(conf, path);
+    const struct bps_conf_node *all = bps_conf_find(conf, "compressors"), *group = bps_conf_member(all, use->text);
+    bool none = all == NULL || all->kind != BPS_CONF_GROUP || all->count == 0;
+    bool automatic = group == NULL && strcmp(use->text, "auto") == 0 && !none;
+    if (automatic) {
+        group = all->children[0];
+    }
     if (group == NULL) {
         return bps_fail(report, BPS_ERR_CONF, "%s: stage compress: compressors has no member %.100s", entry->origin,
                         use->text);
     }
-    return bps_codings_of_group(codings, group, path, &node->coding, report);
+    snprintf(path, sizeof path, "compressors.%.100s", group->name);
+    return bps_codings_of_group(codings, group, path, automatic, &node->coding, report);
 }
 
 static bps_status build_node(struct bps_graph *graph, const struct bps_conf *conf, const struct bps_conf_node *entry,

@@ -17,6 +17,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .offset = h->offset,
                                      .length = h->length,
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
+                                     .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
     bool plain = h->coding == 0 && (h->flags & BPS_FLAG_BRINGS) == 0;
@@ -96,6 +97,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
     const struct bps_spec *spec = slice->spec;
     const struct bps_round_id *id = &slice->id;
     struct bps_header header = {.type = BPS_FRAME_RESULT,
+                                .flags = slice->codes ? BPS_FLAG_CODES : 0,
                                 .dtype = spec->dtype,
                                 .op = spec->op,
                                 .epoch = epoch,
@@ -109,6 +111,6 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);
     header.length = 0;
-    header.flags = BPS_FLAG_EMPTY;
+    header.flags |= BPS_FLAG_EMPTY;
     bps_header_encode(&header, slice->empty_header);
 }

@@ -99,6 +99,7 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
     if (status != BPS_OK) {
         return status;
     }
+    push->codes = (header->flags & BPS_FLAG_CODES) != 0;
     if (header->length == 0) {
         bps_remote_answered(task, index);
         return BPS_OK;

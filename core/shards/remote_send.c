@@ -17,8 +17,10 @@
 
 #include "base/assert.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "shards/shards.h"
 
+#define LOG      "worker"
 #define PATIENCE (50 * BPS_MS) /* without an answer from a shard, after which it gets more */
 
 /* The transport will ask for a slice, on every lane. */
@@ -168,13 +170,30 @@ static bool enqueue(struct bps_task *task)
     return false;
 }
 
-static bool start_plain(struct bps_task *task)
+static void set_plain(struct bps_task *task)
 {
     uint32_t slice = (uint32_t)task->tensor->worker->slice, slices = bps_partitions(task->bytes, slice);
     struct bps_push *push = bps_push_of(task);
     bps_assert(push->outstanding == 0);
     *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->header + slices)};
     memset(push->got, false, slices * sizeof *push->got);
+}
+
+static void set_coded(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
+    struct bps_push *push = bps_push_of(task);
+    bps_assert(push->outstanding == 0 && push->computing == 0);
+    *push = (struct bps_push){
+        .payload = &bps_payload_coded, .slice = slice, .coded = (struct bps_coded_slice *)(push->header + slices)};
+    push->got = (bool *)(push->coded + slices);
+    memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
+}
+
+static bool start_plain(struct bps_task *task)
+{
+    set_plain(task);
     return enqueue(task);
 }
 
@@ -191,17 +210,16 @@ static void tell_codings(struct bps_remote *remote, const struct bps_coding *cod
     }
 }
 
-static bool start_coded(struct bps_task *task)
+/* The rounds of which this worker measures whether coding pays, and tells all. */
+static bool chooses(const struct bps_tensor_entry *tensor)
+{
+    return tensor->coding->automatic && bps_tensor_speaks_for(tensor, 0);
+}
+
+static bool enqueue_coded(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
-    struct bps_push *push = bps_push_of(task);
     struct bps_report report = {""};
-    bps_assert(push->outstanding == 0 && push->computing == 0);
-    *push = (struct bps_push){
-        .payload = &bps_payload_coded, .slice = slice, .coded = (struct bps_coded_slice *)(push->header + slices)};
-    push->got = (bool *)(push->coded + slices);
-    memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
     bps_status status = bps_coded_prepare(task, &report);
     if (status != BPS_OK) {
         bps_worker_fail(tensor->worker, status, report.text);
@@ -209,6 +227,24 @@ static bool start_coded(struct bps_task *task)
     }
     tell_codings(bps_remote_of(task->tensor, task->partition), tensor->coding);
     return enqueue(task);
+}
+
+static bool start_coded(struct bps_task *task)
+{
+    struct bps_coding *coding = task->tensor->coding;
+    struct bps_push *push = bps_push_of(task);
+    bool coded = task->codes || !coding->automatic;
+    if (coded) {
+        set_coded(task);
+    } else {
+        set_plain(task);
+    }
+    push->automatic = coding->automatic;
+    if (chooses(task->tensor)) {
+        bps_trial_begin(&coding->trial, coded, bps_now());
+        push->asks = bps_trial_codes(&coding->trial);
+    }
+    return coded ? enqueue_coded(task) : enqueue(task);
 }
 
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
@@ -262,6 +298,7 @@ static bool make_slice(struct bps_task *task, uint32_t index, struct bps_frame *
     const void *payload = NULL;
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
+    header.flags |= push->asks ? BPS_FLAG_CODES : 0;
     if (!request && !push->payload->make(task, index, &header, &payload)) {
         fail_soon(worker, BPS_ERR_NOMEM, "out of memory to code tensor", task->tensor->name);
         return false;
@@ -297,9 +334,29 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     return BPS_OK;
 }
 
+/* A round that has gone well has told all alike how the next one goes; after one that has failed nothing changes. */
+static void conclude(struct bps_task *task)
+{
+    const struct bps_push *push = bps_push_of(task);
+    struct bps_coding *coding = task->tensor->coding;
+    char text[160];
+    if (!task->failed) {
+        task->codes = push->codes;
+    }
+    if (chooses(task->tensor)) {
+        bps_trial_end(&coding->trial, push->coded != NULL, task->bytes, !task->failed, bps_now());
+        if (bps_trial_tell(&coding->trial, text, sizeof text)) {
+            bps_info(LOG, "coding by %s %s", coding->text, text);
+        }
+    }
+}
+
 static void finish(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
+    if (push->automatic) {
+        conclude(task);
+    }
     if (push->payload->release != NULL) {
         push->payload->release(task);
     }
@@ -428,7 +485,9 @@ static size_t more_coded(const struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     size_t slices = bps_partitions(task->bytes, bps_coding_slice(tensor->coding, tensor->path_dtype));
-    return slices * (BPS_HEADER_BYTES + sizeof(struct bps_coded_slice) + sizeof(bool));
+    size_t coded = slices * (BPS_HEADER_BYTES + sizeof(struct bps_coded_slice) + sizeof(bool));
+    size_t plain = tensor->coding->automatic ? more_plain(task) : 0;
+    return coded > plain ? coded : plain;
 }
 
 static bool takes_coded(const struct bps_tensor_entry *tensor, uint32_t partition)

@@ -183,6 +183,7 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
     bps_set_bit(bps_begun(round, cursor->slice), rank);
     round->rate = c->rate > round->rate ? c->rate : round->rate;
     round->slice[cursor->slice].brought |= c->brings;
+    round->slice[cursor->slice].codes |= c->codes;
     if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
         push_empty(round, rank, cursor->for_group);
         return BPS_OK;

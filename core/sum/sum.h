@@ -75,6 +75,7 @@ struct bps_sum_slice {
     uint32_t landed;        /* bytes from the front that someone's contribution has reached */
     uint32_t arrived;       /* ranks whose contributions are complete */
     bool brought;           /* the error that coding has left here is in one of them */
+    bool codes;             /* the next round is to be coded, as one of them says */
     uint32_t undelivered;
 };
 

@@ -76,7 +76,11 @@ enum bps_frame_type {
 /* PUSH that is coded: it brings what coding the sums of this slice has lost at the shard, which forgets that. */
 #define BPS_FLAG_BRINGS 8u
 
-#define BPS_FLAGS (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS)
+/* PUSH, of the worker that speaks for rank 0: the next round of the partition is to be coded. RESULT: it is, by all. */
+#define BPS_FLAG_CODES 16u
+
+#define BPS_FLAGS                                                                                                      \
+    (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES)
 
 struct bps_header {
     uint32_t length; /* of the payload, bytes */

@@ -372,10 +372,21 @@ class Graph(Case):
         ]
         self.assertIn("-> compress(onebit)[name ~ '*.weight'] -> push_pull(net)", self.graph(*coded))
         explained = self.graph("--explain", *coded)
-        self.assertRegex(explained, r"coding     plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; scaling=")
+        form = r"coding     plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; auto=false; scaling="
+        self.assertRegex(explained, form)
         self.assertRegex(explained, r"slices     of 1572608 bytes of float32, which are at most 49148 when coded")
         stage = json.loads(self.graph("--json", *coded))["worker"]["graph"][0]
         self.assertTrue(stage["coding"].startswith("plugin=onebit; feedback=true"), stage)
+
+    def test_compress_where_it_pays(self):
+        first = ["--set", 'compressors.a = { plugin = "cast"; }', "--set", 'compressors.b = { plugin = "onebit"; }']
+        graph = ["--set", 'worker.graph = ( { stage = "compress"; use = "auto"; }, { stage = "push_pull"; } )']
+        self.write('compressors = { a = { plugin = "cast"; }; };\n'
+                   'worker = { graph = ( { stage = "compress"; use = "auto"; }, { stage = "push_pull"; } ); };\n')
+        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        explained = self.graph("--explain", *first, *graph)
+        self.assertRegex(explained, r"coding     plugin=cast; .* auto=true;")
+        self.assertIn("rank 0 measures", explained)
 
     def test_compress_refused(self):
         compress, small = '{ stage = "compress"; use = "small"; }', '{ plugin = "onebit"; }'
@@ -395,6 +406,8 @@ class Graph(Case):
             ("expected none or nesterov", f'{compress}, {{ stage = "push_pull"; }}',
              '{ plugin = "onebit"; momentum = "fast"; }'),
             ("mu", f'{compress}, {{ stage = "push_pull"; }}', '{ plugin = "onebit"; mu = 2.0; }'),
+            ("auto and momentum = nesterov do not go together", f'{compress}, {{ stage = "push_pull"; }}',
+             '{ plugin = "onebit"; momentum = "nesterov"; auto = true; }'),
             ("stage, use and when", '{ stage = "compress"; use = "small"; k = 3; }, { stage = "push_pull"; }', small),
         ):
             settings = ["--set", f"compressors.small = {compressor}", "--set", f"worker.graph = ( {graph} )"]
