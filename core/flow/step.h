@@ -174,8 +174,11 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
 void bps_task_done(struct bps_task *task, bps_status status, const char *text);
 /* The round of a task has failed, as its operation knows: it ends as soon as its step lets go of it. */
 void bps_task_cancel(struct bps_task *task);
-/* Tells whoever waits for a partition that this worker cannot contribute; with `answer`, its round ends here, too. */
-void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+/*
+ * Tells whoever waits for a partition that this worker cannot contribute. True: with `answer`, they end its round here,
+ * too.
+ */
+bool bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer);
 /* The job has failed: ends the tasks that wait for others. */
 void bps_tasks_abort(struct bps_operation *operation);

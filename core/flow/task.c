@@ -50,16 +50,14 @@ static void end_with(struct bps_task *task, bps_status status, const char *text)
 
 /* ---- refusals ---- */
 
-void bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+bool bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                        const char *text, bool answer)
 {
     const struct bps_step_ops *first = bps_step_for(tensor, partition, BPS_NODE_LOCAL_REDUCE);
     if (first == NULL) {
         first = bps_step_for(tensor, partition, BPS_NODE_PUSH_PULL);
     }
-    if (first->refuse != NULL) {
-        first->refuse(tensor, partition, bytes, status, text, answer);
-    }
+    return first->refuse != NULL && first->refuse(tensor, partition, bytes, status, text, answer);
 }
 
 /*
@@ -328,7 +326,9 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
     }
     /* If this worker leads the last one, the verdict comes at once and ends the round: nothing after the loop. */
     for (uint32_t i = 0; i < n; i++) {
-        bps_tensor_refuse(tensor, i, bytes, status, text, true);
+        if (!bps_tensor_refuse(tensor, i, bytes, status, text, true)) {
+            end_with(&tensor->task[i], status, text);
+        }
     }
 }
 

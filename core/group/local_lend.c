@@ -92,9 +92,10 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 {
     const struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
-    if (leader->link != NULL) {
-        bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+    if (leader->link == NULL) {
+        return false; /* it has left, and ends no round any more */
     }
+    bps_link_send(leader->link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
     return true;
 }
 

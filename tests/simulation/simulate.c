@@ -672,7 +672,7 @@ static void draw_rounds(const struct job *job, struct operation *o)
 {
     uint32_t count = sim_chance(10) ? 0 : sim_chance(50) ? 1 + sim_random(40) : 1 + sim_random(600);
     uint32_t other = 1 + sim_random(600);
-    bool told = sim_chance(50), changes = job->lossy && job->trouble != LEAVES && sim_chance(20);
+    bool told = sim_chance(50), changes = sim_chance(20);
     for (uint32_t round = 0; round < ROUNDS; round++) {
         o->count[round] = changes && sim_chance(50) ? other : count;
         o->rate[round] = told ? 1u << sim_random(3) : 0;
