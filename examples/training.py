@@ -73,7 +73,9 @@ def coding(options):
     """
     if not options.compress:
         return None, MOMENTUM
-    return {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": MOMENTUM}, 0.0
+    small = 65536  # bytes: the original's bound, below which a tensor is sent as it is
+    how = {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": MOMENTUM, "min_bytes": small}
+    return how, 0.0
 
 
 def load(options):

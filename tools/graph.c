@@ -206,7 +206,7 @@ static void explain_builtin(const struct drawing *d, const struct bps_node *node
         }
         printf("    slices     of %u bytes of float32, which are at most %zu when coded\n",
                bps_coding_slice(node->coding, BPS_FLOAT32),
-               bps_coding_bound(node->coding, BPS_FLOAT32, node->coding->narrow));
+               bps_coding_bound(node->coding, false, BPS_FLOAT32, node->coding->narrow));
     } else if (node->kind == BPS_NODE_LOCAL_BROADCAST) {
         printf("    does       gives the result to the workers of this host\n");
     } else if (node->kind == BPS_NODE_DEVICE_REDUCE || node->kind == BPS_NODE_DEVICE_BROADCAST) {

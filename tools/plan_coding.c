@@ -102,7 +102,7 @@ static bps_status open_partition(struct partition *p)
     size_t count = p->slice * p->slices, size = bps_dtype_size(p->type);
     p->src = bps_cmd_alloc(count, size);
     p->dst = bps_cmd_alloc(count, size);
-    p->coded = bps_cmd_alloc(1, bps_coding_bound(p->coding, p->type, p->slice));
+    p->coded = bps_cmd_alloc(1, bps_coding_bound(p->coding, false, p->type, p->slice));
     bps_normal((float *)p->src, count, 1);
     for (size_t i = count; i > 0 && p->type == BPS_FLOAT64; i--) {
         ((double *)p->src)[i - 1] = ((const float *)p->src)[i - 1];

@@ -20,7 +20,8 @@ struct own_options {
     bool feedback;
     uint32_t momentum;
     double mu;
-    int64_t seed;
+    int64_t seed, start;
+    uint64_t min_bytes;
     bool automatic;
 };
 
@@ -32,6 +33,10 @@ static const struct bps_option own_table[] = {
     {"mu", BPS_OPT_DOUBLE, BPS_OPT_AGREE, offsetof(struct own_options, mu), "0.9", "0..1", "The factor of momentum."},
     {"seed", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct own_options, seed), "0", "0..",
      "Where the numbers begin that a method draws."},
+    {"min_bytes", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct own_options, min_bytes), "0", NULL,
+     "Tensors that are smaller lose nothing."},
+    {"start", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct own_options, start), "0", "0..1000000000",
+     "Rounds of a tensor that lose nothing, before coding begins."},
     {"auto", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct own_options, automatic), "false", NULL,
      "Codes only where that pays, as is measured while the job runs."},
     {0},
@@ -91,9 +96,9 @@ bool bps_coding_takes(const struct bps_coding *coding, uint32_t dtype)
     return type != BPS_DTYPES && coding->compressor != NULL && bound(coding, type, 1) > 0;
 }
 
-size_t bps_coding_bound(const struct bps_coding *coding, uint32_t dtype, size_t count)
+size_t bps_coding_bound(const struct bps_coding *coding, bool exact, uint32_t dtype, size_t count)
 {
-    return bound(coding, bps_coding_type(dtype), count);
+    return bps_coding_ops(coding, exact)->bound(coding->compressor->self, bps_coding_type(dtype), count);
 }
 
 uint32_t bps_coding_slice(const struct bps_coding *coding, uint32_t dtype)
@@ -151,6 +156,8 @@ static bps_status open_compressor(struct bps_coding *coding, const struct bps_co
     coding->momentum = own.momentum != 0;
     coding->mu = own.mu;
     coding->seed = (uint64_t)own.seed;
+    coding->min_bytes = own.min_bytes;
+    coding->start = (uint32_t)own.start;
     coding->automatic = own.automatic;
     coding->narrow = fitting(coding, BPS_FLOAT32, slice);
     coding->wide = fitting(coding, BPS_FLOAT64, slice);

@@ -5,7 +5,8 @@
  *
  * A coding has one text that stands for it in all processes, so that whoever has the text can code alike:
  *
- *   plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; auto=false; scaling=true
+ *   plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; min_bytes=0; start=0; auto=false;
+ *   scaling=true
  *
  * Compressors get elements of float32 or float64. The 16-bit types are widened to float32; what is no floating point
  * is never coded.
@@ -37,6 +38,8 @@ struct bps_coding {
     bool momentum;                             /* of Nesterov, before that, by the worker */
     double mu;                                 /* its factor */
     uint64_t seed;                             /* of what a method draws */
+    uint64_t min_bytes;                        /* of a tensor that is coded: smaller ones lose nothing */
+    uint32_t start;                            /* rounds of a tensor that are exact: coding begins behind them */
     bool automatic;                            /* rounds are coded only where that pays, as `trial` finds: */
     struct bps_trial trial;                    /* [core] of the worker that speaks for rank 0 */
     uint32_t narrow;                           /* elements of a slice: of float32, */
@@ -75,8 +78,13 @@ uint32_t bps_coding_type(uint32_t dtype);
 bool bps_coding_takes(const struct bps_coding *coding, uint32_t dtype);
 /* Bytes of such a tensor that make a slice: as many as fit when they are coded. */
 uint32_t bps_coding_slice(const struct bps_coding *coding, uint32_t dtype);
+/*
+ * What codes a round, for the instance of the coding's compressor. An exact one loses nothing: its elements are as they
+ * are.
+ */
+const struct bps_compressor_ops *bps_coding_ops(const struct bps_coding *coding, bool exact);
 /* Bytes that so many elements of the tensor need at most when coded. */
-size_t bps_coding_bound(const struct bps_coding *coding, uint32_t dtype, size_t count);
+size_t bps_coding_bound(const struct bps_coding *coding, bool exact, uint32_t dtype, size_t count);
 
 /* A worker has sent so many bytes coded, of so many plain ones. */
 void bps_coding_count(struct bps_coding *coding, uint64_t plain, uint64_t coded);

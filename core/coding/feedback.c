@@ -152,7 +152,8 @@ static bps_status add_coded(const struct bps_feedback *feedback, const struct bp
                             const void *coded, size_t bytes, void *lost)
 {
     const struct bps_coding *coding = feedback->coding;
-    return coding->ops->decode_add(coding->compressor->self, feedback->type, coded, bytes, lost, slice->count);
+    return bps_coding_ops(coding, slice->exact)
+        ->decode_add(coding->compressor->self, feedback->type, coded, bytes, lost, slice->count);
 }
 
 bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,

@@ -33,6 +33,7 @@ struct bps_feedback_slice {
     uint32_t index;
     uint64_t first, count; /* elements */
     double rate;           /* the learning rate of this round; 0: not known, the error is taken as it is */
+    bool exact;            /* the round loses nothing */
 };
 
 /* Whether a coding needs any of this, on a worker or at a server. */

@@ -11,7 +11,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
 {
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
-                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale, NULL},
+                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale, NULL, false},
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .offset = h->offset,
@@ -20,7 +20,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
-    bool plain = h->coding == 0 && (h->flags & BPS_FLAG_BRINGS) == 0;
+    bool plain = h->coding == 0 && (h->flags & (BPS_FLAG_BRINGS | BPS_FLAG_EXACT)) == 0;
     return names_round(h) && finite && fits && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
@@ -66,12 +66,13 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     struct bps_contribution c;
     struct bps_header plain = *header;
     plain.coding = 0;
-    plain.flags &= (uint8_t)~BPS_FLAG_BRINGS;
+    plain.flags &= (uint8_t)~(BPS_FLAG_BRINGS | BPS_FLAG_EXACT);
     bps_status status = bps_frame_contribution(&plain, false, &c);
     if (status != BPS_OK) {
         return status;
     }
     c.spec.coding = coding;
+    c.spec.exact = (header->flags & BPS_FLAG_EXACT) != 0;
     c.rate = c.prescale;
     c.brings = (header->flags & BPS_FLAG_BRINGS) != 0;
     c.prescale = 1.0;

@@ -38,9 +38,15 @@ static size_t count_of(const struct bps_task *task, uint32_t index)
     return plain_bytes(task, index) / bps_dtype_size(dtype_of(task));
 }
 
+static const struct bps_compressor_ops *ops_of(const struct bps_task *task)
+{
+    return bps_coding_ops(task->tensor->coding, bps_push_of(task)->exact);
+}
+
 static uint32_t bound_of(const struct bps_task *task, uint32_t index)
 {
-    return (uint32_t)bps_coding_bound(task->tensor->coding, dtype_of(task), count_of(task, index));
+    return (uint32_t)bps_coding_bound(task->tensor->coding, bps_push_of(task)->exact, dtype_of(task),
+                                      count_of(task, index));
 }
 
 /* ---- elements of the type that is coded ---- */
@@ -122,7 +128,8 @@ static struct bps_feedback_slice feedback_slice(const struct bps_task *task, uin
     return (struct bps_feedback_slice){.index = index,
                                        .first = offset_of(task, index) / bps_dtype_size(dtype_of(task)),
                                        .count = count_of(task, index),
-                                       .rate = task->tensor->operation.request.learning_rate};
+                                       .rate = task->tensor->operation.request.learning_rate,
+                                       .exact = bps_push_of(task)->exact};
 }
 
 /* ---- memory ---- */
@@ -221,8 +228,8 @@ static void encode(struct bps_task *task, uint32_t index)
         bps_feedback_apply(&task->feedback, &part, x, coded->scratch);
         x = coded->scratch;
     }
-    coded->sent_bytes = (uint32_t)coding->ops->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
-                                                      count_of(task, index), &random, coded->sent);
+    coded->sent_bytes = (uint32_t)ops_of(task)->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
+                                                       count_of(task, index), &random, coded->sent);
 }
 
 static void encoded(struct bps_task *task, uint32_t index)
@@ -271,6 +278,7 @@ static bool make(struct bps_task *task, uint32_t index, struct bps_header *heade
     }
     header->length = coded->sent_bytes;
     header->coding = task->tensor->coding->number;
+    header->flags |= bps_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
     header->flags |= task->feedback.brings != NULL && task->feedback.brings[index] ? BPS_FLAG_BRINGS : 0;
     header->prescale = task->tensor->operation.request.learning_rate;
     *payload = coded->sent;
@@ -298,8 +306,8 @@ static bps_status decode_to(const struct bps_task *task, uint32_t index, void *t
 {
     const struct bps_coding *coding = task->tensor->coding;
     const struct bps_coded_slice *coded = coded_of(task, index);
-    return coding->ops->decode(coding->compressor->self, bps_coding_type(dtype_of(task)), coded->result,
-                               coded->result_bytes, to, count_of(task, index));
+    return ops_of(task)->decode(coding->compressor->self, bps_coding_type(dtype_of(task)), coded->result,
+                                coded->result_bytes, to, count_of(task, index));
 }
 
 /* What was sent of the slice has been summed, and x is the result. Its place may have the gradient until now. */

@@ -179,14 +179,22 @@ static void set_plain(struct bps_task *task)
     memset(push->got, false, slices * sizeof *push->got);
 }
 
+/* Too small to be coded; it may have momentum, though. */
+static bool is_small(const struct bps_tensor_entry *tensor)
+{
+    return tensor->path_bytes < tensor->coding->min_bytes;
+}
+
 static void set_coded(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
     struct bps_push *push = bps_push_of(task);
     bps_assert(push->outstanding == 0 && push->computing == 0);
-    *push = (struct bps_push){
-        .payload = &bps_payload_coded, .slice = slice, .coded = (struct bps_coded_slice *)(push->header + slices)};
+    *push = (struct bps_push){.payload = &bps_payload_coded,
+                              .slice = slice,
+                              .exact = tensor->round < tensor->coding->start || is_small(tensor),
+                              .coded = (struct bps_coded_slice *)(push->header + slices)};
     push->got = (bool *)(push->coded + slices);
     memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
 }
@@ -494,7 +502,7 @@ static bool takes_coded(const struct bps_tensor_entry *tensor, uint32_t partitio
 {
     (void)partition;
     bool sums = tensor->path_op == BPS_SUM || tensor->path_op == BPS_AVERAGE;
-    return tensor->coding != NULL && sums && tensor->path_bytes > 0;
+    return tensor->coding != NULL && sums && tensor->path_bytes > 0 && (!is_small(tensor) || tensor->coding->momentum);
 }
 
 static const struct bps_step_ops push_coded = {

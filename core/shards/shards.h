@@ -80,6 +80,7 @@ struct bps_push {
     const struct bps_payload_ops *payload;
     uint32_t slice;                     /* bytes of the partition in each slice but the last */
     bool spoilt;                        /* what has come makes no sense: the job is about to fail */
+    bool exact;                         /* its slices are coded, but lose nothing: coding begins later */
     bool automatic;                     /* it may be coded, or not: */
     bool asks, codes;                   /* whether this worker wants the next round coded, and whether it is */
     struct bps_coded_slice *coded;      /* of each slice, if they are */

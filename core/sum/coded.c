@@ -42,7 +42,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
 static bps_status add_all(const struct decoded *d)
 {
     struct bps_round *round = d->slice->round;
-    const struct bps_compressor_ops *ops = d->coding->ops;
+    const struct bps_compressor_ops *ops = bps_coding_ops(d->coding, round->spec.exact);
     void *self = d->coding->compressor->self;
     bool empty = true;
     for (uint32_t i = 0; i < round->sum->members; i++) {
@@ -86,8 +86,8 @@ static bps_status code(const struct decoded *d)
     struct bps_sum_slice *slice = d->slice;
     const struct bps_round *round = slice->round;
     const struct bps_round_id *id = &slice->id;
-    const struct bps_feedback_slice part = {slice->index, d->first, d->count, round->rate};
-    size_t room = bps_coding_bound(d->coding, round->spec.dtype, d->count);
+    const struct bps_feedback_slice part = {slice->index, d->first, d->count, round->rate, round->spec.exact};
+    size_t room = bps_coding_bound(d->coding, round->spec.exact, round->spec.dtype, d->count);
     struct bps_feedback *feedback;
     bps_status status = find_feedback(d, &feedback);
     char *coded = status == BPS_OK ? bps_block_get(round->sum, &slice->block, room) : NULL;
@@ -104,8 +104,8 @@ static bps_status code(const struct decoded *d)
         bps_feedback_apply(feedback, &part, d->sum.data, d->sum.data);
     }
     slice->payload = coded;
-    slice->payload_bytes =
-        (uint32_t)d->coding->ops->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
+    slice->payload_bytes = (uint32_t)bps_coding_ops(d->coding, round->spec.exact)
+                               ->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
     if (moves) {
         status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, slice->payload_bytes);
     }

@@ -20,6 +20,7 @@ struct bps_spec {
     uint8_t dtype, op;
     double postscale;
     const struct bps_coding *coding; /* of its slices; NULL: they are as they are */
+    bool exact;                      /* the round loses nothing by that */
 };
 
 /* To a slice, from `offset` of the partition. */

@@ -126,7 +126,7 @@ static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
     }
     return spec->coding->compressor == NULL ||
            (bps_coding_takes(spec->coding, spec->dtype) &&
-            c->length <= bps_coding_bound(spec->coding, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
+            c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
 }
 
 /* Whether it has the size of what it stands for. */

@@ -53,7 +53,7 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->dtype == b->dtype && a->op == b->op &&
-           a->postscale == b->postscale && a->coding == b->coding;
+           a->postscale == b->postscale && a->coding == b->coding && a->exact == b->exact;
 }
 
 /* ---- camps ---- */

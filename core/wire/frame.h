@@ -78,9 +78,12 @@ enum bps_frame_type {
 
 /* PUSH, of the worker that speaks for rank 0: the next round of the partition is to be coded. RESULT: it is, by all. */
 #define BPS_FLAG_CODES 16u
+/* PUSH that is coded: its round loses nothing, and its elements are as they are, of the type that is coded. */
+#define BPS_FLAG_EXACT 32u
 
 #define BPS_FLAGS                                                                                                      \
-    (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES)
+    (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES |        \
+     BPS_FLAG_EXACT)
 
 struct bps_header {
     uint32_t length; /* of the payload, bytes */

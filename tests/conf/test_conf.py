@@ -372,8 +372,8 @@ class Graph(Case):
         ]
         self.assertIn("-> compress(onebit)[name ~ '*.weight'] -> push_pull(net)", self.graph(*coded))
         explained = self.graph("--explain", *coded)
-        form = r"coding     plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; auto=false; scaling="
-        self.assertRegex(explained, form)
+        self.assertRegex(explained, r"coding     plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; "
+                                    r"min_bytes=0; start=0; auto=false; scaling=")
         self.assertRegex(explained, r"slices     of 1572608 bytes of float32, which are at most 49148 when coded")
         stage = json.loads(self.graph("--json", *coded))["worker"]["graph"][0]
         self.assertTrue(stage["coding"].startswith("plugin=onebit; feedback=true"), stage)

@@ -668,7 +668,7 @@ static void set_graph(struct job *job)
 }
 
 /* Sizes and learning rates, which may change from round to round. */
-static void draw_rounds(const struct job *job, struct operation *o)
+static void draw_rounds(struct operation *o)
 {
     uint32_t count = sim_chance(10) ? 0 : sim_chance(50) ? 1 + sim_random(40) : 1 + sim_random(600);
     uint32_t other = 1 + sim_random(600);
@@ -687,7 +687,7 @@ static void draw_operations(struct job *job)
         struct operation *o = &job->operation[i];
         o->op = ops[sim_random(4)];
         o->root = o->op == BPS_WIRE_BROADCAST ? sim_random(job->workers) : 0;
-        draw_rounds(job, o);
+        draw_rounds(o);
         o->priority = (int32_t)sim_random(5);
         o->unnamed = sim_chance(30);
     }

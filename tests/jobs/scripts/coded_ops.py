@@ -34,7 +34,7 @@ class Coder:
         self.error = self.momentum = 0
         self.rate = 0.0
 
-    def __call__(self, gradient, rate=0.0):
+    def __call__(self, gradient, rate=0.0, exact=False):
         x = gradient
         if self.mu is not None:
             self.momentum = x.dtype.type(self.mu) * self.momentum + x
@@ -42,7 +42,7 @@ class Coder:
         if self.feedback:
             ratio = self.rate / rate if self.rate and rate else 1
             x = x + x.dtype.type(ratio) * self.error
-        coded = onebit(x, self.scaling)
+        coded = x if exact else onebit(x, self.scaling)
         if self.feedback:
             self.error = x - coded
             self.rate = rate
@@ -64,12 +64,12 @@ class Job:
         self.senders[0].error = self.senders[0].error + self.server.error * self.server.error.dtype.type(workers)
         self.server.error = self.server.error * 0
 
-    def round(self, gradients, average=True, rate=0.0, scale=1):
+    def round(self, gradients, average=True, rate=0.0, scale=1, exact=False):
         total, first = 0, 0
         for coder, members in zip(self.senders, GROUPS):
-            total = total + coder(sum(gradients[first : first + members]), rate)
+            total = total + coder(sum(gradients[first : first + members]), rate, exact)
             first += members
-        return self.server(total * total.dtype.type(scale) / (len(gradients) if average else 1), rate)
+        return self.server(total * total.dtype.type(scale) / (len(gradients) if average else 1), rate, exact)
 
 
 def gradient(rank, number, count, dtype):
@@ -139,6 +139,33 @@ def check_what_a_declaration_asks_for():
         close(bps.push_pull(gradients[bps.rank()], name="asked.original"), original.round(gradients))
         exact = bps.push_pull(gradients[bps.rank()], name="asked.not")
         np.testing.assert_allclose(exact, np.mean(gradients, axis=0), rtol=1e-5, atol=1e-6)
+
+
+def check_what_begins_later():
+    """The first rounds lose nothing, but have momentum already."""
+    for dtype in (np.float32, np.float64, np.float16):
+        name = f"later.{np.dtype(dtype).name}"
+        bps.declare(name, {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov", "mu": 0.5, "start": 3})
+        job = Job(mu=0.5)
+        for number in range(6):
+            gradients = everyone(number, 300, dtype)
+            result = bps.push_pull(gradients[bps.rank()].astype(dtype), name=name)
+            close(result, job.round(gradients, exact=number < 3), dtype)
+            same_everywhere(result, name)
+
+
+def check_what_is_too_small():
+    """It loses nothing, but has momentum if others have."""
+    small = {"compressor": "onebit", "ef": "vanilla", "min_bytes": 1200}
+    for count in (299, 300):
+        bps.declare(f"small.plain.{count}", small)
+        bps.declare(f"small.momentum.{count}", {**small, "momentum": "nesterov", "mu": 0.5})
+        plain, momentum = Job(), Job(mu=0.5)
+        for number in range(4):
+            gradients = everyone(number, count)
+            mine = gradients[bps.rank()]
+            close(bps.push_pull(mine, name=f"small.plain.{count}"), plain.round(gradients, exact=count < 300))
+            close(bps.push_pull(mine, name=f"small.momentum.{count}"), momentum.round(gradients, exact=count < 300))
 
 
 def check_nothing_is_lost_for_good():
