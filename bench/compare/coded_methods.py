@@ -2,12 +2,13 @@
 """The ways to reduce gradients that are compared in a training, by name; coded_training.py has each kind."""
 
 MOMENTUM = 0.9  # Nesterov's, of all
+SMALL = 65536  # bytes: smaller tensors are not coded, as in the original
 
 
 def optimizer(**compression):
     """DistributedOptimizer of byteps.torch. What coding loses is added to later gradients; momentum comes before it, as
-    that of the optimizer would amplify what was lost."""
-    return 'optimizer', {**compression, 'ef': 'vanilla', 'momentum': 'nesterov', 'mu': MOMENTUM}
+    that of the optimizer would amplify what was lost. Small tensors, to which models are sensitive, lose nothing."""
+    return 'optimizer', {**compression, 'ef': 'vanilla', 'momentum': 'nesterov', 'mu': MOMENTUM, 'min_bytes': SMALL}
 
 
 METHODS = {
