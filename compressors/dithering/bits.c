@@ -11,6 +11,13 @@ static void store64(uint8_t *to, uint64_t word)
     memcpy(to, &word, sizeof word);
 }
 
+static uint64_t load64(const uint8_t *from)
+{
+    uint64_t word;
+    memcpy(&word, from, sizeof word);
+    return le64toh(word);
+}
+
 /* ---- writing --------------------------------------------------------------------------------------------- */
 
 struct writer {
@@ -30,15 +37,23 @@ static inline void put(struct writer *to, uint64_t bits, unsigned n)
     to->n %= 8;
 }
 
-/* The codes of a group of four, at most 56 bits, are put together first; where eight bytes are too many, bytes. */
+/* Four codes as 4 * width bits. */
+static inline uint64_t join(const uint16_t *codes, unsigned width)
+{
+    uint64_t low = codes[0] | (uint64_t)codes[1] << width, high = codes[2] | (uint64_t)codes[3] << width;
+    return low | high << 2 * width;
+}
+
+/* Eight codes are `width` bytes. Sixteen are written, of which what is too much will be overwritten. */
 void bps_dithering_put_fixed(const uint16_t *codes, size_t count, unsigned width, uint8_t *dst)
 {
-    uint8_t *end = dst + fixed_bytes(count, width);
-    struct writer to = {.at = dst};
-    for (; width <= 14 && count >= 4 && end - to.at >= 8; count -= 4, codes += 4) {
-        uint64_t low = codes[0] | (uint64_t)codes[1] << width, high = codes[2] | (uint64_t)codes[3] << width;
-        put(&to, low | high << 2 * width, 4 * width);
+    const uint8_t *end = dst + fixed_bytes(count, width);
+    for (; end - dst >= 16; count -= 8, codes += 8, dst += width) {
+        uint64_t low = join(codes, width), high = join(codes + 4, width);
+        store64(dst, low | high << (4 * width - 1) << 1);
+        store64(dst + 8, high >> (64 - 4 * width));
     }
+    struct writer to = {.at = dst};
     for (; count > 0; count--, codes++) {
         to.bits |= (uint64_t)*codes << to.n;
         for (to.n += width; to.n >= 8; to.n -= 8, to.bits >>= 8) {
@@ -113,27 +128,39 @@ size_t bps_dithering_put_elias(const uint16_t *codes, size_t count, uint8_t *dst
 /* At least 57 bits from that one on; behind the last byte there are zeros. */
 static inline uint64_t peek(const uint8_t *src, size_t bytes, size_t at)
 {
-    uint64_t word = 0;
+    uint8_t rest[8] = {0};
     size_t byte = at / 8;
     if (byte + 8 <= bytes) {
-        memcpy(&word, src + byte, 8);
-    } else if (byte < bytes) {
-        memcpy(&word, src + byte, bytes - byte);
+        return load64(src + byte) >> at % 8;
     }
-    return le64toh(word) >> at % 8;
+    if (byte < bytes) {
+        memcpy(rest, src + byte, bytes - byte);
+    }
+    return load64(rest) >> at % 8;
 }
 
-bool bps_dithering_get_fixed(const uint8_t *src, unsigned width, uint32_t levels, uint16_t *codes, size_t count)
+/* The inverse of join. */
+static inline void split(uint64_t bits, unsigned width, uint16_t *codes)
 {
-    size_t bytes = fixed_bytes(count, width), at = 0;
-    uint64_t mask = (1u << width) - 1;
-    bool known = true;
-    for (size_t i = 0; i < count; i++, at += width) {
-        uint32_t code = (uint32_t)(peek(src, bytes, at) & mask);
-        known &= code >> 1 <= levels && code != 1;
-        codes[i] = (uint16_t)code;
+    uint64_t mask = (1u << width) - 1, high = bits >> 2 * width;
+    codes[0] = (uint16_t)(bits & mask);
+    codes[1] = (uint16_t)(bits >> width & mask);
+    codes[2] = (uint16_t)(high & mask);
+    codes[3] = (uint16_t)(high >> width & mask);
+}
+
+bool bps_dithering_get_fixed(const uint8_t *src, unsigned width, uint16_t *codes, size_t count)
+{
+    size_t bytes = fixed_bytes(count, width), done = 0, at = 0;
+    for (; bytes >= 16; bytes -= width, src += width, done += 8) {
+        uint64_t low = load64(src), high = load64(src + 8);
+        split(low, width, codes + done);
+        split(low >> (4 * width - 1) >> 1 | high << (64 - 4 * width), width, codes + done + 4);
     }
-    return known && peek(src, bytes, at) == 0;
+    for (size_t i = done; i < count; i++, at += width) {
+        codes[i] = (uint16_t)(peek(src, bytes, at) & ((1u << width) - 1));
+    }
+    return peek(src, bytes, at) == 0;
 }
 
 /* Takes Elias delta from the lower end of the bits; 0: it is none of a number below 2^15. */

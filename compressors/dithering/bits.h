@@ -28,8 +28,8 @@ static inline size_t fixed_bytes(size_t count, unsigned width)
 }
 
 void bps_dithering_put_fixed(const uint16_t *codes, size_t count, unsigned width, uint8_t *dst);
-/* false: a level is none, or zero has a sign, or bits behind the last code are not zero. */
-bool bps_dithering_get_fixed(const uint8_t *src, unsigned width, uint32_t levels, uint16_t *codes, size_t count);
+/* Any codes of so many bits. false: bits behind the last one are not zero. */
+bool bps_dithering_get_fixed(const uint8_t *src, unsigned width, uint16_t *codes, size_t count);
 
 /* How many bytes it has written, at most `room` less the margin; 0: they would be more, and `room` is undefined. */
 size_t bps_dithering_put_elias(const uint16_t *codes, size_t count, uint8_t *dst, size_t room);

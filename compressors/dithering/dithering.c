@@ -218,26 +218,25 @@ struct encoding {
     struct xorshift state;
 };
 
-/* Writes the codes, and returns how many bits they take in Elias's form at least. */
-static uint64_t round_block(struct encoding *slice, const uint8_t *src, size_t count, uint16_t *codes)
+static void round_block(struct encoding *slice, const uint8_t *src, size_t count, uint16_t *codes)
 {
     const struct dithering *dithering = slice->dithering;
     if (dithering->compat) {
         struct original original = original_of(dithering, slice->dtype);
         bps_dithering_original_round(&original, src, count, &slice->state, slice->scale, codes);
-        return 0;
+    } else {
+        kernels_of(dithering, slice->dtype)
+            ->of[dithering->partition]
+            .round(src, count, slice->draw, slice->scale, dithering->levels, codes);
     }
-    return kernels_of(dithering, slice->dtype)
-        ->of[dithering->partition]
-        .round(src, count, slice->draw, slice->scale, dithering->levels, codes);
 }
 
 static size_t encode_block(struct encoding *slice, const uint8_t *src, size_t count, uint8_t *dst)
 {
     uint16_t codes[CODES_LIMIT];
     size_t room = fixed_bytes(count, slice->dithering->width), bytes = 0;
-    uint64_t bits = round_block(slice, src, count, codes);
-    if (bits / 8 + ELIAS_MARGIN < room) {
+    round_block(slice, src, count, codes);
+    if (slice->dithering->table->least_elias(codes, count) / 8 + ELIAS_MARGIN < room) {
         bytes = bps_dithering_put_elias(codes, count, dst + 1, room);
     }
     dst[0] = bytes > 0 ? ELIAS : FIXED;
@@ -294,7 +293,8 @@ static size_t get_block(const struct dithering *dithering, const uint8_t *src, s
         used = bps_dithering_get_elias(src + 1, bytes - 1, dithering->levels, codes, count);
         used = used + ELIAS_MARGIN <= fixed ? used : 0;
     } else if (src[0] == FIXED && bytes - 1 >= fixed &&
-               bps_dithering_get_fixed(src + 1, dithering->width, dithering->levels, codes, count)) {
+               bps_dithering_get_fixed(src + 1, dithering->width, codes, count) &&
+               dithering->table->are_codes(codes, count, dithering->levels)) {
         used = fixed;
     }
     return used > 0 ? 1 + used : 0;

@@ -10,7 +10,6 @@
 #include "kernels.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 #include "util/largest.h"
 #include "util/philox.h"
@@ -119,41 +118,8 @@ INLINE void round_unit64(const uint8_t *src, const uint32_t *number, double scal
     }
 }
 
-/* The bits of codes in Elias's form at least: a distance that is not 1 counts as 2 or 3, which take 3 bits more. */
-struct least_bits {
-    v_i32 bits;
-    uint64_t gaps, last; /* whether the last code is one, which zero is not */
-};
-
-/* Numbers of bits are exponents of floating point. */
-INLINE void add_unit(const uint16_t *codes, struct least_bits *least)
-{
-    uint64_t there = 0;
-    EACH(i, UNIT / LANES32) {
-        half_u16 narrow;
-        LOAD(narrow, codes + i * LANES32);
-        v_i32 level = __builtin_convertvector(narrow, v_i32) >> 1;
-        v_i32 length = ((v_i32) __builtin_convertvector(level, v_f32) >> 23) - 126;
-        v_i32 prefix = ((v_i32) __builtin_convertvector(length, v_f32) >> 23) - 127;
-        least->bits += (length + 2 * prefix + 2) & (level > 0);
-        there |= (uint64_t)SIGNS32(level > 0) << i * LANES32;
-    }
-    least->gaps += (uint64_t)__builtin_popcountll(there & ~(there << 1 | least->last));
-    least->last = there >> (UNIT - 1);
-}
-
-INLINE uint64_t sum_bits(const struct least_bits *least)
-{
-    uint64_t total = 3 * least->gaps;
-    for (unsigned i = 0; i < LANES32; i++) {
-        total += (uint64_t)least->bits[i];
-    }
-    return total;
-}
-
 INLINE void round_unit(const uint8_t *src, struct dithering_draw draw, double scale, double top,
-                       enum dithering_type type, enum dithering_partition partition, uint16_t *codes,
-                       struct least_bits *least)
+                       enum dithering_type type, enum dithering_partition partition, uint16_t *codes)
 {
     uint32_t number[UNIT];
     philox_numbers(draw.key, draw.first / 4, UNIT / 4, number);
@@ -162,29 +128,100 @@ INLINE void round_unit(const uint8_t *src, struct dithering_draw draw, double sc
     } else {
         round_unit64(src, number, scale, top, partition, codes);
     }
-    add_unit(codes, least);
 }
 
-/* The last elements, too few for a unit, go through a copy that ends with zeros, which become zeros. */
-INLINE uint64_t round_all(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, uint32_t levels,
-                          uint16_t *codes, enum dithering_type type, enum dithering_partition partition)
+/* The last elements, too few for a unit, go through a copy. */
+INLINE void round_all(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, uint32_t levels,
+                      uint16_t *codes, enum dithering_type type, enum dithering_partition partition)
 {
     double top = partition == LINEAR ? levels : ldexp(1, (int)levels - 1);
-    struct least_bits least = {.last = 1};
     for (; count >= UNIT; count -= UNIT, src += UNIT * SIZE(type), codes += UNIT, draw.first += UNIT) {
-        round_unit(src, draw, scale, top, type, partition, codes, &least);
+        round_unit(src, draw, scale, top, type, partition, codes);
     }
     if (count > 0) {
         uint8_t rest[UNIT * 8] = {0};
         uint16_t last[UNIT];
         memcpy(rest, src, count * SIZE(type));
-        round_unit(rest, draw, scale, top, type, partition, last, &least);
+        round_unit(rest, draw, scale, top, type, partition, last);
         memcpy(codes, last, count * sizeof *codes);
     }
-    return sum_bits(&least);
+}
+
+/* ---- what Elias's form takes ----------------------------------------------------------------------------- */
+
+/* How many bits numbers have, by the exponent of floating point. */
+INLINE v_u32 lengths(v_u32 x)
+{
+    v_u32 exponent = (v_u32) __builtin_convertvector((v_i32)x, v_f32) >> 23, none = (v_u32){0} + 126;
+    return larger32(exponent, none) - none;
+}
+
+struct elias_sum {
+    v_u32 levels, lengths; /* bits of levels, and bits of how many these are */
+    v_u16 gaps;            /* codes that are not zero, behind one that is */
+};
+
+INLINE void add_codes(const uint16_t *codes, struct elias_sum *sum)
+{
+    v_u32 pairs;
+    v_u16 these, next;
+    LOAD(pairs, codes);
+    LOAD(these, codes);
+    LOAD(next, codes + 1);
+    sum->gaps -= (v_u16)(these == 0) & (v_u16)(next != 0);
+    v_u32 low = lengths((pairs & 0xffff) >> 1), high = lengths(pairs >> 17);
+    sum->levels += low + high;
+    sum->lengths += lengths(low) + lengths(high);
+}
+
+/*
+ * A level of N bits, where N has M bits, takes 2M + N with its sign and a distance of 1. Another distance counts as 2
+ * or 3, which takes 3 more.
+ */
+static uint64_t least_elias(const uint16_t *codes, size_t count)
+{
+    struct elias_sum sum = {.gaps = {0}};
+    uint64_t bits = 0;
+    for (; count > LANES16; count -= LANES16, codes += LANES16) {
+        add_codes(codes, &sum);
+    }
+    uint16_t rest[LANES16 + 1] = {0};
+    memcpy(rest, codes, count * sizeof *codes);
+    add_codes(rest, &sum);
+    for (unsigned i = 0; i < LANES32; i++) {
+        bits += (uint64_t)sum.levels[i] + 2 * sum.lengths[i];
+    }
+    for (unsigned i = 0; i < LANES16; i++) {
+        bits += 3u * sum.gaps[i];
+    }
+    return bits;
 }
 
 /* ---- levels to elements ---------------------------------------------------------------------------------- */
+
+INLINE v_u16 wrong_codes(const uint16_t *codes, uint32_t levels)
+{
+    v_u16 these;
+    LOAD(these, codes);
+    return (v_u16)(these > (uint16_t)(2 * levels + 1)) | (v_u16)(these == 1);
+}
+
+static bool are_codes(const uint16_t *codes, size_t count, uint32_t levels)
+{
+    v_u16 wrong = {0};
+    uint16_t rest[LANES16] = {0};
+    for (; count >= LANES16; count -= LANES16, codes += LANES16) {
+        wrong |= wrong_codes(codes, levels);
+    }
+    memcpy(rest, codes, count * sizeof *codes);
+    wrong |= wrong_codes(rest, levels);
+    for (unsigned i = 0; i < LANES16; i++) {
+        if (wrong[i] != 0) {
+            return false;
+        }
+    }
+    return true;
+}
 
 INLINE void decode_unit32(const uint16_t *codes, float scale, uint32_t levels, enum dithering_partition partition,
                           uint8_t *dst, bool add)
@@ -280,10 +317,10 @@ static double f64_squares(const uint8_t *src, size_t count, double factor)
 }
 
 #define DEFINE(type, partition)                                                                                        \
-    static uint64_t type##_##partition##_round(const uint8_t *src, size_t count, struct dithering_draw draw,           \
-                                               double scale, uint32_t levels, uint16_t *codes)                         \
+    static void type##_##partition##_round(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, \
+                                           uint32_t levels, uint16_t *codes)                                           \
     {                                                                                                                  \
-        return round_all(src, count, draw, scale, levels, codes, type, partition);                                     \
+        round_all(src, count, draw, scale, levels, codes, type, partition);                                            \
     }                                                                                                                  \
                                                                                                                        \
     static void type##_##partition##_decode(const uint16_t *codes, size_t count, double scale, uint32_t levels,        \
@@ -305,7 +342,11 @@ DEFINE(F32, NATURAL)
 DEFINE(F64, LINEAR)
 DEFINE(F64, NATURAL)
 
-const struct dithering_table DITHERING_TABLE = {{
-    {f32_largest, f32_squares, {ROW(F32, LINEAR), ROW(F32, NATURAL)}},
-    {f64_largest, f64_squares, {ROW(F64, LINEAR), ROW(F64, NATURAL)}},
-}};
+const struct dithering_table DITHERING_TABLE = {
+    {
+        {f32_largest, f32_squares, {ROW(F32, LINEAR), ROW(F32, NATURAL)}},
+        {f64_largest, f64_squares, {ROW(F64, LINEAR), ROW(F64, NATURAL)}},
+    },
+    least_elias,
+    are_codes,
+};

@@ -7,6 +7,7 @@
 #ifndef BPS_DITHERING_KERNELS_H
 #define BPS_DITHERING_KERNELS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -29,9 +30,9 @@ struct dithering_draw {
 };
 
 struct dithering_rounding {
-    /* Writes the codes, and returns how many bits they take as numbers of Elias at least. The scale is positive. */
-    uint64_t (*round)(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, uint32_t levels,
-                      uint16_t *codes);
+    /* Writes the codes. The scale is positive. */
+    void (*round)(const uint8_t *src, size_t count, struct dithering_draw draw, double scale, uint32_t levels,
+                  uint16_t *codes);
     /* dst = what the codes stand for; dst += it. */
     void (*decode)(const uint16_t *codes, size_t count, double scale, uint32_t levels, uint8_t *dst);
     void (*decode_add)(const uint16_t *codes, size_t count, double scale, uint32_t levels, uint8_t *dst);
@@ -48,6 +49,10 @@ struct dithering_kernels {
 
 struct dithering_table {
     struct dithering_kernels of[DITHERING_TYPES];
+    /* How many bits codes, at most CODES_LIMIT, take in Elias's form at least. */
+    uint64_t (*least_elias)(const uint16_t *codes, size_t count);
+    /* false: a level is none, or zero has a sign. */
+    bool (*are_codes)(const uint16_t *codes, size_t count, uint32_t levels);
 };
 
 extern const struct dithering_table bps_dithering_table_baseline;

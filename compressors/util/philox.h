@@ -38,7 +38,7 @@ INLINE void philox(uint64_t key, uint64_t counter, v_u64 word[4])
     LOAD(lane, lane_numbers);
     c0 = lane + counter;
     c1 = c0 >> 32;
-    for (int i = 0; i < PHILOX_ROUNDS; i++) {
+    EACH(i, PHILOX_ROUNDS) { /* a loop would move words and keys between registers in each round */
         v_u64 p0 = PRODUCTS(c0, PHILOX_FACTOR0), p1 = PRODUCTS(c2, PHILOX_FACTOR1);
         c0 = p1 >> 32 ^ c1 ^ k0;
         c1 = p1;

@@ -34,12 +34,14 @@ typedef VECTOR_TYPE(float, VECTOR) v_f32;
 typedef VECTOR_TYPE(double, VECTOR) v_f64;
 typedef VECTOR_TYPE(int32_t, VECTOR) v_i32;
 typedef VECTOR_TYPE(int64_t, VECTOR) v_i64;
+typedef VECTOR_TYPE(uint16_t, VECTOR) v_u16;
 typedef VECTOR_TYPE(uint32_t, VECTOR) v_u32;
 typedef VECTOR_TYPE(uint64_t, VECTOR) v_u64;
 typedef VECTOR_TYPE(float, VECTOR / 2) half_f32;     /* as many float32 as a v_f64 has lanes */
 typedef VECTOR_TYPE(uint16_t, VECTOR / 2) half_u16;  /* as many 16-bit elements as a v_f32 has lanes */
 typedef VECTOR_TYPE(uint8_t, VECTOR / 4) quarter_u8; /* as many 8-bit elements as a v_f32 has lanes */
 
+#define LANES16 (VECTOR / 2u)
 #define LANES32 (VECTOR / 4u)
 #define LANES64 (VECTOR / 8u)
 
