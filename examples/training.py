@@ -73,9 +73,7 @@ def coding(options):
     """
     if not options.compress:
         return None, MOMENTUM
-    small = 65536  # bytes: the original's bound, below which a tensor is sent as it is
-    how = {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": MOMENTUM, "min_bytes": small}
-    return how, 0.0
+    return {"compressor": options.compress, "ef": "vanilla", "momentum": "nesterov", "mu": MOMENTUM}, 0.0
 
 
 def load(options):

@@ -13,7 +13,7 @@ def optimizer(**compression):
 
 METHODS = {
     'none': ('optimizer', None),
-    'lossless': ('optimizer', {'compressor': 'lossless'}),
+    'lossless': ('optimizer', {'compressor': 'lossless', 'min_bytes': 0}),
     'cast bfloat16': optimizer(compressor='cast', to='bfloat16'),
     'block 8': optimizer(compressor='block', bits=8),
     'block 4': optimizer(compressor='block', bits=4),

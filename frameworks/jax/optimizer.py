@@ -10,6 +10,7 @@ from jax import lax
 
 from byteps._basics import choose_op
 from byteps._coded_names import choose_compressor
+from byteps._coding import model_coding_text
 from byteps._names import unique_name
 
 from .compression import Compression
@@ -40,7 +41,9 @@ def distributed(
         optimizer: of Optax, or any named tuple with functions ``init(params)`` and ``update(gradients, state,
             params, ...)``. What is to see the reduced gradient, such as clipping, belongs inside:
             ``distributed(optax.chain(clip, adam))``.
-        average, op, compression, axis_name, prescale_factor, postscale_factor: as for push_pull().
+        average, op, axis_name, prescale_factor, postscale_factor: as for push_pull().
+        compression: likewise, but small gradients lose nothing: those below "min_bytes", or below
+            BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
         backward_passes_per_step: so many gradients are averaged on this worker, and only that is sent; meanwhile
             the updates are zero. ``optax.MultiSteps`` outside has the same result, but sends each time.
 
@@ -49,7 +52,7 @@ def distributed(
         backward_passes_per_step > 1 it is an Accumulation.
     """
     op = choose_op(average, op)
-    compression = choose_compressor(compression, Compression.none)
+    compression = choose_compressor(compression, Compression.none, model_coding_text)
     passes = operator.index(backward_passes_per_step)
     if passes < 1:
         raise ValueError(f"backward_passes_per_step={passes} must be 1 or more")

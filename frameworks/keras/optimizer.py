@@ -9,7 +9,7 @@ import keras
 
 from byteps._basics import Average, ReduceOp, choose_op
 from byteps._coded_names import choose_compressor, coding_of
-from byteps._coding import check_momentum
+from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
@@ -192,7 +192,9 @@ def DistributedOptimizer(
         device_dense: with TensorFlow, the device to compute on.
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say. With "momentum" in it the optimizer must have none.
+            {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
+            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that. With "momentum" in it the optimizer
+            must have none.
         sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
             warning.
         gradient_predivide_factor: f divides by f before the sum and by size() / f after it, against sums that
@@ -223,7 +225,7 @@ def DistributedOptimizer(
         inner, outer = optimizer.inner_optimizer, optimizer
     else:
         inner, outer = optimizer, None
-    compression = choose_compressor(compression, Compression.none)
+    compression = choose_compressor(compression, Compression.none, model_coding_text)
     check_momentum(coding_of(compression), getattr(inner, "momentum", 0))
     after *= _accumulate(inner, backward_passes_per_step, average_aggregated_gradients)
     wrapped = _wrap(inner, Reduction(compression, sparse_as_dense, op, (before, after), device_dense))

@@ -3,7 +3,7 @@
 which the core codes gradients on the network."""
 
 from byteps._coded_names import coded
-from byteps._coding import coding_text
+from byteps._coding import model_coding_text
 
 
 class NoneCompressor:
@@ -59,7 +59,7 @@ def from_parameters(parameters):
     }
     if not any(given.values()):
         return base
-    return coded(base, coding_text(given))
+    return coded(base, model_coding_text(given))
 
 
 def take_momentum(compression_params, optimizer_params):

@@ -34,7 +34,8 @@ class DistributedTrainer(gluon.Trainer):
                 ef, momentum, scaling, k, seed, partition, normalize, or those of ``declare()``; the same on all
                 workers. With ``"momentum": "nesterov"`` each worker gives its gradients momentum before they are
                 coded, by the ``momentum`` of optimizer_params, and the optimizer itself has none. Error feedback
-                follows the learning rate.
+                follows the learning rate. Small gradients lose nothing: those below "min_bytes", or below
+                BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
 
         Raises:
             TypeError, ValueError: compression_params makes no sense.

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from byteps._basics import Average, ReduceOp, choose_op
 from byteps._coded_names import choose_compressor, coding_of
-from byteps._coding import check_momentum
+from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
@@ -103,7 +103,7 @@ def reduction(
     """Return the Reduction for the arguments that optimizers and tapes have in common."""
     refuse_process_set(process_set)
     op = choose_op(None, op)
-    compression = choose_compressor(compression, Compression.none)
+    compression = choose_compressor(compression, Compression.none, model_coding_text)
     return Reduction(compression, sparse_as_dense, op, predivide_scales(predivide_factor, op), device)
 
 
@@ -150,7 +150,8 @@ def DistributedGradientTape(
         device_dense: the device to compute on, as for tf.device().
         device_sparse: accepted for compatibility; without effect.
         compression: Compression.none, .fp16 or .bf16; or how the network codes gradients, as for declare():
-            {"compressor": "onebit", "ef": "vanilla"}, say.
+            {"compressor": "onebit", "ef": "vanilla"}, say. Small ones lose nothing: those below "min_bytes", or
+            below BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
         sparse_as_dense: gradients that are IndexedSlices are sent as dense tensors anyway; True: without a
             warning.
         op: Average, Sum, Min, Max or Product.

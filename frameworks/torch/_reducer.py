@@ -22,6 +22,7 @@ import weakref
 import torch
 
 from byteps._basics import Average, Handle, Max
+from byteps._coding import model_coding_text
 from byteps._errors import Error, MismatchError
 from byteps._native import bps as _bps
 
@@ -120,7 +121,7 @@ class Reducer:
         self.on_gradient = None
         self.rate = _unknown_rate
         self.parameters = []
-        self.compression, coding = choose(compression)
+        self.compression, coding = choose(compression, model_coding_text)
         self._op = op
         self._scales = scales
         self._densify = densify

@@ -71,11 +71,11 @@ class Compression:
     bf16 = BF16Compressor
 
 
-def choose(compression):
+def choose(compression, text_of=coding_text):
     """Return which of Compression an argument means, and the text of how tensors are to be coded on the network.
 
-    The text is None if the configuration says that.
+    The text is None if the configuration says that; that of a whole model is by model_coding_text().
     """
     if hasattr(compression, "compress") and hasattr(compression, "decompress"):
         return compression, None
-    return Compression.none, coding_text(compression)
+    return Compression.none, text_of(compression)

@@ -17,7 +17,7 @@ import sys
 import torch
 
 from byteps._basics import Average
-from byteps._coding import check_momentum
+from byteps._coding import check_momentum, model_coding_text
 
 from ._reducer import Reducer
 from .compression import Compression, choose
@@ -234,7 +234,7 @@ def CrossBarrier(
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("CrossBarrier cannot be used with LBFGS")
     passes = _check_passes(backward_passes_per_step)
-    check_momentum(choose(compression)[1], have_momentum(optimizer.param_groups))
+    check_momentum(choose(compression, model_coding_text)[1], have_momentum(optimizer.param_groups))
     named = name_parameters(optimizer, named_parameters)
     unwrap(optimizer)
     reducer = Reducer(named, compression, Average, passes)

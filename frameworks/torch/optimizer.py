@@ -8,7 +8,7 @@ from types import MappingProxyType
 import torch
 
 from byteps._basics import Average, choose_op
-from byteps._coding import check_momentum
+from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales
 
 from . import _feedback
@@ -231,7 +231,8 @@ def DistributedOptimizer(
         compression: Compression.none, .fp16 or .bf16: the type of what is pushed. Or how gradients of float16,
             bfloat16, float32 and float64 are coded on the network, the same on all workers, as for declare(): a
             dictionary such as {"compressor": "onebit", "ef": "vanilla"}, the name of a compressor, or False for not
-            at all. What error feedback keeps is scaled by the learning rate of the parameter's group, which is read
+            at all. Those below 64 KiB lose nothing, unless "min_bytes" or BYTEPS_MIN_COMPRESS_BYTES says another
+            size. What error feedback keeps is scaled by the learning rate of the parameter's group, which is read
             when the gradient is pushed (a learning rate on a GPU is not read). With {"momentum": "nesterov"} the
             optimizer must have no momentum. To train on with another compression, first delete this optimizer.
         backward_passes_per_step: how many backward passes add up to one step.
@@ -253,7 +254,7 @@ def DistributedOptimizer(
     op = choose_op(None, op)
     _check_groups(groups, num_groups)
     scales = predivide_scales(gradient_predivide_factor, op)
-    check_momentum(choose(compression)[1], have_momentum(optimizer.param_groups))
+    check_momentum(choose(compression, model_coding_text)[1], have_momentum(optimizer.param_groups))
     unwrap(optimizer)
     reducer = Reducer(named, compression, op, passes, True, scales, sparse_as_dense)
     return wrap(optimizer, _Distributed, reducer)

@@ -222,6 +222,7 @@ START_TEST(notes_tell_of_idle_and_unknown_variables)
     setenv("DMLC_ROLE", "worker", 1);
     setenv("BYTEPS_CONF", "x", 1);
     setenv("BYTEPS_PLUGIN_PATH", "x", 1);
+    setenv("BYTEPS_MIN_COMPRESS_BYTES", "1024", 1);
     setenv("PATH", "x", 1);
     bps_environment_notes(add_note, &notes);
     ck_assert_str_eq(notes.data, "BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"

@@ -21,19 +21,20 @@ def coded(base, coding):
     return type("Coded", (base,), {"coding": coding})
 
 
-def choose_compressor(compression, none):
+def choose_compressor(compression, none, text_of=coding_text):
     """Return the compressor that an argument `compression` means.
 
     Args:
         compression: a compressor of the framework, or how byteps.declare() takes it.
         none: the framework's compressor that leaves tensors as they are.
+        text_of: what makes the core's text of the latter; that of a whole model is model_coding_text().
 
     Raises:
         TypeError, ValueError: it is neither.
     """
     if hasattr(compression, "compress"):
         return compression
-    coding = coding_text(compression)
+    coding = text_of(compression)
     return none if coding is None else coded(none, coding)
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a tensor is coded on the network, as applications say it: a dictionary, in our words or in the original's."""
 
+import os
+
 # The original's names of what every compressor can have. Its other ones are "compressor_" and the option's name.
 _RENAMED = {
     "compressor_type": "compressor",
@@ -12,6 +14,9 @@ _RENAMED = {
     "dithering_normalize": "normalize",
 }
 _FEEDBACK = {"vanilla": True, True: True, "none": False, None: False, False: False}
+
+# Models are sensitive to what is lost of biases and last layers, and these are few of the bytes.
+_SMALL = "65536"
 
 
 def _value(value):
@@ -42,7 +47,7 @@ def coding_text(compression):
     Args:
         compression: None; False for no coding; the name of a compressor, such as "onebit"; or a dictionary with
             its name as "compressor", its options, and "ef" ("vanilla": error feedback), "momentum" ("nesterov"),
-            "mu" (its factor) and "seed". The keys of the original are understood, too: "compressor_type",
+            "mu" (its factor), "min_bytes" and "seed". The keys of the original are understood, too: "compressor_type",
             "compressor_k", "compressor_onebit_scaling", "ef_type", "momentum_type", "momentum_mu" and so on.
     """
     if compression is None:
@@ -69,10 +74,31 @@ def coding_text(compression):
     return "; ".join(parts)
 
 
+def _parts(text):
+    """Return what such a text says, option by option."""
+    return dict(part.split("=", 1) for part in (text or "").split("; ") if part)
+
+
+def _min_bytes():
+    """Return the size below which gradients lose nothing: that of the original's variable, or its default."""
+    given = os.environ.get("BYTEPS_MIN_COMPRESS_BYTES") or _SMALL
+    if not given.isdecimal():
+        raise ValueError(
+            f"BYTEPS_MIN_COMPRESS_BYTES = {given!r} is not a number of bytes; expected one such as {_SMALL}, below "
+            "which gradients lose nothing, or 0 to have all of them coded"
+        )
+    return given
+
+
+def model_coding_text(compression):
+    """Return the same for all gradients of a model: unless "min_bytes" is given, small ones lose nothing."""
+    text = coding_text(compression)
+    return text if not text or "min_bytes" in _parts(text) else f"{text}; min_bytes={_min_bytes()}"
+
+
 def check_momentum(text, of_optimizer):
     """Raise ValueError if such a text asks for momentum, and the optimizer has some, too."""
-    parts = dict(part.split("=", 1) for part in (text or "").split("; ") if part)
-    if parts.get("momentum", "none") != "none" and of_optimizer:
+    if _parts(text).get("momentum", "none") != "none" and of_optimizer:
         raise ValueError(
             "compression: momentum is asked for, and the optimizer has momentum itself, so that gradients would have "
             "it twice; make the optimizer with momentum=0, or leave momentum out of the compression"

@@ -52,6 +52,8 @@ class Coder:
 class Job:
     """All that push for themselves, and the server, of a tensor of one slice."""
 
+    codes = True
+
     def __init__(self, feedback=True, mu=None, scaling=True):
         self.senders = [Coder(feedback, mu, scaling) for _ in GROUPS]
         self.server = Coder(feedback, None, scaling)
@@ -70,6 +72,15 @@ class Job:
             total = total + coder(sum(gradients[first : first + members]), rate, exact)
             first += members
         return self.server(total * total.dtype.type(scale) / (len(gradients) if average else 1), rate, exact)
+
+
+class Exact(Job):
+    """The same of a tensor that is too small to be coded."""
+
+    codes = False
+
+    def round(self, gradients, **how):
+        return super().round(gradients, exact=True, **how)
 
 
 def gradient(rank, number, count, dtype):

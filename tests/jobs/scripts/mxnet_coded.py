@@ -11,6 +11,7 @@ import byteps.mxnet as bps
 
 COUNT = 300
 ONEBIT = {"compressor": "onebit", "ef": "vanilla"}
+ALL = {**ONEBIT, "min_bytes": 0}  # else the gradients of these checks would be too small
 
 
 def parameter():
@@ -45,12 +46,17 @@ def follow(weight, train, coder, rates=(0.5,) * 4, average=True, tolerance=2e-6)
 def check_error_feedback_follows_the_learning_rate():
     for rates in ((0.5,) * 4, (0.5, 0.5, 0.125, 0.25)):
         weight = parameter()
-        follow(weight, trainer(weight, ONEBIT), coded_ops.Job(), rates)
+        follow(weight, trainer(weight, ALL), coded_ops.Job(), rates)
+
+
+def check_small_gradients_lose_nothing():
+    weight = parameter()
+    follow(weight, trainer(weight, ONEBIT), coded_ops.Exact())
 
 
 def check_momentum_moves_from_the_optimizer_to_the_coding():
     weight, given = parameter(), {"learning_rate": 0.5, "momentum": 0.75}
-    params = {**ONEBIT, "momentum": "nesterov", "scaling": False, "threshold": 3}
+    params = {**ALL, "momentum": "nesterov", "scaling": False, "threshold": 3}
     train = bps.DistributedTrainer({"weight": weight}, "sgd", given, compression_params=params)
     assert given["momentum"] == 0.75 and train._optimizer.momentum == 0
     follow(weight, train, coded_ops.Job(mu=0.75, scaling=False))
@@ -59,7 +65,7 @@ def check_momentum_moves_from_the_optimizer_to_the_coding():
 
 def check_both_kinds_of_compression():
     weight = parameter()
-    train, halves = trainer(weight, {**ONEBIT, "fp16": True}), coded_ops.Job()
+    train, halves = trainer(weight, {**ALL, "fp16": True}), coded_ops.Job()
     for number in range(2):
         gradients = [g.astype(np.float16).astype(np.float32) for g in coded_ops.everyone(number, COUNT)]
         backward(weight, gradients)
@@ -72,7 +78,7 @@ def check_a_store():
         return gluon.Trainer(*args, kvstore="dist_byteps", **how)
 
     weight = parameter()
-    follow(weight, trainer(weight, ONEBIT, make), coded_ops.Job(), average=False)
+    follow(weight, trainer(weight, ALL, make), coded_ops.Job(), average=False)
 
 
 def check_nothing_is_coded_without():

@@ -5,6 +5,8 @@ Each worker pushes for itself. What all of them together do, coded_ops.Job compu
 """
 
 import io
+import os
+import unittest.mock
 import warnings
 
 import checks
@@ -18,8 +20,10 @@ from byteps.torch.ddp_hook import push_pull_hook
 from byteps.torch.parallel import DistributedDataParallel
 
 ONEBIT = {"compressor": "onebit", "ef": "vanilla"}
+ALL = {**ONEBIT, "min_bytes": 0}  # else the gradients of these checks would be too small
 ORIGINAL = {"compressor_type": "onebit", "ef_type": "vanilla", "compressor_onebit_scaling": True}
-MOMENTUM = {"compressor": "onebit", "momentum": "nesterov", "mu": 0.5, "scaling": False}
+PLAIN = {"compressor": "onebit", "min_bytes": 0}
+MOMENTUM = {**PLAIN, "momentum": "nesterov", "mu": 0.5, "scaling": False}
 STEPS = 10
 _kept = []  # optimizers: so each check has tensors that nothing has been left of by others
 
@@ -159,35 +163,35 @@ def compare(compression, how="optimizer", coding=None, **options):
 
 
 def check_a_loop():
-    compare(ONEBIT)
-    compare(ORIGINAL, amp=False)
-    compare("onebit", clip=False, coding={"feedback": False})
+    compare(ALL)
+    compare({**ORIGINAL, "min_bytes": 0}, amp=False)
+    compare(PLAIN, clip=False, coding={"feedback": False})
     compare(MOMENTUM, amp=False, coding={"feedback": False, "mu": 0.5, "scaling": False})
 
 
 def check_parameters_used_partly():
-    compare(ONEBIT, partly=True)
-    compare(ONEBIT, partly=True, amp=False, clip=False)
+    compare(ALL, partly=True)
+    compare(ALL, partly=True, amp=False, clip=False)
 
 
 def check_passes():
-    compare(ONEBIT, passes=3)
-    compare(ONEBIT, passes=2, partly=True)
+    compare(ALL, passes=3)
+    compare(ALL, passes=2, partly=True)
 
 
 def check_cross_barrier():
-    compare(ONEBIT, "barrier", amp=False, clip=False)
-    compare(ONEBIT, "barrier")
+    compare(ALL, "barrier", amp=False, clip=False)
+    compare(ALL, "barrier")
 
 
 def check_an_optimizer_of_another_kind():
-    compare(ONEBIT, make=torch.optim.AdamW, rate=0.01)
+    compare(ALL, make=torch.optim.AdamW, rate=0.01)
     compare({**MOMENTUM, "ef": "vanilla"}, make=torch.optim.Adagrad, rate=0.01, coding={"mu": 0.5, "scaling": False})
 
 
 def check_distributed_data_parallel():
     torch.manual_seed(4)
-    model = DistributedDataParallel(torch.nn.Linear(6, 3), compression=ONEBIT)
+    model = DistributedDataParallel(torch.nn.Linear(6, 3), compression=ALL)
     coders = jobs(["weight", "bias"])
     for step in range(STEPS):
         gradients = []
@@ -260,7 +264,7 @@ def check_learning_rates():
         rate = torch.tensor(0.1, dtype=torch.float64) if kind == "tensor" else 0.1
         other = torch.nn.Parameter(torch.zeros(2))
         first = [other] if kind == "added" else [weight]
-        optimizer = distributed(torch.optim.SGD(first, rate, foreach=False), compression=ONEBIT)
+        optimizer = distributed(torch.optim.SGD(first, rate, foreach=False), compression=ALL)
         if kind == "added":
             optimizer.add_param_group({"params": [weight], "lr": 3.0})
 
@@ -283,14 +287,14 @@ def check_learning_rates():
 def check_types():
     for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         weight = torch.nn.Parameter(torch.zeros(200, dtype=dtype))
-        optimizer = distributed(torch.optim.SGD([weight], 0.0), compression=ONEBIT)
+        optimizer = distributed(torch.optim.SGD([weight], 0.0), compression=ALL)
         follow(weight, optimizer, coded_ops.Job(), [0.0] * 4, lambda rate: None)
 
 
 def check_sums_and_what_is_never_coded():
     for op, coded in ((bps.Sum, True), (bps.Max, False)):
         weight = torch.nn.Parameter(torch.zeros(200))
-        distributed(torch.optim.SGD([weight], 0.0), compression=ONEBIT, op=op)
+        distributed(torch.optim.SGD([weight], 0.0), compression=ALL, op=op)
         gradients = coded_ops.everyone(0, 200)
         found = pushed(weight, torch.from_numpy(gradients[bps.rank()]))
         want = coded_ops.Job().round(gradients, average=False) if coded else [max(g) for g in zip(*gradients)]
@@ -312,13 +316,45 @@ def configured():
     push_some(weight, coded=False)
 
 
+# ---- small gradients -------------------------------------------------------------------------------------
+
+
+def lossy(compression):
+    """Return the sizes of the gradients, in elements, that lose something."""
+    parameters = [torch.nn.Parameter(torch.zeros(count)) for count in (300, 16383, 16384)]
+    optimizer = distributed(torch.optim.SGD(parameters, 0.1), compression=compression)
+    gradients = [[torch.from_numpy(g) for g in coded_ops.everyone(7, p.numel())] for p in parameters]
+    sum((p * each[bps.rank()]).sum() for p, each in zip(parameters, gradients)).backward()
+    optimizer.synchronize()
+    exact = [torch.stack(each).mean(0) for each in gradients]
+    return [p.numel() for p, want in zip(parameters, exact) if not torch.allclose(p.grad, want, 1e-5, 1e-6)]
+
+
+def check_small_gradients_lose_nothing():
+    for compression, variable, want in (
+        ("onebit", "", [16384]),
+        (ONEBIT, "", [16384]),
+        (ONEBIT, "1200", [300, 16383, 16384]),
+        (ONEBIT, "65537", []),
+        (PLAIN, "65537", [300, 16383, 16384]),
+        ({**ONEBIT, "min_bytes": "60 KiB"}, "65537", [16383, 16384]),
+    ):
+        with unittest.mock.patch.dict(os.environ, BYTEPS_MIN_COMPRESS_BYTES=variable):
+            found = lossy(compression)
+        assert found == want, (compression, variable, found)
+    with unittest.mock.patch.dict(os.environ, BYTEPS_MIN_COMPRESS_BYTES="64k"):
+        checks.raised(ValueError, lambda: lossy(ONEBIT), "BYTEPS_MIN_COMPRESS_BYTES = '64k'")
+        lossy(ALL)
+        lossy(bps.Compression.none)
+
+
 # ---- several optimizers ----------------------------------------------------------------------------------
 
 
 def check_two_models_with_two_compressions():
     one, two, plain = Loop(), Loop(amp=False), Loop(amp=False, clip=False)
-    one.wrap(ONEBIT)
-    two.wrap({**ONEBIT, "scaling": False})
+    one.wrap(ALL)
+    two.wrap({**ALL, "scaling": False})
     plain.wrap(False)
     wants = [Wanted(jobs(one.named)), Wanted(jobs(two.named, scaling=False), amp=False)]
     for step in range(STEPS):
@@ -331,7 +367,7 @@ def check_two_models_with_two_compressions():
 
 def check_one_that_is_still_there():
     weight, coder = torch.nn.Parameter(torch.zeros(100)), coded_ops.Job()
-    first = distributed(torch.optim.SGD([weight], 0.1), [("still", weight)], ONEBIT)
+    first = distributed(torch.optim.SGD([weight], 0.1), [("still", weight)], ALL)
     follow(weight, first, coder, [0.1] * 3, lambda rate: None)
 
     def another(compression):
@@ -339,13 +375,13 @@ def check_one_that_is_still_there():
 
     for compression in ("onebit", False, bps.Compression.none):
         checks.raised(byteps.MismatchError, lambda: another(compression), "byteps.Gradient.still")  # noqa: B023
-    another(ONEBIT)  # and is gone at once
+    another(ALL)  # and is gone at once
     follow(weight, first, coder, [0.1] * 3, lambda rate: None)
 
 
 def check_it_outlives_a_job():
     weight, coder = torch.nn.Parameter(torch.zeros(100)), coded_ops.Job()
-    optimizer = distributed(torch.optim.SGD([weight], 0.1), [("later", weight)], ONEBIT)
+    optimizer = distributed(torch.optim.SGD([weight], 0.1), [("later", weight)], ALL)
     follow(weight, optimizer, coder, [0.1] * 3, lambda rate: None)
     bps.suspend()
     bps.resume()
@@ -361,7 +397,7 @@ def check_the_state_of_an_optimizer():
     layer = torch.nn.Linear(20, 30)
     bps.broadcast_parameters(layer.state_dict(), 0)
     optimizer = distributed(
-        torch.optim.SGD(layer.parameters(), 0.1), named_parameters=layer.named_parameters(), compression=ONEBIT
+        torch.optim.SGD(layer.parameters(), 0.1), named_parameters=layer.named_parameters(), compression=ALL
     )
 
     def steps(n):
@@ -411,7 +447,7 @@ def check_refusals():
     barrier = lambda optimizer, **how: CrossBarrier(torch.nn.Linear(2, 2), optimizer, **how)  # noqa: E731
     for wrap in (bps.DistributedOptimizer, barrier):
         checks.raised(ValueError, lambda: make(MOMENTUM, wrap, 0.9), "momentum=0")  # noqa: B023
-    make(ONEBIT, momentum=0.9)
+    make(ALL, momentum=0.9)
     optimizer = make(MOMENTUM)
     other = {"params": [torch.nn.Parameter(torch.zeros(3))], "momentum": 0.9}
     checks.raised(ValueError, lambda: optimizer.add_param_group(other), "momentum=0")
@@ -423,10 +459,10 @@ def check_workers_that_disagree():
         return
     mine = bps.rank() == 0
     for compressions in (
-        (ONEBIT, {**ONEBIT, "scaling": False}),
-        (ONEBIT, "onebit"),
-        (ONEBIT, False),
-        (bps.Compression.none, ONEBIT),
+        (ALL, {**ALL, "scaling": False}),
+        (ALL, "onebit"),
+        (ALL, False),
+        (bps.Compression.none, ALL),
     ):
         weight = torch.nn.Parameter(torch.zeros(100))
         optimizer = distributed(torch.optim.SGD([weight], 0.1), compression=compressions[mine])
@@ -435,7 +471,7 @@ def check_workers_that_disagree():
         optimizer.zero_grad()
         assert weight.tolist() == [0] * 100
     weight = torch.nn.Parameter(torch.zeros(100))
-    optimizer = distributed(torch.optim.SGD([weight], 0.1), compression=ONEBIT)
+    optimizer = distributed(torch.optim.SGD([weight], 0.1), compression=ALL)
     follow(weight, optimizer, coded_ops.Job(), [0.1] * 3, lambda rate: None)
 
 
@@ -495,7 +531,7 @@ def learn(compression):
 
 def check_it_learns_as_well():
     exact, before = learn(bps.Compression.none)
-    coded, _ = learn(ONEBIT)
+    coded, _ = learn(ALL)
     print(f"loss {exact:.4f}, coded {coded:.4f}, at the beginning {before:.4f}", flush=True)
     assert exact < before / 3 and coded < exact + 0.05 * before, (exact, coded, before)
 
@@ -517,7 +553,7 @@ def check_another_compression():
     """The names that an optimizer leaves may be coded otherwise, also if it is in a circle of references."""
     weight = torch.nn.Parameter(torch.zeros(100))
     optimizer = None
-    for compression in (ONEBIT, False, bps.Compression.none, "onebit", ONEBIT, bps.Compression.none):
+    for compression in (ALL, False, bps.Compression.none, PLAIN, ALL, bps.Compression.none):
         optimizer = None  # else it would be there until the new one is
         plain = torch.optim.SGD([weight], 0.1)
         torch.optim.lr_scheduler.StepLR(plain, 1)
@@ -530,7 +566,7 @@ def check_another_compression():
 def check_the_same_optimizer_wrapped_again():
     weight = torch.nn.Parameter(torch.zeros(100))
     plain = torch.optim.SGD([weight], 0.1)
-    for compression in ("onebit", ONEBIT, False):
+    for compression in (PLAIN, ALL, False):
         optimizer = bps.DistributedOptimizer(plain, compression=compression)
         push_some(weight, compression is not False)
         optimizer.step()
