@@ -96,7 +96,7 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
 {
     struct bps_worker *worker = tensor->worker;
     uint32_t id = bps_get_u32(reply);
-    tensor->round = bps_get_u32(reply);
+    tensor->round = tensor->first_round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
     tensor->partitions = bps_get_u32(reply);
     if (status != BPS_OK) {

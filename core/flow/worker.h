@@ -141,9 +141,10 @@ struct bps_tensor_entry {
     bool renamed;          /* [app], then [core] the path was made for another name */
     struct bps_form job;   /* [core] as declared in the job; may differ from ours */
     uint32_t round;
-    uint32_t partitions; /* of the job's declaration */
-    uint16_t *shard;     /* of each partition */
-    uint16_t *lead;      /* place of its leader in our group */
+    uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
+    uint32_t partitions;  /* of the job's declaration */
+    uint16_t *shard;      /* of each partition */
+    uint16_t *lead;       /* place of its leader in our group */
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */

@@ -180,6 +180,7 @@ static void drop_peer(struct bps_local_peer *peer)
         free(back);
     }
     bps_local_forget(&peer->words);
+    bps_writer_fini(&peer->handed);
     bps_heap_fini(&peer->pushes);
     bps_heap_fini(&peer->results);
 }

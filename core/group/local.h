@@ -17,6 +17,7 @@
 #include "server/sum_frames.h"
 #include "sum/exchange.h"
 #include "wire/lobby.h"
+#include "wire/message.h"
 
 /* What can take a partition at the nodes local_reduce and local_broadcast. */
 extern const struct bps_step_ops *const bps_local_reduce_steps[], *const bps_local_broadcast_steps[];
@@ -91,6 +92,8 @@ struct bps_local_peer {
     struct bps_return_list returns;
     struct bps_sum_cursor cursor;        /* where a contribution of it goes: to the engine, */
     struct bps_exchange_cursor exchange; /* or to the exchange */
+    struct bps_header handing;           /* of the state that it hands over, */
+    struct bps_writer handed;            /* and the bytes so far */
     struct bps_sink result;              /* that it sends */
     struct bps_task *task;
 };
@@ -196,6 +199,12 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
 void bps_local_sent(struct bps_local_peer *peer, void *cookie);
 bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
 bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
+
+/* ---- local_feedback.c ---- */
+/* A round of the tensor begins: gives what this worker has saved of partitions that others lead to them. */
+void bps_local_hand_over(struct bps_tensor_entry *tensor);
+/* FEEDBACK, from a peer. */
+bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
 
 /* ---- local_lead.c: what a leader does ---- */
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report);

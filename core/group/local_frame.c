@@ -75,6 +75,8 @@ bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_heade
     case BPS_FRAME_STALLED:
         bps_get_text(payload, text, sizeof text);
         return may_judge(peer, header) ? bps_round_notice(local->worker, header, text) : BPS_ERR_PROTOCOL;
+    case BPS_FRAME_FEEDBACK:
+        return bps_local_handed(peer, header, payload);
     default:
         return header->type >= BPS_FRAME_READY ? local->device_ops->message(peer, header, payload) : BPS_ERR_PROTOCOL;
     }

@@ -14,8 +14,10 @@ static bool may_stay_on_devices(const struct bps_tensor_entry *tensor)
 
 static bool ask(struct bps_operation *operation)
 {
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    return may_stay_on_devices(tensor) && tensor->worker->local->device_ops->ask(operation);
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bps_local_hand_over(tensor);
+    return tensor->worker->failure == BPS_OK && may_stay_on_devices(tensor) &&
+           tensor->worker->local->device_ops->ask(operation);
 }
 
 static void decline(struct bps_operation *operation)

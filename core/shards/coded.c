@@ -77,7 +77,13 @@ static bps_status fit_feedback(struct bps_task *task)
     }
     bps_status status = bps_feedback_fit(&task->feedback, coding, bps_coding_type(dtype_of(task)),
                                          task->bytes / bps_dtype_size(dtype_of(task)), bps_push_slices(task), true);
-    return status == BPS_OK && fresh ? bps_state_begin(task) : status;
+    if (status == BPS_OK && fresh) {
+        status = bps_state_begin(task);
+    }
+    if (status == BPS_OK) {
+        bps_state_take_over(task);
+    }
+    return status;
 }
 
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)

@@ -275,6 +275,7 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     }
     worker->shards->remotes = worker->book->shards;
     TAILQ_INIT(&worker->shards->saves);
+    TAILQ_INIT(&worker->shards->handed);
     bps_pool_init(&worker->shards->pool, on_attach, on_detach, worker);
     if (bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
@@ -344,6 +345,7 @@ void bps_remotes_drop(struct bps_worker *worker)
 void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
+        bps_state_forget_handed(worker->shards);
         bps_pool_fini(&worker->shards->pool);
         free(worker->shards->remote);
         free(worker->shards);

@@ -43,11 +43,12 @@ struct bps_remote {
 struct bps_shards {
     uint32_t remotes;
     struct bps_remote *remote;
-    struct bps_window window;     /* over the remotes */
-    struct bps_timer *patience;   /* while one of them is starved */
-    struct bps_pool pool;         /* of what is coded */
-    TAILQ_HEAD(, bps_save) saves; /* under way */
-    bps_status verdict;           /* BPS_OK, or how the job is about to fail, and why */
+    struct bps_window window;        /* over the remotes */
+    struct bps_timer *patience;      /* while one of them is starved */
+    struct bps_pool pool;            /* of what is coded */
+    TAILQ_HEAD(, bps_save) saves;    /* under way */
+    TAILQ_HEAD(, bps_handed) handed; /* states that others have handed over, and that have not counted yet */
+    bps_status verdict;              /* BPS_OK, or how the job is about to fail, and why */
     char why[BPS_CODING_TEXT + 80];
 };
 
@@ -165,15 +166,32 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);
 /* ---- state.c ---- */
 /* Writes what coding has left of a tensor of which nothing is in flight, nor will be before this returns. [app] */
 bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *out, struct bps_report *report);
-/* Whether bytes are such. */
-bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
-/* [core] The feedback of a task is new: takes what tensor->saved has of it; what the server has counts no more. */
-bps_status bps_state_begin(struct bps_task *task);
 /* [core] A shard's answer. */
 bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *header,
                             const struct bps_reader *payload);
 /* [core] No answers will come any more. */
 void bps_state_abandon(struct bps_worker *worker, bps_status status, const char *text);
+
+/* ---- restore.c ---- */
+struct bps_state_part;
+/* Whether bytes are a state. */
+bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
+/* [core] The feedback of a task is new: takes what tensor->saved has of it; what the server has counts no more. */
+bps_status bps_state_begin(struct bps_task *task);
+/* [core] Takes what others have handed over for a task, whose feedback is ready. Nothing of it is in flight. */
+void bps_state_take_over(struct bps_task *task);
+/* Another worker gets a part, to which the head belongs. BPS_AGAIN: it stays here. */
+typedef bps_status (*bps_state_give_fn)(struct bps_tensor_entry *tensor, const void *head, size_t head_bytes,
+                                        const struct bps_state_part *part);
+/* [core] Gives what tensor->saved has away. */
+bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_fn give);
+/*
+ * [core] Another worker hands over what it has saved of the header's partition, in the place of what it has handed over
+ * before and has not counted yet. Takes the bytes over.
+ */
+bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const struct bps_header *header,
+                            struct bps_writer *state);
+void bps_state_forget_handed(struct bps_shards *shards);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);

@@ -440,18 +440,20 @@ bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, stru
 
 bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, struct bps_report *report)
 {
-    bps_status status = bps_state_check(state, bytes, report);
+    bps_status status = bytes > 0 ? bps_state_check(state, bytes, report) : BPS_OK;
     struct bps_worker *worker = status == BPS_OK ? acquire(report) : NULL;
     if (worker == NULL) {
         return status != BPS_OK ? status : BPS_ERR_STATE;
     }
-    void *copy = malloc(bytes);
+    void *copy = bytes > 0 ? malloc(bytes) : NULL;
     pthread_mutex_lock(&worker->table.lock);
-    struct bps_tensor_entry *tensor = copy != NULL ? bps_tensor_named(worker, name, report) : NULL;
+    struct bps_tensor_entry *tensor = copy != NULL || bytes == 0 ? bps_tensor_named(worker, name, report) : NULL;
     status = tensor != NULL ? claim(tensor, report) : BPS_ERR_NOMEM;
     pthread_mutex_unlock(&worker->table.lock);
     if (status == BPS_OK) {
-        memcpy(copy, state, bytes);
+        if (bytes > 0) {
+            memcpy(copy, state, bytes);
+        }
         bps_tensor_replace_state(tensor, copy, bytes);
         bps_operation_unclaim(&tensor->operation);
     } else {

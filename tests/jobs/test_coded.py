@@ -64,6 +64,11 @@ class Scripts(scripted.TestCase):
     def test_two_hosts(self):
         self.run_on_hosts("a,a,b,b", "coded_ops.py", servers=2, options=GROUPED, env={"GROUPS": "2,2"})
 
+    def test_partitions_of_others(self):
+        options = [*GROUPED, "--set", "worker.partition=4 KiB"]
+        self.run_on_hosts("a,a,a,b,b", "coded_ops.py", "partitions_of_others", servers=2, options=options,
+                          env={"GROUPS": "3,2"})
+
     def test_hosts_of_different_sizes(self):
         self.run_on_hosts("a,a,b", "coded_ops.py", servers=0, options=GROUPED, env={"GROUPS": "2,1"})
 

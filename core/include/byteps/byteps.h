@@ -213,11 +213,11 @@ BPS_API bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *ou
  * What coding on the network has left of a tensor (see struct bps_declaration) is kept from round to round: the error
  * that is still to be sent, and momentum. For a checkpoint it can be had as bytes. Each worker has a part of it, and
  * takes only its own one back: save and load on every worker. Where the workers of a host sum first, the one that
- * leads a partition has it, and it is dropped if another one leads it then. A tensor in flight is BPS_ERR_BUSY.
+ * leads a partition has it; if another one leads it then, that gets it. A tensor in flight is BPS_ERR_BUSY.
  *
  * bps_save_feedback() sets *state to *bytes bytes, which the caller frees with free(); NULL and 0: nothing is kept.
- * bps_load_feedback() takes such bytes, in the place of what is kept; they count from the next push_pull on, if the
- * tensor has the same coding, type and size then. BPS_ERR_INVALID: these are no such bytes.
+ * bps_load_feedback() takes such bytes, or none, in the place of what is kept; they count from the next push_pull on,
+ * if the tensor has the same coding, type and size then. BPS_ERR_INVALID: these are no such bytes.
  */
 BPS_API bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, struct bps_report *report);
 BPS_API bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, struct bps_report *report);

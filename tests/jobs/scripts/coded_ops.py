@@ -19,7 +19,6 @@ from byteps._native import bps as _bps
 GROUPS = [int(n) for n in os.environ["GROUPS"].split(",")]
 
 
-
 def onebit(x, scaling=True):
     """Return what onebit makes of a slice: its signs, and the mean of its magnitudes."""
     scale = np.abs(x).astype(np.float64).mean().astype(x.dtype) if scaling else x.dtype.type(1)
@@ -276,7 +275,7 @@ def check_what_was_lost_can_be_saved():
         _bps.load_feedback("byteps.saved", state)
         _bps.load_feedback("byteps.other", state)  # of another coding: not taken
         assert saved("saved") == state
-        for wrong in (b"", state[:-1], state + b"x", b"\0" + state[1:]):
+        for wrong in (b"x", state[:-1], state + b"x", b"\0" + state[1:]):
             checks.raised(byteps.Error, lambda: _bps.load_feedback("byteps.saved", wrong), "not what")  # noqa: B023
     job.take_over_what_the_server_has()
     for number in range(3, 6):
@@ -285,17 +284,91 @@ def check_what_was_lost_can_be_saved():
         close(bps.push_pull(gradients[bps.rank()], name="other"), other.round(gradients))
 
 
+def of_neighbour(state):
+    """Return what the worker before this one in its group, or the last one of that, has for `state`."""
+    first = 0
+    for members in GROUPS:
+        if first <= bps.rank() < first + members:
+            break
+        first += members
+    room = np.zeros((bps.size(), 1 << 17), np.uint8)
+    sizes = np.zeros(bps.size(), np.int64)
+    sizes[bps.rank()] = len(state)
+    room[bps.rank(), : len(state)] = np.frombuffer(state, np.uint8)
+    sizes, room = bps.push_pull(sizes, average=False, name="sizes"), bps.push_pull(room, average=False, name="room")
+    before = first + (bps.rank() - first - 1) % members
+    return room[before, : sizes[before]].tobytes()
+
+
+def roles_change(name, count, part):
+    """What one worker has saved of a tensor with such partitions another one of its host loads."""
+    bps.declare(name, {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov"})
+    jobs = [Job(mu=0.9) for _ in range(0, count, part)]
+
+    def rounds(numbers, rate):
+        for number in numbers:
+            gradients = everyone(number, count)
+            result = bps.push_pull(gradients[bps.rank()], name=name, learning_rate=rate)
+            for i, job in enumerate(jobs):
+                at = slice(i * part, (i + 1) * part)
+                close(result[at], job.round([g[at] for g in gradients], rate=rate))
+
+    rounds(range(3), 0.1)
+    _bps.load_feedback(f"byteps.{name}", of_neighbour(saved(name)))
+    kept = saved(name)
+    for job in jobs:
+        job.take_over_what_the_server_has()
+    rounds(range(3, 5), 0.1)
+    assert not kept or saved(name) != kept  # it has counted, and counts no more
+    rounds(range(5, 8), 0.2)
+
+
+def check_another_worker_of_the_host_leads():
+    roles_change("led", 300, 300)
+
+
+def partitions_of_others():
+    """Chosen with partitions of 4 KiB: all workers of a host lead some."""
+    roles_change("led.parts", 5000, 1024)
+
+
+def check_states_are_added():
+    """A worker that does not lead has a state of an earlier learning rate; the leader goes on with its own."""
+    bps.declare("added", {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov"})
+    job = Job(mu=0.9)
+    for number in range(3):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="added", learning_rate=0.1), job.round(gradients, rate=0.1))
+    state = saved("added")
+    others = of_neighbour(state)
+    kept = [(coder.error, coder.momentum) for coder in job.senders]
+    kept[0] = (kept[0][0] + np.float32(bps.size()) * job.server.error, kept[0][1])
+    gradients = everyone(3, 300)
+    close(bps.push_pull(gradients[bps.rank()], name="added", learning_rate=0.4), job.round(gradients, rate=0.4))
+    if not state:
+        _bps.load_feedback("byteps.added", others)
+        assert saved("added") == others
+    for coder, members, (error, momentum) in zip(job.senders, GROUPS, kept):
+        if members > 1:
+            coder.error = coder.error + np.float32(0.1 / 0.4) * error
+            coder.momentum = coder.momentum + momentum
+    for number in range(4, 7):
+        gradients = everyone(number, 300)
+        close(bps.push_pull(gradients[bps.rank()], name="added", learning_rate=0.4), job.round(gradients, rate=0.4))
+        assert state or not saved("added")  # it has been given away
+
+
 def check_it_outlives_a_pause():
-    if len(GROUPS) < bps.size():
-        return  # another worker of the host may lead the partition afterwards
     job = Job()
-    for number in range(6):
+    for number in range(8):
         gradients = everyone(number, 300)
         close(bps.push_pull(gradients[bps.rank()], name="pause"), job.round(gradients))
         if number % 2 == 1:
             bps.suspend()
             bps.resume()
             job.take_over_what_the_server_has()
+        if number > 3 and number % 2 == 1:  # with other roles
+            _bps.load_feedback("byteps.pause", of_neighbour(saved("pause")))
 
 
 def check_a_name_that_is_forgotten_begins_anew():

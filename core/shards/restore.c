@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * restore.c - what was saved of a tensor's coding counts again.
+ *
+ * Whoever pushes a partition goes on from it. If that is another worker of this host, because it leads the partition
+ * now, the state is handed over to it; it adds what comes to what it has. Errors and momentum are linear in what has
+ * been pushed: the sum of two workers' states is that of the sum of their gradients.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shards/state.h"
+
+/* A state of one partition, from another worker. */
+struct bps_handed {
+    TAILQ_ENTRY(bps_handed) entry;
+    uint32_t rank, tensor, partition, round;
+    void *state;
+    size_t bytes;
+};
+
+bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report)
+{
+    struct bps_reader r;
+    struct bps_state_head head;
+    struct bps_state_part part;
+    bps_reader_init(&r, state, bytes);
+    bool good = bps_state_get_head(&r, &head);
+    while (good && r.at < r.end) {
+        good = bps_state_get_part(&r, &head, &part);
+    }
+    if (!good) {
+        BPS_REPORT(report, "these %zu bytes are not what bps_save_feedback() writes, or not all of it", bytes);
+    }
+    return good ? BPS_OK : BPS_ERR_INVALID;
+}
+
+/* ---- taking ---- */
+
+/* Whether a state is of the tensor as it is now. */
+static bool is_of(const struct bps_state_head *head, const struct bps_tensor_entry *tensor)
+{
+    uint32_t dtype = tensor->path_dtype;
+    return tensor->coding != NULL && strcmp(head->coding, tensor->coding->text) == 0 &&
+           head->type == bps_coding_type(dtype) && head->count == tensor->path_bytes / bps_dtype_size(dtype) &&
+           head->partition == tensor->worker->partition / bps_dtype_size(dtype);
+}
+
+/* The error is taken over as one of the learning rate of what is there. */
+static void add_error(struct bps_task *task, uint32_t slice, const struct bps_state_part *part)
+{
+    struct bps_feedback *feedback = &task->feedback;
+    uint32_t bytes = bps_push_of(task)->slice, size = bps_dtype_size(task->tensor->path_dtype);
+    uint32_t width = bps_dtype_size(feedback->type);
+    size_t at = (size_t)slice * bytes / size * width;
+    size_t n = bps_partition_bytes(task->bytes, bytes, slice) / size * width;
+    double *rate = &feedback->rate[slice], theirs;
+    memcpy(&theirs, part->rate + slice * sizeof theirs, sizeof theirs);
+    bps_state_add(feedback->type, (char *)feedback->error + at, part->error + at, n,
+                  *rate > 0 && theirs > 0 ? theirs / *rate : 1);
+    *rate = *rate > 0 ? *rate : theirs;
+}
+
+static void add_part(struct bps_task *task, const struct bps_state_part *part)
+{
+    struct bps_feedback *feedback = &task->feedback;
+    if (part->count != feedback->count || part->slices != feedback->slices ||
+        (part->error != NULL) != (feedback->error != NULL) ||
+        (part->momentum != NULL) != (feedback->momentum != NULL)) {
+        return;
+    }
+    for (uint32_t i = 0; i < part->slices && part->error != NULL; i++) {
+        add_error(task, i, part);
+    }
+    if (part->momentum != NULL) {
+        bps_state_add(feedback->type, feedback->momentum, part->momentum, part->count * bps_dtype_size(feedback->type),
+                      1);
+    }
+}
+
+static void add_saved(struct bps_task *task)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_reader r;
+    struct bps_state_head head;
+    struct bps_state_part part;
+    bps_reader_init(&r, tensor->saved, tensor->saved_bytes);
+    if (!bps_state_get_head(&r, &head) || !is_of(&head, tensor)) {
+        return;
+    }
+    while (r.at < r.end && bps_state_get_part(&r, &head, &part)) {
+        if (part.index == task->partition) {
+            add_part(task, &part);
+            const uint32_t used = BPS_STATE_USED; /* it counts once */
+            memcpy((uint8_t *)tensor->saved + (part.at - (const uint8_t *)tensor->saved), &used, sizeof used);
+        }
+    }
+}
+
+bps_status bps_state_begin(struct bps_task *task)
+{
+    struct bps_feedback *feedback = &task->feedback;
+    if (bps_state_speaks_for_server(task->tensor->worker)) {
+        feedback->brings = malloc(feedback->slices * sizeof *feedback->brings);
+        if (feedback->brings == NULL) {
+            bps_feedback_fini(feedback);
+            return BPS_ERR_NOMEM;
+        }
+        memset(feedback->brings, true, feedback->slices * sizeof *feedback->brings);
+    }
+    if (task->tensor->saved != NULL) {
+        add_saved(task);
+    }
+    return BPS_OK;
+}
+
+/* ---- handing over ---- */
+
+bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_fn give)
+{
+    uint8_t *saved = tensor->saved, *end;
+    struct bps_reader r;
+    struct bps_state_head head;
+    struct bps_state_part part;
+    bps_status status = BPS_OK;
+    bps_reader_init(&r, saved, tensor->saved_bytes);
+    if (!bps_state_get_head(&r, &head) || !is_of(&head, tensor)) {
+        return BPS_OK;
+    }
+    size_t head_bytes = (size_t)(r.at - saved);
+    end = saved + head_bytes; /* of what stays */
+    while (status == BPS_OK && r.at < r.end && bps_state_get_part(&r, &head, &part)) {
+        status = part.index < tensor->tasks ? give(tensor, saved, head_bytes, &part) : BPS_OK;
+        if (status == BPS_AGAIN) {
+            memmove(end, part.at, part.bytes);
+            end += part.bytes;
+            status = BPS_OK;
+        }
+    }
+    tensor->saved_bytes = (size_t)(end - saved);
+    if (tensor->saved_bytes == head_bytes) {
+        free(saved);
+        tensor->saved = NULL;
+        tensor->saved_bytes = 0;
+    }
+    return status;
+}
+
+static void forget(struct bps_shards *shards, struct bps_handed *handed)
+{
+    TAILQ_REMOVE(&shards->handed, handed, entry);
+    free(handed->state);
+    free(handed);
+}
+
+void bps_state_forget_handed(struct bps_shards *shards)
+{
+    while (!TAILQ_EMPTY(&shards->handed)) {
+        forget(shards, TAILQ_FIRST(&shards->handed));
+    }
+}
+
+/* One partition's, and nothing behind it. */
+static bool is_state_of(uint32_t partition, const struct bps_writer *state)
+{
+    struct bps_reader r;
+    struct bps_state_head head;
+    struct bps_state_part part;
+    bps_reader_init(&r, state->data, state->size);
+    return bps_state_get_head(&r, &head) && bps_state_get_part(&r, &head, &part) && bps_reader_done(&r) &&
+           part.index == partition;
+}
+
+static void forget_earlier(struct bps_shards *shards, const struct bps_handed *later)
+{
+    struct bps_handed *handed;
+    TAILQ_FOREACH(handed, &shards->handed, entry) {
+        if (handed->rank == later->rank && handed->tensor == later->tensor && handed->partition == later->partition) {
+            forget(shards, handed);
+            return;
+        }
+    }
+}
+
+bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const struct bps_header *header,
+                            struct bps_writer *state)
+{
+    if (header->tensor == 0 || header->tensor >= BPS_ID_UNNAMED || header->partition >= BPS_PARTITIONS_LIMIT ||
+        !is_state_of(header->partition, state)) {
+        return BPS_ERR_PROTOCOL;
+    }
+    struct bps_handed *handed = malloc(sizeof *handed);
+    if (handed == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    *handed = (struct bps_handed){.rank = rank,
+                                  .tensor = header->tensor,
+                                  .partition = header->partition,
+                                  .round = header->round,
+                                  .state = state->data,
+                                  .bytes = state->size};
+    bps_writer_init(state);
+    forget_earlier(worker->shards, handed);
+    TAILQ_INSERT_TAIL(&worker->shards->handed, handed, entry);
+    return BPS_OK;
+}
+
+/* An id may have been another name's, which this worker has forgotten before it got that. */
+static bool is_for(const struct bps_handed *handed, const struct bps_tensor_entry *tensor)
+{
+    return handed->tensor == tensor->id && (int32_t)(handed->round - tensor->first_round) >= 0;
+}
+
+void bps_state_take_over(struct bps_task *task)
+{
+    struct bps_shards *shards = task->tensor->worker->shards;
+    struct bps_handed *handed, *next;
+    for (handed = TAILQ_FIRST(&shards->handed); handed != NULL; handed = next) {
+        struct bps_reader r;
+        struct bps_state_head head;
+        struct bps_state_part part;
+        next = TAILQ_NEXT(handed, entry);
+        if (handed->tensor != task->tensor->id || handed->partition != task->partition) {
+            continue;
+        }
+        bps_reader_init(&r, handed->state, handed->bytes);
+        if (is_for(handed, task->tensor) && bps_state_get_head(&r, &head) && is_of(&head, task->tensor) &&
+            bps_state_get_part(&r, &head, &part)) {
+            add_part(task, &part);
+        }
+        forget(shards, handed);
+    }
+}
+
+/* ---- saving it again ---- */
+
+/* To a state of the same form of the tensor, or a new one. */
+static void put_parts(struct bps_writer *w, const uint8_t *state, size_t bytes)
+{
+    struct bps_reader r;
+    struct bps_state_head head;
+    struct bps_state_part part;
+    bps_reader_init(&r, state, bytes);
+    if (w->failed || !bps_state_get_head(&r, &head)) {
+        return;
+    }
+    size_t n = (size_t)(r.at - state);
+    if (w->size == 0) {
+        bps_put_bytes(w, state, n);
+    } else if (w->size < n || memcmp(w->data, state, n) != 0) {
+        return;
+    }
+    while (r.at < r.end && bps_state_get_part(&r, &head, &part)) {
+        if (part.index != BPS_STATE_USED) {
+            bps_put_bytes(w, part.at, part.bytes);
+        }
+    }
+}
+
+void bps_state_put_waiting(const struct bps_tensor_entry *tensor, struct bps_writer *w)
+{
+    const struct bps_shards *shards = tensor->worker->shards;
+    const struct bps_handed *handed;
+    put_parts(w, tensor->saved, tensor->saved_bytes);
+    if (shards == NULL) {
+        return;
+    }
+    TAILQ_FOREACH(handed, &shards->handed, entry) {
+        if (is_for(handed, tensor)) {
+            put_parts(w, handed->state, handed->bytes);
+        }
+    }
+}
