@@ -10,13 +10,29 @@ bool bps_feedback_is_of(const struct bps_coding *coding, bool worker)
     return coding->feedback || (worker && coding->momentum);
 }
 
+static void free_state(struct bps_feedback_state *state)
+{
+    free(state->error);
+    free(state->momentum);
+    free(state->rate);
+}
+
 void bps_feedback_fini(struct bps_feedback *feedback)
 {
-    free(feedback->error);
-    free(feedback->momentum);
-    free(feedback->rate);
-    free(feedback->brings);
+    free_state(&feedback->now);
+    free_state(&feedback->next);
     *feedback = (struct bps_feedback){.coding = NULL};
+}
+
+/* Zeros; false: no memory. */
+static bool allocate(const struct bps_feedback *feedback, bool momentum, struct bps_feedback_state *out)
+{
+    size_t size = bps_dtype_size(feedback->type);
+    bool error = feedback->coding->feedback;
+    *out = (struct bps_feedback_state){.error = error ? calloc(feedback->count, size) : NULL,
+                                       .momentum = momentum ? calloc(feedback->count, size) : NULL,
+                                       .rate = calloc(feedback->slices, sizeof *out->rate)};
+    return (!error || out->error != NULL) && (!momentum || out->momentum != NULL) && out->rate != NULL;
 }
 
 bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_coding *coding, uint32_t type,
@@ -25,22 +41,33 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
     if (feedback->coding == coding && feedback->type == type && feedback->count == count) {
         return BPS_OK;
     }
-    size_t size = bps_dtype_size(type);
     bool momentum = worker && coding->momentum;
     bps_feedback_fini(feedback);
-    feedback->error = coding->feedback ? calloc(count, size) : NULL;
-    feedback->momentum = momentum ? calloc(count, size) : NULL;
-    feedback->rate = calloc(slices, sizeof *feedback->rate);
-    if ((coding->feedback && feedback->error == NULL) || (momentum && feedback->momentum == NULL) ||
-        feedback->rate == NULL) {
-        bps_feedback_fini(feedback);
-        return BPS_ERR_NOMEM;
-    }
     feedback->coding = coding;
     feedback->type = type;
     feedback->count = count;
     feedback->slices = slices;
+    if (!allocate(feedback, momentum, &feedback->now) || !allocate(feedback, momentum, &feedback->next)) {
+        bps_feedback_fini(feedback);
+        return BPS_ERR_NOMEM;
+    }
     return BPS_OK;
+}
+
+void bps_feedback_settle(struct bps_feedback *feedback, bool counts)
+{
+    struct bps_feedback_state before = feedback->now;
+    feedback->summed = false;
+    if (!feedback->moving) {
+        return;
+    }
+    if (counts) {
+        feedback->now = feedback->next;
+        feedback->next = before;
+        feedback->brings = false;
+    }
+    feedback->dropped = !counts;
+    feedback->moving = false;
 }
 
 /* Loops over elements: at -O2 GCC makes no vectors of those whose length it does not know. */
@@ -62,20 +89,20 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
             x[i] = g[i] - ratio * e[i];                                                                                \
         }                                                                                                              \
     }                                                                                                                  \
-    static void real##_move_momentum(const real *restrict g, real *restrict m, real mu, uint64_t n)                    \
+    static void real##_move_momentum(const real *g, const real *m, real mu, real *restrict next, uint64_t n)           \
     {                                                                                                                  \
         for (uint64_t i = 0; i < n; i++) {                                                                             \
-            m[i] = mu * m[i] + g[i];                                                                                   \
+            next[i] = mu * m[i] + g[i];                                                                                \
         }                                                                                                              \
     }                                                                                                                  \
-    static void real##_move_error(const real *restrict g, const real *m, real mu, real *restrict e, real ratio,        \
-                                  uint64_t n)                                                                          \
+    static void real##_move_error(const real *g, const real *m, real mu, const real *e, real ratio,                    \
+                                  real *restrict next, uint64_t n)                                                     \
     {                                                                                                                  \
         for (uint64_t i = 0; i < n && m == NULL; i++) {                                                                \
-            e[i] = ratio * e[i] - g[i];                                                                                \
+            next[i] = ratio * e[i] - g[i];                                                                             \
         }                                                                                                              \
         for (uint64_t i = 0; i < n && m != NULL; i++) {                                                                \
-            e[i] = ratio * e[i] - (g[i] + mu * m[i]);                                                                  \
+            next[i] = ratio * e[i] - (g[i] + mu * m[i]);                                                               \
         }                                                                                                              \
     }                                                                                                                  \
     static void real##_negate(real *x, uint64_t n)                                                                     \
@@ -107,11 +134,16 @@ bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count)
     return type == BPS_FLOAT64 ? double_is_finite(x, count) : float_is_finite(x, count);
 }
 
-/* Of the learning rate of the error to that of this round. */
+/* By which the error counts: of its learning rate to that of this round. */
 static double ratio_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
-    double before = feedback->rate[slice->index];
-    return before > 0 && slice->rate > 0 ? before / slice->rate : 1;
+    double before = feedback->now.rate[slice->index];
+    return slice->forgets ? 0 : before > 0 && slice->rate > 0 ? before / slice->rate : 1;
+}
+
+static size_t bytes_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+{
+    return slice->count * bps_dtype_size(feedback->type);
 }
 
 /* The elements of the slice in one of the arrays; NULL: there is none. */
@@ -120,19 +152,12 @@ static void *part_of(const struct bps_feedback *feedback, void *array, const str
     return array != NULL ? (char *)array + slice->first * bps_dtype_size(feedback->type) : NULL;
 }
 
-void bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
-{
-    void *e = part_of(feedback, feedback->error, slice);
-    if (e != NULL) {
-        memset(e, 0, slice->count * bps_dtype_size(feedback->type));
-    }
-}
-
 void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                         void *x)
 {
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
-    const void *m = part_of(feedback, feedback->momentum, slice), *e = part_of(feedback, feedback->error, slice);
+    const void *m = part_of(feedback, feedback->now.momentum, slice);
+    const void *e = part_of(feedback, feedback->now.error, slice);
     bool wide = feedback->type == BPS_FLOAT64;
     if (m != NULL && wide) {
         double_add_momentum(g, m, mu, x, slice->count);
@@ -160,26 +185,28 @@ bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_fee
                              const void *coded, size_t bytes)
 {
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
-    void *m = part_of(feedback, feedback->momentum, slice), *e = part_of(feedback, feedback->error, slice);
+    const void *m = part_of(feedback, feedback->now.momentum, slice);
+    const void *e = part_of(feedback, feedback->now.error, slice);
+    void *next_m = part_of(feedback, feedback->next.momentum, slice);
+    void *next_e = part_of(feedback, feedback->next.error, slice);
     bool wide = feedback->type == BPS_FLOAT64;
     if (m != NULL && wide) {
-        double_move_momentum(g, m, mu, slice->count);
+        double_move_momentum(g, m, mu, next_m, slice->count);
     } else if (m != NULL) {
-        float_move_momentum(g, m, (float)mu, slice->count);
+        float_move_momentum(g, m, (float)mu, next_m, slice->count);
     }
     if (e != NULL && wide) {
-        double_move_error(g, m, mu, e, ratio, slice->count);
+        double_move_error(g, next_m, mu, e, ratio, next_e, slice->count);
     } else if (e != NULL) {
-        float_move_error(g, m, (float)mu, e, (float)ratio, slice->count);
+        float_move_error(g, next_m, (float)mu, e, (float)ratio, next_e, slice->count);
     }
-    feedback->rate[slice->index] = slice->rate;
-    return e != NULL ? add_coded(feedback, slice, coded, bytes, e) : BPS_OK;
+    feedback->next.rate[slice->index] = slice->rate;
+    return e != NULL ? add_coded(feedback, slice, coded, bytes, next_e) : BPS_OK;
 }
 
 bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
                                   const void *coded, size_t bytes)
 {
-    void *e = part_of(feedback, feedback->error, slice);
     if (feedback->type == BPS_FLOAT64) {
         double_negate(x, slice->count);
     } else {
@@ -187,8 +214,26 @@ bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bp
     }
     bps_status status = add_coded(feedback, slice, coded, bytes, x);
     if (status == BPS_OK && bps_feedback_is_finite(feedback->type, x, slice->count)) {
-        memcpy(e, x, slice->count * bps_dtype_size(feedback->type));
-        feedback->rate[slice->index] = slice->rate;
+        memcpy(part_of(feedback, feedback->next.error, slice), x, bytes_of(feedback, slice));
+        feedback->next.rate[slice->index] = slice->rate;
+    } else {
+        bps_feedback_keep(feedback, slice);
     }
     return status;
+}
+
+void bps_feedback_keep(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+{
+    const struct bps_feedback_state *now = &feedback->now;
+    void *m = part_of(feedback, feedback->next.momentum, slice), *e = part_of(feedback, feedback->next.error, slice);
+    size_t bytes = bytes_of(feedback, slice);
+    if (m != NULL) {
+        memcpy(m, part_of(feedback, now->momentum, slice), bytes);
+    }
+    if (e != NULL && slice->forgets) {
+        memset(e, 0, bytes);
+    } else if (e != NULL) {
+        memcpy(e, part_of(feedback, now->error, slice), bytes);
+    }
+    feedback->next.rate[slice->index] = now->rate[slice->index];
 }

@@ -312,6 +312,18 @@ void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bp
     bps_operation_error(operation, status, text);
 }
 
+/* What coding has left of the tensor moves on if the network has summed all of it, whatever came behind that. */
+static void settle_feedback(struct bps_tensor_entry *tensor)
+{
+    bool summed = true;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        summed &= !tensor->task[i].failed || tensor->task[i].feedback.summed;
+    }
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        bps_feedback_settle(&tensor->task[i].feedback, summed);
+    }
+}
+
 void bps_operation_end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -323,6 +335,9 @@ void bps_operation_end(struct bps_operation *operation)
     }
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);
+    }
+    if (tensor->coding != NULL) {
+        settle_feedback(tensor);
     }
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {

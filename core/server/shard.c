@@ -237,7 +237,8 @@ static bps_status on_coding(struct bps_shard *shard, struct lane *lane, struct b
 static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const struct bps_header *header)
 {
     uint64_t bytes, from = header->bytes;
-    const char *error = bps_sum_error(shard->sum, header->tensor, header->partition, &bytes);
+    bool dropped = (header->flags & BPS_FLAG_DROPPED) != 0;
+    const char *error = bps_sum_error(shard->sum, header->tensor, header->partition, dropped, &bytes);
     uint64_t rest = from < bytes ? bytes - from : 0;
     rest = rest < FEEDBACK_CHUNK ? rest : FEEDBACK_CHUNK;
     return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);

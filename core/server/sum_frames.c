@@ -2,6 +2,9 @@
 /* sum_frames.c - frames to the words of those who sum, and back. What only a frame can have wrong is checked here. */
 #include "server/sum_frames.h"
 
+/* Of a PUSH that is coded. */
+#define CODED_FLAGS (BPS_FLAG_BRINGS | BPS_FLAG_EXACT | BPS_FLAG_DROPPED)
+
 static bool names_round(const struct bps_header *h)
 {
     return h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round == 0);
@@ -20,7 +23,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
     bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
-    bool plain = h->coding == 0 && (h->flags & (BPS_FLAG_BRINGS | BPS_FLAG_EXACT)) == 0;
+    bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
     return names_round(h) && finite && fits && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
@@ -66,7 +69,7 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     struct bps_contribution c;
     struct bps_header plain = *header;
     plain.coding = 0;
-    plain.flags &= (uint8_t)~(BPS_FLAG_BRINGS | BPS_FLAG_EXACT);
+    plain.flags &= (uint8_t)~CODED_FLAGS;
     bps_status status = bps_frame_contribution(&plain, false, &c);
     if (status != BPS_OK) {
         return status;
@@ -75,6 +78,7 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     c.spec.exact = (header->flags & BPS_FLAG_EXACT) != 0;
     c.rate = c.prescale;
     c.brings = (header->flags & BPS_FLAG_BRINGS) != 0;
+    c.dropped = (header->flags & BPS_FLAG_DROPPED) != 0;
     c.prescale = 1.0;
     return bps_sum_push(sum, rank, &c, cursor);
 }

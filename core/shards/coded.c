@@ -2,7 +2,7 @@
 /*
  * coded.c - slices that are coded when they are about to be sent, and results that are decoded to where they belong.
  *
- * What a slice has carried is kept until its result is there: only then do momentum and error of its elements move on.
+ * What a slice has carried is kept until its result is there: then momentum and error of its elements can move on.
  */
 #include <string.h>
 
@@ -78,7 +78,7 @@ static bps_status fit_feedback(struct bps_task *task)
     bps_status status = bps_feedback_fit(&task->feedback, coding, bps_coding_type(dtype_of(task)),
                                          task->bytes / bps_dtype_size(dtype_of(task)), bps_push_slices(task), true);
     if (status == BPS_OK && fresh) {
-        status = bps_state_begin(task);
+        bps_state_begin(task);
     }
     if (status == BPS_OK) {
         bps_state_take_over(task);
@@ -285,8 +285,10 @@ static bool make(struct bps_task *task, uint32_t index, struct bps_header *heade
     header->length = coded->sent_bytes;
     header->coding = task->tensor->coding->number;
     header->flags |= bps_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
-    header->flags |= task->feedback.brings != NULL && task->feedback.brings[index] ? BPS_FLAG_BRINGS : 0;
+    header->flags |= task->feedback.brings ? BPS_FLAG_BRINGS : 0;
+    header->flags |= task->feedback.dropped ? BPS_FLAG_DROPPED : 0;
     header->prescale = task->tensor->operation.request.learning_rate;
+    task->feedback.moving = task->feedback.coding != NULL;
     *payload = coded->sent;
     return true;
 }
@@ -321,11 +323,10 @@ static void move_feedback(struct bps_task *task, uint32_t index, const void *x)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_feedback_slice part = feedback_slice(task, index);
-    if (task->feedback.brings != NULL) {
-        task->feedback.brings[index] = false;
-    }
     if (bps_feedback_is_finite(task->feedback.type, x, part.count)) {
         bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
+    } else {
+        bps_feedback_keep(&task->feedback, &part);
     }
 }
 

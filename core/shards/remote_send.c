@@ -368,6 +368,7 @@ static void finish(struct bps_task *task)
     if (push->payload->release != NULL) {
         push->payload->release(task);
     }
+    task->feedback.summed = !task->failed;
     bps_task_done(task, BPS_OK, NULL);
 }
 

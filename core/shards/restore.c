@@ -54,9 +54,9 @@ static void add_error(struct bps_task *task, uint32_t slice, const struct bps_st
     uint32_t width = bps_dtype_size(feedback->type);
     size_t at = (size_t)slice * bytes / size * width;
     size_t n = bps_partition_bytes(task->bytes, bytes, slice) / size * width;
-    double *rate = &feedback->rate[slice], theirs;
+    double *rate = &feedback->now.rate[slice], theirs;
     memcpy(&theirs, part->rate + slice * sizeof theirs, sizeof theirs);
-    bps_state_add(feedback->type, (char *)feedback->error + at, part->error + at, n,
+    bps_state_add(feedback->type, (char *)feedback->now.error + at, part->error + at, n,
                   *rate > 0 && theirs > 0 ? theirs / *rate : 1);
     *rate = *rate > 0 ? *rate : theirs;
 }
@@ -65,16 +65,16 @@ static void add_part(struct bps_task *task, const struct bps_state_part *part)
 {
     struct bps_feedback *feedback = &task->feedback;
     if (part->count != feedback->count || part->slices != feedback->slices ||
-        (part->error != NULL) != (feedback->error != NULL) ||
-        (part->momentum != NULL) != (feedback->momentum != NULL)) {
+        (part->error != NULL) != (feedback->now.error != NULL) ||
+        (part->momentum != NULL) != (feedback->now.momentum != NULL)) {
         return;
     }
     for (uint32_t i = 0; i < part->slices && part->error != NULL; i++) {
         add_error(task, i, part);
     }
     if (part->momentum != NULL) {
-        bps_state_add(feedback->type, feedback->momentum, part->momentum, part->count * bps_dtype_size(feedback->type),
-                      1);
+        bps_state_add(feedback->type, feedback->now.momentum, part->momentum,
+                      part->count * bps_dtype_size(feedback->type), 1);
     }
 }
 
@@ -97,21 +97,12 @@ static void add_saved(struct bps_task *task)
     }
 }
 
-bps_status bps_state_begin(struct bps_task *task)
+void bps_state_begin(struct bps_task *task)
 {
-    struct bps_feedback *feedback = &task->feedback;
-    if (bps_state_speaks_for_server(task->tensor->worker)) {
-        feedback->brings = malloc(feedback->slices * sizeof *feedback->brings);
-        if (feedback->brings == NULL) {
-            bps_feedback_fini(feedback);
-            return BPS_ERR_NOMEM;
-        }
-        memset(feedback->brings, true, feedback->slices * sizeof *feedback->brings);
-    }
+    task->feedback.brings = bps_state_speaks_for_server(task->tensor->worker);
     if (task->tensor->saved != NULL) {
         add_saved(task);
     }
-    return BPS_OK;
 }
 
 /* ---- handing over ---- */

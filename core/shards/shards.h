@@ -177,7 +177,7 @@ struct bps_state_part;
 /* Whether bytes are a state. */
 bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
 /* [core] The feedback of a task is new: takes what tensor->saved has of it; what the server has counts no more. */
-bps_status bps_state_begin(struct bps_task *task);
+void bps_state_begin(struct bps_task *task);
 /* [core] Takes what others have handed over for a task, whose feedback is ready. Nothing of it is in flight. */
 void bps_state_take_over(struct bps_task *task);
 /* Another worker gets a part, to which the head belongs. BPS_AGAIN: it stays here. */

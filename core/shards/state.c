@@ -42,7 +42,7 @@ static void end(struct bps_save *save, bps_status status, const char *text)
 
 static uint64_t error_bytes(const struct bps_feedback *feedback)
 {
-    return feedback->error != NULL ? feedback->count * bps_dtype_size(feedback->type) : 0;
+    return feedback->now.error != NULL ? feedback->count * bps_dtype_size(feedback->type) : 0;
 }
 
 static void put_partition(struct bps_save *save)
@@ -55,7 +55,9 @@ static void put_partition(struct bps_save *save)
 static void ask(const struct bps_save *save)
 {
     struct bps_remote *remote = bps_remote_of(save->tensor, save->partition);
+    const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
     const struct bps_header header = {.type = BPS_FRAME_FEEDBACK,
+                                      .flags = feedback->dropped ? BPS_FLAG_DROPPED : 0,
                                       .epoch = remote->worker->book->epoch,
                                       .tensor = save->tensor->id,
                                       .partition = save->partition,
@@ -80,14 +82,14 @@ static void advance(struct bps_save *save)
         if (feedback->coding == NULL) {
             continue;
         }
-        if (bytes > 0 && bps_state_speaks_for_server(tensor->worker)) {
+        if (bytes > 0 && bps_state_speaks_for_server(tensor->worker) && !feedback->brings) {
             save->error = malloc(bytes);
             save->added = 0;
             if (save->error == NULL) {
                 end(save, BPS_ERR_NOMEM, "out of memory for what coding has left");
                 return;
             }
-            memcpy(save->error, feedback->error, bytes);
+            memcpy(save->error, feedback->now.error, bytes);
             ask(save);
             return;
         }

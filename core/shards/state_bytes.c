@@ -35,10 +35,10 @@ void bps_state_put_part(struct bps_writer *w, uint32_t partition, const struct b
     bps_put_u32(w, partition);
     bps_put_u64(w, feedback->count);
     bps_put_u32(w, feedback->slices);
-    bps_put_u32(w, (feedback->error != NULL ? HAS_ERROR : 0) | (feedback->momentum != NULL ? HAS_MOMENTUM : 0));
-    bps_put_bytes(w, feedback->rate, feedback->slices * sizeof *feedback->rate);
-    put_array(w, error != NULL ? error : feedback->error, feedback);
-    put_array(w, feedback->momentum, feedback);
+    bps_put_u32(w, (feedback->now.error != NULL ? HAS_ERROR : 0) | (feedback->now.momentum != NULL ? HAS_MOMENTUM : 0));
+    bps_put_bytes(w, feedback->now.rate, feedback->slices * sizeof *feedback->now.rate);
+    put_array(w, error != NULL ? error : feedback->now.error, feedback);
+    put_array(w, feedback->now.momentum, feedback);
 }
 
 /* ---- reading ---- */

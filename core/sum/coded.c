@@ -80,13 +80,31 @@ static bps_status find_feedback(const struct decoded *d, struct bps_feedback **o
                                            round->slices, false);
 }
 
-/* All that contribute have got this slice's sum, or nobody: so the feedback can move on at once. */
+void bps_round_settle_before(const struct bps_round *round)
+{
+    struct bps_feedback *feedback = &round->base.key->feedback;
+    if ((int32_t)(round->base.id.round - feedback->round) > 0) {
+        bps_feedback_settle(feedback, true);
+    }
+}
+
+/* Its next state is made by this round. An earlier one did not count, if nobody has said that it does. */
+static void enter(struct bps_feedback *feedback, uint32_t round)
+{
+    if (feedback->round != round) {
+        bps_feedback_settle(feedback, false);
+    }
+    feedback->moving = true;
+    feedback->round = round;
+}
+
 static bps_status code(const struct decoded *d)
 {
     struct bps_sum_slice *slice = d->slice;
     const struct bps_round *round = slice->round;
     const struct bps_round_id *id = &slice->id;
-    const struct bps_feedback_slice part = {slice->index, d->first, d->count, round->rate, round->spec.exact};
+    const struct bps_feedback_slice part = {slice->index, d->first,          d->count,
+                                            round->rate,  round->spec.exact, slice->brought};
     size_t room = bps_coding_bound(d->coding, round->spec.exact, round->spec.dtype, d->count);
     struct bps_feedback *feedback;
     bps_status status = find_feedback(d, &feedback);
@@ -96,8 +114,8 @@ static bps_status code(const struct decoded *d)
     }
     const struct bps_random random =
         bps_coding_random(d->coding, id->tensor, id->partition, id->round, slice->index, BPS_CODING_SERVER);
-    if (feedback != NULL && slice->brought) {
-        bps_feedback_forget(feedback, &part);
+    if (feedback != NULL) {
+        enter(feedback, id->round);
     }
     bool moves = feedback != NULL && bps_feedback_is_finite(d->type, d->sum.data, d->count);
     if (moves) {
@@ -108,6 +126,8 @@ static bps_status code(const struct decoded *d)
                                ->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
     if (moves) {
         status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, slice->payload_bytes);
+    } else if (feedback != NULL) {
+        bps_feedback_keep(feedback, &part);
     }
     return status == BPS_OK ? BPS_OK : BPS_ERR_PLUGIN;
 }
@@ -142,12 +162,15 @@ static bps_status finish(struct bps_sum_slice *slice)
     return status;
 }
 
-const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, uint64_t *bytes)
+const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, bool dropped, uint64_t *bytes)
 {
-    const struct bps_feedback *feedback = bps_rounds_feedback(&sum->rounds, tensor, partition);
-    bool there = feedback != NULL && feedback->error != NULL;
+    struct bps_feedback *feedback = bps_rounds_feedback(&sum->rounds, tensor, partition);
+    bool there = feedback != NULL && feedback->now.error != NULL;
+    if (there) {
+        bps_feedback_settle(feedback, !dropped);
+    }
     *bytes = there ? feedback->count * bps_dtype_size(feedback->type) : 0;
-    return there ? feedback->error : NULL;
+    return there ? feedback->now.error : NULL;
 }
 
 const struct bps_sum_policy bps_coded = {

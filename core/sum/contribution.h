@@ -34,6 +34,7 @@ struct bps_contribution {
     uint32_t length; /* of what is sent */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
     bool brings;     /* a coded one: what coding this slice has lost here is in it */
+    bool dropped;    /* a coded one: its sender's last round of the partition did not count */
     bool codes;      /* the next round of the partition is to be coded, which results tell */
     bool empty;      /* it stands for the whole partition and has no payload: a receiver's to a broadcast */
 };

@@ -252,6 +252,10 @@ void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, cons
 /* Workers that have left count as joined; a round that needs one has failed from the start. */
 void bps_round_join_left(struct bps_round *round);
 
+/* ---- coded.c ---- */
+/* Who contributes to this round says that the one before, whichever that was, counts. */
+void bps_round_settle_before(const struct bps_round *round);
+
 /* ---- verdict.c ---- */
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b);
 /* "worker 2 pushed 50 float32 (sum), workers 0 and 1 pushed 100 float32 (sum)" */

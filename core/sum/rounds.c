@@ -49,10 +49,10 @@ struct bps_round_base *bps_rounds_at(const struct bps_rounds *rounds, const stru
     return key != NULL ? open_of(key, id->round) : NULL;
 }
 
-const struct bps_feedback *bps_rounds_feedback(const struct bps_rounds *rounds, uint32_t tensor, uint32_t partition)
+struct bps_feedback *bps_rounds_feedback(const struct bps_rounds *rounds, uint32_t tensor, uint32_t partition)
 {
     const struct bps_round_id id = {tensor, partition, 0};
-    const struct bps_key *key = known_key(rounds, key_of(&id));
+    struct bps_key *key = known_key(rounds, key_of(&id));
     return key != NULL && key->feedback.coding != NULL ? &key->feedback : NULL;
 }
 

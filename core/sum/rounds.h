@@ -40,7 +40,7 @@ struct bps_rounds {
 };
 
 /* Of a partition's coded results; NULL: there have not been any. */
-const struct bps_feedback *bps_rounds_feedback(const struct bps_rounds *rounds, uint32_t tensor, uint32_t partition);
+struct bps_feedback *bps_rounds_feedback(const struct bps_rounds *rounds, uint32_t tensor, uint32_t partition);
 /* The round of this id; NULL: it is not open. */
 struct bps_round_base *bps_rounds_at(const struct bps_rounds *rounds, const struct bps_round_id *id);
 /*

@@ -211,6 +211,9 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
     if (status != BPS_OK || round == NULL) {
         return status;
     }
+    if (c->spec.coding != NULL && !c->dropped) {
+        bps_round_settle_before(round);
+    }
     cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
     cursor->hollow = c->empty;
     cursor->slot = sum->slot[cursor->for_group ? sum->config.group[rank] : rank];

@@ -218,8 +218,12 @@ bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id);
  * BPS_ERR_PROTOCOL: there can be no such round.
  */
 bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed);
-/* What coding the sums of a partition has lost here, with its sign changed, as bytes; *bytes 0: nothing. */
-const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, uint64_t *bytes);
+/*
+ * What coding the sums of a partition has lost here, with its sign changed, as bytes; *bytes 0: nothing. With `dropped`
+ * the last round of it did not count.
+ */
+const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, bool dropped,
+                          uint64_t *bytes);
 /* A worker has left: rounds that need it fail. */
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 /*

@@ -80,10 +80,15 @@ enum bps_frame_type {
 #define BPS_FLAG_CODES 16u
 /* PUSH that is coded: its round loses nothing, and its elements are as they are, of the type that is coded. */
 #define BPS_FLAG_EXACT 32u
+/*
+ * PUSH that is coded, FEEDBACK to a shard: the sender's last round of the partition did not count, and if all say so,
+ * neither does what coding has lost of its sum.
+ */
+#define BPS_FLAG_DROPPED 64u
 
 #define BPS_FLAGS                                                                                                      \
     (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES |        \
-     BPS_FLAG_EXACT)
+     BPS_FLAG_EXACT | BPS_FLAG_DROPPED)
 
 struct bps_header {
     uint32_t length; /* of the payload, bytes */

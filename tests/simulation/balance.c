@@ -2,13 +2,12 @@
 /*
  * balance.c - error feedback loses nothing and applies nothing twice: what was pushed is in the results, or in errors.
  *
- * Of each element of a tensor, over the rounds of which a worker has got the slice, if that is finite:
+ * Of each element of a tensor, over the rounds that have not failed for all, if its slice of the result is finite:
  *
  *     pushed, by all workers = results, times what average divides by
  *                              + errors, as the workers save them: with that of the server, times the same
  *
- * An error is in units of its learning rate; so each round counts times its own. A slice stands for itself: another one
- * of its tensor may fail.
+ * An error is in units of its learning rate; so each round counts times its own.
  */
 #include <math.h>
 #include <stdio.h>
@@ -25,6 +24,7 @@ struct book {
     double pushed[SIM_ELEMENTS];
     float result[SIM_ELEMENTS];
     bool there[SIM_ELEMENTS];
+    bool counts; /* a worker has all of the result */
 };
 
 /* What all workers have saved: in the part of one of them is what the server has. */
@@ -51,6 +51,11 @@ void sim_balance_pushed(uint32_t number, uint32_t round, const struct sim_round 
     for (uint32_t i = 0; i < what->count; i++) {
         book->pushed[i] += (double)x[i];
     }
+}
+
+void sim_balance_ended(uint32_t number, uint32_t round)
+{
+    books[number][round].counts = true;
 }
 
 /* The tensor's number in the job; false: it has no name. */
@@ -132,10 +137,10 @@ static uint32_t begin_of(const struct book *book)
     return round;
 }
 
-/* The slice has come, and is finite: its errors have moved. */
+/* The slice has come for good, and is finite: its errors have moved. */
 static bool has_moved(const struct book *book, uint32_t first, uint32_t end)
 {
-    bool moved = first < end;
+    bool moved = book->counts && first < end;
     for (uint32_t i = first; i < end; i++) {
         moved &= book->there[i] && isfinite(book->result[i]);
     }

@@ -3,15 +3,16 @@
 #include <string.h>
 
 #include "coding/feedback.h"
-#include "flow/worker.h"
+#include "server/sum_frames.h"
 #include "simulation.h"
 
-static enum { NOTHING, TWICE, NEVER, FAILED, INFINITE, SERVER, RATIO, SIZE, PLANTS } plant;
+static enum { NOTHING, TWICE, NEVER, FAILED, UNTOLD, INFINITE, SERVER, RATIO, SIZE, PLANTS } plant;
 static const char *const names[PLANTS] = {
-    "nothing",  "twice", /* a worker's error moves twice */
-    "never",             /* it does not move */
+    "nothing",  "twice", /* an error is applied twice */
+    "never",             /* a worker's does not move */
     "failed",            /* it moves although the round has failed, */
-    "infinite",          /* or its result is not finite */
+    "untold",            /* or the server's does, as it is not told */
+    "infinite",          /* it moves although the result is not finite */
     "server",            /* the server loses its error */
     "ratio",             /* the error is applied as if learning rates were equal */
     "size",              /* the server's error is kept when the tensor changes its size */
@@ -34,9 +35,6 @@ bps_status __wrap_bps_feedback_move(struct bps_feedback *feedback, const struct 
 bps_status __wrap_bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice,
                                     const void *g, const void *coded, size_t bytes)
 {
-    if (plant == TWICE) {
-        __real_bps_feedback_move(feedback, slice, g, coded, bytes);
-    }
     return plant == NEVER ? BPS_OK : __real_bps_feedback_move(feedback, slice, g, coded, bytes);
 }
 
@@ -49,7 +47,9 @@ bps_status __wrap_bps_feedback_move_from(struct bps_feedback *feedback, const st
 {
     bps_status status = __real_bps_feedback_move_from(feedback, slice, x, coded, bytes);
     if (plant == SERVER) {
-        bps_feedback_forget(feedback, slice);
+        struct bps_feedback_slice part = *slice;
+        part.forgets = true;
+        bps_feedback_keep(feedback, &part);
     }
     return status;
 }
@@ -70,26 +70,28 @@ void __wrap_bps_feedback_apply(const struct bps_feedback *feedback, const struct
 {
     struct bps_feedback_slice part = *slice;
     part.rate = plant == RATIO ? 0 : part.rate;
+    part.forgets &= plant != SIZE;
     __real_bps_feedback_apply(feedback, &part, g, x);
-}
-
-void __real_bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice);
-void __wrap_bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice);
-void __wrap_bps_feedback_forget(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
-{
-    if (plant != SIZE) {
-        __real_bps_feedback_forget(feedback, slice);
+    if (plant == TWICE) {
+        __real_bps_feedback_apply(feedback, &part, x, x);
     }
 }
 
-/* An operation ends without a result: its errors move as if nothing had been coded. */
-void sim_plant_failure(const struct bps_operation *operation, bps_status status)
+void __real_bps_feedback_settle(struct bps_feedback *feedback, bool counts);
+void __wrap_bps_feedback_settle(struct bps_feedback *feedback, bool counts);
+void __wrap_bps_feedback_settle(struct bps_feedback *feedback, bool counts)
 {
-    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
-    for (uint32_t i = 0; plant == FAILED && status != BPS_OK && i < tensor->tasks; i++) {
-        float *error = tensor->task[i].feedback.error;
-        for (uint64_t at = 0; error != NULL && at < tensor->task[i].feedback.count; at++) {
-            error[at] -= 1;
-        }
-    }
+    __real_bps_feedback_settle(feedback, counts || plant == FAILED);
+}
+
+bps_status __real_bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                       const struct bps_coding *coding, struct bps_sum_cursor *cursor);
+bps_status __wrap_bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                       const struct bps_coding *coding, struct bps_sum_cursor *cursor);
+bps_status __wrap_bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct bps_header *header,
+                                       const struct bps_coding *coding, struct bps_sum_cursor *cursor)
+{
+    struct bps_header other = *header;
+    other.flags &= plant == UNTOLD ? (uint8_t)~BPS_FLAG_DROPPED : UINT8_MAX;
+    return __real_bps_frame_push_coded(sum, rank, &other, coding, cursor);
 }

@@ -92,6 +92,7 @@ struct job {
     enum trouble trouble;
     uint32_t victim, moment, when; /* whose, at which operation, and in which round */
     enum place stage;
+    bool partly;       /* only the first partition fails there */
     bool coded, lossy; /* on the network, and so that not all of a round is in its result */
     struct operation operation[OPERATIONS];
     struct worker worker[WORKERS];
@@ -146,7 +147,6 @@ void __wrap_bps_operation_end(struct bps_operation *operation)
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         bps_assert(tensor->task[i].state == BPS_TASK_IDLE);
     }
-    sim_plant_failure(operation, operation->status);
     __real_bps_operation_end(operation);
 }
 
@@ -355,13 +355,13 @@ static bool may_end(const struct job *job)
            job->trouble == STARVES || job->trouble == HOST_STARVES || job->trouble == CODER_LIES;
 }
 
-bool sim_stage_fails(const struct sim_process *process, const char *tensor)
+bool sim_stage_fails(const struct sim_process *process, const char *tensor, uint32_t partition)
 {
     char name[16];
     snprintf(name, sizeof name, "t%u", playing->moment);
     const struct worker *victim = &playing->worker[playing->victim];
     return playing->trouble == STAGE_FAILS && process == &victim->process && victim->round == playing->when &&
-           strcmp(tensor, name) == 0;
+           strcmp(tensor, name) == 0 && (partition == 0 || !playing->partly);
 }
 
 bool sim_coder_lies(void)
@@ -417,6 +417,7 @@ static void await(struct bps_worker *worker, struct worker *w, const struct flig
         printf("  worker %u: operation %u has a result\n", w->number, flight->number);
         blame(w->job, "an operation did not fail that has to");
     } else if (status == BPS_OK) {
+        sim_balance_ended(flight->number, w->round);
         check_result(w, flight);
     } else if (may_end(job)) {
         w->failed = job->trouble != CODER_LIES || worker->failure != BPS_OK;
@@ -725,6 +726,7 @@ static void draw_job(struct job *job)
     job->when = sim_random(ROUNDS);
     if (job->trouble == STAGE_FAILS || sim_chance(25)) {
         job->stage = FIRST + sim_random(PLACES - FIRST);
+        job->partly = sim_chance(50);
     }
     job->coded = job->trouble == CODER_LIES || sim_chance(30);
     if (job->stage != NOWHERE || job->coded) {
@@ -835,7 +837,7 @@ static const char *again(uint64_t seed, char *text, size_t n)
  */
 static void check_balance(struct job *job)
 {
-    bool good = job->lossy && job->trouble != CODER_LIES;
+    bool good = job->lossy;
     for (uint32_t i = 0; i < job->workers; i++) {
         good &= job->worker[i].ended && !job->worker[i].failed && job->worker[i].round == ROUNDS;
     }

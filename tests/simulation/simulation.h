@@ -61,9 +61,9 @@ void sim_network_reset(void);
 
 /* ---- stage.c ---- */
 
-/* The stage "double". It asks: whether it fails on this tensor, in this process. */
+/* The stage "double". It asks: whether it fails on this partition of a tensor, in this process. */
 extern const struct bps_module sim_stages;
-bool sim_stage_fails(const struct sim_process *process, const char *tensor);
+bool sim_stage_fails(const struct sim_process *process, const char *tensor, uint32_t partition);
 
 /* ---- compressor.c ---- */
 
@@ -91,6 +91,8 @@ struct bps_tensor_entry;
 void sim_balance_reset(void);
 /* A worker is going to push that. */
 void sim_balance_pushed(uint32_t number, uint32_t round, const struct sim_round *what, const float *x);
+/* A worker has its result. */
+void sim_balance_ended(uint32_t number, uint32_t round);
 /* It asks: the round of a worker. */
 uint32_t sim_round_now(const struct bps_worker *worker);
 /* A worker that has ended its rounds has saved what coding has left of a tensor. */
@@ -100,11 +102,8 @@ bool sim_balance_holds(uint32_t number);
 
 /* ---- plant.c ---- */
 
-struct bps_operation;
 /* Plants an error. False: none has this name. */
 bool sim_plant(const char *name);
-/* An operation is about to end. */
-void sim_plant_failure(const struct bps_operation *operation, bps_status status);
 
 /* ---- engines.c ---- */
 

@@ -76,7 +76,7 @@ static bps_status work(const struct stage *stage, const char *tensor, const stru
     for (uint64_t i = 0; i < task->count; i++) {
         to[i] = 2 * from[i];
     }
-    return sim_stage_fails(stage->process, tensor) ? BPS_ERR_FAILED : BPS_OK;
+    return sim_stage_fails(stage->process, tensor, task->partition) ? BPS_ERR_FAILED : BPS_OK;
 }
 
 static void give(struct answer *answer)

@@ -7,8 +7,8 @@ simulate="${top_builddir:?}/tests/simulation/simulate"
 "$simulate" "${SEED:-1}" 600
 "$simulate" "${SEED:-1}" 150 5
 "$simulate" "${SEED:-1}" 150 11
-for plant in twice never failed infinite server ratio size; do
-    if ! "$simulate" -p "$plant" 1 200 | grep -Eq "error feedback is lost|a result is wrong"; then
+for plant in twice never failed untold infinite server ratio size; do
+    if ! "$simulate" -p "$plant" 1 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
         exit 1
     fi
