@@ -2,9 +2,16 @@
 """Compression of tensors in whole jobs: each worker compares with the formulas. See scripts/coded_ops.py."""
 
 import json
+import os
+import sys
+import tempfile
 import unittest
 
 import scripted
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "plugins"))
+
+import modules  # noqa: E402  (it lies in the folder that was just added)
 
 scripted.require("numpy")
 
@@ -68,6 +75,16 @@ class Scripts(scripted.TestCase):
         options = [*GROUPED, "--set", "worker.partition=4 KiB"]
         self.run_on_hosts("a,a,a,b,b", "coded_ops.py", "partitions_of_others", servers=2, options=options,
                           env={"GROUPS": "3,2"})
+
+    def test_a_part_fails(self):
+        graph = f'worker.graph = ( {{ stage = "nanguard"; }}, {GROUPED[-1].partition("(")[2]}'
+        options = ["--set", SMALL, "--set", graph, "--set", "worker.partition=4 KiB"]
+        with tempfile.TemporaryDirectory(prefix="byteps-stage-") as folder:
+            modules.build_example("nanguard", folder)
+            path = os.pathsep.join(filter(None, [folder, os.environ.get("BYTEPS_PLUGIN_PATH")]))
+            for hosts, groups, servers in (("a,b", "1,1", 1), ("a,a,b", "2,1", 2)):
+                self.run_on_hosts(hosts, "coded_ops.py", "a_part_fails", servers=servers, options=options,
+                                  env={"GROUPS": groups, "BYTEPS_PLUGIN_PATH": path})
 
     def test_hosts_of_different_sizes(self):
         self.run_on_hosts("a,a,b", "coded_ops.py", servers=0, options=GROUPED, env={"GROUPS": "2,1"})

@@ -253,6 +253,22 @@ def check_a_round_that_fails_changes_nothing():
         close(bps.push_pull(gradients[bps.rank()], name="fails", average=False), job.round(gradients, average=False))
 
 
+def a_part_fails():
+    """Chosen with partitions of 4 KiB, and the stage nanguard: the others have been summed when one fails."""
+    parts = 4
+    bps.declare("parts", {"compressor": "onebit", "ef": "vanilla", "momentum": "nesterov"})
+    jobs = [Job(mu=0.9) for _ in range(parts)]
+    for number in range(8):
+        gradients = everyone(number, parts * 1024)
+        if number % 2 == 1:
+            wrong = gradients[bps.rank()].copy()
+            wrong[2500] = np.nan if bps.rank() == bps.size() - 1 else 0
+            checks.raised(byteps.Error, lambda: bps.push_pull(wrong, name="parts"), "stage nanguard")  # noqa: B023
+        result = bps.push_pull(gradients[bps.rank()], name="parts")
+        for job, mine, own in zip(jobs, np.split(result, parts), zip(*(np.split(g, parts) for g in gradients))):
+            close(mine, job.round(own))
+
+
 def saved(name):
     return _bps.save_feedback(f"byteps.{name}")
 
