@@ -242,6 +242,8 @@ struct variable {
     const char *missing; /* what the variable asks for and is not here */
 };
 
+#define BY_VARIABLE "compression by a variable (byteps.conf and the dictionary of an optimizer have it)"
+
 /* Later rows are stronger. */
 static const struct variable variables[] = {
     {"DMLC_ROLE", "cluster.role", .convert = convert_role},
@@ -270,8 +272,8 @@ static const struct variable variables[] = {
     {"BYTEPS_LOG_HIDE_TIME", .key = "log.hide_time"},
     {"BYTEPS_ENABLE_ASYNC", .missing = "asynchronous training"},
     {"BYTEPS_STALENESS", .missing = "training on gradients of earlier steps"},
-    {"BYTEPS_INTRA_COMPRESSOR", .missing = "compression of gradients"},
-    {"BYTEPS_INTER_COMPRESSOR", .missing = "compression of gradients"},
+    {"BYTEPS_INTRA_COMPRESSOR", .missing = BY_VARIABLE},
+    {"BYTEPS_INTER_COMPRESSOR", .missing = BY_VARIABLE},
 };
 #define NVARIABLES (sizeof variables / sizeof *variables)
 

@@ -23,7 +23,7 @@ def put(state, reducer):
 
 
 def take(state, reducer):
-    """Go on from what such a state_dict has; return it without."""
+    """Go on from what such a state_dict has, and from nothing else; return it without."""
     state = dict(state)
     mine = state.pop(_KEY, None)
     if mine is None or not is_initialized():
@@ -35,8 +35,7 @@ def take(state, reducer):
             stacklevel=4,
         )
         return state
-    names = dict(reducer.names())
-    for title, data in mine["gradients"].items():
-        if title in names:
-            _bps.load_feedback(names[title], bytes(data.cpu().numpy()))
+    for title, name in reducer.names():
+        data = mine["gradients"].get(title)
+        _bps.load_feedback(name, b"" if data is None else bytes(data.cpu().numpy()))
     return state

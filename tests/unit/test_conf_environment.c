@@ -185,8 +185,12 @@ static const struct {
     {{"BYTEPS_ENABLE_ASYNC=1"}, "BYTEPS_ENABLE_ASYNC = 1: " MISSING("asynchronous training")},
     {{"BYTEPS_ENABLE_ASYNC=2"}, "BYTEPS_ENABLE_ASYNC = 2: " MISSING("asynchronous training")},
     {{"BYTEPS_STALENESS=1"}, "BYTEPS_STALENESS = 1: " MISSING("training on gradients of earlier steps")},
-    {{"BYTEPS_INTRA_COMPRESSOR=dgc"}, "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING("compression of gradients")},
-    {{"BYTEPS_INTER_COMPRESSOR=onebit"}, "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING("compression of gradients")},
+    {{"BYTEPS_INTRA_COMPRESSOR=dgc"},
+     "BYTEPS_INTRA_COMPRESSOR = \"dgc\": " MISSING(
+         "compression by a variable (byteps.conf and the dictionary of an optimizer have it)")},
+    {{"BYTEPS_INTER_COMPRESSOR=onebit"},
+     "BYTEPS_INTER_COMPRESSOR = \"onebit\": " MISSING(
+         "compression by a variable (byteps.conf and the dictionary of an optimizer have it)")},
     {{"DMLC_ENABLE_RDMA=ucx"},
      "DMLC_ENABLE_RDMA = \"ucx\": not a transport that is there; expected 1 or ibverbs for RDMA, or 0"},
     {{"DMLC_ENABLE_RDMA=1", "DMLC_INTERFACE=ib99"},

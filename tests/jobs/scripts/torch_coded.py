@@ -417,6 +417,9 @@ def check_the_state_of_an_optimizer():
     assert not torch.equal(optimizer.state_dict()["byteps_feedback"]["gradients"]["weight"], kept["weight"])
     optimizer.load_state_dict(state)
     assert torch.equal(optimizer.state_dict()["byteps_feedback"]["gradients"]["weight"], kept["weight"])
+    del kept["bias"]
+    optimizer.load_state_dict(state)
+    assert set(optimizer.state_dict()["byteps_feedback"]["gradients"]) == {"weight"}
     steps(2)
     torch.optim.SGD(layer.parameters(), 0.1).load_state_dict(state)
     state["byteps_feedback"]["rank"] += 1
