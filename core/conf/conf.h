@@ -119,6 +119,7 @@ struct bps_conf {
     struct bps_conf_server server;
     struct bps_conf_affinity affinity;
     struct bps_conf_log log;
+    uint8_t secret[32];         /* of the job: those who have it are let in */
     struct bps_conf_node *root; /* of everything, plugin options included: see bps_conf_find() */
     struct bps_arena arena;
 };

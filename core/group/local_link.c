@@ -5,7 +5,6 @@
  * A worker dials those of lower rank and is dialled by those of higher rank. Who said hello before this
  * worker has heard of the new generation waits until then.
  */
-#include <openssl/crypto.h>
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -16,7 +15,6 @@
 /* What a guest has said of itself; the `user` of the guest. */
 struct visitor {
     uint32_t rank, epoch;
-    uint8_t proof[BPS_PROOF_BYTES];
 };
 
 static void reached(struct bps_local_peer *peer)
@@ -31,27 +29,31 @@ static void reached(struct bps_local_peer *peer)
 /* ---- coming in ---- */
 
 /* BPS_OK if the guest belongs to this group and generation, and proves it. */
-static bps_status judge(struct bps_local *local, const struct bps_guest *guest, const struct visitor *visitor,
+static bps_status judge(struct bps_local *local, struct bps_guest *guest, const struct visitor *visitor,
                         struct bps_report *report)
 {
     const struct bps_worker *worker = local->worker;
     struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
-    uint8_t proof[BPS_PROOF_BYTES];
+    uint8_t key[BPS_KEY_BYTES];
+    if (visitor->epoch != worker->book->epoch || peer == NULL) {
+        return bps_link_is_foreign(report);
+    }
+    bps_status status = bps_book_key(worker->book, visitor->rank, worker->conf->secret, key);
+    if (status == BPS_OK) {
+        status = bps_link_check(&guest->link, key, report);
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
     if (local->dropped) {
         BPS_REPORT(report, "worker %u has failed", worker->rank); /* perhaps before the group was complete */
         return BPS_ERR_REFUSED;
     }
-    if (visitor->epoch != worker->book->epoch || peer == NULL || visitor->rank <= worker->rank || peer->link != NULL) {
-        BPS_REPORT(report, "worker %u of epoch %u has no business with worker %u of epoch %u", visitor->rank,
-                   visitor->epoch, worker->rank, worker->book->epoch);
+    if (visitor->rank <= worker->rank || peer->link != NULL) {
+        BPS_REPORT(report, "worker %u has no business with worker %u", visitor->rank, worker->rank);
         return BPS_ERR_REFUSED;
     }
-    bps_status status = bps_book_proof(worker->book, guest->link.nonce, visitor->rank, 0, proof);
-    if (status == BPS_OK && CRYPTO_memcmp(proof, visitor->proof, sizeof proof) != 0) {
-        BPS_REPORT(report, "worker %u could not prove that it belongs to this job", visitor->rank);
-        status = BPS_ERR_REFUSED;
-    }
-    return status;
+    return BPS_OK;
 }
 
 /* From here on the link is the peer's, as one that this worker has dialled. */
@@ -67,26 +69,20 @@ static void admit(struct bps_local *local, struct bps_guest *guest)
     reached(peer);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_local *local = guest->host;
     (void)link;
-    if (guest->user != NULL) {
-        return BPS_ERR_PROTOCOL; /* it said hello before and has to wait */
+    if (guest->user != NULL || claim->purpose != BPS_LINK_LOCAL) {
+        return BPS_ERR_PROTOCOL; /* or it said hello before and has to wait */
     }
     struct visitor *visitor = calloc(1, sizeof *visitor);
     if (visitor == NULL) {
         return BPS_ERR_NOMEM;
     }
-    uint8_t purpose = bps_get_u8(hello);
-    visitor->rank = bps_get_u32(hello);
-    visitor->epoch = bps_get_u32(hello);
-    bps_get_bytes(hello, visitor->proof, sizeof visitor->proof);
-    if (purpose != BPS_HELLO_LOCAL || !bps_reader_done(hello)) {
-        free(visitor);
-        return BPS_ERR_PROTOCOL;
-    }
+    visitor->rank = claim->rank;
+    visitor->epoch = claim->epoch;
     guest->user = visitor;
     if (!bps_local_has_peers(local)) {
         return BPS_OK; /* judged when the book is there */
@@ -111,19 +107,13 @@ void bps_local_admit_waiting(struct bps_local *local)
     }
 }
 
-static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
-    const struct bps_worker *worker = ((struct bps_local_peer *)owner)->local->worker;
-    uint8_t proof[BPS_PROOF_BYTES];
+    const struct bps_local_peer *peer = owner;
+    const struct bps_worker *worker = peer->local->worker;
     (void)link;
-    if (bps_book_proof(worker->book, nonce, worker->rank, 0, proof) != BPS_OK) {
-        hello->failed = true;
-        return;
-    }
-    bps_put_u8(hello, BPS_HELLO_LOCAL);
-    bps_put_u32(hello, worker->rank);
-    bps_put_u32(hello, worker->book->epoch);
-    bps_put_bytes(hello, proof, sizeof proof);
+    *claim = (struct bps_claim){.purpose = BPS_LINK_LOCAL, .epoch = worker->book->epoch, .rank = worker->rank};
+    return bps_book_key(worker->book, peer->rank, worker->conf->secret, key);
 }
 
 static void welcome(void *owner, struct bps_link *link)

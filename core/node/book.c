@@ -1,18 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* book.c - the membership of a job to bytes and back, and the proof of belonging to it. */
+/* book.c - the membership of a job to bytes and back. */
 #include "node/book.h"
 
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "wire/link.h"
 
 void bps_book_write(const struct bps_book *book, struct bps_writer *w)
 {
     bps_put_u32(w, book->epoch);
-    bps_put_bytes(w, book->token, sizeof book->token);
     bps_put_u32(w, book->workers);
     bps_put_u32(w, book->members);
     for (uint32_t i = 0; i < book->members; i++) {
@@ -26,6 +21,7 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
         bps_put_u64(w, m->host_id);
         bps_put_string(w, m->host);
         bps_put_string(w, m->local);
+        bps_put_bytes(w, m->public_key, sizeof m->public_key);
     }
     bps_put_u32(w, book->shards);
     for (uint32_t i = 0; i < book->shards; i++) {
@@ -58,6 +54,7 @@ static bps_status read_members(struct bps_reader *r, struct bps_book *out)
         m->host_id = bps_get_u64(r);
         bps_get_string(r, m->host, sizeof m->host);
         bps_get_string(r, m->local, sizeof m->local);
+        bps_get_bytes(r, m->public_key, sizeof m->public_key);
         bool worker = i < out->workers;
         bool grouped = worker ? m->group <= i && out->member[m->group].group == m->group : m->group == m->rank;
         if (!grouped || m->role != (worker ? BPS_ROLE_WORKER : BPS_ROLE_SERVER) ||
@@ -95,7 +92,6 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
 {
     memset(out, 0, sizeof *out);
     out->epoch = bps_get_u32(r);
-    bps_get_bytes(r, out->token, sizeof out->token);
     bps_status status = read_members(r, out);
     if (status == BPS_OK) {
         status = read_shards(r, out);
@@ -134,23 +130,14 @@ bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out)
     bps_book_write(book, &w);
     bps_reader_init(&r, w.data, w.size);
     bps_status status = w.failed ? BPS_ERR_NOMEM : bps_book_read(&r, out);
+    out->self = book->self;
     bps_writer_fini(&w);
     return status;
 }
 
-bps_status bps_book_proof(const struct bps_book *book, const uint8_t *nonce, uint32_t rank, uint32_t lane,
-                          uint8_t out[BPS_PROOF_BYTES])
+bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret, uint8_t out[BPS_KEY_BYTES])
 {
-    struct bps_writer w;
-    bps_writer_init(&w);
-    bps_put_bytes(&w, nonce, BPS_NONCE_BYTES);
-    bps_put_u32(&w, book->epoch);
-    bps_put_u32(&w, rank);
-    bps_put_u32(&w, lane);
-    unsigned n = BPS_PROOF_BYTES;
-    const void *done = w.failed ? NULL : HMAC(EVP_sha256(), book->token, sizeof book->token, w.data, w.size, out, &n);
-    bps_writer_fini(&w);
-    return done == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    return bps_identity_key(&book->self, book->member[member].public_key, secret, out);
 }
 
 uint32_t *bps_book_groups(const struct bps_book *book)

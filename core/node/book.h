@@ -6,9 +6,9 @@
 #define BPS_NODE_BOOK_H
 
 #include "conf/conf.h"
+#include "node/identity.h"
 #include "wire/message.h"
 
-#define BPS_TOKEN_BYTES   16u
 #define BPS_MEMBERS_LIMIT 65536u
 #define BPS_SHARDS_LIMIT  16384u
 #define BPS_NO_SHARD      UINT16_MAX
@@ -22,6 +22,7 @@ struct bps_book_member {
     uint32_t group;   /* the lowest rank of the workers that sum together before they push; its own: alone */
     char host[64];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
+    uint8_t public_key[BPS_KEY_BYTES];
 };
 
 struct bps_book_shard {
@@ -33,11 +34,11 @@ struct bps_book_shard {
 };
 
 struct bps_book {
-    uint32_t epoch;                 /* generation of the membership, from 1 */
-    uint8_t token[BPS_TOKEN_BYTES]; /* proves to a shard that its peer is in this job */
+    uint32_t epoch; /* generation of the membership, from 1 */
     uint32_t workers, members, shards;
     struct bps_book_member *member; /* workers first, by rank */
     struct bps_book_shard *shard;   /* by member; one at least has a weight */
+    struct bps_identity self;       /* of the member whose copy this is; does not travel */
 };
 
 void bps_book_write(const struct bps_book *book, struct bps_writer *w);
@@ -46,10 +47,9 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out);
 void bps_book_fini(struct bps_book *book);
 bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out);
 
-/* The HMAC by which a worker proves to a shard that it knows the token: over nonce, epoch, rank and lane. */
-#define BPS_PROOF_BYTES 32u
-bps_status bps_book_proof(const struct bps_book *book, const uint8_t *nonce, uint32_t rank, uint32_t lane,
-                          uint8_t out[BPS_PROOF_BYTES]);
+/* The key of the links between this member and another one. BPS_ERR_PROTOCOL: the book has no key of that. */
+bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret,
+                        uint8_t out[BPS_KEY_BYTES]);
 
 /* Fills in `until`. False if the weights make no sense: none, or more than 32 bits of them. */
 bool bps_book_weigh(struct bps_book *book);

@@ -25,6 +25,7 @@ void bps_join_write(const struct bps_join *join, struct bps_writer *w)
     bps_put_string(w, join->host);
     bps_put_string(w, join->job);
     bps_put_string(w, join->local);
+    bps_put_bytes(w, join->public_key, sizeof join->public_key);
     bps_put_string(w, join->agreement);
 }
 
@@ -41,6 +42,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     bps_get_string(r, out->host, sizeof out->host);
     bps_get_string(r, out->job, sizeof out->job);
     bps_get_string(r, out->local, sizeof out->local);
+    bps_get_bytes(r, out->public_key, sizeof out->public_key);
     out->agreement = bps_get_string_new(r, AGREEMENT_LIMIT);
     if (!bps_reader_done(r) || out->role > BPS_ROLE_SERVER || out->rank < -1 || out->local_rank < -1 ||
         out->local_size < -1 || out->bandwidth == 0 || out->bandwidth > BANDWIDTH_LIMIT) {

@@ -8,6 +8,7 @@
 #include <byteps/types.h>
 
 #include "wire/message.h"
+#include "wire/proof.h"
 
 struct bps_join {
     uint32_t role;
@@ -18,6 +19,7 @@ struct bps_join {
     char host[64];
     char job[128];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
+    uint8_t public_key[BPS_KEY_BYTES];
     char *agreement; /* values that must be equal on all members; owned */
 };
 

@@ -32,6 +32,7 @@ struct bps_member {
     const struct bps_member_events *events;
     void *owner;
     struct bps_link link;
+    struct bps_identity identity;
     struct bps_join join;
     struct bps_book book;
     struct bps_timer *ticker, *retry;
@@ -86,10 +87,18 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
     bps_book_fini(&m->book);
     bps_status status = bps_book_read(payload, &m->book);
     if (status == BPS_OK) {
+        m->book.self = m->identity;
         m->joined = true;
         m->events->joined(m->owner, &m->book);
     }
     return status;
+}
+
+static void be_refused(struct bps_member *m, const char *text)
+{
+    char why[1200];
+    snprintf(why, sizeof why, "refused by the scheduler at %s: %s", cluster(m)->scheduler, text);
+    lose(m, BPS_ERR_REFUSED, why);
 }
 
 static void end(struct bps_member *m)
@@ -132,6 +141,10 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
         return BPS_OK;
+    case BPS_FRAME_REFUSE:
+        bps_get_text(payload, text, sizeof text);
+        be_refused(m, text);
+        return BPS_OK;
     case BPS_FRAME_LOST:
         bps_get_text(payload, text, sizeof text);
         lose(m, bps_wire_status(header->root), text);
@@ -148,18 +161,23 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 
 /* ---- the link to the scheduler ---- */
 
-static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
-    struct bps_member *m = owner;
+    const struct bps_member *m = owner;
     (void)link;
-    (void)nonce;
-    bps_put_u8(hello, BPS_HELLO_JOIN);
-    bps_join_write(&m->join, hello);
+    *claim = (struct bps_claim){.purpose = BPS_LINK_JOIN};
+    memcpy(key, m->conf->secret, BPS_KEY_BYTES);
+    return BPS_OK;
 }
 
 static void welcome(void *owner, struct bps_link *link)
 {
     struct bps_member *m = owner;
+    struct bps_writer join;
+    bps_writer_init(&join);
+    bps_join_write(&m->join, &join);
+    bps_link_send_message(link, BPS_FRAME_JOIN, &join);
+    bps_writer_fini(&join);
     m->welcomed = true;
     ending[0] = '\0';
     snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
@@ -177,8 +195,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         return;
     }
     if (status == BPS_ERR_REFUSED) {
-        snprintf(why, sizeof why, "refused by the scheduler at %s: %s", cluster(m)->scheduler, text);
-        lose(m, status, why);
+        be_refused(m, text);
     } else if (m->welcomed) {
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
         lose(m, BPS_ERR_LOST, why);
@@ -252,7 +269,8 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
 {
     const struct bps_conf_cluster *c = &conf->cluster;
     struct bps_member *m = calloc(1, sizeof *m);
-    if (m == NULL) {
+    if (m == NULL || bps_identity_make(&m->identity) != BPS_OK) {
+        free(m);
         return BPS_ERR_NOMEM;
     }
     m->conf = conf;
@@ -268,6 +286,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                                 .bandwidth = (uint32_t)lround(conf->server.bandwidth * 1000)};
     snprintf(m->join.job, sizeof m->join.job, "%s", c->job);
     snprintf(m->join.local, sizeof m->join.local, "%s", local);
+    memcpy(m->join.public_key, m->identity.public_key, sizeof m->join.public_key);
     bps_join_host(&m->join);
     m->join.agreement = bps_conf_agreement(conf);
     m->since = m->reminded = m->last_tick = bps_now();

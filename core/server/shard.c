@@ -7,7 +7,6 @@
  */
 #include "server/shard.h"
 
-#include <openssl/crypto.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -46,7 +45,6 @@ struct lane {
     struct bps_guest *guest;
     struct peer *peer; /* NULL: said hello for a generation that has not begun here */
     uint32_t rank, number, epoch;
-    uint8_t proof[BPS_PROOF_BYTES];
     struct lane_codings *codings; /* NULL: none has been told */
 };
 
@@ -277,18 +275,15 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 /* BPS_OK if the lane belongs to this generation and proves it. */
 static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_report *report)
 {
-    uint8_t proof[BPS_PROOF_BYTES];
+    uint8_t key[BPS_KEY_BYTES];
     if (lane->rank >= shard->book.workers || lane->epoch != shard->book.epoch) {
-        BPS_REPORT(report, "worker %u of epoch %u is not in this job (%u workers, epoch %u)", lane->rank, lane->epoch,
-                   shard->book.workers, shard->book.epoch);
-        return BPS_ERR_REFUSED;
+        return bps_link_is_foreign(report);
     }
-    const uint8_t *nonce = lane->guest->link.nonce;
-    bps_status status = bps_book_proof(&shard->book, nonce, lane->rank, lane->number, proof);
-    if (status == BPS_OK && CRYPTO_memcmp(proof, lane->proof, sizeof proof) != 0) {
-        BPS_REPORT(report, "worker %u could not prove that it belongs to this job", lane->rank);
-        status = BPS_ERR_REFUSED;
-    } else if (status == BPS_OK && shard->peers[lane->rank].lane[lane->number] != NULL) {
+    bps_status status = bps_book_key(&shard->book, lane->rank, shard->conf->secret, key);
+    if (status == BPS_OK) {
+        status = bps_link_check(&lane->guest->link, key, report);
+    }
+    if (status == BPS_OK && shard->peers[lane->rank].lane[lane->number] != NULL) {
         BPS_REPORT(report, "worker %u is already connected", lane->rank);
         status = BPS_ERR_REFUSED;
     }
@@ -308,28 +303,22 @@ static void admit(struct bps_shard *shard, struct lane *lane)
     bps_link_kick(&lane->guest->link);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
     (void)link;
-    if (guest->user != NULL) {
-        return BPS_ERR_PROTOCOL; /* it said hello before and has to wait */
+    if (guest->user != NULL || claim->purpose != BPS_LINK_DATA || claim->lane >= LANES_LIMIT) {
+        return BPS_ERR_PROTOCOL; /* or it said hello before and has to wait */
     }
     struct lane *lane = calloc(1, sizeof *lane);
     if (lane == NULL) {
         return BPS_ERR_NOMEM;
     }
-    uint8_t purpose = bps_get_u8(hello);
     lane->guest = guest;
-    lane->rank = bps_get_u32(hello);
-    lane->number = bps_get_u32(hello);
-    lane->epoch = bps_get_u32(hello);
-    bps_get_bytes(hello, lane->proof, sizeof lane->proof);
-    if (purpose != BPS_HELLO_DATA || !bps_reader_done(hello) || lane->number >= LANES_LIMIT) {
-        free(lane);
-        return BPS_ERR_PROTOCOL;
-    }
+    lane->rank = claim->rank;
+    lane->number = claim->lane;
+    lane->epoch = claim->epoch;
     guest->user = lane;
     if (lane->epoch > shard->book.epoch) {
         return BPS_OK; /* it heard of the new generation before us; judged when that begins */

@@ -95,21 +95,15 @@ static void server_text(const struct bps_remote *remote, char *text, size_t n)
     snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
 }
 
-static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
     const struct bps_remote_lane *lane = owner;
     const struct bps_worker *worker = lane->remote->worker;
-    uint8_t proof[BPS_PROOF_BYTES];
+    const struct bps_book *book = worker->book;
     (void)link;
-    if (bps_book_proof(worker->book, nonce, worker->rank, lane->number, proof) != BPS_OK) {
-        hello->failed = true;
-        return;
-    }
-    bps_put_u8(hello, BPS_HELLO_DATA);
-    bps_put_u32(hello, worker->rank);
-    bps_put_u32(hello, lane->number);
-    bps_put_u32(hello, worker->book->epoch);
-    bps_put_bytes(hello, proof, sizeof proof);
+    *claim =
+        (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = book->epoch, .rank = worker->rank, .lane = lane->number};
+    return bps_book_key(book, book->shard[lane->remote->index].member, worker->conf->secret, key);
 }
 
 static void welcome(void *owner, struct bps_link *link)

@@ -84,7 +84,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->postscale = get_double(in + 48);
     out->priority = (int32_t)get32(in + 56);
     out->coding = get32(in + 60);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_FORGET) ||
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_JOIN) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     if (!known || (out->flags & ~BPS_FLAGS) != 0 || (out->coding != 0 && out->type != BPS_FRAME_PUSH)) {
         return BPS_ERR_PROTOCOL;

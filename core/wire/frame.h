@@ -11,21 +11,21 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 1u
+#define BPS_WIRE_VERSION 2u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
     /* handshake of every channel */
     BPS_FRAME_CHALLENGE = 1, /* acceptor to dialler: version, nonce */
-    BPS_FRAME_HELLO,         /* dialler to acceptor: who I am */
-    BPS_FRAME_WELCOME,       /* acceptor to dialler: come in */
+    BPS_FRAME_HELLO,         /* dialler to acceptor: who I am, and a proof of it */
+    BPS_FRAME_WELCOME,       /* acceptor to dialler: come in, and a proof */
     BPS_FRAME_REFUSE,        /* acceptor to dialler: why not */
     BPS_FRAME_PING,          /* sign of life */
     BPS_FRAME_LEAVE,         /* a worker ends in order */
     /* member and scheduler */
     BPS_FRAME_ASSIGN,    /* to a member: your rank; serve? */
     BPS_FRAME_ENDPOINTS, /* to the scheduler: my shards listen here */
-    BPS_FRAME_BOOK,      /* to a member: everybody, all shards, the job's token */
+    BPS_FRAME_BOOK,      /* to a member: everybody, and all shards */
     BPS_FRAME_DECLARE,   /* to the scheduler: names and sizes */
     BPS_FRAME_DECLARED,  /* to a member: ids and placement */
     BPS_FRAME_WAITING,   /* to a member: who is missing */
@@ -35,6 +35,7 @@ enum bps_frame_type {
     BPS_FRAME_CHANGE,    /* to the scheduler: what I pushed in a round in which a tensor has another form */
     BPS_FRAME_CHANGED,   /* to a member: the new form, or who pushed what, or who is waited for */
     BPS_FRAME_FORGET,    /* to the scheduler: tensors that this worker has forgotten */
+    BPS_FRAME_JOIN,      /* to the scheduler, first of all: who this member is, and what it must agree on */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */

@@ -9,17 +9,23 @@
 
 static const uint8_t greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 
+static void put_greeting(struct bps_writer *w)
+{
+    bps_writer_init(w);
+    bps_put_bytes(w, greeting, sizeof greeting);
+    bps_put_u32(w, BPS_WIRE_VERSION);
+    bps_put_string(w, bps_version());
+}
+
 bps_status bps_challenge(struct bps_link *link)
 {
-    if (RAND_bytes(link->nonce, sizeof link->nonce) != 1) {
+    uint8_t *nonce = link->introduction.challenge;
+    if (RAND_bytes(nonce, BPS_NONCE_BYTES) != 1) {
         return BPS_ERR_IO;
     }
     struct bps_writer w;
-    bps_writer_init(&w);
-    bps_put_bytes(&w, greeting, sizeof greeting);
-    bps_put_u32(&w, BPS_WIRE_VERSION);
-    bps_put_string(&w, bps_version());
-    bps_put_bytes(&w, link->nonce, sizeof link->nonce);
+    put_greeting(&w);
+    bps_put_bytes(&w, nonce, BPS_NONCE_BYTES);
     bps_status status = bps_link_send_message(link, BPS_FRAME_CHALLENGE, &w);
     bps_writer_fini(&w);
     return status;
@@ -63,6 +69,35 @@ static bps_status give_up(struct bps_link *link, bps_status status, const char *
     return BPS_OK;
 }
 
+static bps_status say_hello(struct bps_link *link)
+{
+    struct bps_introduction *introduction = &link->introduction;
+    const struct bps_claim *claim = &introduction->claim;
+    uint8_t proof[BPS_PROOF_BYTES];
+    struct bps_writer w;
+    bps_status status = link->handler->introduce(link->owner, link, &introduction->claim, link->key);
+    if (status == BPS_OK && RAND_bytes(introduction->response, BPS_NONCE_BYTES) != 1) {
+        status = BPS_ERR_IO;
+    }
+    if (status == BPS_OK) {
+        status = bps_prove(link->key, BPS_DIALLER, introduction, proof);
+    }
+    if (status != BPS_OK) {
+        return give_up(link, status, "no proof of belonging to the job could be made");
+    }
+    put_greeting(&w);
+    bps_put_bytes(&w, introduction->challenge, BPS_NONCE_BYTES);
+    bps_put_bytes(&w, introduction->response, BPS_NONCE_BYTES);
+    bps_put_u8(&w, claim->purpose);
+    bps_put_u32(&w, claim->epoch);
+    bps_put_u32(&w, claim->rank);
+    bps_put_u32(&w, claim->lane);
+    bps_put_bytes(&w, proof, sizeof proof);
+    status = bps_link_send_message(link, BPS_FRAME_HELLO, &w);
+    bps_writer_fini(&w);
+    return status;
+}
+
 static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload)
 {
     struct bps_report report = {""};
@@ -70,26 +105,52 @@ static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload
     if (status == BPS_ERR_REFUSED) {
         return give_up(link, status, report.text);
     }
-    bps_get_bytes(payload, link->nonce, sizeof link->nonce);
-    if (status != BPS_OK || !bps_reader_done(payload)) {
-        return BPS_ERR_PROTOCOL;
+    bps_get_bytes(payload, link->introduction.challenge, BPS_NONCE_BYTES);
+    return status == BPS_OK && bps_reader_done(payload) ? say_hello(link) : BPS_ERR_PROTOCOL;
+}
+
+bps_status bps_link_is_foreign(struct bps_report *report)
+{
+    BPS_REPORT(report, "only members of the job are let in, and there is no proof of that: its secret differs, or is "
+                       "known on one side only");
+    return BPS_ERR_REFUSED;
+}
+
+bps_status bps_link_check(struct bps_link *link, const uint8_t *key, struct bps_report *report)
+{
+    if (!bps_is_proof(key, BPS_DIALLER, &link->introduction, link->proof)) {
+        return bps_link_is_foreign(report);
     }
-    struct bps_writer w;
-    bps_writer_init(&w);
-    bps_put_bytes(&w, greeting, sizeof greeting);
-    bps_put_u32(&w, BPS_WIRE_VERSION);
-    bps_put_string(&w, bps_version());
-    bps_put_bytes(&w, link->nonce, sizeof link->nonce);
-    link->handler->introduce(link->owner, link, link->nonce, &w);
-    status = bps_link_send_message(link, BPS_FRAME_HELLO, &w);
-    bps_writer_fini(&w);
-    return status;
+    memcpy(link->key, key, sizeof link->key);
+    return BPS_OK;
 }
 
 void bps_link_welcome(struct bps_link *link)
 {
+    uint8_t proof[BPS_PROOF_BYTES];
+    struct bps_writer w;
+    bps_writer_init(&w);
+    w.failed = bps_prove(link->key, BPS_ACCEPTOR, &link->introduction, proof) != BPS_OK;
+    bps_put_bytes(&w, proof, sizeof proof);
     link->state = BPS_LINK_OPEN;
-    bps_link_send_message(link, BPS_FRAME_WELCOME, NULL);
+    bps_link_send_message(link, BPS_FRAME_WELCOME, &w);
+    bps_writer_fini(&w);
+}
+
+static bps_status read_hello(struct bps_link *link, struct bps_reader *payload)
+{
+    struct bps_introduction *introduction = &link->introduction;
+    struct bps_claim *claim = &introduction->claim;
+    uint8_t challenge[BPS_NONCE_BYTES];
+    bps_get_bytes(payload, challenge, sizeof challenge);
+    bps_get_bytes(payload, introduction->response, sizeof introduction->response);
+    claim->purpose = bps_get_u8(payload);
+    claim->epoch = bps_get_u32(payload);
+    claim->rank = bps_get_u32(payload);
+    claim->lane = bps_get_u32(payload);
+    bps_get_bytes(payload, link->proof, sizeof link->proof);
+    bool ours = memcmp(challenge, introduction->challenge, sizeof challenge) == 0;
+    return bps_reader_done(payload) && ours ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
@@ -99,19 +160,29 @@ static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
     if (status == BPS_ERR_REFUSED) {
         return refuse(link, report.text);
     }
-    uint8_t nonce[BPS_NONCE_BYTES];
-    bps_get_bytes(payload, nonce, sizeof nonce);
-    if (status != BPS_OK || payload->bad || memcmp(nonce, link->nonce, sizeof nonce) != 0) {
+    if (status != BPS_OK || read_hello(link, payload) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
     struct bps_channel *channel = link->channel;
-    status = link->handler->hello(link->owner, link, payload, &report);
+    status = link->handler->hello(link->owner, link, &link->introduction.claim, &report);
     if (status == BPS_ERR_PROTOCOL || link->channel != channel) {
         return status == BPS_ERR_PROTOCOL ? status : BPS_OK;
     }
-    if (status != BPS_OK) {
-        return refuse(link, report.text);
+    return status != BPS_OK ? refuse(link, report.text) : BPS_OK;
+}
+
+static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
+{
+    uint8_t proof[BPS_PROOF_BYTES];
+    bps_get_bytes(payload, proof, sizeof proof);
+    if (!bps_reader_done(payload)) {
+        return BPS_ERR_PROTOCOL;
     }
+    if (!bps_is_proof(link->key, BPS_ACCEPTOR, &link->introduction, proof)) {
+        return give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
+    }
+    link->state = BPS_LINK_OPEN;
+    link->handler->welcome(link->owner, link);
     return BPS_OK;
 }
 
@@ -131,9 +202,7 @@ bps_status bps_handshake(struct bps_link *link, const struct bps_header *header,
     case BPS_FRAME_CHALLENGE:
         return on_challenge(link, payload);
     case BPS_FRAME_WELCOME:
-        link->state = BPS_LINK_OPEN;
-        link->handler->welcome(link->owner, link);
-        return BPS_OK;
+        return on_welcome(link, payload);
     case BPS_FRAME_REFUSE:
         return on_refuse(link, payload);
     default:

@@ -2,10 +2,10 @@
 /*
  * link.h - a channel to another member of the job: handshake, whole messages, and the way for slices.
  *
- * The acceptor speaks first (CHALLENGE with a fresh nonce), the dialler introduces itself (HELLO with that
- * nonce), the acceptor lets it in (WELCOME) or says why not (REFUSE). Until then only small messages are
- * read, so that foreign bytes can neither take memory nor reach the job; a recorded conversation fails at the
- * nonce.
+ * The acceptor speaks first (CHALLENGE with a fresh nonce). The dialler says who it is, with a nonce of its own, and
+ * proves that it knows the key of this link (HELLO); the acceptor lets it in, with a proof of its own (WELCOME), or
+ * says why not (REFUSE): without a proof always the same. Until then only small messages are read, so that foreign
+ * bytes can neither take memory nor reach the job; a recorded conversation fails at the nonces.
  *
  * A link is embedded in its owner and driven by one loop's thread. Handlers may drop any link at any time.
  */
@@ -16,29 +16,24 @@
 
 #include "wire/frame.h"
 #include "wire/message.h"
+#include "wire/proof.h"
 
-#define BPS_NONCE_BYTES     16u
 #define BPS_MESSAGE_LIMIT   (16u << 20) /* of a message between members */
 #define BPS_HANDSHAKE_LIMIT (64u << 10) /* of a message before the peer is known */
 #define BPS_TEXT_LIMIT      1000u       /* of an explanation on the wire */
 
-/* What a HELLO is for; its first byte. */
-#define BPS_HELLO_JOIN  1u /* a member to the scheduler */
-#define BPS_HELLO_DATA  2u /* a worker to a shard */
-#define BPS_HELLO_LOCAL 3u /* a worker to another one of its host */
-
 struct bps_link;
 
 struct bps_link_handler {
-    /* Dialler: the acceptor's nonce is there; write the rest of the HELLO. */
-    void (*introduce)(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello);
-    /* Dialler: the acceptor lets us in. */
+    /* Dialler: who are we, and what is the key of this link? An error ends it. */
+    bps_status (*introduce)(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key);
+    /* Dialler: the acceptor lets us in, and has proved that it may. */
     void (*welcome)(void *owner, struct bps_link *link);
     /*
-     * Acceptor: judge the HELLO: bps_link_welcome(), or an error that
-     * refuses the peer with the report's text.
+     * Acceptor: judge who the dialler claims to be: first bps_link_check(), now or later, then bps_link_welcome(), or an
+     * error that refuses it with the report's text.
      */
-    bps_status (*hello)(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report);
+    bps_status (*hello)(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report);
     /* A message has arrived. An error closes the link. */
     bps_status (*message)(void *owner, struct bps_link *link, const struct bps_header *header,
                           struct bps_reader *payload);
@@ -64,7 +59,9 @@ struct bps_link {
     const struct bps_transport_ops *transport;
     struct bps_channel *channel; /* NULL: closed */
     enum bps_link_state state;
-    uint8_t nonce[BPS_NONCE_BYTES];
+    struct bps_introduction introduction;
+    uint8_t key[BPS_KEY_BYTES];
+    uint8_t proof[BPS_PROOF_BYTES]; /* acceptor: the dialler's */
     char peer[128];
 
     struct bps_parcels queue, writing;
@@ -85,7 +82,11 @@ const struct bps_channel_events *bps_link_accept(struct bps_link *link, const st
                                                  void *owner, const struct bps_transport_ops *transport,
                                                  struct bps_channel *channel, const char *peer, void **user);
 
-/* Acceptor, within `hello`: lets the peer in. Messages may follow at once. */
+/* Acceptor: whether the dialler has proved that it knows this key. BPS_ERR_REFUSED: it has not. */
+bps_status bps_link_check(struct bps_link *link, const uint8_t *key, struct bps_report *report);
+/* What is told to whoever has no proof that could be looked at. Returns BPS_ERR_REFUSED. */
+bps_status bps_link_is_foreign(struct bps_report *report);
+/* Acceptor, after that: lets the peer in. Messages may follow at once. */
 void bps_link_welcome(struct bps_link *link);
 
 /*

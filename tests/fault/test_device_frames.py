@@ -38,40 +38,41 @@ DISORDER = "the coordinator ordered what cannot be"
 # ---- a worker by hand
 
 
-def join(job, real, rank, local, host=None):
+def join(job, real, rank, local, identity, host=None):
     """Joins the job as a worker, on the same host as the real one or on another; returns the socket."""
 
-    def hello():
-        text = bytes(job.proxy.sent)
-        length = wire.HEADER.unpack_from(text)[0] if len(text) >= wire.HEADER.size else len(text)
-        return text[wire.HEADER.size :] if len(text) >= wire.HEADER.size + length else None
+    def said():
+        stream, at = bytes(job.proxy.sent), 0
+        while at + wire.HEADER.size <= len(stream):
+            length, kind = wire.HEADER.unpack_from(stream, at)[:2]
+            at += wire.HEADER.size + length
+            if kind == wire.JOIN and at <= len(stream):
+                return stream[at - length : at]
+        return None
 
-    text = cluster.harness.until(hello, f"HELLO of {real}")
-    at = len(wire.GREETING) + 4
-    at += 4 + struct.unpack_from("<I", text, at)[0] + 16
-    numbers = struct.Struct("<BIiiiQII")
-    purpose, role, _, *rest = numbers.unpack_from(text, at)
+    text = cluster.harness.until(said, f"JOIN of {real}")
+    numbers = struct.Struct("<IiiiQII")
+    role, _, *rest = numbers.unpack_from(text)
     rest[2] += host is not None  # the number of the host
-    at += numbers.size
-    strings = []
-    for _ in range(4):
+    at, strings = numbers.size, []
+    for number in range(4):
+        at += 32 * (number == 3)  # the public key
         (length,) = struct.unpack_from("<I", text, at)
         strings.append(text[at + 4 : at + 4 + length])
         at += 4 + length
-    own = numbers.pack(purpose, role, rank, *rest)
     sock = wire.connect(job.proxy.target)
-    own += b"".join(map(wire.string, (host or strings[0], strings[1], local, strings[3])))
-    sock.sendall(wire.hello(wire.nonce(sock), own))
+    own = numbers.pack(role, rank, *rest) + b"".join(map(wire.string, (host or strings[0], strings[1], local)))
+    wire.enter(sock, own + identity.public + wire.string(strings[3]))
     job.by_hand.append(sock)
     return sock
 
 
-def token_from(sock):
-    """The job's token, when all have joined."""
+def keys_from(sock):
+    """The public keys of all members, when all have joined."""
     kind, book = wire.read_frame(sock)
     while kind != wire.BOOK:
         kind, book = wire.read_frame(sock)
-    return book[4:20]
+    return wire.public_keys(book)
 
 
 class Follower(test_local.Visitor):
@@ -80,11 +81,12 @@ class Follower(test_local.Visitor):
     REAL, RANK = "worker 0", 1
 
     def __init__(self, job):
-        self.member = join(job, self.REAL, self.RANK, f"@byteps-test-{job.id}")  # which nobody dials
-        token = token_from(self.member)
+        identity = wire.Identity()
+        self.member = join(job, self.REAL, self.RANK, f"@byteps-test-{job.id}", identity)  # which nobody dials
+        key = identity.key(keys_from(self.member)[0])
         super().__init__(job.watch_name(self.REAL))
         nonce = self.open().nonce()
-        self.put(wire.hello(nonce, wire.local(1, EPOCH, wire.prove(token, nonce, EPOCH, 1, 0))))
+        self.put(wire.hello(nonce, wire.local(1, EPOCH), key))
         self.expect(wire.WELCOME)
 
     def __exit__(self, *args):
@@ -118,14 +120,16 @@ class Coordinator(Follower):
             listener.settimeout(wire.TIMEOUT)
             listener.bind("\0" + name[1:])
             listener.listen()
-            self.member = join(job, self.REAL, self.RANK, name)
+            identity = wire.Identity()
+            self.member = join(job, self.REAL, self.RANK, name, identity)
             self.sock, _ = listener.accept()
+        key = identity.key(keys_from(self.member)[1])
         self.sock.settimeout(wire.TIMEOUT)
         self.fds, self.shared = [], None
         self.head = self.tail = 0
-        self.welcome()
+        self.welcome(key)
 
-    def welcome(self):
+    def welcome(self, key):
         """The handshakes, as who is dialled; and the first READY."""
         _, rights, _, _ = self.sock.recvmsg(test_local.MESSAGE.size, socket.CMSG_SPACE(8))
         memory, self.bell = struct.unpack("ii", rights[0][2])
@@ -133,10 +137,9 @@ class Coordinator(Follower):
         self.fds += [memory, self.bell]
         self.send(test_local.message(test_local.WELCOME), test_local.event())
         self.sock.recv(test_local.MESSAGE.size)
-        greeting = wire.GREETING + struct.pack("<I", 1) + wire.string("9.9.9")
+        greeting = wire.GREETING + struct.pack("<I", wire.VERSION) + wire.string("9.9.9")
         self.put(wire.frame(wire.CHALLENGE, greeting + bytes(16)))
-        self.expect(wire.HELLO)
-        self.put(wire.frame(wire.WELCOME))
+        self.put(wire.welcome(key, bytes(16), self.expect(wire.HELLO)))
         self.expect(wire.READY)
 
 
@@ -212,7 +215,7 @@ class Case(unittest.TestCase):
                 at_end.callback(device.abort)
                 job.start(kind.REAL, scheduler=f"127.0.0.1:{job.proxy.port}")
                 if workers == 3:
-                    at_end.enter_context(join(job, kind.REAL, 2, "", host="elsewhere"))
+                    at_end.enter_context(join(job, kind.REAL, 2, "", wire.Identity(), host="elsewhere"))
                 peer = at_end.enter_context(kind(job))
                 peer.device = device
                 yield job, peer

@@ -33,7 +33,7 @@ def random_after_a_header(sock):
 
 
 def truncated_hello(sock):
-    sock.sendall(wire.hello(wire.nonce(sock), wire.join("default"))[:-7])
+    sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET)[:-7])
     sock.shutdown(socket.SHUT_WR)
 
 
@@ -51,8 +51,15 @@ def just_too_long(sock):
 
 
 def long_string(sock):
-    rest = wire.join("default")[:29] + struct.pack("<I", 0xFFFFFFF0) + b"host"
-    sock.sendall(wire.hello(wire.nonce(sock), rest))
+    text = bytearray(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
+    struct.pack_into("<I", text, wire.HEADER.size + 12, 0xFFFFFFF0)  # of the software's version
+    sock.sendall(text)
+
+
+def long_join(sock):
+    """Where that is the scheduler, who says so knows the secret."""
+    sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
+    sock.sendall(wire.frame(wire.JOIN, wire.join("default")[:32] + struct.pack("<I", 0xFFFFFFF0) + b"host"))
 
 
 def every_type(sock):
@@ -73,7 +80,7 @@ def future_epoch(sock):
     port = sock.getpeername()[1]
     for _ in range(40):
         with wire.connect(port) as other:
-            text = wire.hello(wire.nonce(other), wire.data(0, 0, 99, bytes(32)))
+            text = wire.hello(wire.nonce(other), wire.data(0, 0, 99))
             with contextlib.suppress(OSError):
                 other.sendall(text * 10_000)
                 other.shutdown(socket.SHUT_WR)
@@ -103,6 +110,7 @@ ATTACKS = [
     oversized,
     just_too_long,
     long_string,
+    long_join,
     every_type,
     empty_hello,
     future_epoch,
@@ -224,7 +232,7 @@ class Crowds(Case):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
                     crowd.append(sock)
                     with contextlib.suppress(OSError):
-                        sock.sendall(wire.hello(wire.nonce(sock), wire.join("default"), version=2))
+                        sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, version=7))
             for sock in crowd:
                 sock.close()
 
@@ -248,33 +256,21 @@ class Replay(Case):
                 at += 4 + struct.unpack_from("<I", fresh, at)[0]
                 fresh[at : at + 16] = wire.nonce(sock)
                 sock.sendall(fresh)
+                self.assertIn(wire.FOREIGN, wire.refusal(sock))
+            with wire.connect(job.ports[0]) as sock:
+                wire.enter(sock, wire.join(job.id))
                 self.assertIn("already complete", wire.refusal(sock))
 
     def test_conversation_with_a_shard(self):
-        """A proof is good for one nonce; with a fresh one, the place is taken."""
+        """Who has read the whole book, and even knows the secret, is no member: it has the private key of none."""
         with self.running(proxy=True) as job:
-            epoch, token = wire.token_of(bytes(job.proxy.received))
-            push = wire.frame(wire.PUSH, bytes(200_000), dtype=4, epoch=epoch, tensor=1, bytes=200_000)
-            leave = wire.frame(wire.LEAVE, epoch=epoch)
-            poison = wire.frame(wire.POISON, b"planted", epoch=epoch, tensor=1, round=10, root=8)
-            port = job.ports[1]
-            with wire.connect(port) as sock:
-                old = wire.nonce(sock)
-            proof = wire.prove(token, old, epoch, 1, 0)
-            recorded = wire.hello(old, wire.data(1, 0, epoch, proof)) + push + poison + leave
-            for _ in range(3):
-                with wire.connect(port) as sock, contextlib.suppress(ConnectionError):
-                    sock.sendall(recorded)
-                    wire.drain(sock)
-            with wire.connect(port) as sock:
-                new = wire.nonce(sock)
-                sock.sendall(wire.hello(new, wire.data(1, 0, epoch, proof)))
-                self.assertIn("could not prove", wire.refusal(sock))
-            with wire.connect(port) as sock:
-                new = wire.nonce(sock)
-                proof = wire.prove(token, new, epoch, 1, 0)
-                sock.sendall(wire.hello(new, wire.data(1, 0, epoch, proof)) + poison + leave)
-                self.assertIn("worker 1 is already connected", wire.refusal(sock))
+            book = wire.book_of(bytes(job.proxy.received))
+            (epoch,), keys = struct.unpack_from("<I", book), wire.public_keys(book)
+            for public in (keys[-1], keys[1]):  # the server's, and that of the worker that it speaks for
+                with wire.connect(job.ports[1]) as sock:
+                    hello = wire.hello(wire.nonce(sock), wire.data(1, 1, epoch), wire.Identity().key(public))
+                    sock.sendall(hello + wire.frame(wire.LEAVE, epoch=epoch))
+                    self.assertIn(wire.FOREIGN, wire.refusal(sock))
 
 
 if __name__ == "__main__":

@@ -103,14 +103,13 @@ class Strangers(test_local.Strangers):
 
     def test_no_proof(self):
         with self.running() as job:
-            for rank, epoch, words in (
-                (0, 1, "worker 0 could not prove that it belongs to this job"),
-                (7, 1, "worker 7 of epoch 1 is not in this job (3 workers, epoch 1)"),
-            ):
-                with self.subTest(words), test_local.Visitor(job.names["server 0"]) as visitor:
+            for rank, epoch in ((0, 1), (7, 1)):
+                with self.subTest(rank), test_local.Visitor(job.names["server 0"]) as visitor:
                     nonce = visitor.open().nonce()
-                    visitor.put(wire.hello(nonce, wire.data(rank, 1, epoch, bytes(32))))
-                    self.assertEqual(visitor.get(), (wire.REFUSE, words.encode()))
+                    visitor.put(wire.hello(nonce, wire.data(rank, 1, epoch)))
+                    kind, text = visitor.get()
+                    self.assertEqual(kind, wire.REFUSE)
+                    self.assertTrue(text.decode().startswith(wire.FOREIGN), text)
                     visitor.wait_for_end()
 
 

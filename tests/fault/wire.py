@@ -3,6 +3,7 @@
 
 import hashlib
 import hmac
+import os
 import socket
 import struct
 import threading
@@ -11,11 +12,16 @@ HEADER = struct.Struct("<IBBBBIIQIIIIddiI")
 GREETING = b"BytePS\r\n"
 CHALLENGE, HELLO, WELCOME, REFUSE, PING, LEAVE = 1, 2, 3, 4, 5, 6
 ASSIGN, ENDPOINTS, BOOK, DECLARE, DECLARED = 7, 8, 9, 10, 11
-CHANGE, CHANGED, FORGET = 16, 17, 18
+CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
+VERSION = 2
 TIMEOUT = 60
+FOREIGN = "only members of the job are let in"
+"""What a stranger is told, whatever it says."""
+NO_SECRET = bytes(32)
+"""Stands for the secret in jobs without one."""
 
 
 def header(kind, length=0, **fields):
@@ -64,50 +70,128 @@ def nonce(sock):
     return payload[-16:]
 
 
-def hello(own_nonce, rest, version=1, software="9.9.9"):
-    return frame(HELLO, GREETING + struct.pack("<I", version) + string(software) + own_nonce + rest)
+def claim(purpose, rank=0, epoch=0, lane=0):
+    """Who a dialler says that it is, in a HELLO."""
+    return struct.pack("<BIII", purpose, epoch, rank, lane)
 
 
-def join(job, agreement="", role=0, rank=-1, host="elsewhere", local=""):
-    """The rest of a HELLO to the scheduler."""
-    numbers = struct.pack("<BIiiiQII", 1, role, rank, -1, -1, 7, 4711, 1000)
-    return numbers + string(host) + string(job) + string(local) + string(agreement)
+MEMBER = claim(1)
+"""To the scheduler."""
 
 
-def data(rank, lane, epoch, proof):
-    """The rest of a HELLO to a shard."""
-    return struct.pack("<BIII", 2, rank, lane, epoch) + proof
+def data(rank, lane, epoch):
+    """To a shard."""
+    return claim(2, rank, epoch, lane)
 
 
-def local(rank, epoch, proof):
-    """The rest of a HELLO to another worker of the host."""
-    return struct.pack("<BII", 3, rank, epoch) + proof
+def local(rank, epoch):
+    """To another worker of the host."""
+    return claim(3, rank, epoch)
+
+
+def prove(key, end, challenge, response, own_claim):
+    """The proof of the dialler (1) or the acceptor (2)."""
+    return hmac.new(key, bytes([end]) + challenge + response + own_claim, hashlib.sha256).digest()
+
+
+def hello(challenge, own_claim, key=None, version=VERSION, software="9.9.9"):
+    """With a proof that the key is known, if there is one."""
+    response = os.urandom(16)
+    proof = bytes(32) if key is None else prove(key, 1, challenge, response, own_claim)
+    greeting = GREETING + struct.pack("<I", version) + string(software)
+    return frame(HELLO, greeting + challenge + response + own_claim + proof)
+
+
+def welcome(key, challenge, hello_payload):
+    """The WELCOME that answers a HELLO."""
+    response, own_claim = hello_payload[-61:-45], hello_payload[-45:-32]
+    return frame(WELCOME, prove(key, 2, challenge, response, own_claim))
+
+
+def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32)):
+    """The payload of a JOIN."""
+    numbers = struct.pack("<IiiiQII", role, rank, -1, -1, 7, 4711, 1000)
+    return numbers + string(host) + string(job) + string(local) + public_key + string(agreement)
+
+
+def enter(sock, payload, secret=NO_SECRET):
+    """Joins as a member with the secret does, with this payload of a JOIN."""
+    sock.sendall(hello(nonce(sock), MEMBER, secret))
+    kind, _ = read_frame(sock)
+    if kind != WELCOME:
+        raise AssertionError(f"not welcome, but frame {kind}")
+    sock.sendall(frame(JOIN, payload))
 
 
 def book_member(role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", host_id=1, local=""):
     """A member in a BOOK."""
     numbers = struct.pack("<IIIIIIQ", role, rank, local_rank, local_size, pid, group, host_id)
-    return numbers + string(host) + string(local)
+    return numbers + string(host) + string(local) + Identity().public
 
 
-def prove(token, own_nonce, epoch, rank, lane):
-    return hmac.new(token, own_nonce + struct.pack("<III", epoch, rank, lane), hashlib.sha256).digest()
+# ---- keys between members: X25519, as in RFC 7748
+
+PRIME = 2**255 - 19
 
 
-def token_of(stream):
-    """(epoch, token) of the BOOK among the frames that a scheduler has sent."""
+def _ladder(scalar, point):
+    x1 = int.from_bytes(point, "little") & (2**255 - 1)
+    x2, z2, x3, z3, swap = 1, 0, x1, 1, 0
+    k = int.from_bytes(scalar, "little") & ~7 & ~(1 << 255) | 1 << 254
+    for t in reversed(range(255)):
+        bit = k >> t & 1
+        if swap ^ bit:
+            x2, x3, z2, z3 = x3, x2, z3, z2
+        swap = bit
+        a, b, c, d = x2 + z2, x2 - z2, x3 + z3, x3 - z3
+        da, cb = d * a % PRIME, c * b % PRIME
+        e = a * a - b * b
+        x3, z3 = (da + cb) ** 2 % PRIME, x1 * (da - cb) ** 2 % PRIME
+        x2, z2 = a * a * b * b % PRIME, e * (a * a + 121665 * e) % PRIME
+    if swap:
+        x2, z2 = x3, z3
+    return (x2 * pow(z2, PRIME - 2, PRIME) % PRIME).to_bytes(32, "little")
+
+
+class Identity:
+    """A member's two keys."""
+
+    def __init__(self):
+        self.private = os.urandom(32)
+        self.public = _ladder(self.private, (9).to_bytes(32, "little"))
+
+    def key(self, other, secret=NO_SECRET):
+        """The key of links to the member with this public key."""
+        return hmac.new(secret, _ladder(self.private, other), hashlib.sha256).digest()
+
+
+def public_keys(book):
+    """Of all members, in the order of a BOOK's payload."""
+    _, _, members = struct.unpack_from("<III", book)
+    at, keys = 12, []
+    for _ in range(members):
+        at += struct.calcsize("<IIIIIIQ")
+        for _ in range(2):
+            at += 4 + struct.unpack_from("<I", book, at)[0]
+        keys.append(book[at : at + 32])
+        at += 32
+    return keys
+
+
+def book_of(stream):
+    """The BOOK among the frames that a scheduler has sent."""
     at = 0
     while at + HEADER.size <= len(stream):
         fields = HEADER.unpack_from(stream, at)
         at += HEADER.size
         if fields[1] == BOOK:
-            return struct.unpack_from("<I", stream, at)[0], stream[at + 4 : at + 20]
+            return stream[at : at + fields[0]]
         at += fields[0]
     raise AssertionError("no BOOK among the frames")
 
 
 def refusal(sock):
-    """What the acceptor says after a HELLO; "" if it only closes."""
+    """What the acceptor says after a HELLO, or a JOIN; "" if it only closes."""
     try:
         kind, payload = read_frame(sock)
     except (EOFError, ConnectionError):

@@ -22,7 +22,8 @@ static struct bps_link dialler;
 static char address[128];
 
 static struct {
-    char greeting[64];       /* what the dialler writes into its HELLO */
+    struct bps_claim claim;  /* of the dialler */
+    uint8_t key, other;      /* the first byte of the acceptor's, and of the dialler's */
     const char *refusal;     /* what the acceptor answers; NULL: welcome */
     struct bps_guest *guest; /* let in */
     uint32_t welcomes, messages, closes, refused;
@@ -33,18 +34,17 @@ static struct {
 
 /* ---- the acceptor ---- */
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
 {
-    char word[64];
-    bps_get_string(hello, word, sizeof word);
-    if (!bps_reader_done(hello)) {
-        return BPS_ERR_PROTOCOL;
+    const uint8_t key[BPS_KEY_BYTES] = {seen.key};
+    ck_assert_mem_eq(claim, &seen.claim, sizeof *claim);
+    if (bps_link_check(link, key, report) != BPS_OK) {
+        return BPS_ERR_REFUSED;
     }
     if (seen.refusal != NULL) {
         BPS_REPORT(report, "%s", seen.refusal);
         return BPS_ERR_REFUSED;
     }
-    ck_assert_str_eq(word, "hello");
     bps_lobby_admit(owner);
     seen.guest = owner;
     bps_link_welcome(link);
@@ -82,12 +82,14 @@ static const struct bps_link_handler acceptor_handler = {
 
 /* ---- the dialler ---- */
 
-static void introduce(void *owner, struct bps_link *link, const uint8_t *nonce, struct bps_writer *hello)
+static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
     (void)owner;
     (void)link;
-    (void)nonce;
-    bps_put_string(hello, seen.greeting);
+    *claim = seen.claim;
+    memset(key, 0, BPS_KEY_BYTES);
+    key[0] = seen.other;
+    return BPS_OK;
 }
 
 static void welcome(void *owner, struct bps_link *link)
@@ -122,7 +124,7 @@ static void setup(void)
 {
     struct bps_report report = {""};
     memset(&seen, 0, sizeof seen);
-    strcpy(seen.greeting, "hello");
+    seen.claim = (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = 3, .rank = 2, .lane = 1};
     loop = bps_loop_new();
     ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
                       BPS_OK,
@@ -200,6 +202,67 @@ START_TEST(test_refusal)
 }
 END_TEST
 
+/* Both ends know a key, but not the same one: whoever dials is told so, and nothing else. */
+START_TEST(test_another_key)
+{
+    seen.other = 1;
+    seen.refusal = "something about the job";
+    dial();
+    while (seen.closes == 0 || seen.refused == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 0);
+    ck_assert_ptr_null(seen.guest);
+    ck_assert_ptr_null(strstr(seen.text, "about the job"));
+}
+END_TEST
+
+/* An acceptor that welcomes everybody, without a proof of its own. */
+static void *impostor(void *arg)
+{
+    int listener = *(const int *)arg, fd = accept(listener, NULL, NULL);
+    uint8_t bytes[512] = {0};
+    struct bps_header header = {.type = BPS_FRAME_CHALLENGE, .length = 8 + 4 + 4 + 5 + 16};
+    bps_header_encode(&header, bytes);
+    memcpy(bytes + BPS_HEADER_BYTES,
+           "BytePS\r\n\x02\x00\x00\x00\x05\x00\x00\x00"
+           "0.1.0",
+           21);
+    ck_assert_int_gt(send(fd, bytes, BPS_HEADER_BYTES + header.length, MSG_NOSIGNAL), 0);
+    ck_assert_int_gt(recv(fd, bytes, sizeof bytes, 0), 0);
+    header = (struct bps_header){.type = BPS_FRAME_WELCOME, .length = BPS_PROOF_BYTES};
+    memset(bytes, 0, sizeof bytes);
+    bps_header_encode(&header, bytes);
+    ck_assert_int_gt(send(fd, bytes, BPS_HEADER_BYTES + header.length, MSG_NOSIGNAL), 0);
+    while (recv(fd, bytes, sizeof bytes, 0) > 0) {
+    }
+    close(fd);
+    return NULL;
+}
+
+START_TEST(test_impostor)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET};
+    socklen_t n = sizeof at;
+    pthread_t thread;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
+    ck_assert_int_eq(listen(listener, 1), 0);
+    ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &n), 0);
+    ck_assert_int_eq(pthread_create(&thread, NULL, impostor, &listener), 0);
+    snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    dial();
+    while (seen.refused == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 0);
+    ck_assert_str_eq(seen.text, "it could not prove that it belongs to the job");
+    pthread_join(thread, NULL);
+    close(listener);
+}
+END_TEST
+
 START_TEST(test_finish_delivers)
 {
     dial();
@@ -261,10 +324,10 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
         bps_header_encode(&header, bytes);
         break;
     default: /* the right words, but a nonce of another conversation */
-        header.length = 8 + 4 + 4 + 5 + 16;
+        header.length = 8 + 4 + 4 + 5 + 2 * 16 + 1 + 3 * 4 + 32;
         bps_header_encode(&header, bytes);
         memcpy(bytes + 64,
-               "BytePS\r\n\x01\x00\x00\x00\x05\x00\x00\x00"
+               "BytePS\r\n\x02\x00\x00\x00\x05\x00\x00\x00"
                "0.1.0",
                21);
         *n = 64 + header.length;
@@ -286,7 +349,7 @@ START_TEST(test_strangers)
     ck_assert_ptr_null(seen.guest);
     close(fd);
     memset(&seen, 0, sizeof seen);
-    strcpy(seen.greeting, "hello");
+    seen.claim = (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = 3, .rank = 2, .lane = 1};
     dial(); /* the door is still open to friends */
     ck_assert_uint_eq(seen.welcomes, 1);
 }
@@ -361,7 +424,7 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.tensor, header.tensor);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_FORGET) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_JOIN) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
@@ -385,6 +448,8 @@ int main(void)
     tcase_add_test(tests, test_conversation);
     tcase_add_loop_test(tests, test_malformed_message, 0, 2);
     tcase_add_test(tests, test_refusal);
+    tcase_add_test(tests, test_another_key);
+    tcase_add_test(tests, test_impostor);
     tcase_add_test(tests, test_finish_delivers);
     tcase_add_loop_test(tests, test_strangers, 0, 8);
     tcase_add_test(tests, test_crowd);

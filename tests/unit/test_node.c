@@ -161,21 +161,54 @@ START_TEST(test_book)
         ck_assert_int_ne(bps_book_read(&r, &cut), BPS_OK);
         free(exact);
     }
-    /* The proof depends on all that it is about. */
-    uint8_t nonce[BPS_NONCE_BYTES] = {1}, a[BPS_PROOF_BYTES], b[BPS_PROOF_BYTES];
-    ck_assert_int_eq(bps_book_proof(&book, nonce, 0, 0, a), BPS_OK);
-    ck_assert_int_eq(bps_book_proof(&copy, nonce, 0, 0, b), BPS_OK);
-    ck_assert_int_eq(memcmp(a, b, sizeof a), 0);
-    for (int i = 0; i < 4; i++) {
-        nonce[0] = i == 0 ? 2 : 1;
-        copy.epoch = i == 3 ? 6 : 5;
-        ck_assert_int_eq(bps_book_proof(&copy, nonce, i == 1, i == 2, b), BPS_OK);
-        ck_assert_int_ne(memcmp(a, b, sizeof a), 0);
-    }
     bps_writer_fini(&w);
     bps_book_fini(&book);
     bps_book_fini(&copy);
     bps_roster_fini(&roster);
+}
+END_TEST
+
+/* Two members have a key of their own; nobody else makes it, and nobody without the secret. */
+START_TEST(test_keys)
+{
+    static const uint8_t secret[BPS_KEY_BYTES] = "one", other[BPS_KEY_BYTES] = "another", none[BPS_KEY_BYTES];
+    struct bps_identity a, b, c;
+    uint8_t ab[BPS_KEY_BYTES], ba[BPS_KEY_BYTES], cb[BPS_KEY_BYTES];
+    ck_assert_int_eq(bps_identity_make(&a), BPS_OK);
+    ck_assert_int_eq(bps_identity_make(&b), BPS_OK);
+    ck_assert_int_eq(bps_identity_make(&c), BPS_OK);
+    ck_assert_int_eq(bps_identity_key(&a, b.public_key, secret, ab), BPS_OK);
+    ck_assert_int_eq(bps_identity_key(&b, a.public_key, secret, ba), BPS_OK);
+    ck_assert_mem_eq(ab, ba, sizeof ab);
+    ck_assert_int_eq(bps_identity_key(&c, b.public_key, secret, cb), BPS_OK);
+    ck_assert_mem_ne(ab, cb, sizeof ab);
+    ck_assert_int_eq(bps_identity_key(&b, a.public_key, other, ba), BPS_OK);
+    ck_assert_mem_ne(ab, ba, sizeof ab);
+    ck_assert_int_eq(bps_identity_key(&a, a.public_key, secret, ab), BPS_OK); /* to a server in its own process */
+    ck_assert_int_eq(bps_identity_key(&a, none, secret, ab), BPS_ERR_PROTOCOL);
+}
+END_TEST
+
+/* A proof depends on all that it is about. */
+START_TEST(test_proofs)
+{
+    const struct bps_introduction said = {.challenge = {1}, .response = {2}, .claim = {BPS_LINK_DATA, 3, 4, 5}};
+    uint8_t key[BPS_KEY_BYTES] = {6}, proof[BPS_PROOF_BYTES];
+    ck_assert_int_eq(bps_prove(key, BPS_DIALLER, &said, proof), BPS_OK);
+    ck_assert(bps_is_proof(key, BPS_DIALLER, &said, proof));
+    ck_assert(!bps_is_proof(key, BPS_ACCEPTOR, &said, proof));
+    for (int i = 0; i < 6; i++) {
+        struct bps_introduction other = said;
+        other.challenge[15] ^= i == 0;
+        other.response[15] ^= i == 1;
+        other.claim.purpose ^= i == 2;
+        other.claim.epoch ^= i == 3;
+        other.claim.rank ^= i == 4;
+        other.claim.lane ^= i == 5;
+        ck_assert(!bps_is_proof(key, BPS_DIALLER, &other, proof));
+    }
+    key[31] ^= 1;
+    ck_assert(!bps_is_proof(key, BPS_DIALLER, &said, proof));
 }
 END_TEST
 
@@ -560,6 +593,8 @@ int main(void)
     tcase_add_test(tests, test_wanted_ranks);
     tcase_add_test(tests, test_early_seats);
     tcase_add_test(tests, test_book);
+    tcase_add_test(tests, test_keys);
+    tcase_add_test(tests, test_proofs);
     tcase_add_test(tests, test_declared);
     tcase_add_test(tests, test_declared_at_once);
     tcase_add_test(tests, test_declared_nonsense);

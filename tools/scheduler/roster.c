@@ -236,6 +236,7 @@ static void book_member(const struct bps_roster *roster, const struct bps_seat *
                                     .host_id = seat->join.host_id,
                                     .group = group_of(roster, seat)};
     memcpy(out->host, seat->join.host, sizeof out->host);
+    memcpy(out->public_key, seat->join.public_key, sizeof out->public_key);
     memcpy(out->local, seat->join.local, sizeof out->local);
 }
 

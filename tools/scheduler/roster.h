@@ -55,7 +55,7 @@ bool bps_roster_complete(const struct bps_roster *roster);
 void bps_roster_assign(struct bps_roster *roster);
 /* True if every seat that serves has told its endpoints. */
 bool bps_roster_serving(const struct bps_roster *roster);
-/* The seats as a book, without token. BPS_ERR_INVALID: too many shards. */
+/* The seats as a book. BPS_ERR_INVALID: too many shards. */
 bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out);
 /* The seat of a member of the book. */
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member);

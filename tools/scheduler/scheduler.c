@@ -9,7 +9,6 @@
  */
 #include "tools/scheduler/scheduler.h"
 
-#include <openssl/rand.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -181,9 +180,6 @@ static bps_status publish(struct bps_scheduler *s)
     book.epoch = ++s->epoch;
     bps_declared_fini(&s->declared);
     status = bps_declared_init(&s->declared, &book, s->conf->worker.partition);
-    if (status == BPS_OK && RAND_bytes(book.token, sizeof book.token) != 1) {
-        status = BPS_ERR_IO;
-    }
     if (status == BPS_OK) {
         bps_book_write(&book, &w);
         struct bps_seat *seat;
@@ -203,39 +199,60 @@ static bps_status publish(struct bps_scheduler *s)
 
 /* ---- what members say ---- */
 
-static bps_status on_hello(void *owner, struct bps_link *link, struct bps_reader *hello, struct bps_report *report)
+/* Whoever knows the secret may say who it is. */
+static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
 {
-    struct bps_guest *guest = owner;
-    struct bps_scheduler *s = guest->host;
-    struct bps_join join;
-    bool early = s->phase != GATHERING; /* for the next generation, if there will be one */
-    if (bps_get_u8(hello) != BPS_HELLO_JOIN || bps_join_read(hello, &join) != BPS_OK) {
+    const struct bps_guest *guest = owner;
+    const struct bps_scheduler *s = guest->host;
+    if (claim->purpose != BPS_LINK_JOIN) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = BPS_OK;
-    if (strcmp(join.job, cluster(s)->job) != 0) {
-        BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
-                   cluster(s)->job, join.host, join.pid, join.job);
-        status = BPS_ERR_REFUSED;
-    } else if (s->phase == ENDING || (early && !cluster(s)->stay)) {
-        BPS_REPORT(report, "job '%s' is %s%s", join.job, s->phase == ENDING ? "over" : "already complete",
-                   cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
-        status = BPS_ERR_REFUSED;
-    } else {
-        status = bps_agreement_compare(s->agreement, s->host, join.agreement, join.host, report);
-    }
+    bps_status status = bps_link_check(link, s->conf->secret, report);
     if (status == BPS_OK) {
-        status = bps_roster_add(&s->roster, guest, &join, early, report);
+        bps_link_welcome(link);
     }
+    return status;
+}
+
+/* Whether there is a seat for it; then it has taken that. */
+static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bool early,
+                            struct bps_report *report)
+{
+    if (strcmp(join->job, cluster(s)->job) != 0) {
+        BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
+                   cluster(s)->job, join->host, join->pid, join->job);
+        return BPS_ERR_REFUSED;
+    }
+    if (s->phase == ENDING || (early && !cluster(s)->stay)) {
+        BPS_REPORT(report, "job '%s' is %s%s", join->job, s->phase == ENDING ? "over" : "already complete",
+                   cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
+        return BPS_ERR_REFUSED;
+    }
+    bps_status status = bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report);
+    return status == BPS_OK ? bps_roster_add(&s->roster, guest, join, early, report) : status;
+}
+
+static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, struct bps_reader *payload)
+{
+    struct bps_report report = {""};
+    struct bps_link *link = &guest->link;
+    struct bps_join join;
+    bool early = s->phase != GATHERING; /* for the next generation, if there will be one */
+    if (bps_join_read(payload, &join) != BPS_OK) {
+        return BPS_ERR_PROTOCOL;
+    }
+    bps_status status = take_seat(s, guest, &join, early, &report);
     if (status != BPS_OK) {
+        const char *why = report.text[0] != '\0' ? report.text : bps_strerror(status);
         /* At the end of a short job latecomers are nothing special. */
         BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s", link->peer,
-                join.host, join.pid, report->text[0] != '\0' ? report->text : bps_strerror(status));
+                join.host, join.pid, why);
         free(join.agreement);
-        return status;
+        bps_link_send_text(link, BPS_FRAME_REFUSE, why);
+        bps_link_finish(link);
+        return BPS_OK;
     }
     bps_lobby_admit(guest);
-    bps_link_welcome(link);
     if (!early && s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
         gather(s); /* the clock of a further generation starts with its first worker */
     }
@@ -373,6 +390,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
     struct bps_seat *seat = guest->user;
+    if (seat == NULL) {
+        return header->type == BPS_FRAME_JOIN ? on_join(s, guest, payload) : BPS_ERR_PROTOCOL;
+    }
     if (s->phase == ENDING) {
         return BPS_OK;
     }
