@@ -30,8 +30,8 @@ struct bps_link_handler {
     /* Dialler: the acceptor lets us in, and has proved that it may. */
     void (*welcome)(void *owner, struct bps_link *link);
     /*
-     * Acceptor: judge who the dialler claims to be: first bps_link_check(), now or later, then bps_link_welcome(), or an
-     * error that refuses it with the report's text.
+     * Acceptor: judge who the dialler claims to be: first bps_link_check(), now or later, then bps_link_welcome(), or
+     * an error that refuses it with the report's text.
      */
     bps_status (*hello)(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report);
     /* A message has arrived. An error closes the link. */
