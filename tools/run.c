@@ -12,7 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
+
+#include "conf/secret.h"
 
 static void start_servers(struct bps_run *run)
 {
@@ -104,12 +107,31 @@ static void start_scheduler(struct bps_run *run)
     close(pipe[1]);
 }
 
+/* Whoever knows it is let in. A part has that of the whole; a user's own is kept, and goes to all as this does. */
+static bool make_secret(void)
+{
+    const char *own = getenv(BPS_SECRET_VARIABLE);
+    uint8_t bytes[32];
+    char text[2 * sizeof(bytes) + 1];
+    if (own && *own) {
+        return true;
+    }
+    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+        bps_cmd_failure(BPS_RUN_NAME, "there are no random numbers for the secret of the job");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    }
+    return setenv(BPS_SECRET_VARIABLE, text, 1) == 0;
+}
+
 static int manage(void *arg)
 {
     struct bps_run_options *options = arg;
     struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
     size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
-    if (!bps_run_init(&run, room)) {
+    if (!make_secret() || !bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;
     }
     bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;

@@ -2,6 +2,7 @@
 """Jobs on a test bed: which process runs on which host, how they are started, how they end."""
 
 import os
+import secrets
 import signal
 import subprocess
 import threading
@@ -110,7 +111,7 @@ class Job:
             raise ValueError(f"the job needs {shape.hosts} hosts, the bed has {bed.hosts}")
         self.id, self.bed, self.shape, self.parts = uuid.uuid4().hex[:16], bed, shape, {}
         self._how = {"tell": tell or (lambda part, stream, line: None), "cwd": cwd}
-        self._env = dict(os.environ)
+        self._env = {"BYTEPS_SECRET": secrets.token_hex(32), **os.environ}
         self._common = [*filter(None, [self._env.get("BYTEPS_SET")]), *settings, f"cluster.job={self.id}"]
         self._common += [f"cluster.workers={len(shape.ranks)}", f"cluster.servers={len(shape.servers)}"]
         program = os.environ.get("BYTEPS_PROGRAM", "byteps")

@@ -16,6 +16,8 @@
 
 #include <byteps/plugin.h>
 
+#include "conf/secret.h"
+
 /* One value of the tree. Group members and list items are its children. */
 struct bps_conf_node {
     const char *name;   /* key within its group; NULL for list items and the root */
@@ -42,9 +44,10 @@ struct bps_conf_node {
 #define BPS_COLOCATED_ALL   4u
 
 struct bps_conf_cluster {
-    uint32_t role;         /* BPS_ROLE_* */
-    const char *scheduler; /* "host:port"; "" for a job of this process alone */
-    const char *job;       /* a word that tells jobs apart */
+    uint32_t role;           /* BPS_ROLE_* */
+    const char *scheduler;   /* "host:port"; "" for a job of this process alone */
+    const char *job;         /* a word that tells jobs apart */
+    const char *secret_file; /* "": none; $BYTEPS_SECRET counts more */
     int64_t workers;
     int64_t servers;             /* processes of their own */
     uint32_t colocated;          /* BPS_COLOCATED_* */
@@ -119,8 +122,9 @@ struct bps_conf {
     struct bps_conf_server server;
     struct bps_conf_affinity affinity;
     struct bps_conf_log log;
-    uint8_t secret[32];         /* of the job: those who have it are let in */
-    struct bps_conf_node *root; /* of everything, plugin options included: see bps_conf_find() */
+    bool has_secret;
+    uint8_t secret[BPS_SECRET_BYTES]; /* of the job; zeros: it has none, and is one of this host */
+    struct bps_conf_node *root;       /* of everything, plugin options included: see bps_conf_find() */
     struct bps_arena arena;
 };
 

@@ -280,7 +280,8 @@ static const struct variable variables[] = {
 /* Read elsewhere. */
 static const char *const own[] = {
     "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",     "BYTEPS_PLUGIN_PATH",
-    "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM", "BYTEPS_MIN_COMPRESS_BYTES"};
+    "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM", "BYTEPS_MIN_COMPRESS_BYTES",
+    BPS_SECRET_VARIABLE};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 /* clang-format off */

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/cpus.h"
@@ -158,6 +159,27 @@ static void check_scheduler(struct bps_check *check)
                "\"HOST:PORT\"");
 }
 
+/* ---- the secret ---- */
+
+static void check_secret(struct bps_check *check)
+{
+    struct bps_conf *conf = check->conf;
+    const char *text = getenv(BPS_SECRET_VARIABLE), *path = conf->cluster.secret_file;
+    struct bps_report why = {""};
+    if (text != NULL && text[0] != '\0') {
+        if (bps_secret_of_text(text, strlen(text), conf->secret, &why) != BPS_OK) {
+            bps_check_problem(check, BPS_SECRET_VARIABLE, "%.400s", why.text);
+        }
+    } else if (path[0] != '\0') {
+        if (bps_secret_of_file(path, conf->secret, &why) != BPS_OK) {
+            problem_at(check, "cluster.secret_file", "%.400s", why.text);
+        }
+    } else {
+        return;
+    }
+    conf->has_secret = true;
+}
+
 /* ---- cores ---- */
 
 /* Only the notation: which cores there are is known where they are used. */
@@ -203,8 +225,8 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes, check_ranks,     check_colocated,
-                                      check_job,   check_scheduler, check_cores};
+    static const check_fn checks[] = {check_sizes,     check_ranks,  check_colocated, check_job,
+                                      check_scheduler, check_secret, check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

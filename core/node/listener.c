@@ -29,7 +29,10 @@ bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps
                                  const char *host, struct bps_report *report)
 {
     char address[80];
-    bps_status status = bps_transport_open(conf, loop, &listener->transport, report);
+    bps_status status = bps_transport_check_host(conf, host, report);
+    if (status == BPS_OK) {
+        status = bps_transport_open(conf, loop, &listener->transport, report);
+    }
     snprintf(address, sizeof address, "%s:0", host);
     return status == BPS_OK ? listen_at(listener, address, report) : status;
 }

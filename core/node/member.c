@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "node/join.h"
+#include "node/transport.h"
 #include "wire/link.h"
 
 #define LOG          "member"
@@ -294,6 +295,9 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
     m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
     bps_status status = m->join.agreement == NULL || m->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    if (status == BPS_OK) {
+        status = bps_transport_check_host(conf, c->scheduler, report);
+    }
     if (status == BPS_OK) {
         status = bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
     }

@@ -36,6 +36,26 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
                         report);
 }
 
+/* Only this host's own processes come there. */
+static bool is_loopback(const char *address)
+{
+    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 || strcmp(address, "::1") == 0 ||
+           strncmp(address, "localhost:", 10) == 0;
+}
+
+bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report)
+{
+    if (conf->has_secret || is_loopback(address)) {
+        return BPS_OK;
+    }
+    BPS_REPORT(report,
+               "other hosts can reach %s, and this job has no secret by which it knows its members; give all of "
+               "them the same " BPS_SECRET_VARIABLE ", such as openssl rand -hex 32 prints, or a file of it by "
+               "cluster.secret_file; byteps run makes one by itself",
+               address);
+    return BPS_ERR_CONF;
+}
+
 /* ---- what is told of them ---- */
 
 struct line {

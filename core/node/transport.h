@@ -19,6 +19,12 @@ bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop
 bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                                     struct bps_report *report);
 
+/*
+ * Whether members of the job may meet at "HOST" or "HOST:PORT". BPS_ERR_CONF, with what to do: other hosts can reach
+ * that, and the job has no secret.
+ */
+bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report);
+
 /* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
 void bps_transport_log_bytes(const struct bps_instance *instance);
 

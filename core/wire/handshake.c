@@ -2,10 +2,17 @@
 /* handshake.c - CHALLENGE, HELLO, WELCOME, REFUSE: who may talk to whom, and the same words on both sides. */
 #include "wire/handshake.h"
 
+#include <inttypes.h>
 #include <openssl/rand.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include <byteps/byteps.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+
+#define LOG "link"
 
 static const uint8_t greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 
@@ -31,9 +38,22 @@ bps_status bps_challenge(struct bps_link *link)
     return status;
 }
 
+/* One line in a second: strangers may come as often as they like. */
+static void log_refusal(const struct bps_link *link, const char *text)
+{
+    static _Atomic uint64_t said, unsaid;
+    uint64_t now = bps_now(), before = said;
+    if (now - before >= BPS_S && atomic_compare_exchange_strong(&said, &before, now)) {
+        bps_warn(LOG, "refused %s: %s (and %" PRIu64 " others before)", link->peer, text, atomic_exchange(&unsaid, 0));
+    } else {
+        unsaid++;
+    }
+}
+
 /* Says why and closes once that is sent; the owner hears of it as closed. */
 static bps_status refuse(struct bps_link *link, const char *text)
 {
+    log_refusal(link, text);
     link->state = BPS_LINK_REFUSED;
     bps_link_send_text(link, BPS_FRAME_REFUSE, text);
     bps_link_finish(link);

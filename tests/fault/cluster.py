@@ -39,6 +39,8 @@ DEADLINE = harness.DEADLINE
 TRANSPORT = os.environ.get("CLUSTER_TRANSPORT", "tcp")
 ADDRESS = os.environ.get("CLUSTER_ADDRESS", "127.0.0.1")
 """Between all processes, and where the scheduler listens: tests/verbs has other ones."""
+if not ADDRESS.startswith("127."):
+    os.environ.setdefault("BYTEPS_SECRET", uuid.uuid4().hex)
 HIERARCHY = "off"
 """worker.hierarchy of all jobs."""
 LOCAL = "false"

@@ -555,7 +555,10 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);
     s->agreement = bps_conf_agreement(conf);
-    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, loop, &s->net, report);
+    bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_check_host(conf, c->scheduler, report);
+    if (status == BPS_OK) {
+        status = bps_transport_open(conf, loop, &s->net, report);
+    }
     if (status == BPS_OK) {
         s->transport = s->net->ops;
         s->lobby.transport = s->net->ops;
@@ -569,6 +572,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     if (status != BPS_OK) {
         bps_scheduler_free(s);
         return status;
+    }
+    if (!conf->has_secret) {
+        bps_info(LOG, "this job has no secret: all processes of this host are let in");
     }
     s->last_tick = bps_now();
     gather(s);
