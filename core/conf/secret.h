@@ -2,8 +2,8 @@
 /*
  * secret.h - the secret of a job, as bytes: only who knows it is let in.
  *
- * Any text of 16 bytes and more, spaces and lines around it apart; its SHA-256 is the key. It comes from the environment
- * or from a file that only its owner can read, never from a command line, which others see.
+ * Any text of 16 bytes and more, spaces and lines around it apart; its SHA-256 is the key. It comes from the
+ * environment or from a file that only its owner can read, never from a command line, which others see.
  */
 #ifndef BPS_CONF_SECRET_H
 #define BPS_CONF_SECRET_H
