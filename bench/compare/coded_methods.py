@@ -20,7 +20,9 @@ METHODS = {
     'dithering': optimizer(compressor='dithering'),
     'onebit': optimizer(compressor='onebit'),
     'topk 1 %': optimizer(compressor='topk', k=0.01),
+    'topk 4 %': optimizer(compressor='topk', k=0.04),
     'randomk 1 %': optimizer(compressor='randomk', k=0.01),
+    'randomk 10 %': optimizer(compressor='randomk', k=0.1),
     'PowerSGD': ('hook', None),  # that of byteps.torch, for PyTorch's DistributedDataParallel
     'DDP': ('gloo', None),  # PyTorch's DistributedDataParallel over gloo, with its own hooks
     'DDP fp16': ('gloo', 'fp16'),

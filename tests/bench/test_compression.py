@@ -40,12 +40,12 @@ class Figures(unittest.TestCase):
             training("topk", 1, 0.80, 0.1, 1e5), training("topk", 1, 0.99, 9.0, 9e9, task="other"),
         ]
         [(title, rows)] = coded_figures.tables(figures)
-        self.assertIn("90.50 %", title)
+        self.assertIn("less 0.5 %", title)
         by_name = {row[0]: row[1:] for row in rows}
         self.assertEqual(by_name["onebit"][:6],
                          ["92.00 % (91.00 to 93.00)", "+1.00", "0.100", "40.0", "100 ms", "10.0"])
         self.assertEqual(by_name["topk"][1], "-10.00")
-        self.assertEqual(by_name["topk"][-2:], ["not reached", "-"])
+        self.assertEqual(by_name["topk"][-2:], ["by 0 of 1", "-"])
 
 
 class Run(unittest.TestCase):
