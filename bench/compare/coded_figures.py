@@ -74,8 +74,8 @@ def tables(figures):
         if base:
             rows = [row(method, select(figures, task, method), base) for method in figures['methods']
                     if select(figures, task, method)]
-            found.append((f'{task}, {figures["steps"]} steps, seeds: {len(base)}; the accuracy to reach is that without '
-                          f'coding, less {100 * SHORT:.1f} %', rows))
+            found.append((f'{task}, {figures["steps"]} steps, seeds: {len(base)}; the accuracy to reach is that of none, '
+                          f'less {100 * SHORT:.1f} %', rows))
     return found
 
 
@@ -97,7 +97,7 @@ def draw(figures, path):
             trainings = select(figures, task, method)
             if trainings:
                 steps, accuracy = curve(trainings)
-                style = {'label': method, 'color': f'C{number % 10}', 'lw': 1.2,
+                style = {'label': method, 'color': pyplot.get_cmap('tab20')(number % 20), 'lw': 1.2,
                          'ls': '--' if method.startswith('DDP') else '-'}
                 for place, key, unit in ((left, 'bytes', 1e6), (right, 'seconds', 1)):
                     place.plot([step * mean(trainings, key) / unit for step in steps], accuracy, **style)

@@ -574,7 +574,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
         return status;
     }
     if (!conf->has_secret) {
-        bps_info(LOG, "this job has no secret: all processes of this host are let in");
+        bps_warn(LOG, "this job has no secret: all processes of this host are let in");
     }
     s->last_tick = bps_now();
     gather(s);
