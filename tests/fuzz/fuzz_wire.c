@@ -2,17 +2,19 @@
 /*
  * fuzz_wire.c - any bytes as what members of a job say to each other.
  *
- * The first byte chooses the kind of message that the rest is read as. Conversations with a summation engine
- * are fuzz_sum.c's.
+ * The first byte chooses the kind of message that the rest is read as, or that it is the frames of a whole conversation
+ * on a link, from the handshake on. Those with a summation engine are fuzz_sum.c's.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "node/book.h"
 #include "node/join.h"
 #include "node/unnamed.h"
 #include "tools/scheduler/declared.h"
 #include "tools/scheduler/roster.h"
+#include "wire/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -123,9 +125,126 @@ static void try_text(const uint8_t *data, size_t size)
     check(strlen(text) < sizeof text && (reader.bad || reader.at == reader.end));
 }
 
+/* ---- a link, over a channel that goes nowhere; both ends know the key of zeros ---- */
+
+static const uint8_t key[BPS_KEY_BYTES];
+static struct bps_channel *const channel = (struct bps_channel *)&key;
+
+static void no_channel(struct bps_channel *ended)
+{
+    (void)ended;
+}
+
+static bps_status dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                       void *user, struct bps_channel **out, struct bps_report *report)
+{
+    const struct bps_channel_events **told = instance;
+    (void)address;
+    (void)lane;
+    (void)user;
+    (void)report;
+    *told = events;
+    *out = channel;
+    return BPS_OK;
+}
+
+static const struct bps_transport_ops nowhere = {
+    .size = sizeof nowhere, .dial = dial, .kick = no_channel, .finish = no_channel, .drop = no_channel};
+
+static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *out)
+{
+    (void)owner;
+    (void)link;
+    *claim = (struct bps_claim){.purpose = BPS_LINK_DATA};
+    memcpy(out, key, sizeof key);
+    return BPS_OK;
+}
+
+static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
+{
+    (void)owner;
+    (void)claim;
+    bps_status status = bps_link_check(link, key, report);
+    if (status == BPS_OK) {
+        bps_link_welcome(link);
+    }
+    return status;
+}
+
+static void on_welcome(void *owner, struct bps_link *link)
+{
+    (void)owner;
+    check(link->state == BPS_LINK_OPEN);
+}
+
+static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
+{
+    (void)owner;
+    check(link->state == BPS_LINK_OPEN && header->length == (size_t)(payload->end - payload->at));
+    return BPS_OK;
+}
+
+static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    (void)owner;
+    check(link->channel == NULL && status != BPS_OK && text != NULL);
+}
+
+static const struct bps_link_handler handler = {
+    .introduce = introduce, .hello = on_hello, .welcome = on_welcome, .message = on_message, .closed = on_closed};
+
+/* A frame as a transport hands it over. False: the link has ended. */
+static bool receive(struct bps_link *link, const struct bps_channel_events *events, uint8_t type, const uint8_t *data,
+                    uint32_t size)
+{
+    const struct bps_header header = {.type = type, .length = size};
+    uint8_t bytes[BPS_HEADER_BYTES];
+    struct bps_sink *sink = NULL;
+    bps_header_encode(&header, bytes);
+    if (events->header(link, bytes, &sink) != BPS_OK) {
+        return false;
+    }
+    for (uint32_t at = 0; sink != NULL && at < size && link->channel != NULL;) {
+        uint32_t room = 0;
+        void *place = sink->place(sink, at, &room);
+        check(place != NULL && room == size - at);
+        memcpy(place, data + at, room);
+        at += sink->take(sink, at, place, room);
+    }
+    return link->channel != NULL;
+}
+
+/* Which end this is; then the frames: type, length in two bytes, payload. What an end draws is zeros. */
+static void try_link(const uint8_t *data, size_t size)
+{
+    const struct bps_channel_events *events = NULL;
+    struct bps_link link;
+    void *user;
+    bool accepts = size > 0 && data[0] % 2 == 0;
+    bps_log_set_level(0);
+    if (accepts) {
+        events = bps_link_accept(&link, &handler, NULL, &nowhere, channel, "nobody", &user);
+    } else {
+        bps_link_dial(&link, &handler, NULL, &nowhere, &events, "nobody", 0, NULL);
+    }
+    bool open = events != NULL;
+    for (size_t at = 1; open && at + 3 <= size;) {
+        uint32_t length = data[at + 1] | (uint32_t)data[at + 2] << 8;
+        length = length < size - at - 3 ? length : (uint32_t)(size - at - 3);
+        memset(accepts ? link.introduction.challenge : link.introduction.response, 0, BPS_NONCE_BYTES);
+        open = receive(&link, events, data[at], data + at + 3, length);
+        at += 3 + length;
+    }
+    if (events != NULL) {
+        bps_link_drop(&link);
+    }
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join, try_declare, try_text};
+    static void (*const tries[])(const uint8_t *, size_t) = {try_header,  try_book, try_join,
+                                                             try_declare, try_text, try_link};
     if (size > 0) {
         tries[data[0] % (sizeof tries / sizeof *tries)](data + 1, size - 1);
     }
