@@ -231,6 +231,7 @@ void bps_check_together(struct bps_check *check)
     if (status != BPS_OK) {
         check->status = status;
     }
+    bps_check_launcher(check);
     for (size_t i = 0; i < sizeof checks / sizeof *checks && !bps_check_is_over(check); i++) {
         checks[i](check);
     }

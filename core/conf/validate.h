@@ -25,6 +25,8 @@ bool bps_check_is_over(const struct bps_check *check);
 void bps_check_keys(struct bps_check *check);
 /* The maps of plugin instances, the graph, and the names that refer to instances: their form only. */
 void bps_check_instances(struct bps_check *check);
+/* A worker's place in a job, where a launcher has told it. */
+void bps_check_launcher(struct bps_check *check);
 /* What values demand of each other, and the defaults that depend on other values. */
 void bps_check_together(struct bps_check *check);
 

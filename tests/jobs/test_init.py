@@ -2,6 +2,7 @@
 """bps.init() as programs call it: what it refuses, and what it warns about."""
 
 import os
+import subprocess
 import unittest
 
 import harness
@@ -59,6 +60,32 @@ class Launchers(Case):
             self.assertEqual(result.status, 0, result)
             for rank in range(workers):
                 self.assertEqual(result.lines(f"worker {rank}"), [f"{rank} of {workers}"])
+
+
+class Torchrun(unittest.TestCase):
+    """With the scheduler's address, the processes of torchrun are workers of one job."""
+
+    def start(self, *arguments, lines, fds=()):
+        env = {k: v for k, v in os.environ.items() if k not in LAUNCHED}
+        env["BYTEPS_SET"] = "\n".join(["cluster.workers=2", "cluster.servers=1", *lines])
+        both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(arguments, env=env, text=True, pass_fds=fds, **both)
+
+    def test_two_processes(self):
+        if not harness.has_module(harness.python(), "torch"):
+            self.skipTest("torch is not installed")
+        reading, writing = os.pipe()
+        scheduler = [harness.program(), "scheduler", "--announce", str(writing)]
+        parts = [self.start(*scheduler, lines=["cluster.role=scheduler"], fds=[writing])]
+        os.close(writing)
+        with open(reading, encoding="ascii") as announced:
+            where = f"cluster.scheduler={announced.readline().strip()}"
+        parts.append(self.start(harness.program(), "server", lines=[where, "cluster.role=server"]))
+        torchrun = [harness.python(), "-m", "torch.distributed.run", "--nproc-per-node", "2", "--no-python"]
+        parts.append(self.start(*torchrun, *script(), lines=[where]))
+        said = [harness.communicate(part)[0] for part in parts]
+        self.assertEqual([part.returncode for part in parts], [0, 0, 0], said)
+        self.assertEqual(sorted(line for line in said[2].splitlines() if " of " in line), ["0 of 2", "1 of 2"], said)
 
 
 class Settings(Case):

@@ -8,9 +8,10 @@
 #include "conf/tree.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
+#define MOST         8 /* variables of a case */
 
 struct old {
-    const char *variables[6]; /* NAME=VALUE */
+    const char *variables[MOST]; /* NAME=VALUE */
     const char *key, *text, *origin;
 };
 
@@ -85,9 +86,9 @@ static const struct old olds[] = {
      "default"},
 };
 
-static void set_variables(const char *const variables[6])
+static void set_variables(const char *const variables[MOST])
 {
-    for (size_t i = 0; i < 6 && variables[i] != NULL; i++) {
+    for (size_t i = 0; i < MOST && variables[i] != NULL; i++) {
         ck_assert_int_eq(putenv((char *)variables[i]), 0);
     }
 }
@@ -146,7 +147,7 @@ END_TEST
     "without it"
 
 static const struct {
-    const char *variables[6], *error;
+    const char *variables[MOST], *error;
 } bad_olds[] = {
     {{"DMLC_NUM_WORKER=abc"}, "DMLC_NUM_WORKER = \"abc\": not a whole number; expected 1..65536"},
     {{"DMLC_NUM_WORKER=0"}, "DMLC_NUM_WORKER = 0: out of range; expected 1..65536"},
@@ -252,7 +253,7 @@ END_TEST
     "host1:n,host2:n -- python3 train.py`), or set cluster.workers = 1 if each shall be alone"
 
 static const struct {
-    const char *variables[6], *set, *error; /* no error: it may begin */
+    const char *variables[MOST], *set, *error; /* no error: it may begin */
 } launches[] = {
     {{"WORLD_SIZE=2"}, NULL, "WORLD_SIZE = 2: torchrun" TAIL},
     {{"OMPI_COMM_WORLD_SIZE=2"}, NULL, "OMPI_COMM_WORLD_SIZE = 2: mpirun" TAIL},
@@ -290,6 +291,50 @@ START_TEST(several_processes_without_a_job_are_refused)
 }
 END_TEST
 
+#define HERE "BYTEPS_SET=cluster.scheduler=h:1"
+
+/* What a launcher has told, where the scheduler is known: the values, and the variables that they have come from. */
+static const struct {
+    const char *variables[MOST], *value[4], *origin[4];
+} places[] = {
+    {{HERE, "WORLD_SIZE=4", "RANK=2", "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=2"},
+     {"4", "2", "0", "2"},
+     {"WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE"}},
+    {{HERE, "OMPI_COMM_WORLD_SIZE=3", "OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_LOCAL_RANK=1",
+      "OMPI_COMM_WORLD_LOCAL_SIZE=3"},
+     {"3", "1", "1", "3"},
+     {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}},
+    {{HERE, "PMI_SIZE=2", "PMI_RANK=1", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=1"},
+     {"2", "1", "0", "1"},
+     {"PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}},
+    {{HERE, "SLURM_JOB_ID=7", "SLURM_STEP_ID=0", "SLURM_NTASKS=8", "SLURM_STEP_NUM_TASKS=6", "SLURM_PROCID=5",
+      "SLURM_LOCALID=1"},
+     {"6", "5", "1", "-1"},
+     {"SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", "default"}},
+    /* who is told more keeps that; and a job of another size is not this launcher's */
+    {{HERE "\ncluster.rank=3", "WORLD_SIZE=4", "RANK=2"},
+     {"4", "3", "-1", "-1"},
+     {"WORLD_SIZE", "BYTEPS_SET", "default", "default"}},
+    {{HERE "\ncluster.workers=2", "WORLD_SIZE=4", "RANK=2"},
+     {"2", "-1", "-1", "-1"},
+     {"BYTEPS_SET", "default", "default", "default"}},
+    {{"WORLD_SIZE=4", "RANK=2"}, {"1", "-1", "-1", "-1"}, {"default", "default", "default", "default"}},
+};
+
+START_TEST(a_launcher_tells_a_place)
+{
+    static const char *const paths[] = {"cluster.workers", "cluster.rank", "cluster.local_rank", "cluster.local_size"};
+    set_variables(places[_i].variables);
+    struct bps_conf *conf = rig_load(NULL, NULL, NULL);
+    ck_assert_ptr_nonnull(conf);
+    for (int i = 0; i < 4; i++) {
+        rig_expect(conf, paths[i], places[_i].value[i], places[_i].origin[i]);
+    }
+    ck_assert_int_eq(conf->cluster.rank, atoi(places[_i].value[1]));
+    bps_conf_free(conf);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("conf environment");
@@ -301,6 +346,7 @@ int main(void)
     tcase_add_test(tests, rdma_is_asked_for);
     tcase_add_loop_test(tests, bad_old_variable_is_refused_word_by_word, 0, COUNT(bad_olds));
     tcase_add_test(tests, notes_tell_of_idle_and_unknown_variables);
+    tcase_add_loop_test(tests, a_launcher_tells_a_place, 0, COUNT(places));
     tcase_add_loop_test(tests, several_processes_without_a_job_are_refused, 0, COUNT(launches));
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
