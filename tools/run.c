@@ -131,7 +131,7 @@ static int manage(void *arg)
     struct bps_run_options *options = arg;
     struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
     size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
-    if (!make_secret() || !bps_run_init(&run, room)) {
+    if ((!options->part && !bps_run_keep_outer()) || !make_secret() || !bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;
     }
     bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
@@ -151,6 +151,7 @@ static int manage(void *arg)
 int bps_cmd_run(int argc, char **argv)
 {
     struct bps_run_options options;
+    bps_run_leave_outer();
     int status = bps_run_options_parse(argc, argv, &options);
     if (status < 0) {
         status = bps_run_guarded(BPS_RUN_NAME, manage, &options);

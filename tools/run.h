@@ -203,6 +203,10 @@ struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role,
                                     char **argv, int pass);
 /* The environment of the parts of `byteps run`. */
 void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child);
+/* Notes the variables of this process, before any of its job's are set. False: no memory (run_outer.c). */
+bool bps_run_keep_outer(void);
+/* In a process of a job: its variables become those that were noted. */
+void bps_run_leave_outer(void);
 /* Makes the installed package importable in whatever Python runs; the caller's own directories come first. */
 void bps_run_environment_python(void);
 /*

@@ -277,11 +277,11 @@ static const struct variable variables[] = {
 };
 #define NVARIABLES (sizeof variables / sizeof *variables)
 
-/* Read elsewhere. */
+/* Read elsewhere. A '*' stands for any ending. */
 static const char *const own[] = {
     "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",     "BYTEPS_PLUGIN_PATH",
     "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM", "BYTEPS_MIN_COMPRESS_BYTES",
-    BPS_SECRET_VARIABLE};
+    BPS_SECRET_VARIABLE,        "BYTEPS_OUTER*"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 /* clang-format off */
@@ -404,7 +404,9 @@ static size_t known_names(const char *known[NVARIABLES + COUNT(own) + COUNT(idle
         known[n++] = variables[i].name;
     }
     for (size_t i = 0; i < COUNT(own); i++) {
-        known[n++] = own[i];
+        if (strchr(own[i], '*') == NULL) {
+            known[n++] = own[i];
+        }
     }
     for (size_t i = 0; i < COUNT(idle); i++) {
         if (strchr(idle[i], '*') == NULL) {

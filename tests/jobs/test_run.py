@@ -380,6 +380,23 @@ class Environment(unittest.TestCase):
             self.assertEqual(result.lines("worker 1"), [os.path.join(os.path.realpath(folder), "job.conf")])
             self.assertEqual(shell("true", workers=3, options=["--conf", "job.conf"], cwd=folder).status, 0)
 
+    def test_a_job_within_a_job(self):
+        """It is one of its own, and has what the outer one has found, but nothing of that itself."""
+        show = 'echo "$BYTEPS_LOCAL_RANK of $BYTEPS_LOCAL_SIZE, $DMLC_NUM_SERVER, $BYTEPS_SECRET, $(echo $BYTEPS_SET)"'
+        inner = f"\"$BYTEPS_PROGRAM\" run --no-prefix -n 3 -s 1 -- sh -c '{show}'"
+        outer = 'if [ "$BYTEPS_LOCAL_RANK" = 0 ]; then echo "outer $BYTEPS_SECRET"; %s; fi' % inner
+        result = harness.run(["sh", "-c", outer], workers=2, servers=2, env={"DMLC_NUM_SERVER": "7"},
+                             options=["--set", "worker.threads=2"])
+        self.assertEqual(result.status, 0, str(result))
+        first, *lines = sorted(result.lines("worker 0"), reverse=True)
+        self.assertEqual(len(lines), 3, str(result))
+        for rank, line in enumerate(reversed(lines)):
+            self.assertRegex(line, rf"^{rank} of 3, 1, [0-9a-f]{{64}}, ")
+            self.assertNotIn(first.removeprefix("outer "), line)
+            self.assertNotIn("worker.threads", line)
+            self.assertIn("cluster.workers=3", line)
+            self.assertNotIn("cluster.workers=2", line)
+
     def test_standard_input_is_empty(self):
         self.assertEqual(self.worker("cat; echo end", workers=2), ["end"])
 
