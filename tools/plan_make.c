@@ -10,9 +10,9 @@
 #include "server/server.h"
 #include "tools/cmd.h"
 #include "tools/plan.h"
-#include "tools/scheduler/declared.h"
-#include "tools/scheduler/placement.h"
-#include "tools/scheduler/share.h"
+#include "scheduler/declared.h"
+#include "scheduler/placement.h"
+#include "scheduler/share.h"
 #include "wire/frame.h"
 
 #define STEPS_LIMIT (1ull << 31) /* partitions times servers: what a placement looks at */

@@ -16,7 +16,7 @@
 #include "conf/value.h"
 #include "tools/cmd.h"
 #include "tools/plan.h"
-#include "tools/scheduler/declared.h"
+#include "scheduler/declared.h"
 
 #define TENSORS_LIMIT (1u << 20)
 #define BYTES_LIMIT   (1ull << 56) /* of a model */

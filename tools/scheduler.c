@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "tools/cmd.h"
 #include "tools/role.h"
-#include "tools/scheduler/scheduler.h"
+#include "scheduler/scheduler.h"
 
 /* clang-format off */
 static const char help_text[] =

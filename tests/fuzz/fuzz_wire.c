@@ -12,8 +12,8 @@
 #include "node/book.h"
 #include "node/join.h"
 #include "node/unnamed.h"
-#include "tools/scheduler/declared.h"
-#include "tools/scheduler/roster.h"
+#include "scheduler/declared.h"
+#include "scheduler/roster.h"
 #include "wire/link.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -22,7 +22,7 @@
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "simulation.h"
-#include "tools/scheduler/scheduler.h"
+#include "scheduler/scheduler.h"
 
 #define WORKERS    6u
 #define SERVERS    2u

@@ -6,9 +6,9 @@
 
 #include "base/clock.h"
 #include "base/heap.h"
-#include "tools/scheduler/agreement.h"
-#include "tools/scheduler/declared.h"
-#include "tools/scheduler/roster.h"
+#include "scheduler/agreement.h"
+#include "scheduler/declared.h"
+#include "scheduler/roster.h"
 #include "wire/frame.h"
 
 static struct bps_report report;

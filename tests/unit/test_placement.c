@@ -7,8 +7,8 @@
 
 #include "conf/conf.h"
 #include "node/unnamed.h"
-#include "tools/scheduler/placement.h"
-#include "tools/scheduler/share.h"
+#include "scheduler/placement.h"
+#include "scheduler/share.h"
 #include "wire/frame.h"
 
 #define HOSTS 64u

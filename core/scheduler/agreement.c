@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agreement.c - the first value in which the configurations of two members differ. */
-#include "tools/scheduler/agreement.h"
+#include "scheduler/agreement.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* roster.c - seats of a job: who may take one, which rank it gets, and who is still missing. */
-#include "tools/scheduler/roster.h"
+#include "scheduler/roster.h"
 
 #include <stdlib.h>
 #include <string.h>

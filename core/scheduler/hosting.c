@@ -2,8 +2,8 @@
 /* hosting.c - which members serve, and what share of the bytes each of them gets. */
 #include <stdlib.h>
 
-#include "tools/scheduler/roster.h"
-#include "tools/scheduler/share.h"
+#include "scheduler/roster.h"
+#include "scheduler/share.h"
 
 static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
 {

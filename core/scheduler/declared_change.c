@@ -5,7 +5,7 @@
  * A worker with another form than the job knows fails the round for all; then each worker reports what it has
  * pushed. Nobody is in that round, or in the next one, when the last report is there.
  */
-#include "tools/scheduler/declared.h"
+#include "scheduler/declared.h"
 
 #include "sum/verdict.h"
 #include "wire/link.h"

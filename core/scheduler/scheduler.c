@@ -7,7 +7,7 @@
  *   RUNNING    everybody has the book; tensors are declared, losses are announced
  *   ENDING     members have been told; waits until they have hung up
  */
-#include "tools/scheduler/scheduler.h"
+#include "scheduler/scheduler.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +17,9 @@
 #include "node/member.h"
 #include "node/transport.h"
 #include "plugin/instance.h"
-#include "tools/scheduler/agreement.h"
-#include "tools/scheduler/declared.h"
-#include "tools/scheduler/roster.h"
+#include "scheduler/agreement.h"
+#include "scheduler/declared.h"
+#include "scheduler/roster.h"
 
 #define LOG          "scheduler"
 #define REMIND_EVERY (5 * BPS_S)

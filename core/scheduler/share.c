@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* share.c - the least busy links: how hosts share the summation. */
-#include "tools/scheduler/share.h"
+#include "scheduler/share.h"
 
 #include <math.h>
 

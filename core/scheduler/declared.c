@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* declared.c - names of tensors, their ids and where their partitions are summed. */
-#include "tools/scheduler/declared.h"
+#include "scheduler/declared.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,8 +12,8 @@
 #define BPS_DECLARED_H
 
 #include "node/book.h"
-#include "tools/scheduler/change.h"
-#include "tools/scheduler/placement.h"
+#include "scheduler/change.h"
+#include "scheduler/placement.h"
 #include "wire/message.h"
 
 /* Out of memory in a hash table must be an error, not an exit. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* placement.c - the least loaded server, and its least loaded shard, for each partition. */
-#include "tools/scheduler/placement.h"
+#include "scheduler/placement.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* change.c - the reports of all workers on a round in which a tensor has changed its form. */
-#include "tools/scheduler/change.h"
+#include "scheduler/change.h"
 
 #include <stdio.h>
 #include <stdlib.h>
