@@ -2,9 +2,10 @@
 /*
  * run.h - the processes of a job and their end: what `byteps run` and `byteps launch` share.
  *
- * Two processes look after a job. The guard is the one the user has started: it passes signals on and returns
- * the exit status. Its child, the manager, starts the parts of the job, prints what they print and ends them.
- * If either is killed, the other still ends everything. All of this runs on one thread.
+ * Three processes look after a job. The guard is the one the user has started: it passes signals on and returns
+ * the exit status. Its child, a second guard, does the same for the manager, which starts the parts of the job,
+ * prints what they print and ends them. While one of the three lives, it ends everything when the others are
+ * killed. All of this runs on one thread.
  *
  * On another machine ssh starts a manager of its own for the parts there (run_part.c); here that is a child.
  */
@@ -184,7 +185,7 @@ struct bps_run {
     size_t nchildren, room;
 };
 
-/* Runs `body` as the manager of a job under a guard. Returns in both, with the exit status (run_guard.c). */
+/* Runs `body` as the manager of a job under two guards. Returns in all three, with the exit status (run_guard.c). */
 int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg);
 /* Sends a signal to every child of this process that is not in children[n]; returns how many there were. */
 size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, int number);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * run_guard.c - two processes of which each ends the job when the other is killed.
+ * run_guard.c - a guard, a second guard and the manager, of which any ends the job when the others are killed.
  *
- * The kernel kills the children of a dead manager (PR_SET_PDEATHSIG), but not their children. Those the guard
- * adopts (PR_SET_CHILD_SUBREAPER) and kills. A dead guard shows itself to the manager by SIGQUIT, which
- * means: kill all.
+ * Each is the child of the one before. The kernel kills the children of a dead manager (PR_SET_PDEATHSIG), but
+ * not their children. Those the nearest guard adopts (PR_SET_CHILD_SUBREAPER) and kills. A dead guard shows itself
+ * to its child by SIGQUIT, which means: kill all. If all three are killed at once, nobody is left to find what
+ * the parts have started; the parts themselves end by the kernel.
  */
 #include "tools/run.h"
 
@@ -65,7 +66,7 @@ size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, in
     return count;
 }
 
-/* Kills what a dead manager has left, generation after generation. */
+/* Kills what a dead child has left, generation after generation. */
 static void kill_adopted(void)
 {
     while (bps_run_signal_adopted(NULL, 0, SIGKILL) > 0) {
@@ -92,12 +93,13 @@ static void guarded_signals(sigset_t *set)
     }
 }
 
-static int manage(pid_t guard, int (*body)(void *arg), void *arg)
+/* In a new process: what `parent` guards. */
+static int be_guarded(pid_t parent, int (*body)(void *arg), void *arg)
 {
     prctl(PR_SET_PDEATHSIG, SIGQUIT);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setpgid(0, 0);
-    if (getppid() != guard) {
+    if (getppid() != parent) {
         return BPS_EXIT_FAILURE;
     }
     signal(SIGPIPE, SIG_IGN);
@@ -105,23 +107,55 @@ static int manage(pid_t guard, int (*body)(void *arg), void *arg)
     return body(arg);
 }
 
-/* Passes signals on until the manager ends; returns its status from waitpid. */
-static int guard(pid_t manager, const sigset_t *set)
+/* Passes signals on until the child ends; returns its status from waitpid. */
+static int watch(pid_t child)
 {
+    sigset_t set;
+    sigprocmask(SIG_SETMASK, NULL, &set);
     for (;;) {
-        int number = sigwaitinfo(set, NULL);
+        int number = sigwaitinfo(&set, NULL);
         if (number > 0 && number != SIGCHLD) {
-            kill(manager, number);
+            kill(child, number);
             continue;
         }
         int status;
         pid_t pid;
         while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-            if (pid == manager) {
+            if (pid == child) {
                 return status;
             }
         }
     }
+}
+
+struct guarded {
+    const char *name;  /* subcommand, for messages */
+    const char *title; /* of the process that runs the body */
+    int (*body)(void *arg);
+    void *arg;
+};
+
+static int guard(void *arg)
+{
+    const struct guarded *guarded = arg;
+    fflush(NULL);
+    pid_t self = getpid(), child = fork();
+    if (child < 0) {
+        return bps_cmd_failure(guarded->name, "cannot start a process: %s", strerror(errno));
+    }
+    if (child == 0) {
+        return be_guarded(self, guarded->body, guarded->arg);
+    }
+    setpgid(child, child);
+    int status = watch(child);
+    kill_adopted();
+    if (WIFEXITED(status)) {
+        return WEXITSTATUS(status);
+    }
+    char text[32];
+    bps_cmd_failure(guarded->name, "the %s of the job (pid %d) was killed by %s; ended what was left", guarded->title,
+                    (int)child, bps_run_signal_name(WTERMSIG(status), text, sizeof(text)));
+    return BPS_RUN_STATUS_SIGNAL + WTERMSIG(status);
 }
 
 int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg)
@@ -131,22 +165,7 @@ int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg)
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how children end */
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    fflush(NULL);
-    pid_t self = getpid(), manager = fork();
-    if (manager < 0) {
-        return bps_cmd_failure(name, "cannot start a process: %s", strerror(errno));
-    }
-    if (manager == 0) {
-        return manage(self, body, arg);
-    }
-    setpgid(manager, manager);
-    int status = guard(manager, &set);
-    kill_adopted();
-    if (WIFEXITED(status)) {
-        return WEXITSTATUS(status);
-    }
-    char text[32];
-    bps_cmd_failure(name, "the manager of the job (pid %d) was killed by %s; ended what was left", (int)manager,
-                    bps_run_signal_name(WTERMSIG(status), text, sizeof(text)));
-    return BPS_RUN_STATUS_SIGNAL + WTERMSIG(status);
+    struct guarded manager = {name, "manager", body, arg};
+    struct guarded second = {name, "second guard", guard, &manager};
+    return guard(&second);
 }

@@ -15,6 +15,7 @@ import time
 import unittest
 
 import harness
+import stacks
 
 # The jobs here run shells, which do not bear the library of a sanitizer; the program itself needs none.
 os.environ.pop("LD_PRELOAD", None)
@@ -512,21 +513,30 @@ class Leftovers(unittest.TestCase):
         self.assertEqual(shell(self.TREE + "exit 9", workers=2, servers=1).status, 9)
 
     def test_when_run_itself_is_killed(self):
-        self.killed(lambda job: job.process.pid, -signal.SIGKILL)
+        self.killed([0], -signal.SIGKILL)
+
+    def test_when_the_second_guard_is_killed(self):
+        result = self.killed([1], 128 + signal.SIGKILL)
+        self.assertRegex(result.err, r"the second guard of the job \(pid \d+\) was killed by SIGKILL; ended what was")
 
     def test_when_the_manager_is_killed(self):
-        def manager(job):
-            with open(f"/proc/{job.process.pid}/task/{job.process.pid}/children", encoding="ascii") as file:
-                return int(file.read().split()[0])
+        result = self.killed([2], 128 + signal.SIGKILL)
+        self.assertRegex(result.err, r"the manager of the job \(pid \d+\) was killed by SIGKILL; ended what was left")
 
-        result = self.killed(manager, 128 + signal.SIGKILL)
-        self.assertIn("was killed by SIGKILL; ended what was left", result.err)
+    def test_when_two_are_killed_at_once(self):
+        self.killed([0, 1], -signal.SIGKILL)
+        self.killed([0, 2], -signal.SIGKILL)
+        self.killed([1, 2], 128 + signal.SIGKILL)
 
     def killed(self, whom, status):
+        """Of the guard, the second guard and the manager, those are killed before any of them notices."""
         with harness.Job(["sh", "-c", self.TREE + WAIT], workers=2, servers=1) as job:
             for rank in (0, 1):
                 job.wait_for("ready", f"worker {rank}")
-            os.kill(whom(job), signal.SIGKILL)
+            keepers = [job.process.pid, *stacks.children(job.process.pid)[:2]]
+            for number in (signal.SIGSTOP, signal.SIGKILL):
+                for index in whom:
+                    os.kill(keepers[index], number)
             job.process.wait(harness.DEADLINE)
             harness.until(lambda: not harness.processes(job.id), "end of all processes")
             result = job.wait()
