@@ -38,7 +38,7 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     local->worker = worker;
     local->transport = worker->local_transport;
     STAILQ_INIT(&local->unsent);
-    bps_lobby_init(&local->lobby, &bps_local_guests, transport, local);
+    bps_lobby_init(&local->lobby, &bps_local_guests, transport, local, (uint32_t)worker->conf->cluster.workers);
     bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
                                           sizeof local->address, report);
     if (status == BPS_OK) {

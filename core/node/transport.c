@@ -56,6 +56,14 @@ bps_status bps_transport_check_host(const struct bps_conf *conf, const char *add
     return BPS_ERR_CONF;
 }
 
+uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t times)
+{
+    struct bps_transport_attr attr = {.lanes = 1};
+    ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
+    uint32_t lanes = (attr.lanes > 0 ? attr.lanes : 1) * times;
+    return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
+}
+
 /* ---- what is told of them ---- */
 
 struct line {

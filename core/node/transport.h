@@ -25,6 +25,11 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
  */
 bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report);
 
+#define BPS_LANES_LIMIT 16u /* links of a worker to one shard */
+#define BPS_LANES_TIMES 2u  /* as many as the transport asks for, or up to so many times that */
+/* So many times the lanes that the transport asks for; at most BPS_LANES_LIMIT. */
+uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t times);
+
 /* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
 void bps_transport_log_bytes(const struct bps_instance *instance);
 

@@ -202,13 +202,14 @@ static bps_status publish(struct bps_scheduler *s)
 /* Whoever knows the secret may say who it is. */
 static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
 {
-    const struct bps_guest *guest = owner;
+    struct bps_guest *guest = owner;
     const struct bps_scheduler *s = guest->host;
     if (claim->purpose != BPS_LINK_JOIN) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = bps_link_check(link, s->conf->secret, report);
     if (status == BPS_OK) {
+        bps_lobby_keep(guest);
         bps_link_welcome(link);
     }
     return status;
@@ -550,7 +551,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->lost = lost;
     s->arg = arg;
     bps_roster_init(&s->roster, (uint32_t)c->workers, (uint32_t)c->servers, c->colocated);
-    bps_lobby_init(&s->lobby, &handler, NULL, s);
+    bps_lobby_init(&s->lobby, &handler, NULL, s, (uint32_t)(c->workers + c->servers));
     struct bps_join self = {0};
     bps_join_host(&self);
     memcpy(s->host, self.host, sizeof s->host);

@@ -10,7 +10,6 @@
 #include "shards/shards.h"
 
 #define LOG          "worker"
-#define LANES_TIMES  2u
 #define LEAST_SLICES 2 /* of a shard's credit, on average */
 
 /* ---- poison ---- */
@@ -169,7 +168,7 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
  * has up to twice as many: otherwise its part of the bytes would get too small a part of this worker's link,
  * beside what the server on this host sends to others. More of them lose more packets.
  */
-static uint32_t lanes_to(const struct bps_remote *remote, uint32_t lanes)
+static uint32_t lanes_to(const struct bps_remote *remote)
 {
     const struct bps_book *book = remote->worker->book;
     uint32_t weight = book->shard[remote->index].weight, least = weight;
@@ -178,17 +177,13 @@ static uint32_t lanes_to(const struct bps_remote *remote, uint32_t lanes)
         least = other > 0 && other < least ? other : least;
     }
     uint32_t times = weight > 0 ? (weight + least / 2) / least : 1;
-    lanes = (lanes > 0 ? lanes : 1) * (times < LANES_TIMES ? times : LANES_TIMES);
-    return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
+    return bps_transport_lanes(remote->worker->net, times < BPS_LANES_TIMES ? times : BPS_LANES_TIMES);
 }
 
 static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
-    const struct bps_transport_ops *transport = worker->net->ops;
-    struct bps_transport_attr attr = {.lanes = 1};
-    transport->query(worker->net->self, &attr);
-    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote, attr.lanes), report);
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote), report);
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */

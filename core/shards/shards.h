@@ -5,12 +5,11 @@
 
 #include "base/heap.h"
 #include "flow/step.h"
+#include "node/transport.h"
 #include "shards/credit.h"
 #include "shards/window.h"
 #include "sum/pool.h"
 #include "wire/link.h"
-
-#define BPS_LANES_LIMIT 16u
 
 struct bps_remote_lane {
     struct bps_link link;

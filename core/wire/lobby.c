@@ -7,12 +7,13 @@
 #include "base/clock.h"
 
 void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *handler,
-                    const struct bps_transport_ops *transport, void *host)
+                    const struct bps_transport_ops *transport, void *host, uint32_t members)
 {
     lobby->handler = handler;
     lobby->transport = transport;
     lobby->host = host;
-    lobby->count = 0;
+    lobby->members = members;
+    lobby->unproved = 0;
     TAILQ_INIT(&lobby->guests);
 }
 
@@ -20,7 +21,7 @@ static void leave(struct bps_guest *guest)
 {
     if (guest->lobby != NULL) {
         TAILQ_REMOVE(&guest->lobby->guests, guest, entry);
-        guest->lobby->count--;
+        guest->lobby->unproved -= !guest->proved;
         guest->lobby = NULL;
     }
 }
@@ -30,6 +31,15 @@ static void evict(struct bps_guest *guest, const char *text)
 {
     bps_link_drop(&guest->link);
     guest->link.handler->closed(guest, &guest->link, BPS_ERR_REFUSED, text);
+}
+
+static void make_room(struct bps_lobby *lobby)
+{
+    struct bps_guest *guest = TAILQ_FIRST(&lobby->guests);
+    while (guest->proved) {
+        guest = TAILQ_NEXT(guest, entry);
+    }
+    evict(guest, "it made room for others");
 }
 
 void bps_lobby_fini(struct bps_lobby *lobby)
@@ -42,8 +52,8 @@ void bps_lobby_fini(struct bps_lobby *lobby)
 const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer, void **user)
 {
     struct bps_lobby *lobby = arg;
-    if (lobby->count >= BPS_LOBBY_ROOM) {
-        evict(TAILQ_FIRST(&lobby->guests), "it made room for others");
+    if (lobby->unproved >= lobby->members + BPS_LOBBY_STRANGERS) {
+        make_room(lobby);
     }
     struct bps_guest *guest = calloc(1, sizeof *guest);
     if (guest == NULL) {
@@ -59,8 +69,14 @@ const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel 
     guest->host = lobby->host;
     guest->since = bps_now();
     TAILQ_INSERT_TAIL(&lobby->guests, guest, entry);
-    lobby->count++;
+    lobby->unproved++;
     return events;
+}
+
+void bps_lobby_keep(struct bps_guest *guest)
+{
+    guest->lobby->unproved -= !guest->proved;
+    guest->proved = true;
 }
 
 void bps_lobby_admit(struct bps_guest *guest)

@@ -15,6 +15,9 @@
 #include "plugin/instance.h"
 #include "wire/lobby.h"
 
+#define MEMBERS 20u
+#define ROOM    (MEMBERS + BPS_LOBBY_STRANGERS)
+
 static struct bps_loop *loop;
 static struct bps_instance *net;
 static struct bps_lobby lobby;
@@ -25,6 +28,7 @@ static struct {
     struct bps_claim claim;  /* of the dialler */
     uint8_t key, other;      /* the first byte of the acceptor's, and of the dialler's */
     const char *refusal;     /* what the acceptor answers; NULL: welcome */
+    bool waits;              /* it lets nobody in yet */
     struct bps_guest *guest; /* let in */
     uint32_t welcomes, messages, closes, refused;
     char text[BPS_TEXT_LIMIT + 1]; /* the last message or reason */
@@ -45,8 +49,12 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
         BPS_REPORT(report, "%s", seen.refusal);
         return BPS_ERR_REFUSED;
     }
-    bps_lobby_admit(owner);
-    seen.guest = owner;
+    if (seen.waits) {
+        bps_lobby_keep(owner);
+    } else {
+        bps_lobby_admit(owner);
+        seen.guest = owner;
+    }
     bps_link_welcome(link);
     bps_link_send_text(link, BPS_FRAME_WAITING, "first words");
     return BPS_OK;
@@ -130,7 +138,7 @@ static void setup(void)
                       BPS_OK,
                   "%s", report.text);
     const struct bps_transport_ops *ops = net->ops;
-    bps_lobby_init(&lobby, &acceptor_handler, ops, NULL);
+    bps_lobby_init(&lobby, &acceptor_handler, ops, NULL, MEMBERS);
     ck_assert_int_eq(ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
                      BPS_OK);
     ck_assert_ptr_nonnull(bps_loop_timer(loop, 60 * BPS_S, 0, on_deadline, NULL));
@@ -377,9 +385,9 @@ START_TEST(test_crowd)
     pthread_t thread;
     ck_assert_int_eq(pthread_create(&thread, NULL, crowd, fds), 0);
     struct bps_timer *look = bps_loop_timer(loop, BPS_MS, BPS_MS, on_look, NULL);
-    while (lobby.count < BPS_LOBBY_ROOM) {
+    while (lobby.unproved < ROOM) {
         bps_loop_run(loop);
-        ck_assert_uint_le(lobby.count, BPS_LOBBY_ROOM);
+        ck_assert_uint_le(lobby.unproved, ROOM);
     }
     pthread_join(thread, NULL);
     bps_loop_cancel(loop, look);
@@ -388,7 +396,35 @@ START_TEST(test_crowd)
         bps_loop_run(loop);
     }
     bps_lobby_sweep(&lobby, bps_now() + (BPS_LOBBY_SECONDS + 1) * BPS_S);
-    ck_assert_uint_eq(lobby.count, 0);
+    ck_assert_uint_eq(lobby.unproved, 0);
+    for (int i = 0; i < 400; i++) {
+        close(fds[i]);
+    }
+}
+END_TEST
+
+/* Whoever has proved to be a member makes no room, though it was there before all others and stays. */
+START_TEST(test_proof_keeps_the_place)
+{
+    static int fds[400];
+    pthread_t thread;
+    seen.waits = true;
+    dial();
+    while (seen.welcomes == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_int_eq(pthread_create(&thread, NULL, crowd, fds), 0);
+    while (seen.closes < 400 - ROOM) {
+        bps_loop_run(loop);
+    }
+    pthread_join(thread, NULL);
+    ck_assert_uint_eq(lobby.unproved, ROOM);
+    ck_assert_int_eq(dialler.state, BPS_LINK_OPEN);
+    bps_link_drop(&dialler);
+    while (seen.closes == 400 - ROOM) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(lobby.unproved, ROOM);
     for (int i = 0; i < 400; i++) {
         close(fds[i]);
     }
@@ -453,6 +489,7 @@ int main(void)
     tcase_add_test(tests, test_finish_delivers);
     tcase_add_loop_test(tests, test_strangers, 0, 8);
     tcase_add_test(tests, test_crowd);
+    tcase_add_test(tests, test_proof_keeps_the_place);
     tcase_add_test(tests, test_headers);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
