@@ -7,7 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#define LOG "local"
+#define LOG      "local"
+#define PATIENCE (5 * BPS_S) /* all of the group have listened since before they joined */
 
 /* ---- opening ---- */
 
@@ -107,8 +108,8 @@ static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
         struct bps_local_peer *peer = &local->peer[place];
         peer->link = &peer->dialled;
         bps_status status =
-            bps_link_dial(&peer->dialled, &bps_local_hosts, peer, local->transport->ops, local->transport->self,
-                          local->worker->book->member[peer->rank].local, 0, report);
+            bps_dialler_start(&peer->dialler, local->worker->loop, PATIENCE, peer->link, &bps_local_hosts, peer,
+                              local->transport, local->worker->book->member[peer->rank].local, 0, report);
         if (status != BPS_OK) {
             peer->link = NULL;
             return status;
@@ -169,6 +170,7 @@ void bps_local_leave(struct bps_local *local)
 
 static void drop_peer(struct bps_local_peer *peer)
 {
+    bps_dialler_stop(&peer->dialler);
     if (peer->link != NULL) {
         bps_link_drop(peer->link);
         peer->link = NULL;

@@ -16,6 +16,7 @@
 #include "flow/step.h"
 #include "server/sum_frames.h"
 #include "sum/exchange.h"
+#include "wire/dialler.h"
 #include "wire/lobby.h"
 #include "wire/message.h"
 
@@ -83,7 +84,8 @@ struct bps_local_peer {
     struct bps_local *local;
     uint32_t rank;
     struct bps_link *link;        /* NULL: none yet, or none any more */
-    struct bps_link dialled;      /* to those of lower rank */
+    struct bps_link dialled;      /* to those of lower rank, */
+    struct bps_dialler dialler;   /* by this */
     struct bps_guest *guest;      /* of those of higher rank: it has the link */
     bool reached, left;           /* the link is open, or was; it leaves the job in order */
     struct bps_unsent_list words; /* for when it is open */

@@ -165,7 +165,9 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     struct bps_local_peer *peer = owner;
     struct bps_worker *worker = peer->local->worker;
     char why[400], who[128];
-    (void)link;
+    if (link == &peer->dialled && bps_dialler_again(&peer->dialler, status)) {
+        return;
+    }
     peer->link = NULL;
     bps_local_release_guest(peer);
     if (peer->left || worker->phase == BPS_WORKER_LEAVING) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * member.c - joining and belonging. The scheduler may start later than its members, so that a refused
- * connection is tried again until the rendezvous time is over; not that to a scheduler that is known to be gone.
+ * member.c - joining and belonging. The scheduler may start later than its members, so that it is dialled until the
+ * rendezvous time is over; not one that is known to be gone.
  */
 #include "node/member.h"
 
@@ -14,11 +14,11 @@
 #include "base/log.h"
 #include "node/join.h"
 #include "node/transport.h"
-#include "wire/link.h"
+#include "wire/dialler.h"
 
 #define LOG          "member"
 #define REMIND_EVERY (5 * BPS_S)
-#define RETRY_AFTER  (100 * BPS_MS)
+#define LATER        (2 * BPS_S) /* than the scheduler, which knows who is missing */
 
 /*
  * The scheduler that has let this process go and ends with its job; "": none. It will not be there for another one,
@@ -33,12 +33,13 @@ struct bps_member {
     const struct bps_member_events *events;
     void *owner;
     struct bps_link link;
+    struct bps_dialler dialler;
     struct bps_identity identity;
     struct bps_join join;
     struct bps_book book;
-    struct bps_timer *ticker, *retry;
+    struct bps_timer *ticker;
     uint64_t since, reminded, last_tick;
-    bool welcomed, joined, ended;
+    bool joined, ended;
     char waiting[512]; /* what it waits for, for the time-out */
 };
 
@@ -179,13 +180,10 @@ static void welcome(void *owner, struct bps_link *link)
     bps_join_write(&m->join, &join);
     bps_link_send_message(link, BPS_FRAME_JOIN, &join);
     bps_writer_fini(&join);
-    m->welcomed = true;
     ending[0] = '\0';
     snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
     bps_debug(LOG, "joined the scheduler at %s", link->peer);
 }
-
-static void dial(void *arg);
 
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
@@ -197,19 +195,15 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     }
     if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);
-    } else if (m->welcomed) {
-        snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
-        lose(m, BPS_ERR_LOST, why);
     } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
         snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY, ending,
                  text);
         lose(m, BPS_ERR_REFUSED, why);
-    } else {
+    } else if (bps_dialler_again(&m->dialler, status)) {
         snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
-        m->retry = bps_loop_timer(m->loop, RETRY_AFTER, 0, dial, m);
-        if (m->retry == NULL) {
-            lose(m, BPS_ERR_NOMEM, "no memory to try again");
-        }
+    } else {
+        snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
+        lose(m, BPS_ERR_LOST, why);
     }
 }
 
@@ -219,18 +213,6 @@ static const struct bps_link_handler handler = {
     .message = on_message,
     .closed = on_closed,
 };
-
-static void dial(void *arg)
-{
-    struct bps_member *m = arg;
-    struct bps_report report = {""};
-    m->retry = NULL;
-    bps_status status =
-        bps_link_dial(&m->link, &handler, m, m->net->ops, m->net->self, cluster(m)->scheduler, 0, &report);
-    if (status != BPS_OK) {
-        lose(m, status, report.text);
-    }
-}
 
 /* ---- time ---- */
 
@@ -248,7 +230,7 @@ static void on_tick(void *arg)
         m->link.last_received = now;
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
-    if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + 2 * BPS_S) {
+    if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + LATER) {
         snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
                  (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);
         lose(m, BPS_ERR_TIMEOUT, why);
@@ -299,7 +281,9 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
         status = bps_transport_check_host(conf, c->scheduler, report);
     }
     if (status == BPS_OK) {
-        status = bps_link_dial(&m->link, &handler, m, transport->ops, transport->self, c->scheduler, 0, report);
+        uint64_t patience = 2 * (c->rendezvous_timeout + LATER); /* on_tick() ends it */
+        status =
+            bps_dialler_start(&m->dialler, loop, patience, &m->link, &handler, m, transport, c->scheduler, 0, report);
     }
     if (status != BPS_OK) {
         bps_member_free(m);
@@ -314,12 +298,10 @@ void bps_member_free(struct bps_member *m)
     if (m == NULL) {
         return;
     }
+    bps_dialler_stop(&m->dialler);
     bps_link_drop(&m->link);
     if (m->ticker != NULL) {
         bps_loop_cancel(m->loop, m->ticker);
-    }
-    if (m->retry != NULL) {
-        bps_loop_cancel(m->loop, m->retry);
     }
     bps_book_fini(&m->book);
     free(m->join.agreement);

@@ -10,6 +10,7 @@
 #include "shards/shards.h"
 
 #define LOG          "worker"
+#define TELL_ATTEMPT 6 /* after a second */
 #define LEAST_SLICES 2 /* of a shard's credit, on average */
 
 /* ---- poison ---- */
@@ -113,6 +114,16 @@ static void welcome(void *owner, struct bps_link *link)
     remote->worker->life->link_opened(remote->worker);
 }
 
+/* Once, when it takes longer than it should. */
+static void tell_attempt(const struct bps_remote_lane *lane, const char *why)
+{
+    char who[100];
+    server_text(lane->remote, who, sizeof who);
+    BPS_LOG(lane->dialler.attempts == TELL_ATTEMPT ? BPS_LOG_WARN : BPS_LOG_DEBUG, LOG,
+            "%s at %s does not let this worker in: %s; it is dialled again for %.0f s (cluster.rendezvous_timeout)",
+            who, lane->link.peer, why, (double)lane->remote->worker->conf->cluster.rendezvous_timeout / 1e9);
+}
+
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report);
 
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
@@ -127,6 +138,10 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         if (status != BPS_OK) {
             bps_worker_fail(worker, status, report.text);
         }
+        return;
+    }
+    if (bps_dialler_again(&lane->dialler, status)) {
+        tell_attempt(lane, text);
         return;
     }
     if (worker->phase != BPS_WORKER_LEAVING) {
@@ -149,7 +164,7 @@ static const struct bps_link_handler handler = {
 };
 
 static bps_status dial(struct bps_remote *remote, struct bps_instance *transport, const char *address, uint32_t lanes,
-                       struct bps_report *report)
+                       uint64_t patience, struct bps_report *report)
 {
     bps_status status = BPS_OK;
     remote->transport = transport;
@@ -158,7 +173,8 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
         struct bps_remote_lane *lane = &remote->lane[i];
         lane->remote = remote;
         lane->number = i;
-        status = bps_link_dial(&lane->link, &handler, lane, transport->ops, transport->self, address, i, report);
+        status = bps_dialler_start(&lane->dialler, remote->worker->loop, patience, &lane->link, &handler, lane,
+                                   transport, address, i, report);
     }
     return status;
 }
@@ -183,7 +199,8 @@ static uint32_t lanes_to(const struct bps_remote *remote)
 static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
-    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote), report);
+    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote),
+                worker->conf->cluster.rendezvous_timeout, report);
 }
 
 /* The server is on this host, and both have opened the transport between processes of a host. */
@@ -219,7 +236,8 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
     if (!is_local(remote)) {
         return dial_net(remote, report);
     }
-    bps_status status = dial(remote, worker->local_transport, worker->book->shard[remote->index].local, 1, &reason);
+    const char *address = worker->book->shard[remote->index].local;
+    bps_status status = dial(remote, worker->local_transport, address, 1, 0, &reason);
     return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
 
@@ -320,6 +338,7 @@ void bps_remotes_drop(struct bps_worker *worker)
     for (uint32_t r = 0; r < worker->shards->remotes && worker->shards->remote != NULL; r++) {
         struct bps_remote *remote = &worker->shards->remote[r];
         for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_dialler_stop(&remote->lane[i].dialler);
             bps_link_drop(&remote->lane[i].link);
         }
         bps_heap_fini(&remote->queue);

@@ -9,10 +9,11 @@
 #include "shards/credit.h"
 #include "shards/window.h"
 #include "sum/pool.h"
-#include "wire/link.h"
+#include "wire/dialler.h"
 
 struct bps_remote_lane {
     struct bps_link link;
+    struct bps_dialler dialler;
     struct bps_remote *remote;
     uint32_t number;
     struct bps_sink sink; /* a slice of a result that arrives */

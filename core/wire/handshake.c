@@ -202,6 +202,7 @@ static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
         return give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
     }
     link->state = BPS_LINK_OPEN;
+    link->welcomed = true;
     link->handler->welcome(link->owner, link);
     return BPS_OK;
 }

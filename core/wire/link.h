@@ -59,6 +59,7 @@ struct bps_link {
     const struct bps_transport_ops *transport;
     struct bps_channel *channel; /* NULL: closed */
     enum bps_link_state state;
+    bool welcomed; /* dialler: the acceptor has let it in */
     struct bps_introduction introduction;
     uint8_t key[BPS_KEY_BYTES];
     uint8_t proof[BPS_PROOF_BYTES]; /* acceptor: the dialler's */

@@ -13,6 +13,7 @@
 
 #include "base/clock.h"
 #include "plugin/instance.h"
+#include "wire/dialler.h"
 #include "wire/lobby.h"
 
 #define MEMBERS 20u
@@ -22,12 +23,14 @@ static struct bps_loop *loop;
 static struct bps_instance *net;
 static struct bps_lobby lobby;
 static struct bps_link dialler;
+static struct bps_dialler again;
 static char address[128];
 
 static struct {
     struct bps_claim claim;  /* of the dialler */
     uint8_t key, other;      /* the first byte of the acceptor's, and of the dialler's */
     const char *refusal;     /* what the acceptor answers; NULL: welcome */
+    uint32_t rude;           /* how many more it closes without a word */
     bool waits;              /* it lets nobody in yet */
     struct bps_guest *guest; /* let in */
     uint32_t welcomes, messages, closes, refused;
@@ -42,6 +45,10 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
 {
     const uint8_t key[BPS_KEY_BYTES] = {seen.key};
     ck_assert_mem_eq(claim, &seen.claim, sizeof *claim);
+    if (seen.rude > 0) {
+        seen.rude--;
+        return BPS_ERR_PROTOCOL;
+    }
     if (bps_link_check(link, key, report) != BPS_OK) {
         return BPS_ERR_REFUSED;
     }
@@ -120,6 +127,16 @@ static void on_dialler_closed(void *owner, struct bps_link *link, bps_status sta
 static const struct bps_link_handler dialler_handler = {
     .introduce = introduce, .welcome = welcome, .message = on_message, .closed = on_dialler_closed};
 
+static void on_again_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+{
+    if (!bps_dialler_again(&again, status)) {
+        on_dialler_closed(owner, link, status, text);
+    }
+}
+
+static const struct bps_link_handler again_handler = {
+    .introduce = introduce, .welcome = welcome, .message = on_message, .closed = on_again_closed};
+
 /* ---- the stage ---- */
 
 static void on_deadline(void *arg)
@@ -146,6 +163,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+    bps_dialler_stop(&again);
     bps_link_drop(&dialler);
     if (seen.guest != NULL) {
         bps_link_drop(&seen.guest->link);
@@ -431,6 +449,87 @@ START_TEST(test_proof_keeps_the_place)
 }
 END_TEST
 
+static void dial_again(const char *to, uint64_t patience)
+{
+    struct bps_report report = {""};
+    ck_assert_int_eq(bps_dialler_start(&again, loop, patience, &dialler, &again_handler, NULL, net, to, 0, &report),
+                     BPS_OK);
+}
+
+/* Whoever was closed without a word comes again, until it is let in. */
+START_TEST(test_dialled_again)
+{
+    seen.rude = 3;
+    dial_again(address, 60 * BPS_S);
+    while (seen.messages == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 1);
+    ck_assert_uint_eq(again.attempts, 3);
+    bps_link_drop(&seen.guest->link); /* what is lost then is lost */
+    bps_guest_free(seen.guest);
+    seen.guest = NULL;
+    seen.status = BPS_OK;
+    while (seen.status == BPS_OK) {
+        bps_loop_run(loop);
+    }
+    ck_assert_ptr_null(again.timer);
+}
+END_TEST
+
+/* An address at which nobody listens yet. */
+static void free_address(char *text, size_t n)
+{
+    struct bps_report report = {""};
+    struct bps_instance *other;
+    ck_assert_int_eq(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &other, &report),
+                     BPS_OK);
+    const struct bps_transport_ops *ops = other->ops;
+    ck_assert_int_eq(ops->listen(other->self, "127.0.0.1:0", bps_lobby_accept, &lobby, text, n, &report), BPS_OK);
+    bps_instance_close(other);
+}
+
+START_TEST(test_dialled_before_it_listens)
+{
+    struct bps_report report = {""};
+    char early[128], actual[128];
+    free_address(early, sizeof early);
+    dial_again(early, 60 * BPS_S);
+    struct bps_timer *look = bps_loop_timer(loop, BPS_MS, BPS_MS, on_look, NULL);
+    while (again.attempts < 2) {
+        bps_loop_run(loop);
+    }
+    bps_loop_cancel(loop, look);
+    const struct bps_transport_ops *ops = net->ops;
+    ck_assert_int_eq(ops->listen(net->self, early, bps_lobby_accept, &lobby, actual, sizeof actual, &report), BPS_OK);
+    while (seen.messages == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(seen.welcomes, 1);
+}
+END_TEST
+
+/* A refusal is final, and so is the end of patience. */
+START_TEST(test_not_dialled_again)
+{
+    seen.refusal = "not you";
+    dial_again(address, 60 * BPS_S);
+    while (seen.refused == 0) {
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(again.attempts, 0);
+    seen.refusal = NULL;
+    seen.rude = 1;
+    seen.status = BPS_OK;
+    dial_again(address, 0);
+    while (seen.status != BPS_ERR_IO) { /* as its own end says */
+        bps_loop_run(loop);
+    }
+    ck_assert_uint_eq(again.attempts, 0);
+    ck_assert_uint_eq(seen.welcomes, 0);
+}
+END_TEST
+
 /* Headers that no version sends. */
 START_TEST(test_headers)
 {
@@ -490,6 +589,9 @@ int main(void)
     tcase_add_loop_test(tests, test_strangers, 0, 8);
     tcase_add_test(tests, test_crowd);
     tcase_add_test(tests, test_proof_keeps_the_place);
+    tcase_add_test(tests, test_dialled_again);
+    tcase_add_test(tests, test_dialled_before_it_listens);
+    tcase_add_test(tests, test_not_dialled_again);
     tcase_add_test(tests, test_headers);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);
