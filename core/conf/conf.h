@@ -124,6 +124,7 @@ struct bps_conf {
     struct bps_conf_log log;
     bool has_secret;
     uint8_t secret[BPS_SECRET_BYTES]; /* of the job; zeros: it has none, and is one of this host */
+    const char *launcher;             /* "torchrun": this worker is one of several processes of it; NULL: of none */
     struct bps_conf_node *root;       /* of everything, plugin options included: see bps_conf_find() */
     struct bps_arena arena;
 };
@@ -137,11 +138,9 @@ bps_status bps_conf_load(const char *file, const char *const *set, size_t n, str
                          struct bps_report *report);
 void bps_conf_free(struct bps_conf *conf);
 
-/*
- * Refuses a job of this process alone if nobody has described it, not even by cluster.workers = 1, and the
- * environment says that torchrun, srun or mpirun has started this process as one of several.
- */
-bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report *report);
+/* Sets a key of the section `cluster` to what was learnt later; nobody else reads the configuration meanwhile. */
+bps_status bps_conf_put_cluster(struct bps_conf *conf, const char *key, const char *text, const char *origin,
+                                struct bps_report *report);
 
 /* The node of a dotted path ("transports.net.plugin", "worker.graph"), defaults included; or NULL. */
 const struct bps_conf_node *bps_conf_find(const struct bps_conf *conf, const char *path);

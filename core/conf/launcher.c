@@ -2,10 +2,9 @@
 /*
  * launcher.c - programs that start several processes and know nothing of BytePS: torchrun, srun, mpirun.
  *
- * Whoever is told where the scheduler is learns its own place in the job from what they have told it. Else each such
- * process would take itself for a job of its own, and all would train apart without a word: that is refused.
+ * Each such process learns its own place in the job from what they have told it. Where the job has no scheduler yet,
+ * the processes meet first (core/meeting), so that none takes itself for a job of its own.
  */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -80,12 +79,12 @@ static void take(struct bps_check *check, const char *key, const char *variable)
         bps_parse_int(getenv(variable), &number) != BPS_OK) {
         return;
     }
-    const struct bps_option *row = bps_option_find(bps_sections[0].table, key);
     struct bps_report why = {""};
-    if (bps_option_parse(row, getenv(variable), &conf->cluster, &why) != BPS_OK) {
+    bps_status status = bps_conf_put_cluster(conf, key, getenv(variable), variable, &why);
+    if (status == BPS_ERR_CONF) {
         bps_check_problem(check, variable, "%s = %.40s: %.300s", path, getenv(variable), why.text);
-    } else if (bps_layer_scalar(conf, path, getenv(variable), variable, check->report) != BPS_OK) {
-        check->status = BPS_ERR_NOMEM;
+    } else if (status != BPS_OK) {
+        check->status = status;
     }
 }
 
@@ -94,36 +93,13 @@ void bps_check_launcher(struct bps_check *check)
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     int64_t processes;
     const struct launcher *launcher = find_launcher(&processes);
-    bool joins = launcher != NULL && cluster->role == BPS_ROLE_WORKER && cluster->scheduler[0] != '\0';
-    if (!joins || (!is_default(check->conf, "cluster.workers") && cluster->workers != processes)) {
+    if (launcher == NULL || cluster->role != BPS_ROLE_WORKER ||
+        (!is_default(check->conf, "cluster.workers") && cluster->workers != processes)) {
         return;
     }
+    check->conf->launcher = launcher->name;
     take(check, "workers", launcher->size);
     take(check, "rank", launcher->rank);
     take(check, "local_rank", launcher->local_rank);
     take(check, "local_size", launcher->local_size);
-}
-
-/* ---- several jobs of one ---- */
-
-/* A job that somebody has described, be it that of one worker. */
-static bool is_described(const struct bps_conf *conf)
-{
-    const struct bps_conf_node *workers = bps_conf_find(conf, "cluster.workers");
-    return conf->cluster.scheduler[0] != '\0' || strcmp(workers->origin, "default") != 0;
-}
-
-bps_status bps_conf_refuse_apart(const struct bps_conf *conf, struct bps_report *report)
-{
-    int64_t processes;
-    const struct launcher *launcher = find_launcher(&processes);
-    if (launcher == NULL || is_described(conf)) {
-        return BPS_OK;
-    }
-    return bps_fail(report, BPS_ERR_CONF,
-                    "%s = %" PRId64 ": %s has started several processes, but the configuration describes "
-                    "no job, so that each of them would train alone; start them by `byteps run -n %" PRId64
-                    " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "
-                    "train.py`), or set cluster.workers = 1 if each shall be alone",
-                    launcher->size, processes, launcher->name, processes);
 }

@@ -4,6 +4,8 @@
 
 #include "base/report.h"
 #include "conf/layer.h"
+#include "conf/option.h"
+#include "conf/schema.h"
 
 #define PARTS_MAX 8 /* names in a dotted key; more than any key has, and a bound for the depth of the tree */
 
@@ -56,6 +58,15 @@ bps_status bps_layer_scalar(struct bps_conf *conf, const char *path, const char 
     struct bps_conf_node *node = copy == NULL ? NULL : bps_tree_node(&conf->arena, BPS_CONF_SCALAR, NULL, copy, origin);
     bool put = node != NULL && bps_tree_put(&conf->arena, conf->root, path, node);
     return put ? BPS_OK : bps_out_of_memory(report);
+}
+
+bps_status bps_conf_put_cluster(struct bps_conf *conf, const char *key, const char *text, const char *origin,
+                                struct bps_report *report)
+{
+    char path[64];
+    snprintf(path, sizeof path, "cluster.%s", key);
+    bps_status status = bps_option_parse(bps_option_find(bps_sections[0].table, key), text, &conf->cluster, report);
+    return status == BPS_OK ? bps_layer_scalar(conf, path, text, origin, report) : status;
 }
 
 bps_status bps_layer_set(struct bps_conf *conf, const char *setting, const char *origin, struct bps_report *report)

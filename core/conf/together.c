@@ -140,6 +140,7 @@ static void check_scheduler(struct bps_check *check)
 {
     struct bps_conf_cluster *cluster = &check->conf->cluster;
     bool alone = cluster->role == BPS_ROLE_WORKER && cluster->workers == 1 && cluster->servers == 0;
+    bool meets = check->conf->launcher != NULL;
     if (cluster->scheduler[0] != '\0') {
         const char *fault = address_fault(cluster->scheduler, cluster->role == BPS_ROLE_SCHEDULER);
         if (fault != NULL) {
@@ -148,7 +149,7 @@ static void check_scheduler(struct bps_check *check)
         }
         return;
     }
-    if (alone || check->request->incomplete) {
+    if (alone || meets || check->request->incomplete) {
         return;
     }
     const char *path = cluster->role != BPS_ROLE_WORKER ? "cluster.role"

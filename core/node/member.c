@@ -201,6 +201,8 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         lose(m, BPS_ERR_REFUSED, why);
     } else if (bps_dialler_again(&m->dialler, status)) {
         snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
+        m->events->unreachable(m->owner);
+        m->dialler.address = cluster(m)->scheduler;
     } else {
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
         lose(m, BPS_ERR_LOST, why);

@@ -30,6 +30,8 @@ struct bps_member_events {
     bps_status (*declared)(void *owner, struct bps_reader *reply);
     /* CHANGED: what the scheduler says to a CHANGE message. A server gets none. */
     bps_status (*changed)(void *owner, struct bps_reader *answer);
+    /* The scheduler cannot be reached; cluster.scheduler is dialled again after this, which may have set it anew. */
+    void (*unreachable)(void *owner);
     /* The job has failed, or this process was refused; once. */
     void (*lost)(void *owner, bps_status status, const char *text);
     /* A worker may go; or the job is over for a server. */

@@ -7,6 +7,7 @@
 #include <byteps/transport.h>
 
 #include "base/log.h"
+#include "base/route.h"
 #include "plugin/use.h"
 
 #define LOG "transport"
@@ -36,16 +37,9 @@ bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop
                         report);
 }
 
-/* Only this host's own processes come there. */
-static bool is_loopback(const char *address)
-{
-    return strncmp(address, "127.", 4) == 0 || strncmp(address, "[::1]", 5) == 0 || strcmp(address, "::1") == 0 ||
-           strncmp(address, "localhost:", 10) == 0;
-}
-
 bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report)
 {
-    if (conf->has_secret || is_loopback(address)) {
+    if (conf->has_secret || bps_route_is_loopback(address)) {
         return BPS_OK;
     }
     BPS_REPORT(report,

@@ -79,11 +79,17 @@ static void on_ended(void *owner)
     finish(owner, BPS_OK);
 }
 
+static void on_unreachable(void *owner)
+{
+    (void)owner; /* its address does not change */
+}
+
 static const struct bps_member_events events = {
     .assigned = on_assigned,
     .joined = on_joined,
     .declared = on_answer,
     .changed = on_answer,
+    .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,
 };

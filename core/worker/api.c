@@ -17,6 +17,7 @@
 #include "group/local.h"
 #include "plugin/memory.h"
 #include "shards/shards.h"
+#include "worker/meet.h"
 #include "worker/outcome.h"
 
 /* How long what is to be kept of a job waits for the operations in flight: as long as leaving does. */
@@ -26,6 +27,7 @@
 /* Guards beginning and ending a job, and what is remembered while it is suspended. */
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
+static struct bps_hosting *hosting; /* of the job's scheduler; NULL: another process does */
 static struct memory {
     char **name, **coding;
     void **state; /* what coding has left */
@@ -177,15 +179,20 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
                            "`byteps scheduler`");
         return BPS_ERR_CONF;
     }
-    return bps_conf_refuse_apart(conf, report);
+    return BPS_OK;
 }
 
-/* Frees a worker that has left (NULL: there is none) and the configuration. */
-static void finish(struct bps_worker *worker)
+/*
+ * Frees a worker that has left (NULL: there is none) and the configuration. The job fails for the others with `why`;
+ * NULL: it goes on, and a scheduler that is hosted here as long as it does.
+ */
+static void finish(struct bps_worker *worker, const char *why)
 {
     if (worker != NULL) {
         bps_worker_free(worker);
     }
+    bps_hosting_end(hosting, why);
+    hosting = NULL;
     bps_conf_free(conf);
     conf = NULL;
     atomic_store(&alive, false);
@@ -226,6 +233,7 @@ static bps_status declare_suspended(struct bps_worker *worker, struct bps_report
 bps_status bps_init(const struct bps_init_options *options, struct bps_report *report)
 {
     struct bps_worker *worker = NULL;
+    struct bps_report own = {""}, *why = report != NULL ? report : &own;
     bps_status status = BPS_OK;
     if (atomic_load(&forked)) {
         return no_job(report);
@@ -233,18 +241,22 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
     pthread_mutex_lock(&life);
     if (atomic_load(&current) == NULL) {
         atomic_store(&alive, true);
-        status = load_conf(options, report);
+        why->text[0] = '\0';
+        status = load_conf(options, why);
         if (status == BPS_OK) {
-            status = bps_worker_new(conf, &worker, report);
+            status = bps_meet(conf, &hosting, why);
         }
         if (status == BPS_OK) {
-            status = declare_suspended(worker, report);
+            status = bps_worker_new(conf, &worker, why);
+        }
+        if (status == BPS_OK) {
+            status = declare_suspended(worker, why);
         }
         if (status == BPS_OK) {
             atomic_store(&current, worker);
             warn_of_variables(worker);
         } else {
-            finish(worker);
+            finish(worker, why->text[0] != '\0' ? why->text : bps_strerror(status));
         }
     }
     pthread_mutex_unlock(&life);
@@ -298,7 +310,7 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
     } else {
         forget();
     }
-    finish(worker);
+    finish(worker, NULL);
     bps_log_set_identity("");
     pthread_mutex_unlock(&life);
     return status;

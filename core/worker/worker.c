@@ -15,6 +15,7 @@
 #include "plugin/use.h"
 #include "shards/shards.h"
 #include "worker/local_transport.h"
+#include "worker/meet.h"
 
 #define LOG "worker"
 
@@ -196,6 +197,12 @@ static bps_status on_changed(void *owner, struct bps_reader *answer)
     return bps_change_answer(owner, answer);
 }
 
+static void on_unreachable(void *owner)
+{
+    (void)owner;
+    bps_meet_again();
+}
+
 static void on_lost(void *owner, bps_status status, const char *text)
 {
     bps_worker_fail(owner, status, text);
@@ -216,6 +223,7 @@ static const struct bps_member_events member_events = {
     .joined = on_joined,
     .declared = on_declared,
     .changed = on_changed,
+    .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,
 };

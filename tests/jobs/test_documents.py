@@ -51,7 +51,9 @@ class Reader:
     def __init__(self, folder, python=None):
         self.folder, self.bin = folder, os.path.join(folder, "bin")
         os.mkdir(self.bin)
-        self.write("bin/python3", f'#!/bin/sh\nexec {shlex.quote(python or harness.python())} "$@"\n')
+        interpreter = shlex.quote(python or harness.python())
+        self.write("bin/python3", f'#!/bin/sh\nexec {interpreter} "$@"\n')
+        self.write("bin/torchrun", f'#!/bin/sh\nexec {interpreter} -m torch.distributed.run "$@"\n')
         # The machine may have other work: threads of PyTorch that wait for each other by spinning would hold it up.
         path = f"{self.bin}:{os.environ['PATH']}"
         self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="")

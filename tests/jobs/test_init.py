@@ -41,6 +41,7 @@ class Launchers(Case):
     """A process that another launcher has started as one of several does not train alone unless told to."""
 
     def test_one_of_several(self):
+        """Their launchers have left no place to meet here."""
         command = "`byteps run -n 2 -- python3 train.py`"
         for name in ("WORLD_SIZE", "SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"):
             with self.subTest(name):

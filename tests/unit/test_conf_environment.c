@@ -6,6 +6,7 @@
 
 #include "conf/layer.h"
 #include "conf/tree.h"
+#include "worker/meet.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 #define MOST         8 /* variables of a case */
@@ -248,9 +249,10 @@ END_TEST
 /* ---- launchers ---- */
 
 #define TAIL                                                                                                           \
-    " has started several processes, but the configuration describes no job, so that each of them would "              \
-    "train alone; start them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H "               \
-    "host1:n,host2:n -- python3 train.py`), or set cluster.workers = 1 if each shall be alone"
+    " has started several processes, which have no place to meet, so that each of them would train alone; start "      \
+    "them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "       \
+    "train.py`), or set cluster.scheduler = \"HOST:PORT\" for all and run `byteps scheduler` there, or set "           \
+    "cluster.workers = 1 if each shall be alone"
 
 static const struct {
     const char *variables[MOST], *set, *error; /* no error: it may begin */
@@ -285,7 +287,9 @@ START_TEST(several_processes_without_a_job_are_refused)
     struct bps_conf *conf = rig_load(NULL, launches[_i].set, NULL);
     struct bps_report report = {""};
     bool refused = launches[_i].error != NULL;
-    ck_assert_int_eq(bps_conf_refuse_apart(conf, &report), refused ? BPS_ERR_CONF : BPS_OK);
+    struct bps_hosting *hosting;
+    ck_assert_int_eq(bps_meet(conf, &hosting, &report), refused ? BPS_ERR_CONF : BPS_OK);
+    ck_assert_ptr_null(hosting);
     ck_assert_str_eq(report.text, refused ? launches[_i].error : "");
     bps_conf_free(conf);
 }
@@ -293,7 +297,7 @@ END_TEST
 
 #define HERE "BYTEPS_SET=cluster.scheduler=h:1"
 
-/* What a launcher has told, where the scheduler is known: the values, and the variables that they have come from. */
+/* What a launcher has told: the values, and the variables that they have come from. */
 static const struct {
     const char *variables[MOST], *value[4], *origin[4];
 } places[] = {
@@ -318,7 +322,7 @@ static const struct {
     {{HERE "\ncluster.workers=2", "WORLD_SIZE=4", "RANK=2"},
      {"2", "-1", "-1", "-1"},
      {"BYTEPS_SET", "default", "default", "default"}},
-    {{"WORLD_SIZE=4", "RANK=2"}, {"1", "-1", "-1", "-1"}, {"default", "default", "default", "default"}},
+    {{"WORLD_SIZE=4", "RANK=2"}, {"4", "2", "-1", "-1"}, {"WORLD_SIZE", "RANK", "default", "default"}},
 };
 
 START_TEST(a_launcher_tells_a_place)

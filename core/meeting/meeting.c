@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meeting.c - the places that are known, and what a note says: "1 ADDRESS SECRET"; "-" or a hexadecimal number. */
+#include "meeting/meeting.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define OWN_SECRET "-" /* all processes have been given it by other means */
+
+static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store};
+
+const struct bps_meeting_place *bps_meeting_here(void)
+{
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (places[i]->is_here()) {
+            return places[i];
+        }
+    }
+    return NULL;
+}
+
+static void key_of(const struct bps_conf *conf, unsigned n, char *key, size_t room)
+{
+    snprintf(key, room, "byteps/%s/%u", conf->cluster.job, n);
+}
+
+/* ---- the secret as text ---- */
+
+static void write_secret(const uint8_t secret[BPS_SECRET_BYTES], char *out)
+{
+    for (size_t i = 0; i < BPS_SECRET_BYTES; i++) {
+        snprintf(out + 2 * i, 3, "%02x", secret[i]);
+    }
+}
+
+static bool read_secret(const char *text, uint8_t secret[BPS_SECRET_BYTES])
+{
+    if (strlen(text) != 2 * (size_t)BPS_SECRET_BYTES || strspn(text, "0123456789abcdef") != strlen(text)) {
+        return false;
+    }
+    for (size_t i = 0; i < BPS_SECRET_BYTES; i++) {
+        unsigned byte;
+        sscanf(text + 2 * i, "%2x", &byte);
+        secret[i] = (uint8_t)byte;
+    }
+    return true;
+}
+
+/* ---- notes ---- */
+
+bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, bool hand_secret,
+                             unsigned n, uint64_t until, struct bps_report *report)
+{
+    char key[128], note[BPS_NOTE_LIMIT], secret[2 * BPS_SECRET_BYTES + 1] = OWN_SECRET;
+    if (hand_secret) {
+        write_secret(conf->secret, secret);
+    }
+    key_of(conf, n, key, sizeof key);
+    snprintf(note, sizeof note, "1 %.160s %s", conf->cluster.scheduler, secret);
+    return place->leave(key, note, until, report);
+}
+
+/* The note is the word of another process: nothing of it is believed. */
+static bps_status take_note(struct bps_conf *conf, const char *place, const char *note, bool has_secret,
+                            struct bps_report *report)
+{
+    char address[161], secret[2 * BPS_SECRET_BYTES + 1], more;
+    bool read = sscanf(note, "1 %160s %64s%c", address, secret, &more) == 2;
+    bool handed = read && strcmp(secret, OWN_SECRET) != 0;
+    if (!read || strchr(address, ':') == NULL || (handed && !has_secret && !read_secret(secret, conf->secret))) {
+        BPS_REPORT(report, "what worker 0 has left in %s is no note of this version of BytePS", place);
+        return BPS_ERR_PROTOCOL;
+    }
+    if (handed == has_secret) {
+        BPS_REPORT(report,
+                   "%s has been given a secret of the job and %s has not; give all of them the same %s, or none",
+                   handed ? "this process" : "worker 0", handed ? "worker 0" : "this process", BPS_SECRET_VARIABLE);
+        return BPS_ERR_CONF;
+    }
+    conf->has_secret = true;
+    return bps_conf_put_cluster(conf, "scheduler", address, place, report);
+}
+
+bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, bool has_secret, unsigned n,
+                            uint64_t until, struct bps_report *report)
+{
+    char key[128], note[BPS_NOTE_LIMIT];
+    key_of(conf, n, key, sizeof key);
+    bps_status status = place->find(key, note, until, report);
+    return status == BPS_OK ? take_note(conf, place->name, note, has_secret, report) : status;
+}

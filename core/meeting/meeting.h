@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * meeting.h - how the processes that a launcher has started find each other: the first one hosts the scheduler and
+ * leaves a note where the launcher keeps such things; the others read it. The note has the scheduler's address and the
+ * secret of the job.
+ *
+ * What is known of one launcher is in one file: the place where its processes meet.
+ */
+#ifndef BPS_MEETING_MEETING_H
+#define BPS_MEETING_MEETING_H
+
+#include "conf/conf.h"
+
+#define BPS_NOTE_LIMIT 256u /* bytes, with the zero at its end */
+
+/*
+ * Where processes meet. The functions may block until `until` (bps_now()) and then answer BPS_ERR_TIMEOUT; the report
+ * says what they have waited for. `key` is a word that differs for each job of these processes.
+ */
+struct bps_meeting_place {
+    const char *name; /* "the store of torchrun" */
+    /* Whether the environment of this process tells of it. */
+    bool (*is_here)(void);
+    /* A name or number in whose direction the other processes are, for the choice of an own address; NULL: unknown. */
+    const char *(*direction)(void);
+    bps_status (*leave)(const char *key, const char *note, uint64_t until, struct bps_report *report);
+    /* Waits for the note. Can be called again: the note may be another one then. */
+    bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
+};
+
+extern const struct bps_meeting_place bps_meeting_tcp_store;
+
+/* NULL: none. */
+const struct bps_meeting_place *bps_meeting_here(void);
+
+/*
+ * Leaves a note of cluster.scheduler, and of the secret if `hand_secret`, for the n-th job of these processes.
+ */
+bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, bool hand_secret,
+                             unsigned n, uint64_t until, struct bps_report *report);
+/*
+ * Reads it, and sets cluster.scheduler, and the secret unless this process `has_secret` of its own. BPS_ERR_CONF: the
+ * first process has one of its own and this one has none, or the other way round.
+ */
+bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, bool has_secret, unsigned n,
+                            uint64_t until, struct bps_report *report);
+
+#endif

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* hosting.c - see hosting.h. */
+#include "worker/hosting.h"
+
+#include <stdlib.h>
+
+#include "base/container.h"
+#include "base/route.h"
+#include "base/thread.h"
+#include "scheduler/scheduler.h"
+
+struct bps_hosting {
+    struct bps_loop *loop;
+    struct bps_scheduler *scheduler;
+    pthread_t thread;
+    struct bps_post end;
+    const char *why;
+};
+
+static void on_finished(void *arg, bps_status status)
+{
+    struct bps_hosting *hosting = arg;
+    (void)status; /* the workers have been told, this process's as well */
+    bps_loop_stop(hosting->loop);
+}
+
+static void on_lost(void *arg, const char *member)
+{
+    (void)arg;
+    (void)member;
+}
+
+static void *run(void *arg)
+{
+    bps_loop_run(((struct bps_hosting *)arg)->loop);
+    return NULL;
+}
+
+static void release(struct bps_hosting *hosting)
+{
+    bps_scheduler_free(hosting->scheduler);
+    bps_loop_free(hosting->loop);
+    free(hosting);
+}
+
+static bps_status open_scheduler(struct bps_hosting *hosting, struct bps_conf *conf, const char *const *listen,
+                                 char *address, size_t n, struct bps_report *report)
+{
+    bps_status status;
+    do {
+        bps_scheduler_free(hosting->scheduler);
+        hosting->scheduler = NULL;
+        status = bps_conf_put_cluster(conf, "scheduler", *listen, "own choice", report);
+        if (status == BPS_OK) {
+            status = bps_scheduler_new(conf, hosting->loop, on_finished, on_lost, hosting, address, n,
+                                       &hosting->scheduler, report);
+        }
+    } while (status == BPS_OK && *++listen != NULL && bps_route_is_loopback(address));
+    return status;
+}
+
+bps_status bps_hosting_begin(struct bps_conf *conf, const char *const *listen, struct bps_hosting **out, char *address,
+                             size_t n, struct bps_report *report)
+{
+    struct bps_hosting *hosting = calloc(1, sizeof *hosting);
+    if (hosting == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    hosting->loop = bps_loop_new();
+    bps_status status = hosting->loop == NULL ? BPS_ERR_IO : open_scheduler(hosting, conf, listen, address, n, report);
+    if (status == BPS_OK) {
+        status = bps_thread_start(&hosting->thread, "bps-scheduler", run, hosting, report);
+    }
+    if (status != BPS_OK) {
+        release(hosting);
+        return status;
+    }
+    *out = hosting;
+    return BPS_OK;
+}
+
+static void end_now(struct bps_post *post)
+{
+    struct bps_hosting *hosting = bps_container(post, struct bps_hosting, end);
+    bps_scheduler_end(hosting->scheduler, hosting->why);
+}
+
+void bps_hosting_end(struct bps_hosting *hosting, const char *why)
+{
+    if (hosting == NULL) {
+        return;
+    }
+    if (why != NULL) {
+        hosting->why = why;
+        hosting->end.fn = end_now;
+        bps_loop_post(hosting->loop, &hosting->end);
+    }
+    pthread_join(hosting->thread, NULL);
+    release(hosting);
+}

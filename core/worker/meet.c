@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* meet.c - see meet.h. */
+#include "worker/meet.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/route.h"
+#include "meeting/meeting.h"
+
+#define LOG          "worker"
+#define REMIND_EVERY (5 * BPS_S)
+
+/* The job that this process is about to join; there is one at a time. */
+static struct {
+    const struct bps_meeting_place *place; /* NULL: it has not come by a note */
+    struct bps_conf *conf;
+    bool has_secret; /* other than by the note */
+    unsigned n;      /* jobs that these processes have met for */
+} met;
+
+/* ---- worker 0 ---- */
+
+static bps_status make_secret(struct bps_conf *conf, struct bps_report *report)
+{
+    if (getrandom(conf->secret, sizeof conf->secret, 0) != (ssize_t)sizeof conf->secret) {
+        BPS_REPORT(report, "cannot make a secret: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    conf->has_secret = true;
+    return BPS_OK;
+}
+
+/* The own address in the direction of the others, or of the default route; else the transport chooses. */
+static void listen_outwards(char *out, size_t n)
+{
+    const char *direction = met.place->direction();
+    char own[128];
+    bool ourselves;
+    bool found =
+        direction != NULL && bps_route_source(direction, own, sizeof own, &ourselves) && !bps_route_is_loopback(own);
+    if (!found && !bps_route_source(BPS_ROUTE_OUTSIDE, own, sizeof own, &ourselves)) {
+        snprintf(own, sizeof own, "0.0.0.0");
+    }
+    snprintf(out, n, "%s:0", own);
+}
+
+/* Whether all members are on this host. */
+static bool is_of_one_host(const struct bps_conf_cluster *cluster)
+{
+    return cluster->local_size == cluster->workers && cluster->servers == 0;
+}
+
+static bps_status host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
+{
+    char address[160], outwards[140];
+    const char *const here[] = {"127.0.0.1:0", NULL}, *const anywhere[] = {":0", outwards, NULL};
+    bool near = is_of_one_host(&conf->cluster);
+    bps_status status = conf->has_secret ? BPS_OK : make_secret(conf, report);
+    if (!near) {
+        listen_outwards(outwards, sizeof outwards);
+    }
+    if (status == BPS_OK) {
+        status = bps_hosting_begin(conf, near ? here : anywhere, out, address, sizeof address, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_conf_put_cluster(conf, "scheduler", address, conf->launcher, report);
+    }
+    if (status == BPS_OK) {
+        bps_debug(LOG, "this process hosts the scheduler at %s; %s tells the others", address, met.place->name);
+        status = bps_meeting_leave(met.place, conf, !met.has_secret, met.n, until, report);
+    }
+    return status;
+}
+
+/* ---- the others ---- */
+
+static bps_status look(uint64_t until, struct bps_report *report)
+{
+    return bps_meeting_find(met.place, met.conf, met.has_secret, met.n, until, report);
+}
+
+static bps_status find(uint64_t until, struct bps_report *report)
+{
+    const uint64_t since = bps_now();
+    bps_status status = BPS_ERR_TIMEOUT;
+    for (uint64_t now = since; status == BPS_ERR_TIMEOUT && now < until; now = bps_now()) {
+        status = look(now + REMIND_EVERY < until ? now + REMIND_EVERY : until, report);
+        if (status == BPS_ERR_TIMEOUT) {
+            bps_warn(LOG, "waiting for worker 0, which tells where the scheduler is: %s (%.0f s)", report->text,
+                     (double)(bps_now() - since) / 1e9);
+        }
+    }
+    if (status == BPS_ERR_TIMEOUT) {
+        char why[400];
+        snprintf(why, sizeof why, "%.399s", report->text);
+        BPS_REPORT(report,
+                   "worker 0 has not said within %.0f s (cluster.rendezvous_timeout) where the scheduler is: %s",
+                   (double)met.conf->cluster.rendezvous_timeout / 1e9, why);
+    }
+    return status;
+}
+
+void bps_meet_again(void)
+{
+    struct bps_report why = {""};
+    if (met.place != NULL && look(bps_now() + BPS_S, &why) != BPS_OK) {
+        bps_debug(LOG, "%s", why.text);
+    }
+}
+
+/* ---- all ---- */
+
+static bps_status refuse(const struct bps_conf *conf, struct bps_report *report)
+{
+    const int64_t n = conf->cluster.workers;
+    BPS_REPORT(report,
+               "%s = %" PRId64 ": %s has started several processes, which have no place to meet, so that each of them "
+               "would train alone; start them by `byteps run -n %" PRId64
+               " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 train.py`), or set "
+               "cluster.scheduler = \"HOST:PORT\" for all and run `byteps scheduler` there, or set cluster.workers = 1 "
+               "if each shall be alone",
+               bps_conf_find(conf, "cluster.workers")->origin, n, conf->launcher, n);
+    return BPS_ERR_CONF;
+}
+
+bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct bps_report *report)
+{
+    struct bps_report own, *why = report != NULL ? report : &own;
+    uint64_t until = bps_now() + conf->cluster.rendezvous_timeout;
+    *hosting = NULL;
+    met.place = NULL;
+    if (conf->launcher == NULL || conf->cluster.scheduler[0] != '\0') {
+        return BPS_OK;
+    }
+    met.place = bps_meeting_here();
+    if (met.place == NULL || conf->cluster.rank < 0) {
+        met.place = NULL;
+        return refuse(conf, why);
+    }
+    met.conf = conf;
+    met.has_secret = conf->has_secret;
+    met.n++;
+    if (conf->cluster.rank > 0) {
+        return find(until, why);
+    }
+    bps_status status = host(conf, until, hosting, why);
+    if (status != BPS_OK) {
+        bps_hosting_end(*hosting, why->text);
+        *hosting = NULL;
+    }
+    met.place = NULL; /* it knows where its scheduler is */
+    return status;
+}
