@@ -13,6 +13,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/files.h"
+
 /* The first places in the array for poll; behind them come the open descriptors of the children. */
 enum { SIGNALS, ANNOUNCE, PART, SINKS, FIXED = SINKS + 2 };
 enum { MOST_PER_CHILD = 3 };
@@ -20,8 +22,13 @@ enum { MOST_PER_CHILD = 3 };
 bool bps_run_init(struct bps_run *run, size_t room)
 {
     sigset_t set;
+    struct bps_report report = {""};
     sigprocmask(SIG_SETMASK, NULL, &set); /* what the guard has blocked */
     run->announce = -1;
+    if (bps_files_expect(MOST_PER_CHILD * room, &report) != BPS_OK) {
+        bps_cmd_failure(run->name, "%s", report.text);
+        return false;
+    }
     run->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (run->signals < 0) {
         bps_cmd_failure(run->name, "cannot watch signals: %s", strerror(errno));

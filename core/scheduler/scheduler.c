@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "node/member.h"
 #include "node/transport.h"
@@ -557,6 +558,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     memcpy(s->host, self.host, sizeof s->host);
     s->agreement = bps_conf_agreement(conf);
     bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_check_host(conf, c->scheduler, report);
+    if (status == BPS_OK) {
+        status = bps_files_expect((uint64_t)(c->workers + c->servers), report);
+    }
     if (status == BPS_OK) {
         status = bps_transport_open(conf, loop, &s->net, report);
     }

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files.h"
+#include "node/transport.h"
 #include "server/shard.h"
 
 #define AUTO_SHARDS_LIMIT 8
@@ -55,7 +57,8 @@ bps_status bps_server_new(const struct bps_conf *conf, const struct bps_pinning 
 {
     uint32_t n = bps_server_count_shards(conf, pinning, host);
     struct bps_server *server = calloc(1, sizeof *server + n * sizeof server->shard[0]);
-    bps_status status = server == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    uint64_t links = (uint64_t)conf->cluster.workers * BPS_LANES_TIMES * n;
+    bps_status status = server == NULL ? BPS_ERR_NOMEM : bps_files_expect(links, report);
     while (status == BPS_OK && server->shards < n) {
         status = add_shard(server, conf, pinning, host, n, report);
     }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "device/copy.h"
@@ -167,6 +168,10 @@ static void on_joined(void *owner, const struct bps_book *book)
     bps_status status = choose_cores(worker, &report);
     if (status == BPS_OK) {
         bind_threads(worker);
+    }
+    if (status == BPS_OK) {
+        uint32_t of_shards = BPS_LANES_TIMES * book->shards, of_peers = bps_book_group_size(book, worker->rank);
+        status = bps_files_expect(of_shards + 2ul * of_peers, &report); /* memory that is shared with a peer is one */
     }
     if (status == BPS_OK && worker->server != NULL) {
         status = bps_server_serve(worker->server, book);
