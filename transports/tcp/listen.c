@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define BACKLOG 1024
+#define BACKLOG 4096
 
 /* ---- accepting ---- */
 

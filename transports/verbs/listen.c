@@ -6,7 +6,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#define BACKLOG 1024
+#define BACKLOG 4096
 
 struct verbs_listener {
     LIST_ENTRY(verbs_listener) entry;
