@@ -187,6 +187,8 @@ struct bps_run {
 
 /* Runs `body` as the manager of a job under two guards. Returns in all three, with the exit status (run_guard.c). */
 int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg);
+/* Stops this process, as SIGTSTP does where it is not blocked. */
+void bps_run_stop_self(void);
 /* Sends a signal to every child of this process that is not in children[n]; returns how many there were. */
 size_t bps_run_signal_adopted(const struct bps_run_child *children, size_t n, int number);
 

@@ -61,7 +61,7 @@ static bool is_open(const struct bps_run *run)
     return !run->status && run->phase <= BPS_RUN_FAILING;
 }
 
-/* To the whole process group here; a host passes the number on to its workers. */
+/* To the whole process group here; a host passes the number on to its parts. */
 static void pass(struct bps_run_child *child, int number)
 {
     if (child->role == BPS_RUN_HOST && number != SIGKILL) {
@@ -82,6 +82,13 @@ static void pass_workers(struct bps_run *run, int number)
         if (!is_service(&run->children[i])) {
             pass(&run->children[i], number);
         }
+    }
+}
+
+static void pass_all(struct bps_run *run, int number)
+{
+    for (size_t i = 0; i < run->nchildren; i++) {
+        pass(&run->children[i], number);
     }
 }
 
@@ -148,9 +155,7 @@ static void kill_all(struct bps_run *run)
     if (run->phase < BPS_RUN_KILLING) {
         enter(run, BPS_RUN_KILLING, BPS_RUN_TERM);
     }
-    for (size_t i = 0; i < run->nchildren; i++) {
-        pass(&run->children[i], SIGKILL);
-    }
+    pass_all(run, SIGKILL);
     bps_run_signal_adopted(run->children, run->nchildren, SIGKILL);
 }
 
@@ -159,6 +164,10 @@ void bps_run_interrupt(struct bps_run *run, int number)
     char text[32];
     if (number == SIGUSR1 || number == SIGUSR2) {
         pass_workers(run, number);
+        return;
+    }
+    if (number == SIGTSTP || number == SIGCONT) {
+        pass_all(run, number);
         return;
     }
     bool again = run->interrupted && number == SIGINT;

@@ -6,6 +6,9 @@
  * not their children. Those the nearest guard adopts (PR_SET_CHILD_SUBREAPER) and kills. A dead guard shows itself
  * to its child by SIGQUIT, which means: kill all. If all three are killed at once, nobody is left to find what
  * the parts have started; the parts themselves end by the kernel.
+ *
+ * A terminal's Ctrl-Z reaches the guard alone, as all others have process groups of their own. As any signal SIGTSTP is
+ * passed on, down to the parts, and each of the three then stops, too; SIGCONT goes the same way.
  */
 #include "tools/run.h"
 
@@ -77,20 +80,28 @@ static void kill_adopted(void)
     }
 }
 
-/* What may be sent to us: INT and QUIT even to a job in the background, HUP unless under nohup. */
+/* Who has started us may want a signal to be ignored, as nohup does with HUP. */
+static void add_unless_ignored(sigset_t *set, int number)
+{
+    struct sigaction action;
+    if (sigaction(number, NULL, &action) != 0 || action.sa_handler != SIG_IGN) {
+        sigaddset(set, number);
+    }
+}
+
+/* What may be sent to us: INT and QUIT even to a job in the background. */
 static void guarded_signals(sigset_t *set)
 {
-    struct sigaction hup;
     sigemptyset(set);
     sigaddset(set, SIGINT);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGQUIT);
     sigaddset(set, SIGUSR1);
     sigaddset(set, SIGUSR2);
+    sigaddset(set, SIGCONT);
     sigaddset(set, SIGCHLD);
-    if (sigaction(SIGHUP, NULL, &hup) != 0 || hup.sa_handler != SIG_IGN) {
-        sigaddset(set, SIGHUP);
-    }
+    add_unless_ignored(set, SIGHUP);
+    add_unless_ignored(set, SIGTSTP);
 }
 
 /* In a new process: what `parent` guards. */
@@ -107,6 +118,17 @@ static int be_guarded(pid_t parent, int (*body)(void *arg), void *arg)
     return body(arg);
 }
 
+/* SIGTSTP is blocked to be passed on first; the kernel does not stop a group by it that no shell looks after. */
+void bps_run_stop_self(void)
+{
+    sigset_t stop;
+    sigemptyset(&stop);
+    sigaddset(&stop, SIGTSTP);
+    raise(SIGTSTP);
+    sigprocmask(SIG_UNBLOCK, &stop, NULL); /* it stops here, until SIGCONT */
+    sigprocmask(SIG_BLOCK, &stop, NULL);
+}
+
 /* Passes signals on until the child ends; returns its status from waitpid. */
 static int watch(pid_t child)
 {
@@ -116,6 +138,9 @@ static int watch(pid_t child)
         int number = sigwaitinfo(&set, NULL);
         if (number > 0 && number != SIGCHLD) {
             kill(child, number);
+            if (number == SIGTSTP) {
+                bps_run_stop_self();
+            }
             continue;
         }
         int status;

@@ -127,13 +127,34 @@ static int wait_ms(const struct bps_run *run, uint64_t now)
 
 /* ---- what has come ------------------------------------------------------------------------------------- */
 
+/* Follows the parts that SIGTSTP has stopped. What has a deadline could not go on meanwhile. */
+static void stop(struct bps_run *run)
+{
+    uint64_t *deadlines[] = {&run->deadline, &run->job_deadline, &run->judge_at};
+    uint64_t began = bps_now();
+    bps_run_stop_self();
+    uint64_t stopped = bps_now() - began;
+    for (size_t i = 0; i < sizeof(deadlines) / sizeof(deadlines[0]); i++) {
+        *deadlines[i] += *deadlines[i] ? stopped : 0;
+    }
+}
+
+static void take_signal(struct bps_run *run, int number)
+{
+    bps_run_interrupt(run, number);
+    if (number == SIGTSTP) {
+        stop(run);
+    } else if (number != SIGCONT) {
+        run->impatient = run->impatient || run->childless;
+    }
+}
+
 static void take_signals(struct bps_run *run)
 {
     struct signalfd_siginfo info;
     while (read(run->signals, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
         if (info.ssi_signo != SIGCHLD) {
-            bps_run_interrupt(run, (int)info.ssi_signo);
-            run->impatient = run->impatient || run->childless;
+            take_signal(run, (int)info.ssi_signo);
         }
     }
     bps_run_reap(run);

@@ -4,7 +4,7 @@
  *
  * Everything the other side needs goes to its standard input, so that nothing has to be quoted and nothing
  * shows in the list of processes: one line "byteps-part VERSION LENGTH", then LENGTH bytes of strings
- * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the workers
+ * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the parts
  * there; 0 says that no worker is left anywhere, and the end of input that nobody cares any more. What comes
  * back is output with its prefixes, and on standard error the records "done" and "failed STATUS".
  */
@@ -220,6 +220,8 @@ void bps_run_part_control(struct bps_run *run)
         case SIGQUIT:
         case SIGUSR1:
         case SIGUSR2:
+        case SIGTSTP:
+        case SIGCONT:
             bps_run_interrupt(run, bytes[i]);
             break;
         default:
