@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meeting.c - the places that are known, and what a note says: "1 ADDRESS SECRET"; "-" or a hexadecimal number. */
+/* meeting.c - the places that are known, and what a note says: "1,ADDRESS,SECRET"; "-" or a hexadecimal number. */
 #include "meeting/meeting.h"
 
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #define OWN_SECRET "-" /* all processes have been given it by other means */
 
-static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store};
+static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store, &bps_meeting_pmix, &bps_meeting_pmi};
 
 const struct bps_meeting_place *bps_meeting_here(void)
 {
@@ -19,9 +19,11 @@ const struct bps_meeting_place *bps_meeting_here(void)
     return NULL;
 }
 
-static void key_of(const struct bps_conf *conf, unsigned n, char *key, size_t room)
+#define KEY_LIMIT 33u
+
+static void key_of(unsigned n, char key[KEY_LIMIT])
 {
-    snprintf(key, room, "byteps/%s/%u", conf->cluster.job, n);
+    snprintf(key, KEY_LIMIT, "byteps-%u", n);
 }
 
 /* ---- the secret as text ---- */
@@ -51,12 +53,12 @@ static bool read_secret(const char *text, uint8_t secret[BPS_SECRET_BYTES])
 bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, bool hand_secret,
                              unsigned n, uint64_t until, struct bps_report *report)
 {
-    char key[128], note[BPS_NOTE_LIMIT], secret[2 * BPS_SECRET_BYTES + 1] = OWN_SECRET;
+    char key[KEY_LIMIT], note[BPS_NOTE_LIMIT], secret[2 * BPS_SECRET_BYTES + 1] = OWN_SECRET;
     if (hand_secret) {
         write_secret(conf->secret, secret);
     }
-    key_of(conf, n, key, sizeof key);
-    snprintf(note, sizeof note, "1 %.160s %s", conf->cluster.scheduler, secret);
+    key_of(n, key);
+    snprintf(note, sizeof note, "1,%.160s,%s", conf->cluster.scheduler, secret);
     return place->leave(key, note, until, report);
 }
 
@@ -65,7 +67,7 @@ static bps_status take_note(struct bps_conf *conf, const char *place, const char
                             struct bps_report *report)
 {
     char address[161], secret[2 * BPS_SECRET_BYTES + 1], more;
-    bool read = sscanf(note, "1 %160s %64s%c", address, secret, &more) == 2;
+    bool read = sscanf(note, "1,%160[^,],%64[^,]%c", address, secret, &more) == 2;
     bool handed = read && strcmp(secret, OWN_SECRET) != 0;
     if (!read || strchr(address, ':') == NULL || (handed && !has_secret && !read_secret(secret, conf->secret))) {
         BPS_REPORT(report, "what worker 0 has left in %s is no note of this version of BytePS", place);
@@ -84,8 +86,8 @@ static bps_status take_note(struct bps_conf *conf, const char *place, const char
 bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, bool has_secret, unsigned n,
                             uint64_t until, struct bps_report *report)
 {
-    char key[128], note[BPS_NOTE_LIMIT];
-    key_of(conf, n, key, sizeof key);
+    char key[KEY_LIMIT], note[BPS_NOTE_LIMIT];
+    key_of(n, key);
     bps_status status = place->find(key, note, until, report);
     return status == BPS_OK ? take_note(conf, place->name, note, has_secret, report) : status;
 }

@@ -15,20 +15,21 @@
 
 /*
  * Where processes meet. The functions may block until `until` (bps_now()) and then answer BPS_ERR_TIMEOUT; the report
- * says what they have waited for. `key` is a word that differs for each job of these processes.
+ * says what they have waited for. `key` is a word of at most 32 letters that differs for each job of these processes; a
+ * note has no spaces.
  */
 struct bps_meeting_place {
     const char *name; /* "the store of torchrun" */
     /* Whether the environment of this process tells of it. */
     bool (*is_here)(void);
-    /* A name or number in whose direction the other processes are, for the choice of an own address; NULL: unknown. */
+    /* A name or number in whose direction the others are, for the choice of an own address. Optional; NULL: unknown. */
     const char *(*direction)(void);
     bps_status (*leave)(const char *key, const char *note, uint64_t until, struct bps_report *report);
     /* Waits for the note. Can be called again: the note may be another one then. */
     bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
 };
 
-extern const struct bps_meeting_place bps_meeting_tcp_store;
+extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi;
 
 /* NULL: none. */
 const struct bps_meeting_place *bps_meeting_here(void);

@@ -38,7 +38,7 @@ static bps_status make_secret(struct bps_conf *conf, struct bps_report *report)
 /* The own address in the direction of the others, or of the default route; else the transport chooses. */
 static void listen_outwards(char *out, size_t n)
 {
-    const char *direction = met.place->direction();
+    const char *direction = met.place->direction != NULL ? met.place->direction() : NULL;
     char own[128];
     bool ourselves;
     bool found =

@@ -8,52 +8,24 @@ import re
 import socket
 import struct
 import subprocess
-import sys
 import threading
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
-sys.path += [os.path.join(TOP, "tests", "jobs"), os.path.join(TOP, "bench")]
-
-import harness  # noqa: E402  (they lie in the folders that were just added)
-from testbed import Testbed, kernel  # noqa: E402
-
-TRAIN = os.path.join(HERE, "scripts", "train.py")
-BOTH = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+import launched
+from launched import BOTH, TRAIN, Case, environment, harness
 
 
 def setUpModule():
-    if not harness.has_module(harness.python(), "torch"):
-        raise unittest.SkipTest("torch is not installed")
+    launched.needs("torch")
 
 
 def torchrun(*arguments):
     return [harness.python(), "-m", "torch.distributed.run", *arguments]
 
 
-def environment(**variables):
-    return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
-
-
-def said(text):
-    """[(rank, size, local rank, local size)] of the workers that have come to their end, and their digests."""
-    found = re.findall(r"^worker (\d+) of (\d+), (\d+) of (\d+): (\w+)$", text, re.M)
-    return sorted(tuple(map(int, line[:4])) for line in found), {line[4] for line in found}
-
-
-class Case(unittest.TestCase):
-    def check(self, text, places, jobs=2):
-        """All workers have learnt the same, in each of the jobs."""
-        found, digests = said(text)
-        self.assertEqual(found, sorted(places * jobs), text)
-        self.assertEqual(len(digests), 1, text)
-
-
 class OneHost(Case):
     def run_job(self, *arguments, **variables):
-        result = harness.execute(torchrun(*arguments), env=environment(**variables))
-        return result.returncode, result.stdout + result.stderr
+        return launched.execute(torchrun(*arguments), **variables)
 
     def test_as_users_type_it(self):
         places = [(0, 3, 0, 3), (1, 3, 1, 3), (2, 3, 2, 3)]
@@ -64,7 +36,7 @@ class OneHost(Case):
                 self.check(text, places)
 
     def test_beside_process_groups_of_pytorch(self):
-        status, text = self.run_job("--nproc-per-node", "2", os.path.join(HERE, "scripts", "group.py"))
+        status, text = self.run_job("--nproc-per-node", "2", os.path.join(launched.HERE, "scripts", "group.py"))
         self.assertEqual(status, 0, text)
         found = re.findall(r"^worker (\d) of 2: (-?[\d.]+)$", text, re.M)
         self.assertEqual((sorted(rank for rank, _ in found), len({sum_ for _, sum_ in found})), (["0", "1"], 1), text)
@@ -103,9 +75,8 @@ class Secret(Case):
 
     def run_job(self, without):
         program = ("--no-python", harness.python(), "-c", self.CODE.format(without, TRAIN))
-        env = environment(BYTEPS_SECRET="as long as it takes, and longer", JOBS="1")
-        result = harness.execute(torchrun("--nproc-per-node", "2", *program), env=env)
-        return result.returncode, result.stdout + result.stderr
+        variables = {"BYTEPS_SECRET": "as long as it takes, and longer", "JOBS": "1"}
+        return launched.execute(torchrun("--nproc-per-node", "2", *program), **variables)
 
     def test_of_ones_own(self):
         status, text = self.run_job("nobody")
@@ -172,12 +143,12 @@ class Store(Case):
 
     def test_strange_answers(self):
         length = struct.Struct("=Q").pack
-        note = b"1 127.0.0.1:1 " + 63 * b"0"
+        note = b"1,127.0.0.1:1," + 63 * b"0"
         for answers, words in (
             ([], "it has hung up; expected a TCPStore of PyTorch 2.1 or later"),
             ([b"\0", length(256)], "it has 256 bytes for a note of at most 255"),
             ([b"\0", length(2**64 - 1)], "it has 18446744073709551615 bytes for a note of at most 255"),
-            ([b"\0", length(5) + b"1 a:2"], "is no note of this version of BytePS"),
+            ([b"\0", length(5) + b"1,a:2"], "is no note of this version of BytePS"),
             ([b"\0", length(len(note)) + note], "is no note of this version of BytePS"),
             ([b"\0", length(0)], "is no note of this version of BytePS"),
         ):
@@ -192,7 +163,7 @@ class Store(Case):
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=datetime.timedelta(seconds=60))
         with socket.create_server(("127.0.0.1", 0)) as free:
             gone = f"127.0.0.1:{free.getsockname()[1]}"
-        store.set("byteps/default/1/", f"1 {gone} {64 * '0'}")
+        store.set("byteps-1/", f"1,{gone},{64 * '0'}")
         second = self.worker(1, store.port, BYTEPS_SET="log.level=debug")
         lines = []
         for line in second.stdout:
@@ -211,11 +182,7 @@ class Hosts(Case):
     PLACES = [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)]
 
     def setUp(self):
-        try:
-            self.bed = Testbed(hosts=2)
-        except kernel.Unavailable as error:
-            self.skipTest(str(error))
-        self.addCleanup(self.bed.close)
+        self.bed = self.make_bed(hosts=2)
 
     def run_job(self, *arguments, options=lambda host: (), **variables):
         command = torchrun("--nnodes", "2", "--nproc-per-node", "2", *arguments)

@@ -56,7 +56,10 @@ class Reader:
         self.write("bin/torchrun", f'#!/bin/sh\nexec {interpreter} -m torch.distributed.run "$@"\n')
         # The machine may have other work: threads of PyTorch that wait for each other by spinning would hold it up.
         path = f"{self.bin}:{os.environ['PATH']}"
-        self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="")
+        # Open MPI takes no more processes than cores, and not those of root, unless it is told to.
+        names = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
+        mpi = {f"OMPI_{name}": "1" for name in names}
+        self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="", **mpi)
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * pmi.c - PMI-1, which the launchers of MPICH (and srun --mpi=pmi2) speak with each process through the descriptor
+ * PMI_FD: worker 0 puts the note, all of them pass a barrier, then each can get it.
+ *
+ * A line is "cmd=NAME KEY=VALUE ...\n", where values have no spaces; each is answered by one. Nobody says
+ * cmd=finalize: MPI, if the program uses it, goes on with the same descriptor.
+ */
+#include "meeting/meeting.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/report.h"
+#include "conf/value.h"
+
+#define LINE_LIMIT 1024u
+
+/* The meeting that is under way, as its barrier may outlast one call. */
+static struct {
+    char key[128];
+    char space[BPS_NOTE_LIMIT]; /* in which all processes put and get */
+    bool entered, passed;       /* the barrier */
+} meeting;
+
+static bool is_here(void)
+{
+    int64_t fd;
+    const char *text = getenv("PMI_FD");
+    return text != NULL && bps_parse_int(text, &fd) == BPS_OK && fd >= 0 && fd <= 1 << 20 &&
+           fcntl((int)fd, F_GETFD) >= 0;
+}
+
+static int descriptor(void)
+{
+    return atoi(getenv("PMI_FD"));
+}
+
+/* ---- lines ---- */
+
+static bps_status say(const char *line, struct bps_report *report)
+{
+    size_t length = strlen(line);
+    for (size_t said = 0; said < length;) {
+        ssize_t n = write(descriptor(), line + said, length - said);
+        if (n < 0 && errno != EINTR) {
+            return bps_fail(report, BPS_ERR_IO, "PMI_FD: %s", strerror(errno));
+        }
+        said += n > 0 ? (size_t)n : 0;
+    }
+    return BPS_OK;
+}
+
+/* Byte by byte: what follows the line is for others, such as MPI. */
+static bps_status hear(char line[LINE_LIMIT], uint64_t until, struct bps_report *report)
+{
+    struct pollfd ready = {.fd = descriptor(), .events = POLLIN};
+    uint64_t now;
+    for (size_t used = 0; used < LINE_LIMIT && (now = bps_now()) < until;) {
+        if (poll(&ready, 1, (int)((until - now) / BPS_MS) + 1) <= 0) {
+            continue;
+        }
+        ssize_t n = read(descriptor(), line + used, 1);
+        if (n == 0 || (n < 0 && errno != EINTR)) {
+            return bps_fail(report, BPS_ERR_IO, "PMI_FD: %s", n == 0 ? "mpirun has hung up" : strerror(errno));
+        }
+        if (n > 0 && line[used] == '\n') {
+            line[used] = '\0';
+            return BPS_OK;
+        }
+        used += n > 0 ? 1 : 0;
+        if (used == LINE_LIMIT) {
+            return bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: a line of more than %u bytes", LINE_LIMIT - 1);
+        }
+    }
+    return bps_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet");
+}
+
+/* The value of "KEY=" in a line, without what follows. False: it is not there, or longer. */
+static bool value_of(const char *line, const char *key, char *out, size_t room)
+{
+    size_t length = strlen(key);
+    for (const char *word = line; word != NULL; word = strchr(word, ' ')) {
+        word += strspn(word, " ");
+        if (strncmp(word, key, length) == 0 && word[length] == '=') {
+            const char *value = word + length + 1;
+            size_t n = strcspn(value, " ");
+            bool fits = n < room;
+            memcpy(out, value, fits ? n : 0);
+            out[fits ? n : 0] = '\0';
+            return fits;
+        }
+    }
+    return false;
+}
+
+/* An answer that has another name, or a result that is not 0, is a refusal. */
+static bps_status expect(char line[LINE_LIMIT], const char *name, uint64_t until, struct bps_report *report)
+{
+    char command[64], result[16] = "0";
+    bps_status status = hear(line, until, report);
+    if (status == BPS_OK && (!value_of(line, "cmd", command, sizeof command) || strcmp(command, name) != 0 ||
+                             (value_of(line, "rc", result, sizeof result) && strcmp(result, "0") != 0))) {
+        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: expected cmd=%s rc=0, found %.200s", name, line);
+    }
+    return status;
+}
+
+static bps_status ask(const char *question, const char *name, char line[LINE_LIMIT], uint64_t until,
+                      struct bps_report *report)
+{
+    bps_status status = say(question, report);
+    return status == BPS_OK ? expect(line, name, until, report) : status;
+}
+
+/* ---- the place ---- */
+
+static bps_status begin(const char *key, uint64_t until, struct bps_report *report)
+{
+    char line[LINE_LIMIT];
+    if (strcmp(meeting.key, key) == 0) {
+        return BPS_OK;
+    }
+    bps_status status = ask("cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", line, until, report);
+    if (status == BPS_OK) {
+        status = ask("cmd=get_my_kvsname\n", "my_kvsname", line, until, report);
+    }
+    if (status == BPS_OK && !value_of(line, "kvsname", meeting.space, sizeof meeting.space)) {
+        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no kvsname in %.200s", line);
+    }
+    if (status == BPS_OK) {
+        snprintf(meeting.key, sizeof meeting.key, "%s", key);
+        meeting.entered = meeting.passed = false;
+    }
+    return status;
+}
+
+static bps_status pass_barrier(uint64_t until, struct bps_report *report)
+{
+    char line[LINE_LIMIT];
+    bps_status status = meeting.entered ? BPS_OK : say("cmd=barrier_in\n", report);
+    meeting.entered = true;
+    if (status == BPS_OK && !meeting.passed) {
+        status = expect(line, "barrier_out", until, report);
+        meeting.passed = status == BPS_OK;
+    }
+    return status;
+}
+
+static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+{
+    char question[LINE_LIMIT], line[LINE_LIMIT];
+    bps_status status = begin(key, until, report);
+    if (status == BPS_OK) {
+        snprintf(question, sizeof question, "cmd=put kvsname=%s key=%.64s value=%.255s\n", meeting.space, key, note);
+        status = ask(question, "put_result", line, until, report);
+    }
+    return status == BPS_OK ? pass_barrier(until, report) : status;
+}
+
+static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+{
+    char question[LINE_LIMIT], line[LINE_LIMIT];
+    bps_status status = begin(key, until, report);
+    if (status == BPS_OK) {
+        status = pass_barrier(until, report);
+    }
+    if (status == BPS_OK) {
+        snprintf(question, sizeof question, "cmd=get kvsname=%s key=%.64s\n", meeting.space, key);
+        status = ask(question, "get_result", line, until, report);
+    }
+    if (status == BPS_OK && !value_of(line, "value", note, BPS_NOTE_LIMIT)) {
+        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no value in %.200s", line);
+    }
+    return status;
+}
+
+const struct bps_meeting_place bps_meeting_pmi = {
+    .name = "PMI",
+    .is_here = is_here,
+    .leave = leave,
+    .find = find,
+};

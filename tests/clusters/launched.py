@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What tests of jobs that other launchers start have in common."""
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOP = os.path.dirname(os.path.dirname(HERE))
+sys.path += [os.path.join(TOP, "tests", "jobs"), os.path.join(TOP, "bench")]
+
+import harness  # noqa: E402  (they lie in the folders that were just added)
+from testbed import Testbed, kernel  # noqa: E402
+
+TRAIN = os.path.join(HERE, "scripts", "train.py")
+BOTH = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+
+def needs(module):
+    """Skips the tests where the interpreter of scripts does not find a module."""
+    if not harness.has_module(harness.python(), module):
+        raise unittest.SkipTest(f"{module} is not installed")
+
+
+def environment(**variables):
+    return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+
+
+def execute(command, **variables):
+    """Its status, and all that it has written."""
+    result = subprocess.Popen(command, env=environment(**variables), **BOTH)
+    text = harness.communicate(result)[0]
+    return result.returncode, text
+
+
+class Case(unittest.TestCase):
+    def check(self, text, places, jobs=2):
+        """All workers, [(rank, size, local rank, local size)], have learnt the same in each of the jobs."""
+        found = re.findall(r"^worker (\d+) of (\d+), (\d+) of (\d+): (\w+)$", text, re.M)
+        self.assertEqual(sorted(tuple(map(int, line[:4])) for line in found), sorted(places * jobs), text)
+        self.assertEqual(len({line[4] for line in found}), 1, text)
+
+    def make_bed(self, hosts):
+        """A test bed, which goes away with the test."""
+        try:
+            bed = Testbed(hosts=hosts)
+        except kernel.Unavailable as error:
+            self.skipTest(str(error))
+        self.addCleanup(bed.close)
+        return bed
