@@ -437,13 +437,13 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     /* Others may still need the shards of a worker that has left. */
     bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0;
     bool orderly = (seat->left && !needed) || seat->early || s->phase == ENDING;
-    bool gathering = s->phase == GATHERING;
+    /* Nobody waits for a server before the first worker has come, of the next generation too. */
+    bool idle = s->phase == GATHERING && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0;
     bps_roster_remove(&s->roster, seat);
     if (s->phase == ENDING) {
         bps_loop_defer(s->loop, finish_if_alone, s);
-    } else if (gathering && !orderly) {
-        bool alone = bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0; /* servers between generations */
-        BPS_LOG(alone ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "%s; still waiting for the job to gather", why);
+    } else if (idle) {
+        bps_info(LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
         lose(s, who, why);
     } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hundreds of members that come at once all get in, at the scheduler and at a shard, whoever else comes.
+"""Hundreds of members that come at once all get in, whoever else comes; one that cannot go on keeps nobody waiting.
 
-Few of them are processes; the others are only sockets that speak the protocol as far as a member does until it is in.
+Few of the hundreds are processes; the others are only sockets that speak the protocol as far as a member does until it
+is in.
 """
 
 import contextlib
 import os
+import resource
 import struct
 import unittest
 
@@ -136,6 +138,28 @@ class Gathering(unittest.TestCase):
 
     def test_a_thousand(self):
         self.gather(1000, real=10 if SANITIZED else 100)
+
+
+class CannotGoOn(unittest.TestCase):
+    """Worker 0 has joined, and then may not have as many files open as it needs."""
+
+    def check(self, servers):
+        settings = ["server.shards=40", "cluster.rendezvous_timeout=1h"]
+        steps = ["init", "loop:grad:1000:never"]
+        with cluster.ByHand(steps, servers=servers, settings=settings, late=["worker 0"]) as job:
+            job.start("worker 0", preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100)))
+            ends = job.finish()
+        reason = r"this process needs \d+ open files, and may have 100"
+        for part, end in ends.items():
+            words = "" if part == "worker 0" else r"worker 0 \(host \S+, pid \d+\) gave up: "
+            self.assertRegex(end.text, words + reason, f"{part}\n{cluster.show(ends)}")
+            self.assertGreater(end.status, 0, f"{part}\n{cluster.show(ends)}")
+
+    def test_to_open_shards(self):
+        self.check(servers=0)
+
+    def test_to_reach_shards(self):
+        self.check(servers=1)
 
 
 if __name__ == "__main__":

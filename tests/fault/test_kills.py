@@ -61,6 +61,11 @@ def reach(job, phase):
         job.wait_for(marks.get(phase, "at idle"), part)
 
 
+def is_in(phase, victim):
+    """Whether it has joined, before all have."""
+    return phase == "connect" or (phase == "rendezvous" and victim != "worker 1")
+
+
 def strike(job, phase, victim):
     """Kills the victim in the phase and lets the others go on."""
     reach(job, phase)
@@ -82,7 +87,7 @@ def strike(job, phase, victim):
         job.kill_and_wait(victim)  # else the others may be through before its connection is closed
     else:
         job.kill(victim)
-    if phase == "connect" and victim.startswith("worker"):
+    if is_in(phase, victim) and victim != "scheduler":
         job.wait_for("was lost", "scheduler", "err")
     if stopped and stopped != victim:
         job.go_on(stopped)
@@ -108,12 +113,12 @@ def missing(victim):
     return rf"(?m)the job did not gather within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}\)|$)"
 
 
-def expected(phase, victim, hosted):
-    """The words of those who stay."""
-    if phase in JOINING and victim == "scheduler":
-        return who(victim, hosted) + f"|did not gather within {GATHER_TIME} s: waiting for the scheduler at"
-    if phase in JOINING:
-        return missing(victim) + "|" + who(victim, hosted)
+def expected(phase, victim, hosted, part):
+    """The words of one who stays."""
+    if phase == "rendezvous" and victim == "worker 1":
+        return missing(victim)
+    if phase == "rendezvous" and part == "worker 1":
+        return f"is over|did not gather within {GATHER_TIME} s: waiting for the scheduler at"
     return who(victim, hosted)
 
 
@@ -125,7 +130,7 @@ def check(test, job, ends, phase, victim, hosted):
         silent = "error: " not in end.text and " ERROR " not in end.text
         if phase == "shutdown" and end.status in (0, None) and silent:
             continue  # it was through before it could have noticed
-        test.assertRegex(end.text, expected(phase, victim, hosted), f"{part}\n{text}")
+        test.assertRegex(end.text, expected(phase, victim, hosted, part), f"{part}\n{text}")
         if end.status is not None:
             test.assertGreater(end.status, 0, f"{part}\n{text}")
         if part.startswith("worker"):

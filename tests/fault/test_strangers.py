@@ -13,6 +13,7 @@ import cluster
 import wire
 
 QUICK = ["cluster.rendezvous_timeout=2s"]
+PATIENT = ["cluster.rendezvous_timeout=1h"]
 LOOP = ["init", "loop:grad:5000:enough", "leave"]
 LATE = ["@1:gate:late", "init", "loop:grad:5000:enough", "leave"]
 
@@ -103,14 +104,36 @@ class Restarted(unittest.TestCase):
     """A worker that was killed and comes again."""
 
     def test_while_gathering(self):
-        with cluster.ByHand(LATE, settings=["log.level=debug"]) as job:
-            job.wait_for("joined the scheduler", "worker 0", "err")
+        """Those who wait hear of it at once, so that it comes too late, as do those who were still missing."""
+        extra = {"worker 1": QUICK}
+        with cluster.ByHand(LATE, settings=[*PATIENT, "log.level=debug"], extra=extra) as job:
+            for part in ("worker 0", "server 0"):
+                job.wait_for("joined the scheduler", part, "err")
             job.kill("worker 0")
+            job.wait_for("was lost", "scheduler", "err")
+            job.start("worker 0", name="worker 0 again", settings=QUICK)
+            job.open("late")
+            ends = job.finish()
+            text = cluster.show(ends)
+            for part in ("scheduler", "server 0"):
+                self.assertRegex(ends[part].text, r"worker 0 \(host .*\) was lost", text)
+            for part in ("worker 0 again", "worker 1"):
+                self.assertEqual(ends[part].status, 3, text)
+                self.assertRegex(ends[part].out, "is over|did not gather within 2 s: waiting for the scheduler", text)
+
+    def test_server_before_the_first_worker(self):
+        """Nobody waits for it yet, so that its successor is let in."""
+        late = ("worker 0", "worker 1")
+        with cluster.ByHand(LOOP, settings=["log.level=debug"], late=late) as job:
+            job.wait_for("joined the scheduler", "server 0", "err")
+            job.kill("server 0")
             job.wait_for("still waiting for the job to gather", "scheduler", "err")
-            job.start("worker 0", name="worker 0 again")
-            job.open("late", "enough")
+            job.start("server 0", name="server 0 again")
+            for part in late:
+                job.start(part)
+            job.open("enough")
             for part, end in job.finish().items():
-                self.assertEqual(end.status, -9 if part == "worker 0" else 0, cluster.show(job.now()))
+                self.assertEqual(end.status, -9 if part == "server 0" else 0, cluster.show(job.now()))
 
     def test_while_it_runs(self):
         """Its successor comes before anybody has noticed."""
