@@ -300,6 +300,11 @@ void bps_loop_cancel(struct bps_loop *loop, struct bps_timer *timer)
     bps_timers_cancel(&loop->timers, timer);
 }
 
+uint64_t bps_loop_late(const struct bps_loop *loop)
+{
+    return loop->timers.late;
+}
+
 /* ---- deferred calls ---- */
 
 void bps_loop_defer_for(struct bps_loop *loop, const void *owner, bps_call_fn fn, void *arg)

@@ -44,6 +44,8 @@ void bps_loop_spin(struct bps_loop *loop, uint64_t ns);
 struct bps_timer *bps_loop_timer(struct bps_loop *loop, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
                                  void *arg);
 void bps_loop_cancel(struct bps_loop *loop, struct bps_timer *timer);
+/* In a timer's callback: by how many ns it is late. That is long if the process was stopped meanwhile. */
+uint64_t bps_loop_late(const struct bps_loop *loop);
 
 /* Calls fn once, after the events of this turn and before the loop sleeps. */
 void bps_loop_defer(struct bps_loop *loop, bps_call_fn fn, void *arg);

@@ -112,6 +112,7 @@ void bps_timers_fire(struct bps_timers *timers, uint64_t now)
 {
     while (timers->count > 0 && timers->heap[0]->deadline <= now) {
         struct bps_timer *timer = timers->heap[0];
+        timers->late = now - timer->deadline;
         if (timer->period == 0) {
             heap_remove(timers, timer);
             timer->fn(timer->arg);
@@ -132,5 +133,5 @@ void bps_timers_fini(struct bps_timers *timers)
         free(timers->heap[i]);
     }
     free(timers->heap);
-    *timers = (struct bps_timers){NULL, 0, 0};
+    *timers = (struct bps_timers){0};
 }

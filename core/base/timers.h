@@ -9,6 +9,7 @@
 struct bps_timers {
     struct bps_timer **heap;
     size_t count, room;
+    uint64_t late; /* ns from the deadline to the call of the timer that was called last */
 };
 
 void bps_timers_fini(struct bps_timers *timers);

@@ -92,10 +92,14 @@ static void free_devices(struct bps_devices *devices)
 static void tick(struct bps_devices *devices, uint64_t now)
 {
     struct bps_worker *worker = devices->local->worker;
-    const struct bps_devices_batch *batch = TAILQ_FIRST(&devices->under_way);
+    const struct bps_devices_batch *first = TAILQ_FIRST(&devices->under_way);
+    struct bps_devices_batch *batch;
     uint64_t limit = worker->conf->cluster.stall_timeout;
     char text[200];
-    if (batch != NULL && limit > 0 && now - batch->begun > limit) {
+    TAILQ_FOREACH(batch, &devices->under_way, entry) {
+        batch->begun += bps_loop_late(worker->loop); /* we were stopped ourselves */
+    }
+    if (first != NULL && limit > 0 && now > first->begun && now - first->begun > limit) {
         snprintf(text, sizeof text,
                  "worker %u: its device has not ended a step of the group for %lu s (cluster.stall_timeout)",
                  worker->rank, (unsigned long)(limit / BPS_S));

@@ -16,12 +16,14 @@ static void on_tick(void *arg)
 {
     struct bps_local *local = arg;
     const struct bps_conf_cluster *cluster = &local->worker->conf->cluster;
-    uint64_t now = bps_now();
+    uint64_t now = bps_now(), late = bps_loop_late(local->worker->loop);
     bps_lobby_sweep(&local->lobby, now);
     if (local->sum != NULL && !local->dropped) {
+        bps_sum_excuse(local->sum, late);
         bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
     if (local->exchange != NULL && !local->dropped) {
+        bps_exchange_excuse(local->exchange, late);
         bps_exchange_check_stalls(local->exchange, now, cluster->stall_warning, cluster->stall_timeout);
     }
     if (local->devices != NULL && !local->dropped) {

@@ -38,7 +38,7 @@ struct bps_member {
     struct bps_join join;
     struct bps_book book;
     struct bps_timer *ticker;
-    uint64_t since, reminded, last_tick;
+    uint64_t since, reminded;
     bool joined, ended;
     char waiting[512]; /* what it waits for, for the time-out */
 };
@@ -223,12 +223,12 @@ static void on_tick(void *arg)
     struct bps_member *m = arg;
     uint64_t now = bps_now(), timeout = cluster(m)->peer_timeout;
     char why[700];
-    bool slept = now - m->last_tick > timeout / 2; /* we were stopped ourselves */
-    m->last_tick = now;
+    uint64_t late = bps_loop_late(m->loop); /* that is how long we were stopped ourselves */
     if (m->ended) {
         return;
     }
-    if (slept) {
+    m->since += late;
+    if (late > timeout / 4) {
         m->link.last_received = now;
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
@@ -274,7 +274,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     memcpy(m->join.public_key, m->identity.public_key, sizeof m->join.public_key);
     bps_join_host(&m->join);
     m->join.agreement = bps_conf_agreement(conf);
-    m->since = m->reminded = m->last_tick = bps_now();
+    m->since = m->reminded = bps_now();
     snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s", c->scheduler);
     uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
     m->ticker = bps_loop_timer(loop, period, period, on_tick, m);

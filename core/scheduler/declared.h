@@ -93,5 +93,7 @@ void bps_declared_refuse(struct bps_declared *declared, bps_status status, const
 /* Reminds of changes that wait for longer than `warn` ns, fails those older than `limit` ns (0: never). */
 void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint64_t warn, uint64_t limit,
                                bps_declared_send_fn send, void *arg);
+/* All changes under way are `ns` younger: the time in which this process was stopped counts against nobody. */
+void bps_declared_excuse(struct bps_declared *declared, uint64_t ns);
 
 #endif

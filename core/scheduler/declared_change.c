@@ -146,3 +146,13 @@ void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint
         }
     }
 }
+
+void bps_declared_excuse(struct bps_declared *declared, uint64_t ns)
+{
+    for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0; t = t->by_id.next) {
+        if (t->change != NULL) {
+            t->change->begun += ns;
+            t->change->reminded += ns;
+        }
+    }
+}

@@ -42,9 +42,8 @@ struct bps_scheduler {
     char host[64];
     enum phase phase;
     uint32_t epoch;
-    uint64_t since;    /* when gathering, or ending, began */
-    uint64_t reminded; /* when the missing were last named */
-    uint64_t last_tick;
+    uint64_t since;     /* when gathering, or ending, began */
+    uint64_t reminded;  /* when the missing were last named */
     uint32_t leaver;    /* the worker that left this generation first; NOBODY: all are there */
     bps_status verdict; /* of the job */
     void (*finished)(void *arg, bps_status status);
@@ -497,7 +496,7 @@ static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
 static void check_alive(struct bps_scheduler *s, uint64_t now)
 {
     struct bps_seat *seat;
-    bool slept = now - s->last_tick > cluster(s)->peer_timeout / 2; /* we were stopped ourselves */
+    bool slept = bps_loop_late(s->loop) > cluster(s)->peer_timeout / 4; /* we were stopped ourselves */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (slept) {
             seat->guest->link.last_received = now;
@@ -517,11 +516,13 @@ static void check_alive(struct bps_scheduler *s, uint64_t now)
 static void on_tick(void *arg)
 {
     struct bps_scheduler *s = arg;
-    uint64_t now = bps_now();
+    uint64_t now = bps_now(), late = bps_loop_late(s->loop); /* that is how long we were stopped ourselves */
     bps_lobby_sweep(&s->lobby, now);
     if (s->phase == GATHERING) {
+        s->since += now - s->since > late ? late : 0;
         remind(s, now);
     } else if (s->phase == RUNNING) {
+        bps_declared_excuse(&s->declared, late);
         bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_changed,
                                   s);
     }
@@ -531,7 +532,6 @@ static void on_tick(void *arg)
         bps_roster_fini(&s->roster);
         finish_if_alone(s);
     }
-    s->last_tick = now;
 }
 
 /* ---- life ---- */
@@ -581,7 +581,6 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     if (!conf->has_secret) {
         bps_warn(LOG, "this job has no secret: all processes of this host are let in");
     }
-    s->last_tick = bps_now();
     gather(s);
     *out = s;
     return BPS_OK;

@@ -475,6 +475,7 @@ static void on_tick(void *arg)
     bps_lobby_sweep(&shard->net.lobby, now);
     bps_lobby_sweep(&shard->local.lobby, now);
     if (shard->sum != NULL) {
+        bps_sum_excuse(shard->sum, bps_loop_late(shard->loop));
         bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
 }

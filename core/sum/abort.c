@@ -131,3 +131,8 @@ void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint
     const struct bps_patience patience = {now, warn, fail};
     bps_rounds_walk(sum, check_stall, &patience);
 }
+
+void bps_sum_excuse(struct bps_sum *sum, uint64_t ns)
+{
+    bps_rounds_excuse(&sum->rounds, ns);
+}

@@ -91,7 +91,8 @@ bps_status bps_exchange_fail(struct bps_exchange *exchange, const struct bps_not
 bps_status bps_exchange_poison(struct bps_exchange *exchange, const struct bps_notice *poison);
 /* A worker has left: rounds that still need it fail. */
 void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank);
-/* As bps_sum_check_stalls(), for the rounds that we are in. */
+/* As bps_sum_check_stalls() and bps_sum_excuse(), for the rounds that we are in. */
 void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail);
+void bps_exchange_excuse(struct bps_exchange *exchange, uint64_t ns);
 
 #endif

@@ -192,3 +192,8 @@ void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint
     const struct bps_patience patience = {now, warn, fail};
     bps_rounds_each(&exchange->rounds, check_stall, &patience);
 }
+
+void bps_exchange_excuse(struct bps_exchange *exchange, uint64_t ns)
+{
+    bps_rounds_excuse(&exchange->rounds, ns);
+}

@@ -147,6 +147,18 @@ void bps_round_set_failure(struct bps_round_base *round, bps_status status, cons
     }
 }
 
+static void excuse(struct bps_round_base *round, const void *arg)
+{
+    const uint64_t *ns = arg;
+    round->begun += *ns;
+    round->reminded += *ns;
+}
+
+void bps_rounds_excuse(struct bps_rounds *rounds, uint64_t ns)
+{
+    bps_rounds_each(rounds, excuse, &ns);
+}
+
 bool bps_round_is_overdue(const struct bps_round_base *round, const struct bps_patience *p)
 {
     return p->fail > 0 && p->now > round->begun && p->now - round->begun > p->fail;

@@ -63,6 +63,9 @@ void bps_rounds_fini(struct bps_rounds *rounds);
 /* Notes a failure, in the place of an earlier one. */
 void bps_round_set_failure(struct bps_round_base *round, bps_status status, const char *text);
 
+/* What is open has waited `ns` less: we were stopped ourselves. */
+void bps_rounds_excuse(struct bps_rounds *rounds, uint64_t ns);
+
 /* How long who is in a round has to wait. */
 struct bps_patience {
     uint64_t now, warn, fail; /* ns; warn, fail: 0 for never */

@@ -232,5 +232,7 @@ void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank);
 /* Reminds of rounds older than `warn` ns (0: never) every so often; fails those older than `fail` ns (0: never). */
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail);
+/* All rounds are `ns` younger: the time in which this process was stopped counts against nobody. */
+void bps_sum_excuse(struct bps_sum *sum, uint64_t ns);
 
 #endif

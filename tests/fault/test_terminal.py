@@ -179,6 +179,31 @@ class NoTerminal(unittest.TestCase):
             ends = job.finish()
             self.assertEqual(job.status, 0, cluster.show(ends))
 
+    def late(self, steps, at, hosted):
+        """A worker comes late to what the job waits for, which would be over long ago but for the stop."""
+        limit = 10
+        settings = [f"cluster.stall_timeout={limit}s", f"cluster.rendezvous_timeout={limit}s", "log.level=debug"]
+        with cluster.ByRun(steps, servers=0 if hosted else 1, settings=settings) as job:
+            job.wait_for(*at)
+            parts = [job.pid(part) for part in job.parts]
+            self.send(job.job, signal.SIGTSTP, parts)
+            time.sleep(limit)
+            self.send(job.job, signal.SIGCONT, parts)
+            time.sleep(1)  # in which they would say that it is over
+            job.open("late")
+            ends = job.finish()
+            self.assertEqual(job.status, 0, cluster.show(ends))
+
+    def test_waits(self):
+        """Of cluster.stall_timeout and cluster.rendezvous_timeout."""
+        push = ["init", "push:warm:8:float32:sum:1", "@1:gate:late", "push:t:8:float32:sum:1", "leave"]
+        gather = ["@1:gate:late", "init", "leave"]
+        cluster.side_by_side(self, {
+            "tensor": lambda: self.late(push, ("at late", "worker 1"), False),
+            "tensor, hosted": lambda: self.late(push, ("at late", "worker 1"), True),
+            "gathering": lambda: self.late(gather, ("joined the scheduler", "worker 0", "err"), False),
+        })
+
     def test_timeout(self):
         """It is of the time in which the job may run."""
         timeout = 10

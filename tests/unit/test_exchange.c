@@ -560,6 +560,17 @@ START_TEST(test_stall)
 }
 END_TEST
 
+START_TEST(test_excuse)
+{
+    push(0, BPS_SUM, 0);
+    bps_exchange_excuse(worker[0].exchange, 9 * BPS_S);
+    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
+    ck_assert_uint_eq(worker[0].stalls + worker[0].overdue, 0);
+    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 13 * BPS_S, BPS_S, 3 * BPS_S);
+    ck_assert_uint_eq(worker[0].overdue, 1);
+}
+END_TEST
+
 /* Who has said that it cannot contribute waits for nobody's contribution. */
 START_TEST(test_no_stall_of_a_poisoner)
 {
@@ -663,6 +674,7 @@ int main(void)
     tcase_add_test(tests, test_late);
     tcase_add_test(tests, test_leave);
     tcase_add_test(tests, test_stall);
+    tcase_add_test(tests, test_excuse);
     tcase_add_test(tests, test_no_stall_of_a_poisoner);
     tcase_add_test(tests, test_overdue_elsewhere);
     tcase_add_loop_test(tests, test_abandon, 0, 2);

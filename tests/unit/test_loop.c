@@ -229,6 +229,29 @@ START_TEST(a_timer_does_not_fire_too_early)
 }
 END_TEST
 
+static void note_late(void *arg)
+{
+    *(uint64_t *)arg = bps_loop_late(loop);
+    bps_loop_stop(loop);
+}
+
+static void be_away_for_20_ms(void *arg)
+{
+    bps_loop_timer(loop, 1000000, 0, note_late, arg);
+    usleep(20000);
+}
+
+START_TEST(a_timer_knows_that_it_is_late)
+{
+    uint64_t late = 0;
+    uint64_t before = bps_now();
+    bps_loop_timer(loop, 0, 0, be_away_for_20_ms, &late);
+    bps_loop_run(loop);
+    ck_assert_uint_ge(late, 19000000);
+    ck_assert_uint_le(late, bps_now() - before);
+}
+END_TEST
+
 /* ---- watches ---- */
 
 static struct bps_watch *watches[2];
@@ -639,6 +662,7 @@ int main(void)
     tcase_add_test(all, timers_fire_in_the_order_of_their_deadlines);
     tcase_add_test(all, timers_can_be_cancelled_in_callbacks);
     tcase_add_test(all, a_timer_does_not_fire_too_early);
+    tcase_add_test(all, a_timer_knows_that_it_is_late);
     tcase_add_test(all, watches_can_be_removed_while_their_events_wait);
     tcase_add_test(all, a_watch_tells_readable_writable_and_the_end);
     tcase_add_test(all, deferred_calls_come_in_order_and_once);

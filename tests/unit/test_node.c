@@ -454,7 +454,10 @@ START_TEST(test_change_refused)
     ck_assert_uint_eq(got.sent, 6);
     ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_MISMATCH);
     say(&declared, 0, 2, true, 2, square);
+    bps_declared_excuse(&declared, 4 * BPS_S);
     bps_declared_check_stalls(&declared, 5 * BPS_S, 0, 2 * BPS_S, keep, NULL);
+    ck_assert_uint_eq(got.sent, 6);
+    bps_declared_check_stalls(&declared, 9 * BPS_S, 0, 2 * BPS_S, keep, NULL);
     ck_assert_uint_eq(got.sent, 7);
     ck_assert_uint_eq(got.kind, (uint8_t)-BPS_ERR_TIMEOUT);
     ck_assert_str_eq(got.text, "workers 1 and 2 did not contribute within 2 s (cluster.stall_timeout)");

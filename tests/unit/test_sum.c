@@ -576,6 +576,21 @@ START_TEST(test_stalls)
 }
 END_TEST
 
+START_TEST(test_excuse)
+{
+    start(2, false);
+    ck_assert_int_eq(push_small(1, tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 400)), BPS_OK);
+    uint64_t now = bps_now();
+    bps_sum_excuse(sum, 1000 * BPS_S);
+    bps_sum_check_stalls(sum, now + 1000 * BPS_S, 60 * BPS_S, 100 * BPS_S);
+    ck_assert_uint_eq(heard[1].stalls + heard[1].failures, 0);
+    bps_sum_check_stalls(sum, now + 1061 * BPS_S, 60 * BPS_S, 100 * BPS_S);
+    ck_assert_str_eq(heard[1].text, "has waited 61 s for worker 0");
+    bps_sum_check_stalls(sum, now + 1101 * BPS_S, 60 * BPS_S, 100 * BPS_S);
+    ck_assert_uint_eq(heard[1].failures, 1);
+}
+END_TEST
+
 /*
  * A worker that has stopped in the middle of its push: some slices of the round are on their way to everybody
  * when the round fails, and must stay whole until they were delivered.
@@ -789,6 +804,7 @@ int main(void)
     tcase_add_test(tests, test_leave);
     tcase_add_loop_test(tests, test_overlapping_rounds, 0, 2);
     tcase_add_test(tests, test_stalls);
+    tcase_add_test(tests, test_excuse);
     tcase_add_loop_test(tests, test_stall_while_delivering, 0, 4);
     tcase_add_loop_test(tests, test_failed_rounds_ahead, 0, 2);
     tcase_add_test(tests, test_unnamed);
