@@ -7,7 +7,8 @@
 
 #define OWN_SECRET "-" /* all processes have been given it by other means */
 
-static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store, &bps_meeting_pmix, &bps_meeting_pmi};
+static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store, &bps_meeting_pmix, &bps_meeting_pmi,
+                                                         &bps_meeting_slurm};
 
 const struct bps_meeting_place *bps_meeting_here(void)
 {

@@ -25,11 +25,13 @@ struct bps_meeting_place {
     /* A name or number in whose direction the others are, for the choice of an own address. Optional; NULL: unknown. */
     const char *(*direction)(void);
     bps_status (*leave)(const char *key, const char *note, uint64_t until, struct bps_report *report);
+    /* The job of the note is over. Optional. */
+    void (*end)(void);
     /* Waits for the note. Can be called again: the note may be another one then. */
     bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
 };
 
-extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi;
+extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi, bps_meeting_slurm;
 
 /* NULL: none. */
 const struct bps_meeting_place *bps_meeting_here(void);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pmi.c - PMI-1, which the launchers of MPICH (and srun --mpi=pmi2) speak with each process through the descriptor
- * PMI_FD: worker 0 puts the note, all of them pass a barrier, then each can get it.
+ * pmi.c - PMI-1, which the launchers of MPICH speak with each process through the descriptor PMI_FD: worker 0 puts the
+ * note, all of them pass a barrier, then each can get it.
  *
  * A line is "cmd=NAME KEY=VALUE ...\n", where values have no spaces; each is answered by one. Nobody says
  * cmd=finalize: MPI, if the program uses it, goes on with the same descriptor.
@@ -29,12 +29,13 @@ static struct {
     bool entered, passed;       /* the barrier */
 } meeting;
 
+/* That of srun --mpi=pmi2 is left to MPI, as it begins only once. */
 static bool is_here(void)
 {
     int64_t fd;
-    const char *text = getenv("PMI_FD");
-    return text != NULL && bps_parse_int(text, &fd) == BPS_OK && fd >= 0 && fd <= 1 << 20 &&
-           fcntl((int)fd, F_GETFD) >= 0;
+    const char *text = getenv("PMI_FD"), *slurm = getenv("SLURM_MPI_TYPE");
+    return text != NULL && (slurm == NULL || strcmp(slurm, "pmi2") != 0) && bps_parse_int(text, &fd) == BPS_OK &&
+           fd >= 0 && fd <= 1 << 20 && fcntl((int)fd, F_GETFD) >= 0;
 }
 
 static int descriptor(void)

@@ -7,30 +7,26 @@
  */
 #include "meeting/meeting.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <netdb.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/report.h"
+#include "meeting/stream.h"
 
 #define MAGIC      0x3C85F7CEu
 #define RETRY_MS   100
 #define KEY_LIMIT  256u
-#define HELD_LIMIT (2 * KEY_LIMIT + BPS_NOTE_LIMIT)
+#define HELD_LIMIT (2 * KEY_LIMIT + BPS_NOTE_LIMIT + 64) /* what a query has at most */
 
 /* Of the enumeration QueryType. */
 enum query { VALIDATE = 0, SET = 1, GET = 3, CHECK = 5, WAIT = 6 };
 
 /* A connection, and what is about to be sent through it. */
 struct store {
-    int fd;
-    uint64_t until;
+    struct bps_stream stream;
     size_t used;
     uint8_t held[HELD_LIMIT];
 };
@@ -45,26 +41,6 @@ static bool is_here(void)
 {
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     return agent != NULL && strcmp(agent, "True") == 0 && host_variable() != NULL && getenv("MASTER_PORT") != NULL;
-}
-
-/* ---- waiting ---- */
-
-/* Until the descriptor is ready for `events`. */
-static bps_status wait_for(const struct store *store, short events, struct bps_report *report)
-{
-    struct pollfd ready = {.fd = store->fd, .events = events};
-    uint64_t now;
-    while ((now = bps_now()) < store->until) {
-        int n = poll(&ready, 1, (int)((store->until - now) / BPS_MS) + 1);
-        if (n > 0) {
-            return BPS_OK;
-        }
-        if (n < 0 && errno != EINTR) {
-            return bps_fail(report, BPS_ERR_IO, "poll: %s", strerror(errno));
-        }
-    }
-    BPS_REPORT(report, "it does not answer");
-    return BPS_ERR_TIMEOUT;
 }
 
 /* ---- bytes ---- */
@@ -94,88 +70,29 @@ static void hold_string(struct store *store, const char *text)
 
 static bps_status send_held(struct store *store, struct bps_report *report)
 {
-    for (size_t sent = 0; sent < store->used;) {
-        ssize_t n = send(store->fd, store->held + sent, store->used - sent, MSG_NOSIGNAL);
-        bool full = n < 0 && (errno == EAGAIN || errno == EINTR);
-        bps_status status = full ? wait_for(store, POLLOUT, report) : BPS_OK;
-        if (status != BPS_OK) {
-            return status;
-        }
-        if (n < 0 && !full) {
-            return bps_fail(report, BPS_ERR_IO, "send: %s", strerror(errno));
-        }
-        sent += n > 0 ? (size_t)n : 0;
-    }
+    size_t n = store->used;
     store->used = 0;
-    return BPS_OK;
+    return bps_stream_send(&store->stream, store->held, n, report);
 }
 
 static bps_status receive(struct store *store, void *data, size_t n, struct bps_report *report)
 {
-    for (size_t got = 0; got < n;) {
-        bps_status status = wait_for(store, POLLIN, report);
-        if (status != BPS_OK) {
-            return status;
-        }
-        ssize_t more = recv(store->fd, (uint8_t *)data + got, n - got, 0);
-        if (more == 0 || (more < 0 && errno == ECONNRESET)) {
-            return bps_fail(report, BPS_ERR_IO, "it has hung up; expected a TCPStore of PyTorch 2.1 or later");
-        }
-        if (more < 0 && errno != EAGAIN && errno != EINTR) {
-            return bps_fail(report, BPS_ERR_IO, "receive: %s", strerror(errno));
-        }
-        got += more > 0 ? (size_t)more : 0;
-    }
-    return BPS_OK;
+    bps_status status = bps_stream_receive(&store->stream, data, n, report);
+    return status == BPS_ERR_IO ? bps_fail(report, status, "no TCPStore of PyTorch 2.1 or later answers there")
+                                : status;
 }
 
 /* ---- connecting ---- */
-
-static bps_status connect_to(struct store *store, const struct addrinfo *at, struct bps_report *report)
-{
-    int error = 0;
-    socklen_t size = sizeof error;
-    store->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (store->fd < 0) {
-        return bps_fail(report, BPS_ERR_IO, "socket: %s", strerror(errno));
-    }
-    if (connect(store->fd, at->ai_addr, at->ai_addrlen) == 0) {
-        return BPS_OK;
-    }
-    bps_status status = errno == EINPROGRESS ? wait_for(store, POLLOUT, report) : BPS_ERR_IO;
-    if (status == BPS_OK && getsockopt(store->fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0) {
-        return BPS_OK;
-    }
-    if (status != BPS_ERR_TIMEOUT) {
-        BPS_REPORT(report, "connect: %s", strerror(status == BPS_OK ? error : errno));
-    }
-    close(store->fd);
-    store->fd = -1;
-    return status == BPS_OK ? BPS_ERR_IO : status;
-}
-
-static bps_status connect_once(struct store *store, struct bps_report *report)
-{
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM}, *found;
-    int error = getaddrinfo(host_variable(), getenv("MASTER_PORT"), &hints, &found);
-    if (error != 0) {
-        return bps_fail(report, BPS_ERR_IO, "%s", gai_strerror(error));
-    }
-    bps_status status = BPS_ERR_IO;
-    for (const struct addrinfo *at = found; at != NULL && status == BPS_ERR_IO; at = at->ai_next) {
-        status = connect_to(store, at, report);
-    }
-    freeaddrinfo(found);
-    return status;
-}
 
 /* The store may begin a little later than its clients. */
 static bps_status open_store(struct store *store, uint64_t until, struct bps_report *report)
 {
     const uint32_t magic = MAGIC;
-    *store = (struct store){.fd = -1, .until = until};
+    store->used = 0;
     bps_status status;
-    while ((status = connect_once(store, report)) == BPS_ERR_IO && bps_now() < until) {
+    while ((status = bps_stream_open(&store->stream, host_variable(), getenv("MASTER_PORT"), until, report)) ==
+               BPS_ERR_IO &&
+           bps_now() < until) {
         poll(NULL, 0, RETRY_MS);
     }
     if (status == BPS_OK) {
@@ -198,9 +115,7 @@ static void full_key(const char *key, char *out)
 static bps_status finish(struct store *store, bps_status status, struct bps_report *report)
 {
     char why[256];
-    if (store->fd >= 0) {
-        close(store->fd);
-    }
+    bps_stream_close(&store->stream);
     if (status != BPS_OK && report != NULL) {
         snprintf(why, sizeof why, "%.255s", report->text);
         BPS_REPORT(report, "the store of torchrun at %.100s:%.10s: %s", host_variable(), getenv("MASTER_PORT"), why);

@@ -193,6 +193,7 @@ static void finish(struct bps_worker *worker, const char *why)
     }
     bps_hosting_end(hosting, why);
     hosting = NULL;
+    bps_meet_end();
     bps_conf_free(conf);
     conf = NULL;
     atomic_store(&alive, false);

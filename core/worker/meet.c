@@ -17,7 +17,7 @@
 
 /* The job that this process is about to join; there is one at a time. */
 static struct {
-    const struct bps_meeting_place *place; /* NULL: it has not come by a note */
+    const struct bps_meeting_place *place; /* NULL: these processes do not meet */
     struct bps_conf *conf;
     bool has_secret; /* other than by the note */
     unsigned n;      /* jobs that these processes have met for */
@@ -108,7 +108,7 @@ static bps_status find(uint64_t until, struct bps_report *report)
 void bps_meet_again(void)
 {
     struct bps_report why = {""};
-    if (met.place != NULL && look(bps_now() + BPS_S, &why) != BPS_OK) {
+    if (met.place != NULL && met.conf->cluster.rank != 0 && look(bps_now() + BPS_S, &why) != BPS_OK) {
         bps_debug(LOG, "%s", why.text);
     }
 }
@@ -153,6 +153,13 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
         bps_hosting_end(*hosting, why->text);
         *hosting = NULL;
     }
-    met.place = NULL; /* it knows where its scheduler is */
     return status;
+}
+
+void bps_meet_end(void)
+{
+    if (met.place != NULL && met.place->end != NULL) {
+        met.place->end();
+    }
+    met.place = NULL;
 }

@@ -16,5 +16,7 @@
 bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct bps_report *report);
 /* The scheduler of the note does not answer: it may be one of an attempt before this one. Looks for a newer note. */
 void bps_meet_again(void);
+/* The job is over. */
+void bps_meet_end(void);
 
 #endif

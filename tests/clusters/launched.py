@@ -11,7 +11,8 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path += [os.path.join(TOP, "tests", "jobs"), os.path.join(TOP, "bench")]
 
-import harness  # noqa: E402  (they lie in the folders that were just added)
+import documents  # noqa: E402, F401  (they lie in the folders that were just added)
+import harness  # noqa: E402
 from testbed import Testbed, kernel  # noqa: E402
 
 TRAIN = os.path.join(HERE, "scripts", "train.py")
@@ -35,6 +36,14 @@ def execute(command, **variables):
     return result.returncode, text
 
 
+def bed_of(hosts):
+    """A test bed; skips the tests where there can be none."""
+    try:
+        return Testbed(hosts=hosts)
+    except kernel.Unavailable as error:
+        raise unittest.SkipTest(str(error)) from None
+
+
 class Case(unittest.TestCase):
     def check(self, text, places, jobs=2):
         """All workers, [(rank, size, local rank, local size)], have learnt the same in each of the jobs."""
@@ -44,9 +53,6 @@ class Case(unittest.TestCase):
 
     def make_bed(self, hosts):
         """A test bed, which goes away with the test."""
-        try:
-            bed = Testbed(hosts=hosts)
-        except kernel.Unavailable as error:
-            self.skipTest(str(error))
+        bed = bed_of(hosts)
         self.addCleanup(bed.close)
         return bed

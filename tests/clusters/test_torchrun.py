@@ -145,7 +145,7 @@ class Store(Case):
         length = struct.Struct("=Q").pack
         note = b"1,127.0.0.1:1," + 63 * b"0"
         for answers, words in (
-            ([], "it has hung up; expected a TCPStore of PyTorch 2.1 or later"),
+            ([], "no TCPStore of PyTorch 2.1 or later answers there"),
             ([b"\0", length(256)], "it has 256 bytes for a note of at most 255"),
             ([b"\0", length(2**64 - 1)], "it has 18446744073709551615 bytes for a note of at most 255"),
             ([b"\0", length(5) + b"1,a:2"], "is no note of this version of BytePS"),

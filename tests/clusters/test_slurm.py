@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Jobs of Slurm: a controller and four nodes on the hosts of a test bed, srun, sbatch, and what goes wrong."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import unittest
+
+import launched
+from launched import BOTH, TRAIN, Case, documents, environment, harness
+
+SEAL = "/run/munge/munge.socket.2"  # where the library of MUNGE looks
+NODES = 4
+CONFIGURATION = """\
+    ClusterName=test
+    SlurmctldHost=h0({controller})
+    SlurmUser=root
+    SlurmdUser=root
+    StateSaveLocation={folder}/state
+    SlurmdSpoolDir={folder}/spool-%n
+    TmpFS={folder}/tmp-%n
+    SlurmctldPidFile={folder}/controller.pid
+    SlurmdPidFile={folder}/%n.pid
+    SlurmctldLogFile={folder}/controller.log
+    SlurmdLogFile={folder}/%n.log
+    ProctrackType=proctrack/linuxproc
+    TaskPlugin=task/none
+    SelectType=select/cons_tres
+    SelectTypeParameters=CR_CPU
+    SlurmdParameters=config_overrides
+    SlurmdTimeout=5
+    ReturnToService=2
+    KillWait=2
+    PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+PLACES = [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)]
+
+
+class Slurm:
+    """A cluster of the hosts of a bed, h0 with the controller."""
+
+    def __init__(self, bed):
+        self.bed = bed
+        self.folder = tempfile.mkdtemp(prefix="slurm-")
+        self.parts = {}
+        os.chmod(self.folder, 0o755)
+        lines = [textwrap.dedent(CONFIGURATION).format(controller=bed.address(0), folder=self.folder)]
+        for node in range(NODES):
+            lines.append(f"NodeName=h{node} NodeAddr={bed.address(node)} CPUs=4 State=UNKNOWN\n")
+            for kind in ("spool", "tmp"):
+                os.mkdir(os.path.join(self.folder, f"{kind}-h{node}"))
+        os.mkdir(os.path.join(self.folder, "state"))
+        self.conf = self.write("slurm.conf", "".join(lines))
+        self.write("cgroup.conf", "CgroupPlugin=cgroup/v1\n")
+        self.env = environment(SLURM_CONF=self.conf)
+
+    def write(self, name, text):
+        path = os.path.join(self.folder, name)
+        with open(path, "w", encoding="ascii") as file:
+            file.write(text)
+        return path
+
+    def start(self):
+        if not os.path.exists(SEAL):
+            key = self.write("key", os.urandom(64).hex())
+            os.chmod(key, 0o600)
+            os.makedirs(os.path.dirname(SEAL), exist_ok=True)
+            files = [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
+            command = ["munged", "--foreground", "--force", f"--key-file={key}", *files]
+            self.parts["munge"] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            harness.until(lambda: os.path.exists(SEAL), "socket of munged")
+        self.daemon("controller", 0, ["slurmctld", "-D", "-f", self.conf])
+        for node in range(NODES):
+            self.daemon(f"h{node}", node, ["slurmd", "-D", "-N", f"h{node}", "-f", self.conf])
+        harness.until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == f"{NODES}", "idle nodes")
+
+    def daemon(self, name, host, command):
+        with open(os.path.join(self.folder, f"{name}.out"), "w", encoding="utf-8") as out:
+            self.parts[name] = self.bed.popen(host, command, env=self.env, stdout=out, stderr=out)
+
+    def popen(self, *command, **variables):
+        return self.bed.popen(0, command, env={**self.env, **variables}, cwd=self.folder, **BOTH)
+
+    def ask(self, *command):
+        return harness.communicate(self.popen(*command))[0].strip()
+
+    def stop(self):
+        for part in reversed(self.parts.values()):
+            part.terminate()
+            harness.communicate(part)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def setUpModule():
+    launched.needs("torch")
+    for program in ("slurmctld", "slurmd", "srun", "munged"):
+        if shutil.which(program) is None:
+            raise unittest.SkipTest(f"{program} is not installed")
+
+
+class Jobs(Case):
+    @classmethod
+    def setUpClass(cls):
+        bed = launched.bed_of(NODES)
+        cls.addClassCleanup(bed.close)
+        cls.slurm = Slurm(bed)
+        cls.addClassCleanup(cls.slurm.stop)
+        cls.slurm.start()
+
+    def srun(self, *arguments, **variables):
+        step = self.slurm.popen("srun", "-N2", "--ntasks-per-node=2", *arguments, **variables)
+        return step, harness.communicate(step)[0]
+
+    def test_srun(self):
+        for kind in ("none", "pmi2", "pmix"):
+            with self.subTest(kind):
+                step, text = self.srun(f"--mpi={kind}", harness.python(), TRAIN)
+                self.assertEqual(step.returncode, 0, text)
+                self.check(text, PLACES)
+
+    def test_as_documented(self):
+        """Each command of docs/running.md, with the script of its first section."""
+        with open(os.path.join(launched.TOP, "docs", "running.md"), encoding="utf-8") as file:
+            sections = documents.read(file.read(), "running.md")
+        code = next(section.code for section in sections if section.script)
+        self.slurm.write("train.py", code)
+        self.slurm.write("python3", f'#!/bin/sh\nexec {harness.python()} "$@"\n')
+        os.chmod(os.path.join(self.slurm.folder, "python3"), 0o755)
+        blocks = [block for section in sections for block in section.commands if block.need == "slurm"]
+        self.assertTrue(blocks)
+        for block in blocks:
+            with self.subTest(block.place):
+                path = f"{self.slurm.folder}:{os.environ['PATH']}"
+                shell = self.slurm.popen("sh", "-ec", block.text, PATH=path)
+                text = harness.communicate(shell)[0]
+                self.assertEqual((shell.returncode, block.missing(text)), (0, []), text)
+
+    def test_two_steps_at_once(self):
+        """Of one job, whose ports are beside each other."""
+        train = f"srun -n2 -N2 --overlap {harness.python()} {TRAIN}"
+        script = self.slurm.write("two", f"#!/bin/sh\n{train} >one.out 2>&1 &\n{train} >two.out 2>&1\nwait $!\n")
+        self.slurm.ask("sbatch", "--wait", "-N2", "-n4", "-o", "batch.out", script)
+        for name in ("one", "two"):
+            with open(os.path.join(self.slurm.folder, f"{name}.out"), encoding="utf-8") as file:
+                self.check(file.read(), [(0, 2, 0, 1), (1, 2, 0, 1)])
+
+    def test_a_task_that_does_not_come(self):
+        code = "import os, sys, time, byteps.numpy as bps\nif os.environ['SLURM_PROCID'] != '%s': bps.init()"
+        for absent, words in (
+            ("0", r"worker 0 has not said within 2 s .* task 0 hands no note out yet \(h\d port \d+: connect: Conn"),
+            ("3", r"the job did not gather within 2 s: missing"),
+        ):
+            with self.subTest(absent):
+                program = (harness.python(), "-c", code % absent)
+                step, text = self.srun(*program, BYTEPS_SET="cluster.rendezvous_timeout=2 s")
+                self.assertNotEqual(step.returncode, 0, text)
+                self.assertRegex(text, words)
+
+    def test_a_killed_task(self):
+        step, text = self.srun(harness.python(), TRAIN, KILL="1", JOBS="1")
+        self.assertNotEqual(step.returncode, 0, text)
+        self.assertRegex(text, r"worker 1 \(host h\d, pid \d+\) was lost")
+
+
+if __name__ == "__main__":
+    unittest.main()
