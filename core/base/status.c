@@ -18,7 +18,7 @@ const char *bps_strerror(bps_status status)
         [-BPS_ERR_TIMEOUT] = "timed out",
         [-BPS_ERR_LOST] = "a member of the job was lost",
         [-BPS_ERR_MISMATCH] = "the workers disagree about a tensor",
-        [-BPS_ERR_BUSY] = "this tensor name is already in flight",
+        [-BPS_ERR_BUSY] = "already in flight or in use",
         [-BPS_ERR_STATE] = "not in a job",
         [-BPS_ERR_UNSUPPORTED] = "not supported",
         [-BPS_ERR_PROTOCOL] = "protocol violation",

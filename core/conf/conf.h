@@ -46,6 +46,7 @@ struct bps_conf_node {
 struct bps_conf_cluster {
     uint32_t role;           /* BPS_ROLE_* */
     const char *scheduler;   /* "host:port"; "" for a job of this process alone */
+    const char *ports;       /* bps_conf.ports as text */
     const char *job;         /* a word that tells jobs apart */
     const char *secret_file; /* "": none; $BYTEPS_SECRET counts more */
     int64_t workers;
@@ -111,6 +112,10 @@ struct bps_conf_log {
     bool hide_time;
 };
 
+struct bps_port_range {
+    uint32_t first, last;
+};
+
 /* The memory of a configuration, which goes with it. */
 struct bps_arena {
     struct bps_arena_block *blocks;
@@ -122,6 +127,7 @@ struct bps_conf {
     struct bps_conf_server server;
     struct bps_conf_affinity affinity;
     struct bps_conf_log log;
+    struct bps_port_range ports; /* to listen on where an address leaves that open; 0 and 0: any */
     bool has_secret;
     uint8_t secret[BPS_SECRET_BYTES]; /* of the job; zeros: it has none, and is one of this host */
     const char *launcher;             /* "torchrun": this worker is one of several processes of it; NULL: of none */

@@ -7,6 +7,10 @@ static const struct bps_option cluster_table[] = {
      "What this process is; byteps run sets it."},
     {"scheduler", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, scheduler), "", NULL,
      "Address of the scheduler, HOST:PORT; empty for a job of this process alone."},
+    {"ports", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, ports), "", NULL,
+     "Ports to listen on, FIRST-LAST or a single one: shards take the first that is free, and so does a scheduler "
+     "whose "
+     "address has port 0; empty: any."},
     {"job", BPS_OPT_STRING, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, job), "default", NULL,
      "A word that tells jobs apart."},
     {"secret_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, secret_file), "", NULL,

@@ -160,6 +160,33 @@ static void check_scheduler(struct bps_check *check)
                "\"HOST:PORT\"");
 }
 
+/* ---- ports ---- */
+
+/* Reads a number of 1..65535; returns what follows it, or NULL. */
+static const char *read_port(const char *text, uint32_t *out)
+{
+    size_t digits = strspn(text, "0123456789");
+    *out = digits > 0 && digits <= 5 ? (uint32_t)strtoul(text, NULL, 10) : 0;
+    return *out >= 1 && *out <= 65535 ? text + digits : NULL;
+}
+
+static void check_ports(struct bps_check *check)
+{
+    struct bps_port_range *ports = &check->conf->ports;
+    const char *text = check->conf->cluster.ports;
+    if (*text == '\0') {
+        return;
+    }
+    const char *rest = read_port(text, &ports->first);
+    ports->last = ports->first;
+    if (rest != NULL && *rest == '-') {
+        rest = read_port(rest + 1, &ports->last);
+    }
+    if (rest == NULL || *rest != '\0' || ports->first > ports->last) {
+        problem_at(check, "cluster.ports", "not ports; expected one of 1..65535, or several such as \"7000-7100\"");
+    }
+}
+
 /* ---- the secret ---- */
 
 static void check_secret(struct bps_check *check)
@@ -226,8 +253,8 @@ static bps_status default_address(struct bps_check *check)
 void bps_check_together(struct bps_check *check)
 {
     typedef void (*check_fn)(struct bps_check *check);
-    static const check_fn checks[] = {check_sizes,     check_ranks,  check_colocated, check_job,
-                                      check_scheduler, check_secret, check_cores};
+    static const check_fn checks[] = {check_sizes,     check_ranks, check_colocated, check_job,
+                                      check_scheduler, check_ports, check_secret,    check_cores};
     bps_status status = default_address(check);
     if (status != BPS_OK) {
         check->status = status;

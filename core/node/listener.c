@@ -3,6 +3,7 @@
 #include "node/listener.h"
 
 #include "base/log.h"
+#include "node/ports.h"
 #include "node/transport.h"
 
 #define LOG "server"
@@ -16,12 +17,10 @@ void bps_listener_init(struct bps_listener *listener, const struct bps_link_hand
 static bps_status listen_at(struct bps_listener *listener, const struct bps_conf *conf, const char *address,
                             struct bps_report *report)
 {
-    const struct bps_transport_ops *transport = listener->transport->ops;
-    listener->lobby.transport = transport;
     listener->lobby.members =
         (uint32_t)conf->cluster.workers * bps_transport_lanes(listener->transport, BPS_LANES_TIMES);
-    bps_status status = transport->listen(listener->transport->self, address, bps_lobby_accept, &listener->lobby,
-                                          listener->address, sizeof listener->address, report);
+    bps_status status = bps_ports_listen(conf, listener->transport, address, &listener->lobby, listener->address,
+                                         sizeof listener->address, report);
     if (status != BPS_OK) {
         bps_listener_close(listener);
     }

@@ -14,7 +14,7 @@ struct bps_listener {
 
 /* A listener that is closed. Its guests will be the handler's, and know of `host`. */
 void bps_listener_init(struct bps_listener *listener, const struct bps_link_handler *handler, void *host);
-/* Opens the network's transport and listens at `host`, any port. After an error it is closed. */
+/* Opens the network's transport and listens at `host`, a port of cluster.ports. After an error it is closed. */
 bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps_conf *conf, struct bps_loop *loop,
                                  const char *host, struct bps_report *report);
 /*

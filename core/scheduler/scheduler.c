@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "node/member.h"
+#include "node/ports.h"
 #include "node/transport.h"
 #include "plugin/instance.h"
 #include "scheduler/agreement.h"
@@ -33,7 +34,6 @@ struct bps_scheduler {
     const struct bps_conf *conf;
     struct bps_loop *loop;
     struct bps_instance *net;
-    const struct bps_transport_ops *transport;
     struct bps_lobby lobby;
     struct bps_roster roster;
     struct bps_declared declared;
@@ -565,9 +565,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
         status = bps_transport_open(conf, loop, &s->net, report);
     }
     if (status == BPS_OK) {
-        s->transport = s->net->ops;
-        s->lobby.transport = s->net->ops;
-        status = s->transport->listen(s->net->self, c->scheduler, bps_lobby_accept, &s->lobby, address, n, report);
+        status = bps_ports_listen(conf, s->net, c->scheduler, &s->lobby, address, n, report);
     }
     if (status == BPS_OK) {
         uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;

@@ -495,7 +495,7 @@ START_TEST(a_port_in_use_is_reported)
     peer_init(&peer, &side, &some, &nothing);
     peer_listen(&peer, "127.0.0.1:0", actual, sizeof actual);
     ck_assert_int_eq(side.ops->listen(side.instance->self, actual, peer_accept, &peer, again, sizeof again, &report),
-                     BPS_ERR_IO);
+                     BPS_ERR_BUSY);
     snprintf(text, sizeof text,
              "listen %s: Address already in use; another process has this port: choose a "
              "different one, or 0 for any free one",

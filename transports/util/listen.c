@@ -165,5 +165,5 @@ bps_status bps_util_listen_failed(const struct sockaddr *address, int error, con
     }
     bps_util_address_text(address, text, sizeof text);
     BPS_REPORT(report, "listen %s: %s%s%s", text, strerror(error), *remedy != '\0' ? "; " : "", remedy);
-    return BPS_ERR_IO;
+    return error == EADDRINUSE ? BPS_ERR_BUSY : BPS_ERR_IO;
 }

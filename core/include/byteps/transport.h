@@ -134,7 +134,7 @@ struct bps_transport_ops {
     /*
      * Accepts channels on an address "host:port"; port 0 is any free port, an empty host is the instance's
      * own choice (its configured interface, else loopback). actual[n] receives the address that peers can
-     * dial.
+     * dial. BPS_ERR_BUSY: somebody has this port; the core may try another one.
      */
     bps_status (*listen)(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
                          struct bps_report *report);
