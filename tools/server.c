@@ -8,22 +8,29 @@
 
 #include "tools/cmd.h"
 #include "tools/role.h"
+#include "worker/meet.h"
 
 /* clang-format off */
 static const char help_text[] =
     "Usage: byteps server [OPTIONS]\n"
     "\n"
-    "Joins the job of cluster.scheduler as a summation server and ends with it.\n"
+    "Joins the job of cluster.scheduler as a summation server and ends with it. Beside workers that mpirun or\n"
+    "srun has started together with it, and with cluster.servers, it finds the scheduler itself.\n"
     "\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
-static int serve(const struct bps_conf *conf)
+static int serve(struct bps_conf *conf)
 {
     struct bps_report report = {""};
-    int stop = bps_role_stop_fd();
-    bps_status status = bps_server_run(conf, stop, &report);
-    close(stop);
+    struct bps_hosting *none;
+    bps_status status = bps_meet(conf, &none, &report); /* signals end it, as they are not blocked yet */
+    if (status == BPS_OK) {
+        int stop = bps_role_stop_fd();
+        status = bps_server_run(conf, stop, &report);
+        close(stop);
+        bps_meet_end();
+    }
     if (status != BPS_OK && report.text[0] != '\0') {
         return bps_cmd_failure("server", "%s", report.text);
     }

@@ -130,7 +130,7 @@ struct bps_conf {
     struct bps_port_range ports; /* to listen on where an address leaves that open; 0 and 0: any */
     bool has_secret;
     uint8_t secret[BPS_SECRET_BYTES]; /* of the job; zeros: it has none, and is one of this host */
-    const char *launcher;             /* "torchrun": this worker is one of several processes of it; NULL: of none */
+    const char *launcher;             /* "torchrun": this is one of several processes of it; NULL: of none */
     struct bps_conf_node *root;       /* of everything, plugin options included: see bps_conf_find() */
     struct bps_arena arena;
 };

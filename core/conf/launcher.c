@@ -5,6 +5,7 @@
  * Each such process learns its own place in the job from what they have told it. Where the job has no scheduler yet,
  * the processes meet first (core/meeting), so that none takes itself for a job of its own.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,17 +36,18 @@ static bool is_of_allocation(void)
 struct launcher {
     const char *name, *size, *rank, *local_rank, *local_size; /* NULL: it does not tell that */
     bool (*means_else)(void);                                 /* whether `size` is another number; NULL: never */
+    bool several_programs; /* may have started `byteps server`, too, whose processes come last */
 };
 
 static const struct launcher launchers[] = {
-    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL},
+    {"torchrun", "WORLD_SIZE", "RANK", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, false},
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL},
+     "OMPI_COMM_WORLD_LOCAL_SIZE", NULL, true},
     {"mpirun", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE",
-     NULL},
-    {"mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL},
-    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", NULL, NULL},
-    {"srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", NULL, is_of_allocation},
+     NULL, true},
+    {"mpirun", "PMI_SIZE", "PMI_RANK", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", NULL, true},
+    {"srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID", "SLURM_LOCALID", NULL, NULL, true},
+    {"srun", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID", NULL, is_of_allocation, true},
 };
 
 /* The launcher that has started this process as one of several, and how many these are; NULL: there is none. */
@@ -68,38 +70,75 @@ static bool is_default(const struct bps_conf *conf, const char *path)
     return strcmp(bps_conf_find(conf, path)->origin, "default") == 0;
 }
 
-/* Takes a value of the section `cluster` from a variable, unless somebody has given one. */
-static void take(struct bps_check *check, const char *key, const char *variable)
+/* Takes a value of the section `cluster` that a variable has told, unless somebody has given one. */
+static void put(struct bps_check *check, const char *key, const char *value, const char *variable)
 {
     char path[40];
-    int64_t number;
-    struct bps_conf *conf = check->conf;
+    struct bps_report why = {""};
     snprintf(path, sizeof path, "cluster.%s", key);
-    if (variable == NULL || !is_set(variable) || !is_default(conf, path) ||
-        bps_parse_int(getenv(variable), &number) != BPS_OK) {
+    if (!is_default(check->conf, path)) {
         return;
     }
-    struct bps_report why = {""};
-    bps_status status = bps_conf_put_cluster(conf, key, getenv(variable), variable, &why);
+    bps_status status = bps_conf_put_cluster(check->conf, key, value, variable, &why);
     if (status == BPS_ERR_CONF) {
-        bps_check_problem(check, variable, "%s = %.40s: %.300s", path, getenv(variable), why.text);
+        bps_check_problem(check, variable, "%s = %.40s: %.300s", path, value, why.text);
     } else if (status != BPS_OK) {
         check->status = status;
     }
 }
 
-void bps_check_launcher(struct bps_check *check)
+static void take(struct bps_check *check, const char *key, const char *variable)
+{
+    int64_t number;
+    if (variable != NULL && is_set(variable) && bps_parse_int(getenv(variable), &number) == BPS_OK) {
+        put(check, key, getenv(variable), variable);
+    }
+}
+
+/*
+ * How many of the processes are servers. Where the scheduler is known the servers may be anywhere; else they must meet
+ * the workers, and so are of the same launcher.
+ */
+static int64_t servers_among(const struct launcher *launcher, const struct bps_conf_cluster *cluster)
+{
+    return launcher->several_programs && cluster->scheduler[0] == '\0' ? cluster->servers : 0;
+}
+
+static void check_place(struct bps_check *check, const struct launcher *launcher, int64_t processes)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
-    int64_t processes;
-    const struct launcher *launcher = find_launcher(&processes);
-    if (launcher == NULL || cluster->role != BPS_ROLE_WORKER ||
-        (!is_default(check->conf, "cluster.workers") && cluster->workers != processes)) {
+    int64_t servers = servers_among(launcher, cluster), workers = processes - servers;
+    char text[24];
+    if (cluster->role == BPS_ROLE_SERVER && servers == 0) {
+        return;
+    }
+    if (!is_default(check->conf, "cluster.workers") && cluster->workers != workers) {
+        return;
+    }
+    if (workers < 1) {
+        bps_check_problem(check, launcher->size,
+                          "%s has started %" PRId64 " processes, of which cluster.servers = %" PRId64
+                          " are servers; expected a worker beside them",
+                          launcher->name, processes, servers);
         return;
     }
     check->conf->launcher = launcher->name;
-    take(check, "workers", launcher->size);
-    take(check, "rank", launcher->rank);
-    take(check, "local_rank", launcher->local_rank);
-    take(check, "local_size", launcher->local_size);
+    snprintf(text, sizeof text, "%" PRId64, workers);
+    put(check, "workers", text, launcher->size);
+    if (cluster->role == BPS_ROLE_WORKER) {
+        take(check, "rank", launcher->rank);
+    }
+    if (servers == 0) { /* else servers may be among those that it has counted on this host */
+        take(check, "local_rank", launcher->local_rank);
+        take(check, "local_size", launcher->local_size);
+    }
+}
+
+void bps_check_launcher(struct bps_check *check)
+{
+    int64_t processes;
+    const struct launcher *launcher = find_launcher(&processes);
+    if (launcher != NULL && check->conf->cluster.role != BPS_ROLE_SCHEDULER) {
+        check_place(check, launcher, processes);
+    }
 }

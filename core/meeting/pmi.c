@@ -3,8 +3,8 @@
  * pmi.c - PMI-1, which the launchers of MPICH speak with each process through the descriptor PMI_FD: worker 0 puts the
  * note, all of them pass a barrier, then each can get it.
  *
- * A line is "cmd=NAME KEY=VALUE ...\n", where values have no spaces; each is answered by one. Nobody says
- * cmd=finalize: MPI, if the program uses it, goes on with the same descriptor.
+ * A line is "cmd=NAME KEY=VALUE ...\n", where values have no spaces; each is answered by one. MPI, if the program uses
+ * it, goes on with the same descriptor. Whoever ends without cmd=finalize takes the others with it.
  */
 #include "meeting/meeting.h"
 
@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -27,6 +28,8 @@ static struct {
     char key[128];
     char space[BPS_NOTE_LIMIT]; /* in which all processes put and get */
     bool entered, passed;       /* the barrier */
+    pid_t begun;                /* the process that has said cmd=init; 0: none */
+    ino_t socket;               /* what its descriptor is */
 } meeting;
 
 /* That of srun --mpi=pmi2 is left to MPI, as it begins only once. */
@@ -122,20 +125,45 @@ static bps_status ask(const char *question, const char *name, char line[LINE_LIM
 
 /* ---- the place ---- */
 
-static bps_status begin(const char *key, uint64_t until, struct bps_report *report)
+static ino_t socket_of(int fd)
+{
+    struct stat about;
+    return fstat(fd, &about) == 0 ? about.st_ino : 0;
+}
+
+/*
+ * When the process ends, unless MPI has said it, which closes the descriptor. Where the processes have not met, it is
+ * right that the others are ended.
+ */
+static void end(void)
 {
     char line[LINE_LIMIT];
-    if (strcmp(meeting.key, key) == 0) {
-        return BPS_OK;
+    if (meeting.begun == getpid() && meeting.passed && socket_of(descriptor()) == meeting.socket) {
+        (void)ask("cmd=finalize\n", "finalize_ack", line, bps_now() + BPS_S, NULL);
     }
+}
+
+/* Once for a process. */
+static bps_status introduce(uint64_t until, struct bps_report *report)
+{
+    char line[LINE_LIMIT];
     bps_status status = ask("cmd=init pmi_version=1 pmi_subversion=1\n", "response_to_init", line, until, report);
     if (status == BPS_OK) {
+        meeting.begun = getpid();
+        meeting.socket = socket_of(descriptor());
+        atexit(end);
         status = ask("cmd=get_my_kvsname\n", "my_kvsname", line, until, report);
     }
     if (status == BPS_OK && !value_of(line, "kvsname", meeting.space, sizeof meeting.space)) {
         status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no kvsname in %.200s", line);
     }
-    if (status == BPS_OK) {
+    return status;
+}
+
+static bps_status begin(const char *key, uint64_t until, struct bps_report *report)
+{
+    bps_status status = meeting.space[0] != '\0' ? BPS_OK : introduce(until, report);
+    if (status == BPS_OK && strcmp(meeting.key, key) != 0) {
         snprintf(meeting.key, sizeof meeting.key, "%s", key);
         meeting.entered = meeting.passed = false;
     }

@@ -19,6 +19,7 @@
 static struct {
     const struct bps_meeting_place *place; /* NULL: these processes do not meet */
     struct bps_conf *conf;
+    bool hosts;      /* the scheduler */
     bool has_secret; /* other than by the note */
     unsigned n;      /* jobs that these processes have met for */
 } met;
@@ -108,7 +109,7 @@ static bps_status find(uint64_t until, struct bps_report *report)
 void bps_meet_again(void)
 {
     struct bps_report why = {""};
-    if (met.place != NULL && met.conf->cluster.rank != 0 && look(bps_now() + BPS_S, &why) != BPS_OK) {
+    if (met.place != NULL && !met.hosts && look(bps_now() + BPS_S, &why) != BPS_OK) {
         bps_debug(LOG, "%s", why.text);
     }
 }
@@ -137,15 +138,17 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
     if (conf->launcher == NULL || conf->cluster.scheduler[0] != '\0') {
         return BPS_OK;
     }
+    bool server = conf->cluster.role == BPS_ROLE_SERVER;
     met.place = bps_meeting_here();
-    if (met.place == NULL || conf->cluster.rank < 0) {
+    if (met.place == NULL || (!server && conf->cluster.rank < 0)) {
         met.place = NULL;
         return refuse(conf, why);
     }
     met.conf = conf;
+    met.hosts = !server && conf->cluster.rank == 0;
     met.has_secret = conf->has_secret;
     met.n++;
-    if (conf->cluster.rank > 0) {
+    if (!met.hosts) {
         return find(until, why);
     }
     bps_status status = host(conf, until, hosting, why);

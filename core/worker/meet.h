@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meet.h - one of several processes of a launcher becomes a worker of their common job: worker 0 hosts its scheduler,
+ * meet.h - one of several processes of a launcher becomes a member of their common job: worker 0 hosts its scheduler,
  * the others learn where that is.
  */
 #ifndef BPS_WORKER_MEET_H

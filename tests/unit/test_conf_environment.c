@@ -322,6 +322,16 @@ static const struct {
     {{HERE "\ncluster.workers=2", "WORLD_SIZE=4", "RANK=2"},
      {"2", "-1", "-1", "-1"},
      {"BYTEPS_SET", "default", "default", "default"}},
+    /* servers are started by mpirun and srun as well, where they have to meet the workers */
+    {{"BYTEPS_SET=cluster.servers=2", "PMI_SIZE=6", "PMI_RANK=1", "MPI_LOCALRANKID=0", "MPI_LOCALNRANKS=3"},
+     {"4", "1", "-1", "-1"},
+     {"PMI_SIZE", "PMI_RANK", "default", "default"}},
+    {{HERE "\ncluster.servers=2", "PMI_SIZE=6", "PMI_RANK=1"},
+     {"6", "1", "-1", "-1"},
+     {"PMI_SIZE", "PMI_RANK", "default", "default"}},
+    {{"BYTEPS_SET=cluster.servers=2", "WORLD_SIZE=6", "RANK=1"},
+     {"6", "1", "-1", "-1"},
+     {"WORLD_SIZE", "RANK", "default", "default"}},
     {{"WORLD_SIZE=4", "RANK=2"}, {"4", "2", "-1", "-1"}, {"WORLD_SIZE", "RANK", "default", "default"}},
 };
 
