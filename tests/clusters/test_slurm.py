@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Jobs of Slurm: a controller and four nodes on the hosts of a test bed, srun, sbatch, and what goes wrong."""
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import textwrap
@@ -31,11 +33,15 @@ CONFIGURATION = """\
     SelectTypeParameters=CR_CPU
     SlurmdParameters=config_overrides
     SlurmdTimeout=5
+    AuthInfo=cred_expire=5
     ReturnToService=2
     KillWait=2
     PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 PLACES = [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)]
+
+
+ENDLESS = 'import os, time, byteps.numpy as bps; bps.init(); os.write(1, b"runs\\n"); time.sleep(600)'
 
 
 class Slurm:
@@ -45,6 +51,7 @@ class Slurm:
         self.bed = bed
         self.folder = tempfile.mkdtemp(prefix="slurm-")
         self.parts = {}
+        self.started = []
         os.chmod(self.folder, 0o755)
         lines = [textwrap.dedent(CONFIGURATION).format(controller=bed.address(0), folder=self.folder)]
         for node in range(NODES):
@@ -69,25 +76,50 @@ class Slurm:
             os.makedirs(os.path.dirname(SEAL), exist_ok=True)
             files = [f"--{kind}-file={self.folder}/munge.{kind}" for kind in ("pid", "log", "seed")]
             command = ["munged", "--foreground", "--force", f"--key-file={key}", *files]
-            self.parts["munge"] = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            munged = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            self.started.append(munged)
             harness.until(lambda: os.path.exists(SEAL), "socket of munged")
         self.daemon("controller", 0, ["slurmctld", "-D", "-f", self.conf])
         for node in range(NODES):
-            self.daemon(f"h{node}", node, ["slurmd", "-D", "-N", f"h{node}", "-f", self.conf])
-        harness.until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == f"{NODES}", "idle nodes")
+            self.node(f"h{node}")
+        self.all_idle()
 
     def daemon(self, name, host, command):
         with open(os.path.join(self.folder, f"{name}.out"), "w", encoding="utf-8") as out:
             self.parts[name] = self.bed.popen(host, command, env=self.env, stdout=out, stderr=out)
+            self.started.append(self.parts[name])
 
     def popen(self, *command, **variables):
         return self.bed.popen(0, command, env={**self.env, **variables}, cwd=self.folder, **BOTH)
 
-    def ask(self, *command):
-        return harness.communicate(self.popen(*command))[0].strip()
+    def ask(self, *command, **variables):
+        return harness.communicate(self.popen(*command, **variables))[0].strip()
+
+    def processes(self, command):
+        """Those on the nodes whose command has that text."""
+        return [pid for pid, line in self.bed.processes().items() if command in line and "srun" not in line]
+
+    def node(self, name):
+        command = ["slurmd", "-D", "-N", name, "-f", self.conf]
+        self.daemon(name, int(name[1:]), command)
+
+    def kill(self, name):
+        """The node is gone: its daemons, and what runs there."""
+        here = os.readlink(f"/proc/{self.parts[name].pid}/ns/net")
+        for pid in self.bed.processes():
+            with contextlib.suppress(OSError):
+                if os.readlink(f"/proc/{pid}/ns/net") == here:
+                    os.kill(pid, signal.SIGKILL)
+
+    def revive(self, name):
+        self.node(name)
+        self.all_idle()
+
+    def all_idle(self):
+        harness.until(lambda: self.ask("sinfo", "-h", "-t", "idle", "-o", "%D") == f"{NODES}", "idle nodes")
 
     def stop(self):
-        for part in reversed(self.parts.values()):
+        for part in reversed(self.started):
             part.terminate()
             harness.communicate(part)
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -145,6 +177,57 @@ class Jobs(Case):
         for name in ("one", "two"):
             with open(os.path.join(self.slurm.folder, f"{name}.out"), encoding="utf-8") as file:
                 self.check(file.read(), [(0, 2, 0, 1), (1, 2, 0, 1)])
+
+    def test_servers_on_nodes_of_their_own(self):
+        """A heterogeneous job, 4 workers and 2 servers, as docs/running.md has it."""
+        text = self.batch(
+            "#SBATCH -N2 --ntasks-per-node=2",
+            "#SBATCH hetjob",
+            "#SBATCH -N2 --ntasks-per-node=1",
+            "export DMLC_NUM_SERVER=2",
+            f"srun --het-group=0 {harness.python()} {TRAIN} : --het-group=1 {harness.program()} server",
+            JOBS="1",
+        )
+        self.check(text, PLACES, jobs=1)
+
+    def test_scancel(self):
+        """Nothing stays behind on any node."""
+        step = self.slurm.popen("srun", "-N2", "--ntasks-per-node=2", "-J", "long", harness.python(), "-c", ENDLESS)
+        for line in step.stdout:
+            if line == "runs\n":
+                break
+        self.slurm.ask("scancel", "-n", "long")
+        text = harness.communicate(step)[0]
+        self.assertNotEqual(step.returncode, 0, text)
+        harness.until(lambda: not self.slurm.processes(ENDLESS), "end of all tasks", show=lambda: text)
+
+    @unittest.skipUnless(os.environ.get("ALL_CLUSTER_TESTS"), "takes a minute of waiting for Slurm")
+    def test_a_node_dies_and_the_job_is_requeued(self):
+        """The second attempt runs on the other nodes and comes to its end."""
+        script = self.slurm.write(
+            "again",
+            f"#!/bin/sh\ntest -n \"$SLURM_RESTART_COUNT\" || srun {harness.python()} -c '{ENDLESS}'\n"
+            f"srun {harness.python()} {TRAIN}\n",
+        )
+        arguments = ("--parsable", "--requeue", "-N2", "--ntasks-per-node=2", "-x", "h0", "-o", "again.out", script)
+        job = self.slurm.ask("sbatch", *arguments)
+        out = os.path.join(self.slurm.folder, "again.out")
+        harness.until(lambda: os.path.exists(out) and "runs\n" in self.read(out), "first attempt")
+        node = self.slurm.ask("squeue", "-h", "-j", job, "-o", "%B")
+        self.slurm.kill(node)
+        harness.until(lambda: not self.slurm.ask("squeue", "-h", "-j", job), "end", show=lambda: self.read(out))
+        self.check(self.read(out), PLACES)
+        self.slurm.revive(node)
+
+    def read(self, path):
+        with open(path, encoding="utf-8") as file:
+            return file.read()
+
+    def batch(self, *lines, **variables):
+        """What a batch script has written."""
+        script = self.slurm.write("script", "\n".join(["#!/bin/sh", *lines, ""]))
+        self.slurm.ask("sbatch", "--wait", "-o", "script.out", script, **variables)
+        return self.read(os.path.join(self.slurm.folder, "script.out"))
 
     def test_a_task_that_does_not_come(self):
         code = "import os, sys, time, byteps.numpy as bps\nif os.environ['SLURM_PROCID'] != '%s': bps.init()"
