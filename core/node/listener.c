@@ -30,7 +30,7 @@ static bps_status listen_at(struct bps_listener *listener, const struct bps_conf
 bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps_conf *conf, struct bps_loop *loop,
                                  const char *host, struct bps_report *report)
 {
-    char address[80];
+    char address[270];
     bps_status status = bps_transport_check_host(conf, host, report);
     if (status == BPS_OK) {
         status = bps_transport_open(conf, loop, &listener->transport, report);

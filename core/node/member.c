@@ -63,7 +63,7 @@ static bps_status on_assign(struct bps_member *m, struct bps_reader *payload)
 {
     struct bps_report report = {""};
     struct bps_writer endpoints;
-    char host[64] = "";
+    char host[260] = "";
     uint32_t rank = bps_get_u32(payload);
     bps_get_u32(payload); /* local rank and size come again in the book */
     bps_get_u32(payload);

@@ -35,7 +35,7 @@ bps_status bps_ports_listen(const struct bps_conf *conf, const struct bps_instan
     }
     bps_status status = BPS_ERR_BUSY;
     for (uint32_t port = conf->ports.first; port <= conf->ports.last && status == BPS_ERR_BUSY; port++) {
-        char at[160];
+        char at[270];
         snprintf(at, sizeof at, "%.*s:%u", (int)(strrchr(address, ':') - address), address, port);
         status = ops->listen(transport->self, at, bps_lobby_accept, lobby, actual, n, report);
     }

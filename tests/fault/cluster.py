@@ -21,6 +21,7 @@ import contextlib
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -100,8 +101,16 @@ def sockets(pid):
     return found
 
 
+def _host(text):
+    """An address of /proc/net/tcp, which has words of four bytes in the machine's order."""
+    words = bytes.fromhex(text)
+    step = 1 if sys.byteorder == "big" else -1
+    address = b"".join(words[i : i + 4][::step] for i in range(0, len(words), 4))
+    return socket.inet_ntop(socket.AF_INET if len(words) == 4 else socket.AF_INET6, address)
+
+
 def listening():
-    """{inode: port} of everything that listens on TCP here."""
+    """{inode: (host, port)} of everything that listens on TCP here."""
     found = {}
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
@@ -109,14 +118,22 @@ def listening():
                 rows = [line.split() for line in file][1:]
         except OSError:
             continue
-        found.update({row[9]: int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"})
+        for row in rows:
+            host, _, port = row[1].partition(":")
+            if row[3] == "0A":
+                found[row[9]] = (_host(host), int(port, 16))
     return found
+
+
+def listens(pid):
+    """{inode: (host, port)} of what this process listens on."""
+    own = sockets(pid).values()
+    return {inode: where for inode, where in listening().items() if inode in own}
 
 
 def ports(pid):
     """{inode: port} of what this process listens on."""
-    own = sockets(pid).values()
-    return {inode: port for inode, port in listening().items() if inode in own}
+    return {inode: port for inode, (_, port) in listens(pid).items()}
 
 
 def abstract_names(pid=None):
@@ -209,7 +226,7 @@ class _Gated:
         shared = set(os.listdir("/dev/shm")) - self._shared_before
         traces += [name for name in shared if "byteps" in name or "bps" in name or self.id in name]
         traces += os.listdir(self.tmp)
-        traces += [f"port {port}" for inode, port in listening().items() if inode in self._ports]
+        traces += [f"port {port}" for inode, (_, port) in listening().items() if inode in self._ports]
         traces += self._names & abstract_names()
         traces += [harness.command(pid) for pid in harness.processes(self.id)]
         if traces:
@@ -226,10 +243,10 @@ class _Gated:
 class ByRun(_Gated):
     """A job of `byteps run`."""
 
-    def __init__(self, steps, workers=2, servers=1, settings=()):
+    def __init__(self, steps, workers=2, servers=1, settings=(), address=ADDRESS):
         env = self._prepare()
         options = [word for setting in (*_ways(), *settings) for word in ("--set", setting)]
-        options += ["--address", f"{ADDRESS}:0"]
+        options += ["--address", f"{address}:0"]
         options += ["--grace", "2 min"]  # a part that has to report may be slow on a busy machine
         self.job = harness.Job([WORKER, *steps], workers=workers, servers=servers, options=options, env=env)
         self.id, self.pid, self.wait_for = self.job.id, self.job.pid, self.job.wait_for

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the members of a job listen: cluster.ports."""
+"""Where the members of a job listen: cluster.ports, the transport's options, and IPv6."""
 
 import contextlib
 import random
@@ -60,10 +60,7 @@ class Ports(unittest.TestCase):
         with held(1) as (taken,):
             first, last = port(taken), port(taken) + PLENTY
             settings = [setting(first, last), "cluster.colocated=all", "server.shards=2"]
-            with (
-                cluster.ByHand(STEPS, workers=2, servers=1, settings=settings) as one,
-                cluster.ByRun(STEPS, workers=2, servers=0, settings=settings) as other,
-            ):
+            with cluster.ByHand(STEPS, 2, 1, settings) as one, cluster.ByRun(STEPS, 2, 0, settings) as other:
                 self.assertEqual(self.check(one, 2, first, last), 1 + 3 * 2)
                 self.assertEqual(self.check(other, 2, first, last), 1 + 2 * 2)
                 self.end(one, 2)
@@ -73,7 +70,7 @@ class Ports(unittest.TestCase):
         with held(2) as (first, last), cluster.ByRun(STEPS, settings=[setting(port(first), port(last))]) as job:
             text = cluster.show(job.finish())
             self.assertNotEqual(job.status, 0)
-            words = rf'cluster.ports = "{port(first)}-{port(last)}": other processes have all of these ports on host \S+;'
+            words = rf'cluster.ports = "{port(first)}-{port(last)}": other processes have all of these ports on host \S'
             self.assertRegex(text, words)
 
     def test_no_port_for_a_shard(self):
@@ -97,6 +94,42 @@ class Ports(unittest.TestCase):
                 self.assertEqual(job.address, f"{cluster.ADDRESS}:{first}")
                 address = f"{cluster.ADDRESS}:{last}"
                 self.assertEqual(job.start_scheduler("another", address), address)
+
+
+@unittest.skipIf(cluster.TRANSPORT != "tcp", "these are addresses of TCP")
+class Hosts(unittest.TestCase):
+    def check(self, expected, scheduler, settings=()):
+        """A job whose scheduler is at one address and whose shards are at another."""
+        settings = ["cluster.colocated=all", *settings]
+        with cluster.ByRun(STEPS, workers=2, servers=1, settings=settings, address=scheduler) as job:
+            for rank in range(2):
+                job.wait_for("at end", f"worker {rank}")
+            for part in job.parts:
+                hosts = {host for host, _ in cluster.listens(job.pid(part)).values()}
+                self.assertEqual(hosts, {scheduler.strip("[]") if part == "scheduler" else expected}, part)
+            job.open("end")
+            ends = job.finish()
+        for rank in range(2):
+            self.assertIn("grad: 3", ends[f"worker {rank}"].out, cluster.show(ends))
+
+    def test_a_host_of_their_own(self):
+        self.check("127.0.0.2", "127.0.0.1", ["transports.net.host=127.0.0.2"])
+
+    def test_ipv6(self):
+        try:
+            with socket.create_server(("::1", 0), family=socket.AF_INET6):
+                pass
+        except OSError as error:
+            self.skipTest(f"no IPv6 here: {error}")
+        for settings in ((), ("transports.net.family=ipv6",)):
+            with self.subTest(settings):
+                self.check("::1", "[::1]", settings)
+
+    def test_a_host_with_a_port(self):
+        with cluster.ByRun(STEPS, settings=["transports.net.host=127.0.0.2:7000"]) as job:
+            text = cluster.show(job.finish())
+        self.assertNotEqual(job.status, 0)
+        self.assertIn('transports.net: tcp: host = "127.0.0.2:7000": expected a name or an address alone', text)
 
 
 if __name__ == "__main__":

@@ -549,19 +549,73 @@ START_TEST(a_wildcard_announces_an_address_to_dial)
 }
 END_TEST
 
-START_TEST(an_unknown_interface_is_refused)
+START_TEST(a_configured_host_is_told_to_others)
 {
-    struct bps_conf_node value = {.name = "interface", .text = "nix0", .origin = "test"};
-    struct bps_conf_node *children[] = {&value};
-    struct bps_conf_node group = {.kind = BPS_CONF_GROUP, .origin = "test", .count = 1, .children = children};
-    struct bps_instance *instance;
+    static const char *const options[] = {"host=127.0.0.2", NULL};
+    struct peer dialler, acceptor;
+    char host[64];
+    loop = bps_loop_new();
+    side_open(&side, loop, options);
+    peer_init(&dialler, &side, &some, &nothing);
+    peer_init(&acceptor, &side, &nothing, &some);
+    acceptor.on_received = stop;
+    peer_listen(&acceptor, "127.0.0.1:0", actual, sizeof actual);
+    peer_dial(&dialler, actual);
+    run_loop(loop);
+    side.ops->local_host(dialler.channel, host, sizeof host);
+    ck_assert_str_eq(host, "127.0.0.2");
+    peer_fini(&dialler);
+    peer_fini(&acceptor);
+    close_side();
+}
+END_TEST
+
+/* Ways to say the same interface. */
+static const char *const loopback[] = {"interface=lo", "interface=127.0.0.1", "interface=127.0.0.0/8",
+                                       "interface=127.0.0.77/25", "interface=127.0.0.1/32"};
+
+START_TEST(an_interface_is_a_name_an_address_or_a_subnet)
+{
+    const char *const options[] = {loopback[_i], NULL};
+    struct peer peer;
+    loop = bps_loop_new();
+    side_open(&side, loop, options);
+    peer_init(&peer, &side, &nothing, &nothing);
+    peer_listen(&peer, ":0", actual, sizeof actual);
+    ck_assert_int_eq(strncmp(actual, "127.0.0.1:", 10), 0);
+    peer_fini(&peer);
+    close_side();
+}
+END_TEST
+
+#define NO_INTERFACE                                                                                                   \
+    "': there is no such network interface; expected the name of one, its address, or a subnet such as 10.0.0.0/24; "  \
+    "this host has lo 127.0.0.1"
+#define NO_HOST                                                                                                        \
+    "\": expected a name or an address alone, an IPv6 one without brackets; which ports are listened on is said by "   \
+    "cluster.ports"
+
+static const struct {
+    const char *option, *error;
+} refused[] = {
+    {"interface=nix0", "interface 'nix0" NO_INTERFACE},
+    {"interface=203.0.113.7", "interface '203.0.113.7" NO_INTERFACE},
+    {"interface=203.0.113.0/24", "interface '203.0.113.0/24" NO_INTERFACE},
+    {"interface=127.0.0.2/31", "interface '127.0.0.2/31" NO_INTERFACE},
+    {"interface=127.0.0.0/33", "interface '127.0.0.0/33" NO_INTERFACE},
+    {"interface=127.0.0.1/", "interface '127.0.0.1/" NO_INTERFACE},
+    {"interface=2001:db8::/32", "interface '2001:db8::/32" NO_INTERFACE},
+    {"host=10.0.0.1:7000", "host = \"10.0.0.1:7000" NO_HOST},
+    {"host=[::1]", "host = \"[::1]" NO_HOST},
+};
+
+START_TEST(an_option_that_means_nothing_here_is_refused)
+{
+    const char *const options[] = {refused[_i].option, NULL};
     struct bps_report report = {""};
     loop = bps_loop_new();
-    ck_assert_int_eq(
-        bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", &group, "transports.net", loop, &instance, &report),
-        BPS_ERR_CONF);
-    ck_assert_ptr_nonnull(strstr(report.text, "interface 'nix0': there is no such network interface"));
-    ck_assert_ptr_nonnull(strstr(report.text, " lo"));
+    ck_assert_int_eq(side_try(&side, loop, options, &report), BPS_ERR_CONF);
+    ck_assert_msg(strstr(report.text, refused[_i].error) != NULL, "%s", report.text);
     bps_loop_free(loop);
 }
 END_TEST
@@ -705,7 +759,10 @@ static void add_tests(TCase *ends_case)
     tcase_add_test(ends_case, a_port_in_use_is_reported);
     tcase_add_loop_test(ends_case, a_channel_knows_its_own_host, 0, sizeof own / sizeof *own);
     tcase_add_loop_test(ends_case, a_wildcard_announces_an_address_to_dial, 0, 2);
-    tcase_add_test(ends_case, an_unknown_interface_is_refused);
+    tcase_add_test(ends_case, a_configured_host_is_told_to_others);
+    tcase_add_loop_test(ends_case, an_interface_is_a_name_an_address_or_a_subnet, 0,
+                        sizeof loopback / sizeof *loopback);
+    tcase_add_loop_test(ends_case, an_option_that_means_nothing_here_is_refused, 0, sizeof refused / sizeof *refused);
     tcase_add_test(ends_case, an_instance_describes_itself);
     tcase_add_test(ends_case, nobody_is_warned_of_what_nobody_has_chosen);
     tcase_add_test(ends_case, without_descriptors_accepting_pauses);

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <linux/sockios.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -216,8 +217,9 @@ void tcp_local_host(struct bps_channel *channel, char *host, size_t n)
 {
     struct sockaddr_storage own;
     socklen_t length = sizeof own;
-    snprintf(host, n, "%s", "");
-    if (channel->fd >= 0 && getsockname(channel->fd, (struct sockaddr *)&own, &length) == 0) {
+    const char *chosen = channel->tcp->options.host;
+    snprintf(host, n, strchr(chosen, ':') != NULL ? "[%s]" : "%s", chosen);
+    if (*chosen == '\0' && channel->fd >= 0 && getsockname(channel->fd, (struct sockaddr *)&own, &length) == 0) {
         bps_util_host_text((struct sockaddr *)&own, host, n);
     }
 }

@@ -2,39 +2,92 @@
 /* interface.c - the network interfaces of this host, and their addresses. */
 #include "tcp.h"
 
+#include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <stdlib.h>
 #include <string.h>
 
-/*
- * How much we would like to use an address; 0: not at all. Link-local ones have a meaning on one link only.
- */
-static int rank(const struct ifaddrs *entry, const char *name, int family)
+/* ---- which ones an item of the option `interface` means ---- */
+
+struct choice {
+    const char *name;  /* of an interface */
+    int family;        /* AF_UNSPEC: it is none of the following, an address or a subnet */
+    uint8_t bytes[16]; /* of an address */
+    unsigned bits;     /* so many of them count */
+};
+
+static struct choice choose(const char *text)
 {
-    if (entry->ifa_addr == NULL || (entry->ifa_flags & IFF_UP) == 0 ||
-        (name != NULL ? strcmp(entry->ifa_name, name) != 0 : (entry->ifa_flags & IFF_LOOPBACK) != 0)) {
+    struct choice choice = {.name = text};
+    char address[INET6_ADDRSTRLEN] = "", *end;
+    size_t length = strcspn(text, "/");
+    int family = strchr(text, ':') != NULL ? AF_INET6 : AF_INET;
+    unsigned long most = family == AF_INET6 ? 128 : 32, bits = most;
+    if (length < sizeof address) {
+        memcpy(address, text, length);
+    }
+    bool valid = inet_pton(family, address, choice.bytes) == 1;
+    if (valid && text[length] == '/') {
+        bits = strtoul(text + length + 1, &end, 10);
+        valid = end > text + length + 1 && *end == '\0' && bits <= most;
+    }
+    choice.family = valid ? family : AF_UNSPEC;
+    choice.bits = (unsigned)bits;
+    return choice;
+}
+
+static bool is_in_subnet(const struct sockaddr *address, const struct choice *choice)
+{
+    const struct sockaddr_in *v4 = (const void *)address;
+    const struct sockaddr_in6 *v6 = (const void *)address;
+    const uint8_t *bytes = choice->family == AF_INET ? (const void *)&v4->sin_addr : (const void *)&v6->sin6_addr;
+    unsigned whole = choice->bits / 8, rest = choice->bits % 8;
+    return memcmp(bytes, choice->bytes, whole) == 0 &&
+           (rest == 0 || (bytes[whole] ^ choice->bytes[whole]) >> (8 - rest) == 0);
+}
+
+static bool is_meant(const struct ifaddrs *entry, const struct choice *choice)
+{
+    if (choice->family == AF_UNSPEC) {
+        return strcmp(entry->ifa_name, choice->name) == 0;
+    }
+    return entry->ifa_addr != NULL && entry->ifa_addr->sa_family == choice->family &&
+           is_in_subnet(entry->ifa_addr, choice);
+}
+
+static bool is_internet(const struct ifaddrs *entry)
+{
+    return entry->ifa_addr != NULL && (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
+}
+
+/* ---- addresses ---- */
+
+/* How much we would like to use an address; 0: not at all. Link-local ones have a meaning on one link only. */
+static int rank(const struct ifaddrs *entry, int family)
+{
+    if (!is_internet(entry) || (entry->ifa_flags & IFF_UP) == 0 ||
+        (family != AF_UNSPEC && family != entry->ifa_addr->sa_family)) {
         return 0;
     }
-    int is = entry->ifa_addr->sa_family;
-    if ((is != AF_INET && is != AF_INET6) || (family != AF_UNSPEC && family != is)) {
-        return 0;
-    }
-    if (is == AF_INET) {
+    if (entry->ifa_addr->sa_family == AF_INET) {
         return 3;
     }
     const struct sockaddr_in6 *v6 = (const void *)entry->ifa_addr;
     return IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr) ? 1 : 2;
 }
 
-bool tcp_interface_address(const char *name, int family, struct sockaddr_storage *out)
+bool tcp_interface_address(const char *interface, int family, struct sockaddr_storage *out)
 {
+    struct choice choice = choose(interface != NULL ? interface : "");
     struct ifaddrs *list;
     int best = 0;
     if (getifaddrs(&list) != 0) {
         return false;
     }
     for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
-        int candidate = rank(entry, name, family);
+        bool meant = interface != NULL ? is_meant(entry, &choice) : (entry->ifa_flags & IFF_LOOPBACK) == 0;
+        int candidate = meant ? rank(entry, family) : 0;
         if (candidate > best) {
             best = candidate;
             bps_util_address_copy(entry->ifa_addr, out);
@@ -44,19 +97,26 @@ bool tcp_interface_address(const char *name, int family, struct sockaddr_storage
     return best > 0;
 }
 
-bps_status tcp_interface_check(const char *name, struct bps_report *report)
+bps_status tcp_interface_check(const char *interface, struct bps_report *report)
 {
-    char known[512] = "";
-    if (if_nametoindex(name) != 0) {
-        return BPS_OK;
+    struct choice choice = choose(interface);
+    struct ifaddrs *list = NULL;
+    char known[600] = "", address[BPS_UTIL_ADDRESS_TEXT];
+    bool found = false;
+    (void)getifaddrs(&list);
+    for (const struct ifaddrs *entry = list; entry != NULL; entry = entry->ifa_next) {
+        found |= is_meant(entry, &choice);
+        if (is_internet(entry)) {
+            bps_util_number_text(entry->ifa_addr, address, sizeof address);
+            bps_util_append(known, sizeof known, "%s %s %s", *known != '\0' ? "," : "", entry->ifa_name, address);
+        }
     }
-    struct if_nameindex *list = if_nameindex();
-    for (struct if_nameindex *entry = list; entry != NULL && entry->if_index != 0; entry++) {
-        bps_util_append(known, sizeof known, " %s", entry->if_name);
+    freeifaddrs(list);
+    if (!found) {
+        BPS_REPORT(report,
+                   "interface '%.64s': there is no such network interface; expected the name of one, its address, or a "
+                   "subnet such as 10.0.0.0/24; this host has%s",
+                   interface, known);
     }
-    if (list != NULL) {
-        if_freenameindex(list);
-    }
-    BPS_REPORT(report, "interface '%.64s': there is no such network interface; this host has%s", name, known);
-    return BPS_ERR_CONF;
+    return found ? BPS_OK : BPS_ERR_CONF;
 }

@@ -4,8 +4,8 @@
 
 static const struct bps_option options[] = {
     {"interface", BPS_OPT_LIST, 0, offsetof(struct tcp_options, interface), "", NULL,
-     "Network interfaces: connections leave by each of them in turn, and the first is listened on when no "
-     "host is given; empty: as the routes say."},
+     "Network interfaces, each by its name, its address or a subnet such as 10.0.0.0/24: connections leave by each of "
+     "them in turn, and the first is listened on when no host is given; empty: as the routes say."},
     {"host", BPS_OPT_STRING, 0, offsetof(struct tcp_options, host), "", NULL,
      "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
      "loopback."},
@@ -70,7 +70,10 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
     LIST_INIT(&tcp->listeners);
     LIST_INIT(&tcp->channels);
     bps_util_turns_init(&tcp->turns, host, tcp_channel_work, NULL, NULL);
-    bps_status status = check_interfaces(tcp, report);
+    bps_status status = bps_util_host_check(tcp->options.host, report);
+    if (status == BPS_OK) {
+        status = check_interfaces(tcp, report);
+    }
     if (status == BPS_OK && tcp->options.multipath) {
         status = tcp_multipath_check(report);
     }

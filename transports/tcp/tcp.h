@@ -108,10 +108,13 @@ struct bps_channel {
 
 /* ---- interface.c ---- */
 
-/* An address of an interface (NULL: of any that is not loopback) in this family (AF_UNSPEC: IPv4 first). */
-bool tcp_interface_address(const char *name, int family, struct sockaddr_storage *out);
-/* Refuses a name that this host has no interface for. */
-bps_status tcp_interface_check(const char *name, struct bps_report *report);
+/*
+ * `interface` is a name, an address or a subnet. An address of that one (NULL: of any that is not loopback) in this
+ * family (AF_UNSPEC: IPv4 first).
+ */
+bool tcp_interface_address(const char *interface, int family, struct sockaddr_storage *out);
+/* Refuses what this host has no interface for. */
+bps_status tcp_interface_check(const char *interface, struct bps_report *report);
 
 /* ---- socket.c: options of sockets ---- */
 

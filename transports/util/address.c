@@ -41,6 +41,19 @@ bps_status bps_util_target_parse(const char *text, struct bps_util_target *out, 
     return BPS_OK;
 }
 
+bps_status bps_util_host_check(const char *host, struct bps_report *report)
+{
+    const char *colon = strchr(host, ':');
+    if (host[0] != '[' && (colon == NULL || strchr(colon + 1, ':') != NULL)) {
+        return BPS_OK;
+    }
+    BPS_REPORT(report,
+               "host = \"%.200s\": expected a name or an address alone, an IPv6 one without brackets; which ports are "
+               "listened on is said by cluster.ports",
+               host);
+    return BPS_ERR_CONF;
+}
+
 bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out, struct bps_report *report)
 {
     bps_status status = bps_util_target_parse(text, out, report);

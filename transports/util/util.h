@@ -126,7 +126,9 @@ struct bps_util_target {
 };
 /* "host:port", "[ipv6]:port", ":port". */
 bps_status bps_util_target_parse(const char *text, struct bps_util_target *out, struct bps_report *report);
-/* The same where host and port must be given. */
+/* Refuses an own host that has a port or brackets, which are for addresses to dial. */
+bps_status bps_util_host_check(const char *host, struct bps_report *report);
+/* As bps_util_target_parse(), where host and port must be given. */
 bps_status bps_util_target_parse_peer(const char *text, struct bps_util_target *out, struct bps_report *report);
 /* For freeaddrinfo. A number is never looked up, so that it does not block; a name may. NULL and the reason. */
 struct addrinfo *bps_util_resolve(const struct bps_util_target *target, uint32_t family, struct bps_report *report);

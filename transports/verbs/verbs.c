@@ -78,7 +78,11 @@ static bps_status check_options(const struct verbs_options *o, struct bps_report
                    o->host.count, VERBS_RAILS);
         return BPS_ERR_CONF;
     }
-    return BPS_OK;
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; i < o->host.count && status == BPS_OK; i++) {
+        status = bps_util_host_check(o->host.items[i], report);
+    }
+    return status;
 }
 
 static void verbs_close(void *instance)

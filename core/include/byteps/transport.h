@@ -153,8 +153,8 @@ struct bps_transport_ops {
     /* Ends the channel now. No callback follows, no memory of frames, sinks or places is used any more. */
     void (*drop)(struct bps_channel *channel);
     /*
-     * The host part of the channel's own address, IPv6 in brackets: where other members on the same network
-     * can reach this host. host + ":0" is good for listen.
+     * Where other members can reach this host, IPv6 in brackets: the instance's configured host, else the host
+     * part of the channel's own address. host + ":0" is good for listen.
      */
     void (*local_host)(struct bps_channel *channel, char *host, size_t n);
     /* Optional: one line about the instance for `byteps graph --explain`. */
