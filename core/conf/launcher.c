@@ -115,6 +115,14 @@ static void check_place(struct bps_check *check, const struct launcher *launcher
     if (!is_default(check->conf, "cluster.workers") && cluster->workers != workers) {
         return;
     }
+    if (cluster->servers > servers && cluster->scheduler[0] == '\0') {
+        bps_check_problem(check, launcher->size,
+                          "cluster.servers = %" PRId64 ", but %s starts workers only, and servers that others start "
+                          "would not find them; set cluster.scheduler = \"HOST:PORT\" for all and run `byteps "
+                          "scheduler` there, or leave cluster.servers out: then workers sum",
+                          cluster->servers, launcher->name);
+        return;
+    }
     if (workers < 1) {
         bps_check_problem(check, launcher->size,
                           "%s has started %" PRId64 " processes, of which cluster.servers = %" PRId64

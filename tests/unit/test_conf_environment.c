@@ -329,11 +329,26 @@ static const struct {
     {{HERE "\ncluster.servers=2", "PMI_SIZE=6", "PMI_RANK=1"},
      {"6", "1", "-1", "-1"},
      {"PMI_SIZE", "PMI_RANK", "default", "default"}},
-    {{"BYTEPS_SET=cluster.servers=2", "WORLD_SIZE=6", "RANK=1"},
-     {"6", "1", "-1", "-1"},
-     {"WORLD_SIZE", "RANK", "default", "default"}},
     {{"WORLD_SIZE=4", "RANK=2"}, {"4", "2", "-1", "-1"}, {"WORLD_SIZE", "RANK", "default", "default"}},
 };
+
+START_TEST(servers_must_be_able_to_meet_the_workers)
+{
+    static const char *const alone[MOST] = {"BYTEPS_SET=cluster.servers=2", "WORLD_SIZE=6", "RANK=1"};
+    static const char *const crowded[MOST] = {"BYTEPS_SET=cluster.servers=6", "PMI_SIZE=6", "PMI_RANK=1"};
+    set_variables(alone);
+    rig_refuse(NULL, NULL,
+               "WORLD_SIZE: cluster.servers = 2, but torchrun starts workers only, and "
+               "servers that others start would not find them; set cluster.scheduler = "
+               "\"HOST:PORT\" for all and run `byteps scheduler` there, or leave "
+               "cluster.servers out: then workers sum");
+    unsetenv("WORLD_SIZE");
+    set_variables(crowded);
+    rig_refuse(NULL, NULL,
+               "PMI_SIZE: mpirun has started 6 processes, of which cluster.servers = 6 "
+               "are servers; expected a worker beside them");
+}
+END_TEST
 
 START_TEST(a_launcher_tells_a_place)
 {
@@ -360,6 +375,7 @@ int main(void)
     tcase_add_test(tests, rdma_is_asked_for);
     tcase_add_loop_test(tests, bad_old_variable_is_refused_word_by_word, 0, COUNT(bad_olds));
     tcase_add_test(tests, notes_tell_of_idle_and_unknown_variables);
+    tcase_add_test(tests, servers_must_be_able_to_meet_the_workers);
     tcase_add_loop_test(tests, a_launcher_tells_a_place, 0, COUNT(places));
     tcase_add_loop_test(tests, several_processes_without_a_job_are_refused, 0, COUNT(launches));
     suite_add_tcase(suite, tests);
