@@ -16,8 +16,8 @@ static const char help_text[] =
     "Usage: byteps scheduler [OPTIONS]\n"
     "\n"
     "Gathers the members of a job, hands out ranks, addresses and placement, and watches that all are\n"
-    "alive. Listens on cluster.scheduler (port 0: any free port) and ends with the job. `byteps run`\n"
-    "starts it by itself.\n"
+    "alive. Listens on cluster.scheduler (port 0: a free one of cluster.ports) and ends with the job.\n"
+    "`byteps run` starts it by itself.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\" once it listens, and\n"
     "                         \"lost MEMBER\" if the job ends for the loss of one\n" BPS_CMD_CONF_HELP

@@ -35,6 +35,12 @@ class OneHost(Case):
                 self.assertEqual(status, 0, text)
                 self.check(text, places)
 
+    def test_ports(self):
+        settings = "cluster.ports=23000-23099\nlog.level=debug"
+        status, text = self.run_job("--nproc-per-node", "2", TRAIN, BYTEPS_SET=settings, JOBS="1")
+        self.assertEqual(status, 0, text)
+        self.assertRegex(text, r"hosts the scheduler at 127\.0\.0\.1:230\d\d;")
+
     def test_beside_process_groups_of_pytorch(self):
         status, text = self.run_job("--nproc-per-node", "2", os.path.join(launched.HERE, "scripts", "group.py"))
         self.assertEqual(status, 0, text)
