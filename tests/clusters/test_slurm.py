@@ -153,9 +153,9 @@ class Jobs(Case):
                 self.check(text, PLACES)
 
     def test_as_documented(self):
-        """Each command of docs/running.md, with the script of its first section."""
-        with open(os.path.join(launched.TOP, "docs", "running.md"), encoding="utf-8") as file:
-            sections = documents.read(file.read(), "running.md")
+        """Each command of docs/clusters.md, with the script of its first section."""
+        with open(os.path.join(launched.TOP, "docs", "clusters.md"), encoding="utf-8") as file:
+            sections = documents.read(file.read(), "clusters.md")
         code = next(section.code for section in sections if section.script)
         self.slurm.write("train.py", code)
         self.slurm.write("python3", f'#!/bin/sh\nexec {harness.python()} "$@"\n')
@@ -179,7 +179,7 @@ class Jobs(Case):
                 self.check(file.read(), [(0, 2, 0, 1), (1, 2, 0, 1)])
 
     def test_servers_on_nodes_of_their_own(self):
-        """A heterogeneous job, 4 workers and 2 servers, as docs/running.md has it."""
+        """A heterogeneous job, 4 workers and 2 servers, as docs/clusters.md has it."""
         text = self.batch(
             "#SBATCH -N2 --ntasks-per-node=2",
             "#SBATCH hetjob",
