@@ -193,6 +193,11 @@ class Testbed(Bed):
             json.dump({"hosts": self.hosts, "owner": os.getpid()}, file)
         os.rename(self._path("new"), self._path("bed"))  # others see all of it or nothing
 
+    def name_host(self, host, name):
+        """Gives a host another name, from now on."""
+        with open(self._path("hosts"), "a", encoding="ascii") as file:
+            print(self.address(host), name, file=file)
+
     def _build(self, limits):
         """No addresses but ours: hosts that announce themselves by IPv6 would only disturb measurements."""
         switch = self.namespace(SWITCH)

@@ -104,6 +104,12 @@ static int64_t servers_among(const struct launcher *launcher, const struct bps_c
     return launcher->several_programs && cluster->scheduler[0] == '\0' ? cluster->servers : 0;
 }
 
+/* Whether all can be told beforehand where the scheduler will be (core/meeting/master.c). */
+static bool has_master(void)
+{
+    return is_set("MASTER_ADDR") && is_set("MASTER_PORT") && !is_set("TORCHELASTIC_USE_AGENT_STORE");
+}
+
 static void check_place(struct bps_check *check, const struct launcher *launcher, int64_t processes)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
@@ -115,7 +121,7 @@ static void check_place(struct bps_check *check, const struct launcher *launcher
     if (!is_default(check->conf, "cluster.workers") && cluster->workers != workers) {
         return;
     }
-    if (cluster->servers > servers && cluster->scheduler[0] == '\0') {
+    if (cluster->servers > servers && cluster->scheduler[0] == '\0' && !has_master()) {
         bps_check_problem(check, launcher->size,
                           "cluster.servers = %" PRId64 ", but %s starts workers only, and servers that others start "
                           "would not find them; set cluster.scheduler = \"HOST:PORT\" for all and run `byteps "

@@ -5,10 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/report.h"
+#include "base/route.h"
+
 #define OWN_SECRET "-" /* all processes have been given it by other means */
 
+/* Who keeps notes comes first: MASTER_ADDR may be set for PyTorch alone. */
 static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store, &bps_meeting_pmix, &bps_meeting_pmi,
-                                                         &bps_meeting_slurm};
+                                                         &bps_meeting_slurm, &bps_meeting_master};
 
 const struct bps_meeting_place *bps_meeting_here(void)
 {
@@ -19,6 +23,33 @@ const struct bps_meeting_place *bps_meeting_here(void)
     }
     return NULL;
 }
+
+/* ---- without notes ---- */
+
+bps_status bps_meeting_know(const struct bps_meeting_place *place, struct bps_conf *conf, unsigned n,
+                            struct bps_report *report)
+{
+    unsigned port = 0;
+    char address[300];
+    const char *host = place->direction();
+    bool bare = host[0] != '[' && strchr(host, ':') != NULL; /* IPv6 */
+    bps_status status = place->port(n, &port, report);
+    if (status != BPS_OK) {
+        return status;
+    }
+    snprintf(address, sizeof address, bare ? "[%.255s]:%u" : "%.255s:%u", host, port);
+    if (!conf->has_secret && !bps_route_is_loopback(address)) {
+        return bps_fail(report, BPS_ERR_CONF,
+                        "the scheduler is to be at %s (by %s), where other hosts can reach it, and this job has no "
+                        "secret by which it knows its members; give all processes the same " BPS_SECRET_VARIABLE
+                        ", such as openssl rand -hex 32 prints (in Kubernetes by secretKeyRef), or a file of it by "
+                        "cluster.secret_file; on one host MASTER_ADDR=localhost needs none",
+                        address, place->name);
+    }
+    return bps_conf_put_cluster(conf, "scheduler", address, place->name, report);
+}
+
+/* ---- keys ---- */
 
 #define KEY_LIMIT 33u
 

@@ -2,7 +2,7 @@
 /*
  * meeting.h - how the processes that a launcher has started find each other: the first one hosts the scheduler and
  * leaves a note where the launcher keeps such things; the others read it. The note has the scheduler's address and the
- * secret of the job.
+ * secret of the job. Where there are no notes, all know the address beforehand.
  *
  * What is known of one launcher is in one file: the place where its processes meet.
  */
@@ -24,6 +24,8 @@ struct bps_meeting_place {
     bool (*is_here)(void);
     /* A name or number in whose direction the others are, for the choice of an own address. Optional; NULL: unknown. */
     const char *(*direction)(void);
+    /* Only where there are no notes: the port of the n-th job's scheduler, on the host that direction() names. */
+    bps_status (*port)(unsigned n, unsigned *port, struct bps_report *report);
     bps_status (*leave)(const char *key, const char *note, uint64_t until, struct bps_report *report);
     /* The job of the note is over. Optional. */
     void (*end)(void);
@@ -31,11 +33,17 @@ struct bps_meeting_place {
     bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
 };
 
-extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi, bps_meeting_slurm;
+extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi, bps_meeting_slurm,
+    bps_meeting_master;
 
 /* NULL: none. */
 const struct bps_meeting_place *bps_meeting_here(void);
 
+/*
+ * Sets cluster.scheduler where there are no notes. BPS_ERR_CONF: other hosts are to come there, but there is no secret.
+ */
+bps_status bps_meeting_know(const struct bps_meeting_place *place, struct bps_conf *conf, unsigned n,
+                            struct bps_report *report);
 /*
  * Leaves a note of cluster.scheduler, and of the secret if `hand_secret`, for the n-th job of these processes.
  */

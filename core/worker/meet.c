@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/report.h"
 #include "base/route.h"
 #include "meeting/meeting.h"
 
@@ -37,7 +38,7 @@ static bps_status make_secret(struct bps_conf *conf, struct bps_report *report)
 }
 
 /* The own address in the direction of the others, or of the default route; else the transport chooses. */
-static void listen_outwards(char *out, size_t n)
+static void listen_outwards(const char *port, char *out, size_t n)
 {
     const char *direction = met.place->direction != NULL ? met.place->direction() : NULL;
     char own[128];
@@ -47,7 +48,7 @@ static void listen_outwards(char *out, size_t n)
     if (!found && !bps_route_source(BPS_ROUTE_OUTSIDE, own, sizeof own, &ourselves)) {
         snprintf(own, sizeof own, "0.0.0.0");
     }
-    snprintf(out, n, "%s:0", own);
+    snprintf(out, n, "%s%s", own, port);
 }
 
 /* Whether all members are on this host. */
@@ -56,26 +57,31 @@ static bool is_of_one_host(const struct bps_conf_cluster *cluster)
     return cluster->local_size == cluster->workers && cluster->servers == 0;
 }
 
-static bps_status host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
+/* `home` is where it is if all members are: on this host. Its port is that for other hosts, too. */
+static bps_status begin(struct bps_conf *conf, const char *home, bool near, struct bps_hosting **out,
+                        struct bps_report *report)
 {
-    char address[160], outwards[140];
-    const char *const here[] = {"127.0.0.1:0", NULL}, *const anywhere[] = {":0", outwards, NULL};
-    bool near = is_of_one_host(&conf->cluster);
-    bps_status status = conf->has_secret ? BPS_OK : make_secret(conf, report);
+    char address[160], outwards[140] = "";
+    const char *port = strrchr(home, ':');
+    const char *const here[] = {home, NULL}, *const anywhere[] = {port, outwards, NULL};
     if (!near) {
-        listen_outwards(outwards, sizeof outwards);
+        listen_outwards(port, outwards, sizeof outwards);
     }
-    if (status == BPS_OK) {
-        status = bps_hosting_begin(conf, near ? here : anywhere, out, address, sizeof address, report);
-    }
-    if (status == BPS_OK) {
-        status = bps_conf_put_cluster(conf, "scheduler", address, conf->launcher, report);
-    }
+    bps_status status = bps_hosting_begin(conf, near ? here : anywhere, out, address, sizeof address, report);
     if (status == BPS_OK) {
         bps_debug(LOG, "this process hosts the scheduler at %s; %s tells the others", address, met.place->name);
-        status = bps_meeting_leave(met.place, conf, !met.has_secret, met.n, until, report);
+        status = bps_conf_put_cluster(conf, "scheduler", address, met.place->name, report);
     }
     return status;
+}
+
+static bps_status host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
+{
+    bps_status status = conf->has_secret ? BPS_OK : make_secret(conf, report);
+    if (status == BPS_OK) {
+        status = begin(conf, "127.0.0.1:0", is_of_one_host(&conf->cluster), out, report);
+    }
+    return status == BPS_OK ? bps_meeting_leave(met.place, conf, !met.has_secret, met.n, until, report) : status;
 }
 
 /* ---- the others ---- */
@@ -109,7 +115,8 @@ static bps_status find(uint64_t until, struct bps_report *report)
 void bps_meet_again(void)
 {
     struct bps_report why = {""};
-    if (met.place != NULL && !met.hosts && look(bps_now() + BPS_S, &why) != BPS_OK) {
+    bool noted = met.place != NULL && met.place->port == NULL && !met.hosts;
+    if (noted && look(bps_now() + BPS_S, &why) != BPS_OK) {
         bps_debug(LOG, "%s", why.text);
     }
 }
@@ -122,11 +129,34 @@ static bps_status refuse(const struct bps_conf *conf, struct bps_report *report)
     BPS_REPORT(report,
                "%s = %" PRId64 ": %s has started several processes, which have no place to meet, so that each of them "
                "would train alone; start them by `byteps run -n %" PRId64
-               " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 train.py`), or set "
-               "cluster.scheduler = \"HOST:PORT\" for all and run `byteps scheduler` there, or set cluster.workers = 1 "
-               "if each shall be alone",
+               " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 train.py`), or give "
+               "all of them MASTER_ADDR and MASTER_PORT, or set cluster.scheduler = \"HOST:PORT\" for all and run "
+               "`byteps scheduler` there, or set cluster.workers = 1 if each shall be alone",
                bps_conf_find(conf, "cluster.workers")->origin, n, conf->launcher, n);
     return BPS_ERR_CONF;
+}
+
+static bps_status meet_by_note(struct bps_conf *conf, uint64_t until, struct bps_hosting **hosting,
+                               struct bps_report *report)
+{
+    return met.hosts ? host(conf, until, hosting, report) : find(until, report);
+}
+
+/* Where there are no notes. Others may know worker 0 by an address that is none of its host, such as a service's. */
+static bps_status meet_as_known(struct bps_conf *conf, struct bps_hosting **hosting, struct bps_report *report)
+{
+    char known[300], why[400];
+    bps_status status = bps_meeting_know(met.place, conf, met.n, report);
+    if (status != BPS_OK || !met.hosts) {
+        return status;
+    }
+    snprintf(known, sizeof known, "%.299s", conf->cluster.scheduler);
+    status = begin(conf, known, bps_route_is_loopback(known), hosting, report);
+    if (status != BPS_OK) {
+        snprintf(why, sizeof why, "%.399s", report->text);
+        bps_report_at(report, met.place->name, why);
+    }
+    return status;
 }
 
 bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct bps_report *report)
@@ -148,10 +178,8 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
     met.hosts = !server && conf->cluster.rank == 0;
     met.has_secret = conf->has_secret;
     met.n++;
-    if (!met.hosts) {
-        return find(until, why);
-    }
-    bps_status status = host(conf, until, hosting, why);
+    bps_status status =
+        met.place->port == NULL ? meet_by_note(conf, until, hosting, why) : meet_as_known(conf, hosting, why);
     if (status != BPS_OK) {
         bps_hosting_end(*hosting, why->text);
         *hosting = NULL;
