@@ -71,6 +71,7 @@ static bps_status on_assign(struct bps_member *m, struct bps_reader *payload)
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;
     }
+    ending[0] = '\0'; /* one that still takes links may be ending; one that gives ranks has a job to come */
     ((const struct bps_transport_ops *)m->net->ops)->local_host(m->link.channel, host, sizeof host);
     bps_writer_init(&endpoints);
     bps_status status = m->events->assigned(m->owner, rank, serve, host, &endpoints, &report);
@@ -180,7 +181,6 @@ static void welcome(void *owner, struct bps_link *link)
     bps_join_write(&m->join, &join);
     bps_link_send_message(link, BPS_FRAME_JOIN, &join);
     bps_writer_fini(&join);
-    ending[0] = '\0';
     snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
     bps_debug(LOG, "joined the scheduler at %s", link->peer);
 }

@@ -137,8 +137,7 @@ class Coordinator(Follower):
         self.fds += [memory, self.bell]
         self.send(test_local.message(test_local.WELCOME), test_local.event())
         self.sock.recv(test_local.MESSAGE.size)
-        greeting = wire.GREETING + struct.pack("<I", wire.VERSION) + wire.string("9.9.9")
-        self.put(wire.frame(wire.CHALLENGE, greeting + bytes(16)))
+        self.put(wire.challenge())
         self.put(wire.welcome(key, bytes(16), self.expect(wire.HELLO)))
         self.expect(wire.READY)
 

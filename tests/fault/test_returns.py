@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers that have left come back: to a scheduler that stays, to one that does not, and to a new one."""
 
+import socket
 import unittest
 
 import cluster
 import harness
+import wire
 
 TWICE = ["init", "push:grad:9:float32:sum:1", "leave"] * 2
 REMEDY = "set cluster.stay = true for the scheduler"
@@ -50,6 +52,21 @@ class Ends(unittest.TestCase):
             ends = job.finish()
             for rank in range(2):
                 self.refused(ends[f"worker {rank}"], f"the scheduler at {job.address} has ended with its last job")
+
+    def test_scheduler_ends_after_the_handshake(self):
+        """Its process is over when the JOIN arrives: to the worker it is the same as one that is gone."""
+        with cluster.ByHand(["init", "leave", "gate:gone", "init"], workers=1) as job:
+            job.parts["scheduler"].process.wait(harness.DEADLINE)
+            host, port = job.address.rsplit(":", 1)
+            with socket.create_server((host, int(port))) as listener:
+                job.open("gone")
+                listener.settimeout(harness.DEADLINE)
+                sock, _ = listener.accept()
+                with sock:
+                    wire.let_in(sock)
+                    self.assertEqual(wire.read_frame(sock)[0], wire.JOIN)
+                ends = job.finish()
+            self.refused(ends["worker 0"], f"the scheduler at {job.address} has ended with its last job")
 
     def test_started_again(self):
         with cluster.ByHand(["init", "leave", "gate:again", "init", "leave"]) as job:

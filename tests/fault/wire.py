@@ -108,6 +108,17 @@ def welcome(key, challenge, hello_payload):
     return frame(WELCOME, prove(key, 2, challenge, response, own_claim))
 
 
+def challenge(version=VERSION, software="9.9.9"):
+    """The CHALLENGE of an acceptor."""
+    return frame(CHALLENGE, GREETING + struct.pack("<I", version) + string(software) + bytes(16))
+
+
+def let_in(sock, key=NO_SECRET):
+    """The handshake of an acceptor."""
+    sock.sendall(challenge())
+    sock.sendall(welcome(key, bytes(16), read_frame(sock)[1]))
+
+
 def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32)):
     """The payload of a JOIN."""
     numbers = struct.pack("<IiiiQII", role, rank, -1, -1, 7, 4711, 1000)
