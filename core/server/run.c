@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
+#include "base/report.h"
 #include "node/member.h"
 #include "node/transport.h"
 #include "server/server.h"
@@ -17,6 +18,7 @@ struct process {
     struct bps_pinning pinning;
     struct bps_server *server;
     bps_status verdict;
+    struct bps_report *report;
 };
 
 static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const char *host, struct bps_writer *endpoints,
@@ -52,7 +54,7 @@ static void on_joined(void *owner, const struct bps_book *book)
     struct process *p = owner;
     bps_status status = bps_server_serve(p->server, book);
     if (status != BPS_OK) {
-        bps_error(LOG, "cannot serve: %s", bps_strerror(status));
+        BPS_REPORT(p->report, "cannot serve: %s", bps_strerror(status));
         finish(p, status);
         return;
     }
@@ -70,7 +72,7 @@ static bps_status on_answer(void *owner, struct bps_reader *reply)
 
 static void on_lost(void *owner, bps_status status, const char *text)
 {
-    bps_error(LOG, "%s", text);
+    BPS_REPORT(((struct process *)owner)->report, "%s", text);
     finish(owner, status);
 }
 
@@ -102,7 +104,7 @@ static void on_stop(void *arg, uint32_t ready)
 
 bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report)
 {
-    struct process p = {.conf = conf, .loop = bps_loop_new()};
+    struct process p = {.conf = conf, .loop = bps_loop_new(), .report = report};
     struct bps_instance *net = NULL;
     struct bps_member *member = NULL;
     struct bps_watch *watch = NULL;

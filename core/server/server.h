@@ -29,8 +29,8 @@ uint32_t bps_server_shards(const struct bps_server *server);
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host);
 
 /*
- * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed (already
- * logged). `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
+ * Joins the job as a server and serves until it is over. Returns BPS_OK, or why the job failed.
+ * `stop` is a descriptor that becomes readable when the process shall end; -1 for none.
  */
 bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report);
 

@@ -18,6 +18,7 @@
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "worker/meet.h"
+#include "worker/options.h"
 #include "worker/outcome.h"
 
 /* How long what is to be kept of a job waits for the operations in flight: as long as leaving does. */
@@ -75,9 +76,9 @@ static void in_child(void)
     bool job = atomic_load(&alive);
     bps_memory_in_child(job);
     bps_outcomes_in_child();
+    bps_loops_close_after_fork(); /* a scheduler's and a server's, too */
     if (job) {
         atomic_store(&forked, true);
-        bps_loops_close_after_fork();
     } else {
         /* Threads that were about to find out that there is no job, or to begin one, are not here. */
         atomic_store(&users, 0);
@@ -160,26 +161,13 @@ static bps_status remember(struct bps_worker *worker)
 
 static bps_status load_conf(const struct bps_init_options *options, struct bps_report *report)
 {
-    const struct bps_init_options none = {.size = sizeof none};
-    const struct bps_init_options *o = options != NULL ? options : &none;
-    if (o->size < sizeof *o) {
-        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
-                   sizeof *o);
-        return BPS_ERR_INVALID;
-    }
-    bps_status status = bps_conf_load(o->conf, o->set, o->nset, &conf, report);
-    if (status != BPS_OK) {
-        return status;
-    }
-    bps_log_read_environment();
-    bps_log_set_level(conf->log.level + 1);
-    bps_log_hide_time(conf->log.hide_time);
-    if (conf->cluster.role != BPS_ROLE_WORKER) {
+    bps_status status = bps_options_load(options, NULL, &conf, report);
+    if (status == BPS_OK && conf->cluster.role != BPS_ROLE_WORKER) {
         BPS_REPORT(report, "cluster.role is not worker; start servers by `byteps server` and schedulers by "
                            "`byteps scheduler`");
         return BPS_ERR_CONF;
     }
-    return BPS_OK;
+    return status;
 }
 
 /*

@@ -85,16 +85,28 @@ static void end_now(struct bps_post *post)
     bps_scheduler_end(hosting->scheduler, hosting->why);
 }
 
+static void wait_and_release(struct bps_hosting *hosting)
+{
+    pthread_join(hosting->thread, NULL);
+    release(hosting);
+}
+
+void bps_hosting_stop(struct bps_hosting *hosting)
+{
+    hosting->end.fn = end_now;
+    bps_loop_post(hosting->loop, &hosting->end);
+    wait_and_release(hosting);
+}
+
 void bps_hosting_end(struct bps_hosting *hosting, const char *why)
 {
     if (hosting == NULL) {
         return;
     }
+    hosting->why = why;
     if (why != NULL) {
-        hosting->why = why;
-        hosting->end.fn = end_now;
-        bps_loop_post(hosting->loop, &hosting->end);
+        bps_hosting_stop(hosting);
+    } else {
+        wait_and_release(hosting);
     }
-    pthread_join(hosting->thread, NULL);
-    release(hosting);
 }

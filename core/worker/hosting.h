@@ -18,5 +18,7 @@ bps_status bps_hosting_begin(struct bps_conf *conf, const char *const *listen, s
  * NULL for `hosting` is allowed.
  */
 void bps_hosting_end(struct bps_hosting *hosting, const char *why);
+/* Ends it in order, whether there is a job or not. */
+void bps_hosting_stop(struct bps_hosting *hosting);
 
 #endif

@@ -13,86 +13,11 @@ BPS_FRAMEWORK_NOTE("numpy", "0");
 BPS_FRAMEWORK_NOTE("torch", "2.1");
 BPS_FRAMEWORK_NOTE("keras", "3.0");
 
-/* ---- lists of strings ---------------------------------------------------------------------------------- */
-
-struct texts {
-    char *text; /* one beside the others, or NULL */
-    size_t count;
-    char **items;
-};
-
-static void texts_free(void *arg)
-{
-    struct texts *texts = arg;
-
-    for (size_t i = 0; i < texts->count; i++)
-        free(texts->items[i]);
-    free(texts->items);
-    free(texts->text);
-    free(texts);
-}
-
-/* A copy of the text of a str object; NULL with an exception. */
-static char *copy_text(PyObject *string)
-{
-    PyObject *bytes = PyUnicode_AsUTF8String(string);
-    char *text, *copy = NULL;
-
-    if (bytes == NULL)
-        return NULL;
-    if (PyBytes_AsStringAndSize(bytes, &text, NULL) == 0) { /* refuses NUL bytes */
-        copy = strdup(text);
-        if (copy == NULL)
-            PyErr_NoMemory();
-    }
-    Py_DECREF(bytes);
-    return copy;
-}
-
-static struct texts *texts_new(const char *text, PyObject *sequence)
-{
-    Py_ssize_t count = PySequence_Size(sequence);
-    struct texts *texts;
-
-    if (count < 0)
-        return NULL;
-    texts = calloc(1, sizeof(*texts));
-    if (texts == NULL)
-        goto no_memory;
-    texts->items = calloc((size_t)count + 1, sizeof(texts->items[0]));
-    texts->text = text == NULL ? NULL : strdup(text);
-    if (texts->items == NULL || (text != NULL && texts->text == NULL))
-        goto no_memory;
-    for (Py_ssize_t i = 0; i < count; i++) {
-        PyObject *item = PySequence_GetItem(sequence, i);
-
-        texts->items[i] = item == NULL ? NULL : copy_text(item);
-        Py_XDECREF(item);
-        if (texts->items[i] == NULL)
-            goto fail;
-        texts->count++;
-    }
-    return texts;
-
-no_memory:
-    PyErr_NoMemory();
-fail:
-    if (texts != NULL)
-        texts_free(texts);
-    return NULL;
-}
-
 /* ---- life of a job ------------------------------------------------------------------------------------- */
 
 static bps_status run_init(void *arg, struct bps_report *report)
 {
-    const struct texts *texts = arg;
-    struct bps_init_options options = {
-        .size = sizeof(options),
-        .conf = texts->text,
-        .set = (const char *const *)texts->items,
-        .nset = texts->count,
-    };
+    struct bps_init_options options = python_texts_options(arg);
 
     return bps_init(&options, report);
 }
@@ -101,13 +26,13 @@ static PyObject *call_init(PyObject *module, PyObject *args)
 {
     const char *conf;
     PyObject *set;
-    struct texts *texts;
+    struct python_texts *texts;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "zO", &conf, &set))
         return NULL;
-    texts = texts_new(conf, set);
-    return texts == NULL ? NULL : python_blocking_call(run_init, texts, texts_free);
+    texts = python_texts_new(conf, set);
+    return texts == NULL ? NULL : python_blocking_call(run_init, texts, python_texts_free);
 }
 
 static bps_status run_shutdown(void *arg, struct bps_report *report)
@@ -261,7 +186,7 @@ static PyObject *call_load_feedback(PyObject *module, PyObject *args)
 
 static bps_status run_declare(void *arg, struct bps_report *report)
 {
-    const struct texts *texts = arg;
+    const struct python_texts *texts = arg;
     struct bps_declaration *declarations = calloc(texts->count + 1, sizeof(*declarations));
     bps_status status;
 
@@ -281,20 +206,20 @@ static bps_status run_declare(void *arg, struct bps_report *report)
 static PyObject *call_declare(PyObject *module, PyObject *args)
 {
     const char *coding = NULL;
-    struct texts *texts;
+    struct python_texts *texts;
     PyObject *names;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "O|z", &names, &coding))
         return NULL;
-    texts = texts_new(coding, names);
-    return texts == NULL ? NULL : python_blocking_call(run_declare, texts, texts_free);
+    texts = python_texts_new(coding, names);
+    return texts == NULL ? NULL : python_blocking_call(run_declare, texts, python_texts_free);
 }
 
 /* By a finalizer, too: it never blocks. */
 static PyObject *call_forget(PyObject *module, PyObject *names)
 {
-    struct texts *texts = texts_new(NULL, names);
+    struct python_texts *texts = python_texts_new(NULL, names);
     struct bps_report report = {.text = ""};
     bps_status status;
 
@@ -302,7 +227,7 @@ static PyObject *call_forget(PyObject *module, PyObject *names)
     if (texts == NULL)
         return NULL;
     status = bps_forget((const char *const *)texts->items, texts->count, &report);
-    texts_free(texts);
+    python_texts_free(texts);
     if (status < 0)
         return python_raise(status, report.text);
     Py_RETURN_NONE;
@@ -312,6 +237,10 @@ static PyObject *call_forget(PyObject *module, PyObject *names)
 
 static PyMethodDef functions[] = {
     {"init", call_init, METH_VARARGS, "init(conf, settings)\n\nJoins the job; settings are \"key=value\"."},
+    {"host_scheduler", python_host_scheduler, METH_VARARGS,
+     "host_scheduler(conf, settings) -> (address, hosted)\n\nRuns a scheduler until stop_scheduler(hosted)."},
+    {"stop_scheduler", python_stop_scheduler, METH_O, "stop_scheduler(hosted)\n\nOnce for each."},
+    {"serve", python_serve, METH_VARARGS, "serve(conf, settings)\n\nIs a server until the job is over."},
     {"shutdown", call_shutdown, METH_NOARGS, "shutdown()\n\nLeaves the job."},
     {"suspend", call_suspend, METH_NOARGS, "suspend()\n\nLeaves the job and remembers the tensors."},
     {"leave_at_exit", python_leave_at_exit, METH_NOARGS,

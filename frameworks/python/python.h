@@ -27,6 +27,20 @@
 /* Raises the exception of byteps._errors that belongs to a status. Returns NULL. */
 PyObject *python_raise(bps_status status, const char *text);
 
+/* ---- texts.c ------------------------------------------------------------------------------------------- */
+
+struct python_texts {
+    char *text; /* one beside the others, or NULL */
+    size_t count;
+    char **items;
+};
+
+/* Copies of a text (NULL: none) and of a sequence of str objects; NULL with an exception. */
+struct python_texts *python_texts_new(const char *text, PyObject *sequence);
+void python_texts_free(void *texts);
+/* The text is a configuration file, the others are settings. */
+struct bps_init_options python_texts_options(const struct python_texts *texts);
+
 /* ---- view.c -------------------------------------------------------------------------------------------- */
 
 /* The memory of a tensor. */
@@ -90,6 +104,13 @@ PyObject *python_push_pull(PyObject *module, PyObject *args);
 PyObject *python_push_pull_wait(PyObject *module, PyObject *args);
 PyObject *python_broadcast(PyObject *module, PyObject *args);
 PyObject *python_barrier(PyObject *module, PyObject *none);
+
+/* ---- parts.c ------------------------------------------------------------------------------------------- */
+
+/* Functions of the module; module.c has their signatures for Python. */
+PyObject *python_host_scheduler(PyObject *module, PyObject *args);
+PyObject *python_stop_scheduler(PyObject *module, PyObject *hosted);
+PyObject *python_serve(PyObject *module, PyObject *args);
 
 /* ---- blocking.c ---------------------------------------------------------------------------------------- */
 

@@ -24,6 +24,11 @@ class Fork(scripted.TestCase):
     def test_beginning_and_ending_jobs(self):
         self.run_script("fork.py", "alone", workers=1, servers=0)
 
+    def test_beside_a_scheduler(self):
+        command = scripted.script("fork.py", "hosts")
+        done = harness.execute(command, env={**os.environ, "BYTEPS_SET": "cluster.workers=1"})
+        self.assertEqual((done.returncode, done.stdout), (0, "passed 1\n"), done.stderr)
+
     def test_a_child_keeps_no_connection(self):
         """That the parent has died is known at once, not when the child ends or after cluster.peer_timeout."""
         for servers in (0, 1):

@@ -77,6 +77,30 @@ BPS_API bps_status bps_conf(const char *key, char *buf, size_t n);
 /* "0.1.0" */
 BPS_API const char *bps_version(void);
 
+/* ---- the other parts of a job ---------------------------------------------------------------------------
+ *
+ * For programs that start the processes of a job themselves, and in which `byteps scheduler` and `byteps server` would
+ * be children that somebody has to look after. The options are those of bps_init(); cluster.role needs no value.
+ */
+
+struct bps_hosted;
+
+/*
+ * Runs the scheduler of a job on a thread of this process. cluster.scheduler says where it listens: "10.0.0.7:0" at a
+ * free port of that address; unset: where this host alone reaches it. address[n] receives "host:port" for the other
+ * parts. It is in all as `byteps scheduler`: with cluster.stay it waits for the next job when one is over. Errors:
+ * BPS_ERR_CONF, BPS_ERR_PLUGIN, BPS_ERR_IO, BPS_ERR_NOMEM.
+ */
+BPS_API bps_status bps_host_scheduler(const struct bps_init_options *options, struct bps_hosted **out, char *address,
+                                      size_t n, struct bps_report *report);
+/* Ends it, and with it the job if there is one, and frees it. NULL, and in a forked child: does nothing. */
+BPS_API void bps_stop_scheduler(struct bps_hosted *hosted);
+
+/*
+ * Is a server of a job; returns when that is over, or why it has failed. Errors: as for bps_init(), and BPS_ERR_LOST.
+ */
+BPS_API bps_status bps_serve(const struct bps_init_options *options, struct bps_report *report);
+
 /* ---- tensors ------------------------------------------------------------------------------------------ */
 
 /* A declared tensor of this process; 0 is never a tensor. Valid until bps_forget() or bps_shutdown(). */

@@ -6,7 +6,7 @@ Use it through the part for your framework::
     import byteps.torch as bps      # PyTorch
     import byteps.numpy as bps      # NumPy and anything with __dlpack__
 
-This module has what they share: the version and the exceptions.
+This module has what they share: the version, the exceptions, and the other parts of a job.
 """
 
 from ._errors import (
@@ -20,6 +20,7 @@ from ._errors import (
     TimeoutError,
 )
 from ._native import bps as _bps
+from ._parts import Scheduler, serve
 
 __version__ = _bps.version()
 
@@ -41,7 +42,9 @@ __all__ = [
     "LostError",
     "MismatchError",
     "NotInitializedError",
+    "Scheduler",
     "TimeoutError",
     "__version__",
     "coded_bytes",
+    "serve",
 ]

@@ -62,7 +62,8 @@ _suspended = {}  # what rank() and its like have answered in the job that suspen
 _job = 0
 
 
-def _settings(values):
+def settings_texts(values):
+    """Return a dict of values as the extension takes them."""
     return [f"{key}={_text(key, value)}" for key, value in dict(values or {}).items()]
 
 
@@ -114,7 +115,7 @@ def init(lazy=True, *, conf=None, set=None):
     """
     del lazy
     conf = None if conf is None else os.fspath(conf)
-    settings = _settings(set)
+    settings = settings_texts(set)
     _join(conf, settings)
     _last.update(conf=conf, settings=settings)
 
@@ -174,7 +175,7 @@ def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
         each = _whole("BYTEPS_LOCAL_SIZE", os.environ.get("BYTEPS_LOCAL_SIZE") or 1)
         num_workers = _whole("num_workers", num_workers) * each
     changes = {"cluster.workers": num_workers, "cluster.servers": num_servers, "cluster.rank": global_rank}
-    settings = _last["settings"] + _settings({k: v for k, v in changes.items() if v is not None})
+    settings = _last["settings"] + settings_texts({k: v for k, v in changes.items() if v is not None})
     _join(_last["conf"], settings)
 
 

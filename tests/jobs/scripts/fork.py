@@ -325,6 +325,23 @@ def begin_and_end():
     print("passed 1", flush=True)
 
 
+def beside_a_scheduler():
+    """A child has nothing of what its parent hosts, can do no harm to it, and may begin a job of its own."""
+    with byteps.Scheduler(set={"cluster.scheduler": "127.0.0.1:0"}) as scheduler:
+
+        def child():
+            assert not [target for target in ours().values() if target.startswith(("socket:", "anon_inode:"))]
+            scheduler.close()
+            with byteps.Scheduler(set={"cluster.scheduler": "127.0.0.1:0"}):
+                pass
+
+        ended_well(forked(child), forked(child, c_exit))
+        bps.init(set={"cluster.scheduler": scheduler.address})
+        works()
+        bps.shutdown()
+    print("passed 1", flush=True)
+
+
 if __name__ == "__main__":
     if sys.argv[1:2] == ["hold"]:
         hold_children()
@@ -332,5 +349,7 @@ if __name__ == "__main__":
         leave_the_script()
     elif sys.argv[1:2] == ["alone"]:
         begin_and_end()
+    elif sys.argv[1:2] == ["hosts"]:
+        beside_a_scheduler()
     else:
         checks.main(globals(), bps)

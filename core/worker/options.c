@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* options.c - see options.h. */
+#include "worker/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/report.h"
+
+bps_status bps_options_load(const struct bps_init_options *options, const char *role, struct bps_conf **out,
+                            struct bps_report *report)
+{
+    const struct bps_init_options none = {.size = sizeof none};
+    const struct bps_init_options *o = options != NULL ? options : &none;
+    if (o->size < sizeof *o) {
+        BPS_REPORT(report, "the options' size is %zu, expected %zu; was it built for another version?", o->size,
+                   sizeof *o);
+        return BPS_ERR_INVALID;
+    }
+    const char **set = calloc(o->nset + 1, sizeof *set);
+    if (set == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    if (o->nset > 0) {
+        memcpy(set, o->set, o->nset * sizeof *set);
+    }
+    set[o->nset] = role;
+    bps_status status = bps_conf_load(o->conf, set, o->nset + (role != NULL), out, report);
+    free(set);
+    if (status == BPS_OK) {
+        bps_log_read_environment();
+        bps_log_set_level((*out)->log.level + 1);
+        bps_log_hide_time((*out)->log.hide_time);
+    }
+    return status;
+}
