@@ -11,7 +11,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(os.path.dirname(HERE))
 sys.path += [os.path.join(TOP, "tests", "jobs"), os.path.join(TOP, "bench")]
 
-import documents  # noqa: E402, F401  (they lie in the folders that were just added)
+import documents  # noqa: E402  (they lie in the folders that were just added)
 import harness  # noqa: E402
 from testbed import Testbed, kernel  # noqa: E402
 
@@ -44,7 +44,33 @@ def bed_of(hosts):
         raise unittest.SkipTest(str(error)) from None
 
 
+def documented(need, folder):
+    """The blocks of docs/clusters.md for a cluster of this kind; writes scripts, and a python3, to the folder."""
+    with open(os.path.join(TOP, "docs", "clusters.md"), encoding="utf-8") as file:
+        sections = documents.read(file.read(), "clusters.md")
+    for section in sections:
+        if section.script:
+            with open(os.path.join(folder, section.script), "w", encoding="utf-8") as file:
+                file.write(section.code)
+    python = os.path.join(folder, "python3")
+    with open(python, "w", encoding="utf-8") as file:
+        file.write(f'#!/bin/sh\nexec {harness.python()} "$@"\n')
+    os.chmod(python, 0o755)
+    return [block for section in sections for block in section.commands if block.need == need]
+
+
 class Case(unittest.TestCase):
+    def follow(self, need, folder, popen):
+        """Runs each block by popen(command, PATH=...), in the folder, where its scripts are found."""
+        blocks = documented(need, folder)
+        self.assertTrue(blocks)
+        for block in blocks:
+            with self.subTest(block.place):
+                path = f"{folder}:{os.environ['PATH']}"
+                shell = popen(["sh", "-ec", f"cd {folder}\n{block.text}"], PATH=path)
+                text = harness.communicate(shell)[0]
+                self.assertEqual((shell.returncode, block.missing(text)), (0, []), text)
+
     def check(self, text, places, jobs=2):
         """All workers, [(rank, size, local rank, local size)], have learnt the same in each of the jobs."""
         found = re.findall(r"^worker (\d+) of (\d+), (\d+) of (\d+): (\w+)$", text, re.M)

@@ -11,7 +11,7 @@ import textwrap
 import unittest
 
 import launched
-from launched import BOTH, TRAIN, Case, documents, environment, harness
+from launched import BOTH, TRAIN, Case, environment, harness
 
 SEAL = "/run/munge/munge.socket.2"  # where the library of MUNGE looks
 NODES = 4
@@ -153,21 +153,8 @@ class Jobs(Case):
                 self.check(text, PLACES)
 
     def test_as_documented(self):
-        """Each command of docs/clusters.md, with the script of its first section."""
-        with open(os.path.join(launched.TOP, "docs", "clusters.md"), encoding="utf-8") as file:
-            sections = documents.read(file.read(), "clusters.md")
-        code = next(section.code for section in sections if section.script)
-        self.slurm.write("train.py", code)
-        self.slurm.write("python3", f'#!/bin/sh\nexec {harness.python()} "$@"\n')
-        os.chmod(os.path.join(self.slurm.folder, "python3"), 0o755)
-        blocks = [block for section in sections for block in section.commands if block.need == "slurm"]
-        self.assertTrue(blocks)
-        for block in blocks:
-            with self.subTest(block.place):
-                path = f"{self.slurm.folder}:{os.environ['PATH']}"
-                shell = self.slurm.popen("sh", "-ec", block.text, PATH=path)
-                text = harness.communicate(shell)[0]
-                self.assertEqual((shell.returncode, block.missing(text)), (0, []), text)
+        """Each command of docs/clusters.md."""
+        self.follow("slurm", self.slurm.folder, lambda command, **how: self.slurm.popen(*command, **how))
 
     def test_two_steps_at_once(self):
         """Of one job, whose ports are beside each other."""

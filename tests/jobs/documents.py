@@ -7,7 +7,7 @@ A fence names a language and perhaps what the block needs:
     ```sh             commands, which run one after the other, in the folder of the scripts
     ```sh node1       commands on a host of that name; the blocks of a section that name hosts run at the same time
     ```sh gpu         commands that need a GPU
-    ```sh slurm       commands that need a cluster of Slurm, for tests/clusters
+    ```sh slurm, ray  commands that need a cluster of Slurm or Ray, for tests/clusters
     ```sh root        calls of ./quickstart, which installs packages; only its words are checked
     ```text output    lines that the commands before print; decimal fractions may be others
     ```text           no code: a drawing, the lines of a file
@@ -18,7 +18,7 @@ A section is what stands below a heading. Whatever is not understood raises Wron
 import re
 import subprocess
 
-NEEDS = {"python": ("",), "sh": ("", "node1", "node2", "gpu", "root", "slurm"), "text": ("", "output")}
+NEEDS = {"python": ("",), "sh": ("", "node1", "node2", "gpu", "root", "slurm", "ray"), "text": ("", "output")}
 
 
 class Wrong(Exception):
