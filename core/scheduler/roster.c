@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* roster.c - seats of a job: who may take one, which rank it gets, and who is still missing. */
+/* roster.c - seats of a job: who may take one, and which rank it gets. */
 #include "scheduler/roster.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/report.h"
-
-#define NO_RANK UINT32_MAX
 
 void bps_roster_init(struct bps_roster *roster, uint32_t workers, uint32_t servers, uint32_t colocated)
 {
@@ -26,12 +24,12 @@ void bps_roster_fini(struct bps_roster *roster)
     }
 }
 
-static uint32_t wanted(const struct bps_roster *roster, uint32_t role)
+uint32_t bps_roster_wanted(const struct bps_roster *roster, uint32_t role)
 {
     return role == BPS_ROLE_WORKER ? roster->workers : roster->servers;
 }
 
-static const char *role_name(uint32_t role)
+const char *bps_role_name(uint32_t role)
 {
     return role == BPS_ROLE_WORKER ? "worker" : "server";
 }
@@ -66,15 +64,15 @@ bool bps_roster_complete(const struct bps_roster *roster)
 void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
 {
     const struct bps_join *join = &seat->join;
-    if (seat->rank == NO_RANK) {
-        snprintf(text, n, "%s (host %s, pid %u)", role_name(join->role), join->host, join->pid);
+    if (seat->rank == BPS_NO_RANK) {
+        snprintf(text, n, "%s (host %s, pid %u)", bps_role_name(join->role), join->host, join->pid);
     } else {
-        snprintf(text, n, "%s %u (host %s, pid %u)", role_name(join->role), seat->rank, join->host, join->pid);
+        snprintf(text, n, "%s %u (host %s, pid %u)", bps_role_name(join->role), seat->rank, join->host, join->pid);
     }
 }
 
 /* The seat that wants or has this rank. */
-static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, uint32_t rank)
+struct bps_seat *bps_roster_holder(const struct bps_roster *roster, uint32_t role, uint32_t rank)
 {
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
@@ -87,14 +85,15 @@ static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, u
 
 static bps_status check_seat(const struct bps_roster *roster, const struct bps_join *join, struct bps_report *report)
 {
-    uint32_t limit = wanted(roster, join->role);
+    uint32_t limit = bps_roster_wanted(roster, join->role);
     char text[128];
     if (join->rank >= 0 && (uint32_t)join->rank >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED,
                         "%s rank %d does not exist: the job has %u %ss; check cluster.rank and cluster.%ss",
-                        role_name(join->role), join->rank, limit, role_name(join->role), role_name(join->role));
+                        bps_role_name(join->role), join->rank, limit, bps_role_name(join->role),
+                        bps_role_name(join->role));
     }
-    const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    const struct bps_seat *other = join->rank >= 0 ? bps_roster_holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(report, BPS_ERR_REFUSED,
@@ -103,7 +102,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     }
     if (count(roster, join->role, true, false) >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED, "job '%s' already has its %u %ss; is an old process still running?",
-                        join->job, limit, role_name(join->role));
+                        join->job, limit, bps_role_name(join->role));
     }
     return BPS_OK;
 }
@@ -121,7 +120,7 @@ bps_status bps_roster_add(struct bps_roster *roster, struct bps_guest *guest, st
     }
     seat->guest = guest;
     seat->join = *join;
-    seat->rank = join->rank >= 0 ? (uint32_t)join->rank : NO_RANK;
+    seat->rank = join->rank >= 0 ? (uint32_t)join->rank : BPS_NO_RANK;
     seat->early = early;
     guest->user = seat;
     TAILQ_INSERT_TAIL(&roster->seats, seat, entry);
@@ -158,11 +157,12 @@ static void assign_ranks(struct bps_roster *roster, uint32_t role)
     struct bps_seat *first, *seat;
     TAILQ_FOREACH(first, &roster->seats, entry) {
         TAILQ_FOREACH(seat, &roster->seats, entry) {
-            bool mine = seat->join.role == role && seat->rank == NO_RANK && seat->join.host_id == first->join.host_id;
+            bool mine =
+                seat->join.role == role && seat->rank == BPS_NO_RANK && seat->join.host_id == first->join.host_id;
             if (!mine) {
                 continue;
             }
-            while (holder(roster, role, next) != NULL) {
+            while (bps_roster_holder(roster, role, next) != NULL) {
                 next++;
             }
             seat->rank = next;
@@ -242,8 +242,8 @@ static void book_member(const struct bps_roster *roster, const struct bps_seat *
 
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member)
 {
-    return member < roster->workers ? holder(roster, BPS_ROLE_WORKER, member)
-                                    : holder(roster, BPS_ROLE_SERVER, member - roster->workers);
+    return member < roster->workers ? bps_roster_holder(roster, BPS_ROLE_WORKER, member)
+                                    : bps_roster_holder(roster, BPS_ROLE_SERVER, member - roster->workers);
 }
 
 /* Shards by member, and those of one in its own order. */
@@ -291,39 +291,4 @@ bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out
         bps_book_fini(out);
     }
     return status;
-}
-
-/* Appends "2 of 4 workers (ranks 1, 3)"; ranks only where every present member has chosen its own. */
-static size_t missing_role(const struct bps_roster *roster, uint32_t role, char *text, size_t n)
-{
-    uint32_t limit = wanted(roster, role), here = bps_roster_count(roster, role);
-    if (here >= limit) {
-        return 0;
-    }
-    size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - here, limit, role_name(role));
-    bool chosen = here > 0;
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        chosen = chosen && (seat->join.role != role || seat->rank != NO_RANK);
-    }
-    const char *before = limit - here > 1 ? " (ranks " : " (rank ";
-    bool open = false;
-    for (uint32_t rank = 0; chosen && rank < limit && at + 16 < n; rank++) {
-        if (holder(roster, role, rank) == NULL) {
-            at += (size_t)snprintf(text + at, n - at, "%s%u", open ? ", " : before, rank);
-            open = true;
-        }
-    }
-    if (open && at + 2 < n) {
-        at += (size_t)snprintf(text + at, n - at, ")");
-    }
-    return at;
-}
-
-void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n)
-{
-    char workers[256] = "", servers[256] = "";
-    size_t a = missing_role(roster, BPS_ROLE_WORKER, workers, sizeof workers);
-    size_t b = missing_role(roster, BPS_ROLE_SERVER, servers, sizeof servers);
-    snprintf(text, n, "%s%s%s", workers, a > 0 && b > 0 ? " and " : "", servers);
 }

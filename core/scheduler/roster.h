@@ -9,6 +9,8 @@
 #include "node/join.h"
 #include "wire/lobby.h"
 
+#define BPS_NO_RANK UINT32_MAX /* has not chosen one, and has been given none yet */
+
 /* Where a shard can be dialled. */
 struct bps_endpoint {
     char address[128];
@@ -59,10 +61,18 @@ bool bps_roster_serving(const struct bps_roster *roster);
 bps_status bps_roster_book(const struct bps_roster *roster, struct bps_book *out);
 /* The seat of a member of the book. */
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member);
-/* "1 of 2 workers (rank 1), 1 of 1 servers" */
-void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n);
+/* How many the job has of a role. */
+uint32_t bps_roster_wanted(const struct bps_roster *roster, uint32_t role);
+/* "worker" */
+const char *bps_role_name(uint32_t role);
+/* The seat of this rank, unless it has left; NULL: nobody has it yet. */
+struct bps_seat *bps_roster_holder(const struct bps_roster *roster, uint32_t role, uint32_t rank);
 /* "worker 1 (host a, pid 17)" */
 void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
+
+/* ---- missing.c ---- */
+/* "3 of 8 workers (ranks 2, 5-6 on c3) and 1 of 1 servers" */
+void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n);
 
 /* ---- hosting.c ---- */
 /* Says who serves; ranks are known. */

@@ -110,7 +110,7 @@ def who(victim, hosted):
 
 def missing(victim):
     role, _, rank = victim.partition(" ")
-    return rf"(?m)the job did not gather within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}\)|$)"
+    return rf"(?m)the job did not gather within {GATHER_TIME} s: missing 1 of \d {role}s( \(rank {rank}( on \S+)?\)|$)"
 
 
 def expected(phase, victim, hosted, part):

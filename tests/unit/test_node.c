@@ -68,6 +68,54 @@ START_TEST(test_ranks_by_host)
 }
 END_TEST
 
+/* A worker that knows its place on its host. */
+static void place(struct bps_roster *roster, int32_t rank, int32_t local_rank, int32_t local_size, uint64_t host)
+{
+    ck_assert_int_eq(seat(roster, BPS_ROLE_WORKER, rank, host, false), BPS_OK);
+    struct bps_seat *last = TAILQ_LAST(&roster->seats, bps_seats);
+    last->join.local_rank = local_rank;
+    last->join.local_size = local_size;
+}
+
+static void check_missing(const struct bps_roster *roster, const char *expected)
+{
+    char text[512];
+    bps_roster_missing(roster, text, sizeof text);
+    ck_assert_str_eq(text, expected);
+}
+
+START_TEST(test_hosts_of_the_missing)
+{
+    struct bps_roster roster;
+    bps_roster_init(&roster, 12, 2, BPS_COLOCATED_AUTO);
+    check_missing(&roster, "12 of 12 workers and 2 of 2 servers");
+    place(&roster, 0, 0, 4, 1);
+    check_missing(&roster, "11 of 12 workers (ranks 1-3 on h1, 4-11) and 2 of 2 servers");
+    place(&roster, 6, 2, 4, 2);
+    check_missing(&roster, "10 of 12 workers (ranks 1-3 on h1, 4-5 on h2, 7 on h2, 8-11) and 2 of 2 servers");
+    place(&roster, 3, 3, 4, 3); /* so the first four are not of one host */
+    check_missing(&roster, "9 of 12 workers (ranks 1-2, 4-5 on h2, 7 on h2, 8-11) and 2 of 2 servers");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_SERVER, 1, 9, false), BPS_OK);
+    check_missing(&roster, "9 of 12 workers (ranks 1-2, 4-5 on h2, 7 on h2, 8-11) and 1 of 2 servers (rank 0)");
+    ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, 9, false), BPS_OK);
+    check_missing(&roster, "8 of 12 workers and 1 of 2 servers (rank 0)");
+    bps_roster_fini(&roster);
+}
+END_TEST
+
+START_TEST(test_many_missing)
+{
+    struct bps_roster roster;
+    bps_roster_init(&roster, 4000, 0, BPS_COLOCATED_AUTO);
+    for (int32_t rank = 1; rank < 4000; rank += 2) {
+        place(&roster, rank, -1, -1, 1);
+    }
+    check_missing(&roster, "2000 of 4000 workers (ranks 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, "
+                           "34, 36, 38, 40, 42, 44, 46, 48, 50, 52, 54, 56, 58, 60, 62, 64, ...)");
+    bps_roster_fini(&roster);
+}
+END_TEST
+
 START_TEST(test_wanted_ranks)
 {
     struct bps_roster roster;
@@ -81,7 +129,7 @@ START_TEST(test_wanted_ranks)
     ck_assert_str_eq(report.text, "worker rank 3 does not exist: the job has 3 workers; check cluster.rank "
                                   "and cluster.workers");
     bps_roster_missing(&roster, text, sizeof text);
-    ck_assert_str_eq(text, "2 of 3 workers (ranks 0, 1)");
+    ck_assert_str_eq(text, "2 of 3 workers (ranks 0-1)");
     ck_assert_int_eq(seat(&roster, BPS_ROLE_WORKER, -1, 6, false), BPS_OK);
     bps_roster_missing(&roster, text, sizeof text);
     ck_assert_str_eq(text, "1 of 3 workers");
@@ -594,6 +642,8 @@ int main(void)
     TCase *tests = tcase_create("node");
     tcase_add_test(tests, test_ranks_by_host);
     tcase_add_test(tests, test_wanted_ranks);
+    tcase_add_test(tests, test_hosts_of_the_missing);
+    tcase_add_test(tests, test_many_missing);
     tcase_add_test(tests, test_early_seats);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
