@@ -49,6 +49,7 @@ struct bps_conf_cluster {
     const char *ports;       /* bps_conf.ports as text */
     const char *job;         /* a word that tells jobs apart */
     const char *secret_file; /* "": none; $BYTEPS_SECRET counts more */
+    const char *alive_file;  /* whose time this process renews; "": none */
     int64_t workers;
     int64_t servers;             /* processes of their own */
     uint32_t colocated;          /* BPS_COLOCATED_* */

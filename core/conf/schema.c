@@ -16,6 +16,10 @@ static const struct bps_option cluster_table[] = {
     {"secret_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, secret_file), "", NULL,
      "A file with the secret of the job, which only its owner may read; $BYTEPS_SECRET counts more. Only who knows the "
      "secret is let in. byteps run makes one for each job; without any, all members must be on one host."},
+    {"alive_file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_cluster, alive_file), "", NULL,
+     "A file whose time this process renews each second while it is in a job or waits for one, for probes such as "
+     "those "
+     "of Kubernetes; empty: none."},
     {"workers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, workers), "1", "1..32768",
      "Number of workers, which are the training processes."},
     {"servers", BPS_OPT_INT, BPS_OPT_AGREE, offsetof(struct bps_conf_cluster, servers), "0", "0..16384",

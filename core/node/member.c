@@ -12,6 +12,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "node/alive.h"
 #include "node/join.h"
 #include "node/transport.h"
 #include "wire/dialler.h"
@@ -38,6 +39,7 @@ struct bps_member {
     struct bps_join join;
     struct bps_book book;
     struct bps_timer *ticker;
+    struct bps_alive alive;
     uint64_t since, reminded;
     bool joined, ended;
     char waiting[512]; /* what it waits for, for the time-out */
@@ -283,6 +285,9 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
         status = bps_transport_check_host(conf, c->scheduler, report);
     }
     if (status == BPS_OK) {
+        status = bps_alive_begin(&m->alive, loop, conf, report);
+    }
+    if (status == BPS_OK) {
         uint64_t patience = 2 * (c->rendezvous_timeout + LATER); /* on_tick() ends it */
         status =
             bps_dialler_start(&m->dialler, loop, patience, &m->link, &handler, m, transport, c->scheduler, 0, report);
@@ -300,6 +305,7 @@ void bps_member_free(struct bps_member *m)
     if (m == NULL) {
         return;
     }
+    bps_alive_end(&m->alive);
     bps_dialler_stop(&m->dialler);
     bps_link_drop(&m->link);
     if (m->ticker != NULL) {

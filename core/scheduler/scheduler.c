@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "node/alive.h"
 #include "node/member.h"
 #include "node/ports.h"
 #include "node/transport.h"
@@ -38,6 +39,7 @@ struct bps_scheduler {
     struct bps_roster roster;
     struct bps_declared declared;
     struct bps_timer *ticker;
+    struct bps_alive alive;
     char *agreement;
     char host[64];
     enum phase phase;
@@ -559,6 +561,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->agreement = bps_conf_agreement(conf);
     bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_check_host(conf, c->scheduler, report);
     if (status == BPS_OK) {
+        status = bps_alive_begin(&s->alive, loop, conf, report);
+    }
+    if (status == BPS_OK) {
         status = bps_files_expect((uint64_t)(c->workers + c->servers), report);
     }
     if (status == BPS_OK) {
@@ -592,6 +597,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
     if (s->ticker != NULL) {
         bps_loop_cancel(s->loop, s->ticker);
     }
+    bps_alive_end(&s->alive);
     bps_lobby_fini(&s->lobby);
     bps_roster_fini(&s->roster);
     bps_declared_fini(&s->declared);

@@ -6,6 +6,9 @@ Hosts of a test bed are the pods, with the names and the environment that Kubern
 
 import os
 import re
+import signal
+import tempfile
+import time
 import unittest
 
 import launched
@@ -94,14 +97,30 @@ class Pods(Case):
     def setUp(self):
         launched.needs("torch")
         self.pods, self.started = 0, []
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+
+    def mounted(self, text, template, pod):
+        """The text with the folders of this pod in the place of its mounts, all of which are empty at first."""
+        for mount in container(template).get("volumeMounts", []):
+            (volume,) = [one for one in template["spec"]["volumes"] if one["name"] == mount["name"]]
+            self.assertIn("emptyDir", volume)
+            folder = os.path.join(self.folder, f"{pod}-{mount['name']}")
+            os.makedirs(folder, exist_ok=True)
+            text = text.replace(mount["mountPath"], folder)
+        return text
 
     def start(self, template, index=0, more="", **given):
         """A pod on the next host."""
         env = variables(template, index, given)
-        env["BYTEPS_SET"] = f"{env['BYTEPS_SET']}\n{more}"
+        env["BYTEPS_SET"] = self.mounted(f"{env['BYTEPS_SET']}\n{more}", template, self.pods)
         command = [PROGRAMS.get(word, word) for word in container(template)["command"]]
         self.started.append(self.bed.popen(self.pods, command, env=environment(JOBS="1", **env), **BOTH))
         self.pods += 1
+
+    def probe(self, template, pod):
+        """Whether the liveness probe of a pod is content."""
+        command = container(template)["livenessProbe"]["exec"]["command"]
+        return harness.execute([self.mounted(word, template, pod) for word in command]).returncode == 0
 
     def check_all(self, workers):
         texts = [harness.communicate(part)[0] for part in self.started]
@@ -133,6 +152,23 @@ class Pods(Case):
         for index in range(servers["replicas"]):
             self.start(servers["template"], index)
         self.check_all(workers)
+
+    def test_the_probe_of_servers(self):
+        """It is content with one that waits for its job, and not with one that hangs."""
+        self.bed = self.make_bed(hosts=1)
+        template = manifests("servers.yaml")["StatefulSet"]["spec"]["template"]
+        self.start(template)
+        (server,) = self.started
+        harness.until(lambda: self.probe(template, 0), "a server that is alive")
+        server.send_signal(signal.SIGSTOP)
+        file = os.path.join(self.folder, "0-run", "alive")
+        harness.until(lambda: harness.state(server.pid) == "T", "a server that is stopped")
+        os.utime(file, (0, time.time() - 60))
+        self.assertFalse(self.probe(template, 0))
+        server.send_signal(signal.SIGCONT)
+        harness.until(lambda: self.probe(template, 0), "a server that is alive again")
+        server.terminate()
+        harness.communicate(server)
 
     def test_a_pytorchjob(self):
         self.bed = self.make_bed(hosts=4)

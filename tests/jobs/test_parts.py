@@ -2,10 +2,12 @@
 """Programs that start the parts of a job themselves: byteps.Scheduler and byteps.serve()."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -154,6 +156,17 @@ class Parts(unittest.TestCase):
             address = f"127.0.0.1:{taken.getsockname()[1]}"
             with self.assertRaisesRegex(byteps.Error, f"{address}: .*in use"):
                 byteps.Scheduler(set={"cluster.workers": 1, "cluster.scheduler": address})
+
+    def test_alive_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "alive")
+            with byteps.Scheduler(set={"cluster.workers": 2, "cluster.alive_file": path}):
+                os.utime(path, (0, 0))
+                harness.until(lambda: os.stat(path).st_mtime > 0, "a time that is renewed")
+            path = os.path.join(folder, "nowhere", "alive")
+            words = f'--set: cluster.alive_file = "{path}": No such file or directory; expected a file that'
+            with self.assertRaisesRegex(byteps.ConfigurationError, re.escape(words)):
+                byteps.Scheduler(set={"cluster.workers": 2, "cluster.alive_file": path})
 
     def test_settings_that_are_missing_or_wrong(self):
         with byteps.Scheduler(set={"cluster.workers": 2}) as scheduler:
