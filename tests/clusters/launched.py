@@ -3,6 +3,8 @@
 
 import os
 import re
+import shlex
+import stat
 import subprocess
 import sys
 import unittest
@@ -14,9 +16,33 @@ sys.path += [os.path.join(TOP, "tests", "jobs"), os.path.join(TOP, "bench")]
 import documents  # noqa: E402  (they lie in the folders that were just added)
 import harness  # noqa: E402
 from testbed import Testbed, kernel  # noqa: E402
+from testbed.bed import LAUNCHER  # noqa: E402
 
 TRAIN = os.path.join(HERE, "scripts", "train.py")
 BOTH = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+
+
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+# Called as mpirun calls ssh, on one host of a test bed to reach another, which can be entered from outside.
+AGENT = """\
+#!/bin/sh
+while case $1 in -o) shift ;; -*) true ;; *) false ;; esac; do shift; done
+address=$(getent hosts "$1")
+address=${{address%% *}}
+shift
+exec nsenter --target {outside} --mount --net --uts -- \\
+    {python} {launcher} exec --bed {bed} "h$((${{address##*.}} - 1))" -- /bin/sh -c "$*"
+"""
+
+
+def launch_agent(bed, folder):
+    """The path of a program for mpirun to reach the hosts of a bed by."""
+    agent = os.path.join(folder, "agent")
+    parts = {"outside": os.getpid(), "python": sys.executable, "launcher": LAUNCHER, "bed": bed.name}
+    with open(agent, "w", encoding="ascii") as file:
+        file.write(AGENT.format(**{name: shlex.quote(str(part)) for name, part in parts.items()}))
+    os.chmod(agent, stat.S_IRWXU)
+    return agent
 
 
 def needs(module):

@@ -6,6 +6,7 @@ Hosts of a test bed are the pods, with the names and the environment that Kubern
 
 import os
 import re
+import shutil
 import signal
 import tempfile
 import time
@@ -169,6 +170,34 @@ class Pods(Case):
         harness.until(lambda: self.probe(template, 0), "a server that is alive again")
         server.terminate()
         harness.communicate(server)
+
+    def test_an_mpijob(self):
+        """mpirun in the pod of the launcher, with what the operator gives it, reaches the workers' pods; but not by ssh."""
+        mpirun = shutil.which("mpirun.openmpi")
+        if mpirun is None:
+            self.skipTest("mpirun.openmpi is not installed")
+        job = manifests("mpijob.yaml")["MPIJob"]
+        launcher, workers = (replicas(job)[role] for role in ("Launcher", "Worker"))
+        self.bed = self.make_bed(hosts=1 + workers["replicas"])
+        hostfile = os.path.join(self.folder, "hostfile")
+        with open(hostfile, "w", encoding="ascii") as file:
+            for index in range(workers["replicas"]):
+                name = f"{job['metadata']['name']}-worker-{index}.{job['metadata']['name']}.default.svc"
+                self.bed.name_host(1 + index, name)
+                print(f"{name} slots={job['spec']['slotsPerWorker']}", file=file)
+        given = {
+            "OMPI_MCA_orte_keep_fqdn_hostnames": "true",
+            "OMPI_MCA_orte_default_hostfile": hostfile,
+            "OMPI_MCA_plm_rsh_args": "-o ConnectionAttempts=10",
+            "OMPI_MCA_plm_rsh_agent": launched.launch_agent(self.bed, self.folder),
+            "OMPI_MCA_mca_base_env_list": ";".join(environment(JOBS="1")),  # where this build lies is no part of images
+        }
+        command = container(launcher["template"])["command"]
+        self.assertEqual(command[0], "mpirun")
+        env = environment(JOBS="1", **launched.AS_ROOT, **given)
+        program = [mpirun, *(PROGRAMS.get(word, word) for word in command[1:])]
+        self.started.append(self.bed.popen(0, program, env=env, **BOTH))
+        self.check_all(workers["replicas"])
 
     def test_a_pytorchjob(self):
         self.bed = self.make_bed(hosts=4)

@@ -3,31 +3,16 @@
 
 import os
 import re
-import shlex
 import shutil
 import socket
-import stat
 import subprocess
-import sys
 import tempfile
 import unittest
 
 import launched
-from launched import BOTH, TRAIN, Case, environment, harness
-from testbed.bed import LAUNCHER
+from launched import AS_ROOT, BOTH, TRAIN, Case, environment, harness
 
 MPI = os.path.join(launched.HERE, "scripts", "mpi.py")
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-# Called by a launcher as it calls ssh, on one host of a test bed to reach another, which can be entered from outside.
-AGENT = """\
-    #!/bin/sh
-    while case $1 in -*) true ;; *) false ;; esac; do shift; done
-    host=$1
-    shift
-    exec nsenter --target {outside} --mount --net --uts -- \\
-        {python} {launcher} exec --bed {bed} "$host" -- /bin/sh -c "$*"
-"""
-
 
 def setUpModule():
     launched.needs("torch")
@@ -93,12 +78,7 @@ class Launcher:
     def test_hosts(self):
         bed = self.make_bed(hosts=2)
         with tempfile.TemporaryDirectory() as folder:
-            agent = os.path.join(folder, "agent")
-            with open(agent, "w", encoding="ascii") as file:
-                parts = {"outside": os.getpid(), "python": sys.executable, "launcher": LAUNCHER, "bed": bed.name}
-                lines = AGENT.format(**{name: shlex.quote(str(part)) for name, part in parts.items()})
-                file.write(re.sub("^    ", "", lines, flags=re.M))
-            os.chmod(agent, stat.S_IRWXU)
+            agent = launched.launch_agent(bed, folder)
             command = [self.program(), *self.hosts(agent), "-n", "4", harness.python(), TRAIN]
             job = bed.popen(0, command, env=environment(**AS_ROOT), **BOTH)
             text = harness.communicate(job)[0]
@@ -111,7 +91,7 @@ class OpenMPI(Launcher, Case):
     OPTIONS = ("--oversubscribe",)
 
     def hosts(self, agent):
-        exported = [part for name in (*os.environ, "OMP_NUM_THREADS") for part in ("-x", name)]
+        exported = [part for name in environment() for part in ("-x", name)]
         return ["--mca", "plm_rsh_agent", agent, "--host", "h0:2,h1:2", "--map-by", "slot", *self.OPTIONS, *exported]
 
 
