@@ -10,6 +10,7 @@
 In ``train`` the processes are workers of one job: bps.init(), and on as in any other.
 """
 
+import contextlib
 import os
 import secrets
 import sys
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Dict, Optional
 
 import ray
+from ray.exceptions import GetTimeoutError, RayError
 from ray.train.backend import Backend, BackendConfig
 from ray.util.placement_group import placement_group, remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -24,7 +26,9 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 import byteps
 from byteps import _basics
 
-_LEAVE_TIMEOUT = 10  # seconds; longer than bps.shutdown() waits for others
+# In seconds. The first is longer than bps.shutdown() waits for others, the second than a scheduler for members that end.
+_LEAVE_TIMEOUT = 10
+_END_TIMEOUT = 5
 
 
 @dataclass
@@ -106,7 +110,7 @@ def _prepare(job, secret):
 
 
 def _leave():
-    """In a worker: leave the job that the training function has left open, and end the scheduler."""
+    """In a worker: leave the job that the training function has left open."""
     try:
         if _basics.is_initialized():
             _basics.shutdown()
@@ -115,7 +119,7 @@ def _leave():
 
 
 def _close():
-    """In worker 0, when all have left."""
+    """In worker 0, when all have left: let servers end with the scheduler."""
     if _scheduler is not None:
         _scheduler.close()
 
@@ -145,7 +149,7 @@ class _Servers:
     def __init__(self, config):
         """Wait for the resources."""
         self.config = config
-        self.actors = []
+        self.actors, self.serving = [], []
         self.group = None
         if config.servers > 0:
             self.group = placement_group([config.resources_per_server] * config.servers, strategy="SPREAD")
@@ -170,16 +174,17 @@ class _Servers:
             actor = ray.remote(BytePSServer).options(**options, resources=resources, scheduling_strategy=place)
             self.actors.append(actor.remote(job, secret))
         ray.get([actor.ready.remote() for actor in self.actors])
-        for actor in self.actors:
-            actor.serve.remote()
+        self.serving = [actor.serve.remote() for actor in self.actors]
 
     def end(self):
-        """End them, whatever they do, and give the resources back. A second call does nothing."""
+        """Give the resources back when the servers have ended with their job, or soon whatever they do."""
+        if self.serving:
+            ray.wait(self.serving, num_returns=len(self.serving), timeout=_END_TIMEOUT)
         for actor in self.actors:
             ray.kill(actor)
         if self.group is not None:
             remove_placement_group(self.group)
-        self.actors, self.group = [], None
+        self.actors, self.serving, self.group = [], [], None
 
 
 class _BytePSBackend(Backend):
@@ -222,9 +227,12 @@ class _BytePSBackend(Backend):
         framework = backend_config.framework_config
         try:
             ray.get(worker_group.execute_async(_leave), timeout=_LEAVE_TIMEOUT)
-            ray.get(worker_group.execute_single_async(0, _close), timeout=_LEAVE_TIMEOUT)
             framework.backend_cls().on_shutdown(worker_group, framework)
+        except GetTimeoutError:
+            print(f"byteps: workers have not left their job within {_LEAVE_TIMEOUT} s", file=sys.stderr)
         finally:
+            with contextlib.suppress(RayError):
+                ray.get(worker_group.execute_single_async(0, _close), timeout=_END_TIMEOUT)
             self.end_servers()
 
     def end_servers(self):

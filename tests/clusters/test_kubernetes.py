@@ -172,7 +172,7 @@ class Pods(Case):
         harness.communicate(server)
 
     def test_an_mpijob(self):
-        """mpirun in the pod of the launcher, with what the operator gives it, reaches the workers' pods; but not by ssh."""
+        """mpirun in the launcher's pod, with what the operator gives it, reaches the workers' pods, but not by ssh."""
         mpirun = shutil.which("mpirun.openmpi")
         if mpirun is None:
             self.skipTest("mpirun.openmpi is not installed")

@@ -33,7 +33,7 @@ class Cluster:
         os.mkdir(self.session)
         self.nodes = []
         self.env = environment(RAY_USAGE_STATS_ENABLED="0", RAY_DEDUP_LOGS="0", RAY_COLOR_PREFIX="0")
-        self.env["BYTEPS_LOG_LEVEL"] = "INFO"
+        self.env.update(RAY_AUTH_MODE="disabled", BYTEPS_LOG_LEVEL="INFO")
         self.address = f"{bed.address(0)}:{PORT}"
 
     def start(self):
