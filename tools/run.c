@@ -99,7 +99,7 @@ static void start_scheduler(struct bps_run *run)
         return;
     }
     snprintf(number, sizeof(number), "%d", pipe[1]);
-    char *argv[] = {"byteps", "scheduler", "--announce", number, NULL};
+    char *argv[] = {"byteps", "scheduler", "--announce", number, "--absent", "0", NULL};
     run->announce = pipe[0];
     run->announced = announced;
     run->deadline = bps_now() + BPS_RUN_ANNOUNCE;

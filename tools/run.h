@@ -144,7 +144,7 @@ struct bps_run_child {
     bool done;     /* a worker that has ended well; a host whose workers have */
     bool told;     /* its failure is known already, before it is reaped */
     struct bps_run_stream stream[2];
-    struct bps_run_sink control; /* to the standard input of a host's ssh */
+    struct bps_run_sink control; /* to the standard input of the scheduler, or of a host's ssh */
 };
 
 enum bps_run_phase {
@@ -231,6 +231,8 @@ const char *bps_run_signal_name(int number, char *text, size_t n);
 /* What makes a job end (run_end.c). */
 void bps_run_fail(struct bps_run *run, int status);
 void bps_run_end(struct bps_run *run);
+/* If the job has not failed so far: workers that wait for others to join end with this text as their error. */
+void bps_run_absent(struct bps_run *run, const char *why);
 /* The scheduler has lost a member, "worker 1 (...)". The text stays. */
 void bps_run_lost(struct bps_run *run, const char *member);
 void bps_run_interrupt(struct bps_run *run, int number);

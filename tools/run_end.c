@@ -4,7 +4,8 @@
  *
  * Workers decide: when the last has ended, the servers and the scheduler are told to end. When a part fails,
  * the others get time to report on their own (FAILING), then SIGTERM (ENDING), then SIGKILL (KILLING). The
- * job is over when this process has no child left, adopted ones included.
+ * job is over when this process has no child left, adopted ones included. Whoever waits for the part to join
+ * need not use that time: the scheduler cannot miss a part that it has never met, and is told.
  *
  * Its status is that of the part which failed first. Which one that is the scheduler knows best: if it has
  * lost a member, the ends of the others are judged after the end of that one.
@@ -122,6 +123,23 @@ void bps_run_fail(struct bps_run *run, int status)
     }
 }
 
+void bps_run_absent(struct bps_run *run, const char *why)
+{
+    if (!is_open(run)) {
+        return;
+    }
+    bps_run_part_tell(run, "absent %s", why);
+    char *line = bps_cmd_print("%s\n", why);
+    for (size_t i = 0; i < run->nchildren; i++) {
+        struct bps_run_child *child = &run->children[i];
+        if (child->role == BPS_RUN_SCHEDULER) {
+            bps_run_sink_put(&child->control, line, strlen(line));
+            bps_run_sink_flush(&child->control);
+        }
+    }
+    free(line);
+}
+
 void bps_run_end(struct bps_run *run)
 {
     if (run->phase < BPS_RUN_ENDING) {
@@ -196,7 +214,7 @@ static int exit_status(int wait)
 /* Says how a part failed, and that the job ends for it if it is the first. */
 static void report(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
 {
-    char how[64], name[32], where[80] = "";
+    char how[64], name[32], where[80] = "", what[300];
     int status = exit_status(child->wait);
     if (WIFSIGNALED(child->wait)) {
         snprintf(how, sizeof(how), "was killed by %s", bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
@@ -209,10 +227,12 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
     if (run->options->plan.host) {
         snprintf(where, sizeof(where), ", host %s", run->options->plan.host);
     }
+    snprintf(what, sizeof(what), "%s%s (pid %d%s) %s", child->role == BPS_RUN_HOST ? "the connection to " : "",
+             child->label, (int)pid, where, how);
     if (!run->interrupted) {
-        bps_run_say(run, "%s%s (pid %d%s) %s%s", child->role == BPS_RUN_HOST ? "the connection to " : "", child->label,
-                    (int)pid, where, how, is_open(run) ? "; ending the job" : "");
+        bps_run_say(run, "%s%s", what, is_open(run) ? "; ending the job" : "");
     }
+    bps_run_absent(run, what);
     bps_run_fail(run, status);
 }
 
@@ -402,7 +422,8 @@ void bps_run_tick(struct bps_run *run, uint64_t now)
         phase_is_over(run);
     }
     if (run->phase > BPS_RUN_STARTING && !workers_left(run)) {
-        if (!run->options->part || run->phase > BPS_RUN_WORKING) {
+        /* Workers elsewhere may need the servers of a part, and are told why it has failed before they miss those. */
+        if (!run->options->part || run->phase > BPS_RUN_FAILING) {
             bps_run_end_services(run);
         } else if (!run->part_done) {
             run->part_done = true;

@@ -6,7 +6,7 @@
  * shows in the list of processes: one line "byteps-part VERSION LENGTH", then LENGTH bytes of strings
  * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the parts
  * there; 0 says that no worker is left anywhere, and the end of input that nobody cares any more. What comes
- * back is output with its prefixes, and on standard error the records "done" and "failed STATUS".
+ * back is output with its prefixes, and on standard error the records "done", "absent WHY" and "failed STATUS".
  */
 #include "tools/run.h"
 
@@ -175,6 +175,8 @@ void bps_run_part_record(void *arg, const char *text)
     int status;
     if (strcmp(text, "done") == 0) {
         child->done = true;
+    } else if (strncmp(text, "absent ", 7) == 0) {
+        bps_run_absent(child->run, text + 7);
     } else if (sscanf(text, "failed %d", &status) == 1 && status > 0 && status < 256) {
         child->told = true;
         bps_run_fail(child->run, status);
@@ -188,7 +190,7 @@ void bps_run_part_tell(struct bps_run *run, const char *format, ...)
     if (!run->options->part || run->part_lost) {
         return;
     }
-    char text[64], line[80];
+    char text[500], line[512];
     va_list args;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

@@ -212,14 +212,23 @@ static int exec_error(struct pipes *p)
     return n == (ssize_t)sizeof(error) ? error : 0;
 }
 
+/* A part could not be started. Takes over `why`. */
+static void give_up(struct bps_run *run, int status, char *why)
+{
+    bps_run_say(run, "%s", why);
+    bps_run_absent(run, why);
+    bps_run_fail(run, status);
+    bps_run_end(run);
+    free(why);
+}
+
 static void refuse(struct bps_run *run, const struct bps_run_child *child, const char *file, int error)
 {
     size_t n = strlen(file);
     bool script = error == EACCES && n > 3 && strcmp(file + n - 3, ".py") == 0;
-    bps_run_say(run, "%s: cannot execute '%s': %s%s%s", child->label, file, strerror(error),
-                script ? "; did you mean: python3 " : "", script ? file : "");
-    bps_run_fail(run, error == ENOENT || error == ENOTDIR ? BPS_RUN_STATUS_NO_FILE : BPS_RUN_STATUS_NOT_EXEC);
-    bps_run_end(run);
+    give_up(run, error == ENOENT || error == ENOTDIR ? BPS_RUN_STATUS_NO_FILE : BPS_RUN_STATUS_NOT_EXEC,
+            bps_cmd_print("%s: cannot execute '%s': %s%s%s", child->label, file, strerror(error),
+                          script ? "; did you mean: python3 " : "", script ? file : ""));
 }
 
 static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct pipes *p)
@@ -257,7 +266,7 @@ struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role,
     child->stream[0].fd = child->stream[1].fd = -1;
     snprintf(child->label, sizeof(child->label), "%s", label);
     struct pipes p;
-    if (!pipes_open(&p, run->inherit, role == BPS_RUN_HOST)) {
+    if (!pipes_open(&p, run->inherit, role == BPS_RUN_HOST || role == BPS_RUN_SCHEDULER)) {
         goto fail;
     }
     pid_t manager = getpid(), pid = fork();
@@ -283,8 +292,6 @@ struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role,
     }
     return child;
 fail:
-    bps_run_say(run, "cannot start %s: %s", child->label, strerror(errno));
-    bps_run_fail(run, BPS_EXIT_FAILURE);
-    bps_run_end(run);
+    give_up(run, BPS_EXIT_FAILURE, bps_cmd_print("cannot start %s: %s", child->label, strerror(errno)));
     return NULL;
 }

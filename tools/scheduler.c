@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <unistd.h>
 
 #include "base/log.h"
@@ -20,7 +21,9 @@ static const char help_text[] =
     "`byteps run` starts it by itself.\n"
     "\n"
     "      --announce FD      write lines to descriptor FD: the address \"host:port\" once it listens, and\n"
-    "                         \"lost MEMBER\" if the job ends for the loss of one\n" BPS_CMD_CONF_HELP
+    "                         \"lost MEMBER\" if the job ends for the loss of one\n"
+    "      --absent FD        read a line from descriptor FD: why a member will never join; workers that wait\n"
+    "                         for others, or come later, end with that as their error\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 
@@ -28,7 +31,10 @@ struct process {
     struct bps_loop *loop;
     struct bps_scheduler *scheduler;
     bps_status verdict;
-    int announce; /* descriptor; -1: none */
+    int announce, absent; /* descriptors; -1: none */
+    struct bps_watch *absent_watch;
+    char line[512]; /* from `absent` */
+    size_t used;
 };
 
 static void on_finished(void *arg, bps_status status)
@@ -52,26 +58,61 @@ static void on_stop(void *arg, uint32_t events)
     bps_scheduler_end(((struct process *)arg)->scheduler, NULL);
 }
 
-/* Tells whoever started this where the scheduler listens: on a descriptor, or to people on standard output. */
-static int announce(struct process *process, const char *fd_text, const char *address)
+static void stop_listening(struct process *process)
 {
-    if (fd_text == NULL) {
+    if (process->absent_watch != NULL) {
+        bps_loop_unwatch(process->loop, process->absent_watch);
+        process->absent_watch = NULL;
+    }
+}
+
+/* The first line counts. */
+static void on_absent(void *arg, uint32_t events)
+{
+    struct process *process = arg;
+    size_t room = sizeof process->line - 1 - process->used;
+    if ((events & (EPOLLIN | EPOLLHUP)) == 0) {
+        return;
+    }
+    ssize_t n = read(process->absent, process->line + process->used, room);
+    process->used += n > 0 ? (size_t)n : 0;
+    bool complete = memchr(process->line, '\n', process->used) != NULL || (size_t)n == room;
+    if (complete) {
+        process->line[strcspn(process->line, "\n")] = '\0';
+        bps_scheduler_absent(process->scheduler, process->line);
+    }
+    if (complete || n <= 0) {
+        stop_listening(process);
+    }
+}
+
+/* Tells whoever started this where the scheduler listens: on a descriptor, or to people on standard output. */
+static int announce(const struct process *process, const char *address)
+{
+    if (process->announce < 0) {
         printf("scheduler listens on %s\n", address);
         return bps_cmd_finish("scheduler", 0);
     }
-    char *end;
-    long fd = strtol(fd_text, &end, 10);
-    if (*fd_text == '\0' || *end != '\0' || fd < 0 || fd > 1 << 20) {
-        return bps_cmd_usage("scheduler", "--announce %s: expected the number of an open descriptor", fd_text);
-    }
-    process->announce = (int)fd;
-    return dprintf(process->announce, "%s\n", address) > 0 ? 0
-                                                           : bps_cmd_failure("scheduler", "--announce %s: %m", fd_text);
+    return dprintf(process->announce, "%s\n", address) > 0
+               ? 0
+               : bps_cmd_failure("scheduler", "--announce %d: %m", process->announce);
 }
 
-static int serve(const struct bps_conf *conf, const char *announce_fd)
+/* Begins to hear and to speak. */
+static int open_up(struct process *process, const char *address)
 {
-    struct process process = {.loop = bps_loop_new(), .announce = -1};
+    if (process->absent >= 0) {
+        process->absent_watch = bps_loop_watch(process->loop, process->absent, on_absent, process);
+        if (process->absent_watch == NULL) {
+            return bps_cmd_failure("scheduler", "--absent %d: %m; expected a pipe or a socket", process->absent);
+        }
+    }
+    return announce(process, address);
+}
+
+static int serve(const struct bps_conf *conf, int announce_fd, int absent_fd)
+{
+    struct process process = {.loop = bps_loop_new(), .announce = announce_fd, .absent = absent_fd};
     struct bps_report report = {""};
     struct bps_watch *watch = NULL;
     char address[128];
@@ -81,8 +122,7 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
                                                                  address, sizeof address, &process.scheduler, &report);
     if (status == BPS_OK) {
         watch = stop >= 0 ? bps_loop_watch(process.loop, stop, on_stop, &process) : NULL;
-        result = watch != NULL ? announce(&process, announce_fd, address)
-                               : bps_cmd_failure("scheduler", "cannot watch signals");
+        result = watch != NULL ? open_up(&process, address) : bps_cmd_failure("scheduler", "cannot watch signals");
         if (result == 0) {
             bps_loop_run(process.loop);
             result = process.verdict == BPS_OK ? 0 : BPS_EXIT_FAILURE;
@@ -93,10 +133,23 @@ static int serve(const struct bps_conf *conf, const char *announce_fd)
     if (watch != NULL) {
         bps_loop_unwatch(process.loop, watch);
     }
+    stop_listening(&process);
     bps_scheduler_free(process.scheduler);
     bps_loop_free(process.loop);
     close(stop);
     return result;
+}
+
+/* Returns 0, or an exit status after a message. */
+static int take_fd(const char *option, const char *text, int *out)
+{
+    char *end;
+    long fd = strtol(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || fd < 0 || fd > 1 << 20) {
+        return bps_cmd_usage("scheduler", "--%s %s: expected the number of an open descriptor", option, text);
+    }
+    *out = (int)fd;
+    return 0;
 }
 
 int bps_cmd_scheduler(int argc, char **argv)
@@ -104,12 +157,12 @@ int bps_cmd_scheduler(int argc, char **argv)
     static const struct option options[] = {
         BPS_CMD_CONF_OPTIONS,
         {"announce", required_argument, NULL, 'a'},
+        {"absent", required_argument, NULL, 'b'},
         {"help", no_argument, NULL, 'h'},
         {NULL, 0, NULL, 0},
     };
     struct bps_cmd_conf request = {0};
-    const char *announce_fd = NULL;
-    int code;
+    int code, wrong, announce_fd = -1, absent_fd = -1;
     opterr = 0;
     while ((code = getopt_long(argc, argv, ":h", options, NULL)) != -1) {
         if (bps_cmd_conf_take(&request, code, optarg)) {
@@ -119,10 +172,13 @@ int bps_cmd_scheduler(int argc, char **argv)
             fputs(help_text, stdout);
             return bps_cmd_finish("scheduler", 0);
         }
-        if (code != 'a') {
+        if (code != 'a' && code != 'b') {
             return bps_cmd_bad_option("scheduler", code, argv);
         }
-        announce_fd = optarg;
+        wrong = code == 'a' ? take_fd("announce", optarg, &announce_fd) : take_fd("absent", optarg, &absent_fd);
+        if (wrong) {
+            return wrong;
+        }
     }
     if (optind < argc) {
         return bps_cmd_usage("scheduler", "'%s' is not expected", argv[optind]);
@@ -133,7 +189,7 @@ int bps_cmd_scheduler(int argc, char **argv)
         return BPS_EXIT_FAILURE;
     }
     bps_role_begin(conf, "scheduler");
-    int result = serve(conf, announce_fd);
+    int result = serve(conf, announce_fd, absent_fd);
     bps_conf_free(conf);
     return result;
 }

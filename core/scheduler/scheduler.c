@@ -44,10 +44,11 @@ struct bps_scheduler {
     char host[64];
     enum phase phase;
     uint32_t epoch;
-    uint64_t since;     /* when gathering, or ending, began */
-    uint64_t reminded;  /* when the missing were last named */
-    uint32_t leaver;    /* the worker that left this generation first; NOBODY: all are there */
-    bps_status verdict; /* of the job */
+    uint64_t since;                  /* when gathering, or ending, began */
+    uint64_t reminded;               /* when the missing were last named */
+    uint32_t leaver;                 /* the worker that left this generation first; NOBODY: all are there */
+    bps_status verdict;              /* of the job */
+    char absent[BPS_TEXT_LIMIT + 1]; /* why no generation can gather any more; "": it can */
     void (*finished)(void *arg, bps_status status);
     void (*lost)(void *arg, const char *member);
     void *arg;
@@ -70,6 +71,12 @@ static void finish_if_alone(void *arg)
     }
 }
 
+static void send_lost(struct bps_link *link, bps_status status, const char *text)
+{
+    const struct bps_header header = {.type = BPS_FRAME_LOST, .root = (uint32_t)-status};
+    bps_link_send(link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+}
+
 static void end_job(struct bps_scheduler *s, bps_status status, const char *text)
 {
     struct bps_seat *seat;
@@ -84,8 +91,7 @@ static void end_job(struct bps_scheduler *s, bps_status status, const char *text
         if (status == BPS_OK) {
             bps_link_send_message(link, BPS_FRAME_END, NULL);
         } else {
-            const struct bps_header header = {.type = BPS_FRAME_LOST, .root = (uint32_t)-status};
-            bps_link_send(link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
+            send_lost(link, status, text);
         }
         bps_link_finish(link);
     }
@@ -115,6 +121,23 @@ void bps_scheduler_end(struct bps_scheduler *s, const char *why)
         fail_job(s, BPS_ERR_LOST, why);
     } else {
         end_job(s, BPS_OK, NULL);
+    }
+}
+
+/* Those who are told have no part in the job any more. Servers wait on, for the end of the job. */
+void bps_scheduler_absent(struct bps_scheduler *s, const char *why)
+{
+    struct bps_seat *seat;
+    if (s->absent[0] != '\0') {
+        return;
+    }
+    snprintf(s->absent, sizeof s->absent, "the job cannot gather: %s", why);
+    bps_info(LOG, "%s", s->absent);
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (seat->join.role == BPS_ROLE_WORKER && (s->phase == GATHERING || seat->early)) {
+            seat->left = true;
+            send_lost(&seat->guest->link, BPS_ERR_LOST, s->absent);
+        }
     }
 }
 
@@ -231,6 +254,9 @@ static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, st
                    cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
         return BPS_ERR_REFUSED;
     }
+    if (s->absent[0] != '\0' && join->role == BPS_ROLE_WORKER) {
+        return bps_fail(report, BPS_ERR_LOST, "%s", s->absent);
+    }
     bps_status status = bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report);
     return status == BPS_OK ? bps_roster_add(&s->roster, guest, join, early, report) : status;
 }
@@ -247,11 +273,15 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
     bps_status status = take_seat(s, guest, &join, early, &report);
     if (status != BPS_OK) {
         const char *why = report.text[0] != '\0' ? report.text : bps_strerror(status);
-        /* At the end of a short job latecomers are nothing special. */
-        BPS_LOG(s->phase == ENDING ? BPS_LOG_INFO : BPS_LOG_WARN, LOG, "refused %s (host %s, pid %u): %s", link->peer,
-                join.host, join.pid, why);
+        /* At the end of a job, a short one or one that cannot gather, latecomers are nothing special. */
+        BPS_LOG(s->phase == ENDING || status == BPS_ERR_LOST ? BPS_LOG_INFO : BPS_LOG_WARN, LOG,
+                "refused %s (host %s, pid %u): %s", link->peer, join.host, join.pid, why);
         free(join.agreement);
-        bps_link_send_text(link, BPS_FRAME_REFUSE, why);
+        if (status == BPS_ERR_LOST) {
+            send_lost(link, status, why);
+        } else {
+            bps_link_send_text(link, BPS_FRAME_REFUSE, why);
+        }
         bps_link_finish(link);
         return BPS_OK;
     }
@@ -460,8 +490,8 @@ static void remind(struct bps_scheduler *s, uint64_t now)
 {
     char missing[512], text[640];
     uint64_t limit = cluster(s)->rendezvous_timeout;
-    if (s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
-        return; /* nobody has asked for a next generation */
+    if (s->absent[0] != '\0' || (s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0)) {
+        return; /* nobody can gather, or nobody has asked for a next generation */
     }
     if (now - s->since >= limit || now - s->reminded >= REMIND_EVERY) {
         bps_roster_missing(&s->roster, missing, sizeof missing);

@@ -25,5 +25,10 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
 void bps_scheduler_free(struct bps_scheduler *scheduler);
 /* Ends the job in order: tells the members why (NULL: it is over) and calls finished when they know. */
 void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
+/*
+ * A member will never join, as whoever has started it knows: workers that wait for others, and those that come later,
+ * hear why. Of several the first counts. Who has started the job then ends it.
+ */
+void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
 
 #endif

@@ -22,6 +22,30 @@ class Stays(unittest.TestCase):
                         job.wait_for("at end", f"worker {rank}")
 
 
+class CannotReturn(unittest.TestCase):
+    """A worker that has left dies, which `byteps run` sees: nobody waits for it to come back."""
+
+    def test_others_hear_why(self):
+        steps = ["init", "@2:gate:stay", "leave", "@1:gate:late", "init"]
+        settings = ["log.level=debug", "cluster.rendezvous_timeout=1h"]
+        with cluster.ByRun(steps, workers=3, settings=settings) as job:
+            job.wait_for("at late", "worker 1")
+            harness.until(lambda: said(job, "joined the scheduler") == 2, "second JOIN of worker 0")
+            pid = job.pid("worker 1")
+            job.kill("worker 1")
+            job.wait_for("error: ", "worker 0")  # worker 2 is still in the first generation
+            job.open("stay")
+            ends = job.finish()
+        for rank in (0, 2):
+            why = f"the job cannot gather: worker 1 (pid {pid}) was killed by SIGKILL"
+            self.assertIn(why, ends[f"worker {rank}"].out)
+
+
+def said(job, text):
+    """How often worker 0 has."""
+    return sum(text in line for line in job.job.result().lines("worker 0", "err"))
+
+
 class Ends(unittest.TestCase):
     """The scheduler ends with its job, so that a worker that returns hears at once what to do."""
 

@@ -98,6 +98,8 @@ class Usage(unittest.TestCase):
             (["run", "--wrokers", "2", "true"], "unknown or ambiguous option '--wrokers'"),
             (["run", "-n"], "option '-n' needs a value"),
             (["run", "--conf"], "option '--conf' needs a value"),
+            (["scheduler", "--announce", "out"], "--announce out: expected the number of an open descriptor"),
+            (["scheduler", "--absent", "-1"], "--absent -1: expected the number of an open descriptor"),
         ):
             with self.subTest(args):
                 done = byteps(*args)
@@ -108,6 +110,11 @@ class Usage(unittest.TestCase):
         done = byteps("run", "-n", "2", "--set", "worker.partiton=1", "--", "echo", "started")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("worker.partition", done.stderr)
+
+    def test_descriptor_that_is_not_open(self):
+        done = byteps("scheduler", "--absent", "99")
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertRegex(done.stderr, "scheduler: --absent 99: Bad file descriptor; expected a pipe or a socket\n$")
 
     def test_missing_configuration_file(self):
         done = byteps("run", "--conf", "/nowhere/byteps.conf", "--", "true")

@@ -82,6 +82,13 @@ class Hosts(unittest.TestCase):
         with self.job(*args, **how) as job:
             return job.wait()
 
+    def joins(self):
+        """The script of a worker that takes part in the job."""
+        example = os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "examples", "push_pull"))
+        if not os.access(example, os.X_OK):
+            self.skipTest(f"{example} is not built")
+        return f"exec {shlex.quote(example)}"
+
     def test_ranks_follow_the_hosts(self):
         result = self.run_job(
             'echo "$HOST_NAME $BYTEPS_LOCAL_RANK/$BYTEPS_LOCAL_SIZE $DMLC_WORKER_ID/$DMLC_NUM_WORKER"',
@@ -134,12 +141,10 @@ class Hosts(unittest.TestCase):
         self.assertEqual(result.lines("worker 1"), ["1,,3,4 5,/p"], result)
 
     def test_workers_and_servers_find_each_other(self):
-        example = os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "examples", "push_pull"))
-        if not os.access(example, os.X_OK):
-            self.skipTest(f"{example} is not built")
+        joins = self.joins()
         for servers in (0, 3):
             with self.subTest(servers):
-                result = self.run_job(f"exec {shlex.quote(example)}", "a:2,b:1", servers=servers)
+                result = self.run_job(joins, "a:2,b:1", servers=servers)
                 self.assertEqual((result.status, result.err), (0, ""), result)
                 self.assertEqual(result.lines("worker 2"), ["worker 2 of 3: all results are right"])
 
@@ -149,6 +154,31 @@ class Hosts(unittest.TestCase):
         self.assertRegex(
             result.err, r"byteps run: worker 2 \(pid \d+, host b\) exited with status 7; ending the job\n"
         )
+
+    def test_failure_before_all_have_joined(self):
+        """The worker on the other host hears of it, and need not use the hour that it has."""
+        joins = self.joins()
+        python = f"exec {shlex.quote(harness.python())} -c 'import no_such_module'"
+        for fails, status, how in (
+            (python, 1, "exited with status 1"),
+            ("kill -KILL $$", 128 + signal.SIGKILL, "was killed by SIGKILL"),
+        ):
+            for host, rank, other in (("b", 1, 0), ("a", 0, 1)):
+                with self.subTest(how, host=host):
+                    script = f'[ "$HOST_NAME" = {host} ] && {{ {fails}; }}; {joins}'
+                    result = self.run_job(script, "a,b", servers=2, options=["--grace", "1h"])
+                    self.assertEqual(result.status, status, result)
+                    cause = rf"worker {rank} \(pid \d+, host {host}\) {how}"
+                    self.assertRegex(result.err, rf"(?m)^byteps run: {cause}; ending the job$")
+                    error = result.lines(f"worker {other}", "err")[-1]
+                    self.assertRegex(error, f"the job cannot gather: {cause}$", result)
+
+    def test_unreachable_host_while_others_wait(self):
+        result = self.run_job(self.joins(), "a,down", options=["--grace", "1h"])
+        self.assertEqual(result.status, 255, result)
+        error = result.lines("worker 0", "err")[-1]
+        cause = r"the connection to host down \(pid \d+\) exited with status 255"
+        self.assertRegex(error, f"the job cannot gather: {cause}$", result)
 
     def test_killed_worker_far_away(self):
         with self.job(WAIT, "a:2,b:1") as job:
