@@ -10,8 +10,9 @@
 
 #define OWN_SECRET "-" /* all processes have been given it by other means */
 
-/* Who keeps notes comes first: MASTER_ADDR may be set for PyTorch alone. */
-static const struct bps_meeting_place *const places[] = {&bps_meeting_tcp_store, &bps_meeting_pmix, &bps_meeting_pmi,
+/* Who asks for a place has it; who keeps notes comes next: MASTER_ADDR may be set for PyTorch alone. */
+static const struct bps_meeting_place *const places[] = {&bps_meeting_file,  &bps_meeting_tcp_store,
+                                                         &bps_meeting_pmix,  &bps_meeting_pmi,
                                                          &bps_meeting_slurm, &bps_meeting_master};
 
 const struct bps_meeting_place *bps_meeting_here(void)

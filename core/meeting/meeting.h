@@ -33,8 +33,8 @@ struct bps_meeting_place {
     bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
 };
 
-extern const struct bps_meeting_place bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi, bps_meeting_slurm,
-    bps_meeting_master;
+extern const struct bps_meeting_place bps_meeting_file, bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi,
+    bps_meeting_slurm, bps_meeting_master;
 
 /* NULL: none. */
 const struct bps_meeting_place *bps_meeting_here(void);

@@ -130,7 +130,8 @@ static bps_status refuse(const struct bps_conf *conf, struct bps_report *report)
                "%s = %" PRId64 ": %s has started several processes, which have no place to meet, so that each of them "
                "would train alone; start them by `byteps run -n %" PRId64
                " -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 train.py`), or give "
-               "all of them MASTER_ADDR and MASTER_PORT, or set cluster.scheduler = \"HOST:PORT\" for all and run "
+               "all of them MASTER_ADDR and MASTER_PORT, or BYTEPS_MEETING_FILE, a path in a folder that they share, "
+               "or set cluster.scheduler = \"HOST:PORT\" for all and run "
                "`byteps scheduler` there, or set cluster.workers = 1 if each shall be alone",
                bps_conf_find(conf, "cluster.workers")->origin, n, conf->launcher, n);
     return BPS_ERR_CONF;

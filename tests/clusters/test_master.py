@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs of processes that have been given MASTER_ADDR, MASTER_PORT, WORLD_SIZE and RANK, and no store."""
+"""Jobs of processes that have been given WORLD_SIZE and RANK, and MASTER_ADDR and MASTER_PORT or a shared folder."""
 
 import os
 import re
+import socket
+import tempfile
 import unittest
 
 import launched
@@ -83,6 +85,66 @@ class OneHost(Processes):
         self.refused("MASTER_ADDR and MASTER_PORT: listen 127.0.0.1:23457: Address already in use")
         other.kill()
         harness.communicate(other)
+
+
+class Folder(Processes):
+    """Workers that know no address, but a folder; what is left there by others is not believed."""
+
+    HOSTS = 2
+
+    def setUp(self):
+        super().setUp()
+        self.folder = self.enterContext(tempfile.TemporaryDirectory())
+        self.path = os.path.join(self.folder, "meeting")
+        self.note = f"{self.path}.byteps-1"
+
+    def worker(self, host, rank, program=(TRAIN,), **variables):
+        given = {"BYTEPS_MEETING_FILE": self.path, "WORLD_SIZE": "2", "RANK": str(rank), **variables}
+        return self.bed.popen(host, [harness.python(), *program], env=environment(**given), **BOTH)
+
+    def refused(self, words, rank=1, **variables):
+        worker = self.worker(0, rank, ("-c", "import byteps.numpy as bps; bps.init()"), **variables)
+        text = harness.communicate(worker)[0]
+        self.assertEqual(worker.returncode, 1, text)
+        self.assertIn(words, text)
+
+    def test_two_hosts(self):
+        late = self.worker(1, 1)
+        self.read_until(late, "waiting for worker 0, which tells where the scheduler is")
+        text = self.ended(late, self.worker(0, 0))
+        self.check(text, [(0, 2, 0, 1), (1, 2, 0, 1)])
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_a_note_that_an_attempt_before_has_left(self):
+        with socket.create_server(("127.0.0.1", 0)) as gone:
+            port = gone.getsockname()[1]
+        with open(self.note, "w", encoding="ascii") as file:
+            file.write(f"1,127.0.0.1:{port},{'ab' * 32}")
+        late = self.worker(0, 1, BYTEPS_LOG_LEVEL="DEBUG")
+        self.read_until(late, f"127.0.0.1:{port}: Connection refused")
+        self.check(self.ended(late, self.worker(0, 0)), [(0, 2, 0, 2), (1, 2, 1, 2)])
+
+    def test_notes_of_others(self):
+        with open(self.note, "w", encoding="ascii") as file:
+            file.write("1,127.0.0.1:1,-")
+        os.chmod(self.note, 0o622)
+        self.refused(f"{self.note} has not been left by worker 0: expected a file of user 0 that nobody else may write")
+        os.chmod(self.note, 0o644)
+        os.chown(self.note, 1, 1)
+        self.refused(f"{self.note} has not been left by worker 0")
+        os.unlink(self.note)
+        os.mkfifo(self.note)
+        self.refused(f"{self.note} has not been left by worker 0")
+        os.unlink(self.note)
+        with open(self.note, "wb") as file:
+            file.write(bytes(range(256)) * 4)
+        self.refused("what worker 0 has left in BYTEPS_MEETING_FILE is no note of this version of BytePS")
+
+    def test_no_folder(self):
+        nowhere = {"BYTEPS_MEETING_FILE": os.path.join(self.folder, "no", "meeting")}
+        self.refused(f"cannot make {self.folder}/no/meeting.byteps-1.", 0, **nowhere)
+        self.refused("meeting.byteps-1 is not there yet", 1, BYTEPS_SET="cluster.rendezvous_timeout=1s", **nowhere)
+        self.refused("a path of 9009 letters is too long", 0, BYTEPS_MEETING_FILE=9000 * "a")
 
 
 class Hosts(Processes):

@@ -251,8 +251,9 @@ END_TEST
 #define TAIL                                                                                                           \
     " has started several processes, which have no place to meet, so that each of them would train alone; start "      \
     "them by `byteps run -n 2 -- python3 train.py` (on several hosts `byteps run -H host1:n,host2:n -- python3 "       \
-    "train.py`), or give all of them MASTER_ADDR and MASTER_PORT, or set cluster.scheduler = \"HOST:PORT\" for "       \
-    "all and run `byteps scheduler` there, or set cluster.workers = 1 if each shall be alone"
+    "train.py`), or give all of them MASTER_ADDR and MASTER_PORT, or BYTEPS_MEETING_FILE, a path in a folder that "    \
+    "they share, or set cluster.scheduler = \"HOST:PORT\" for all and run `byteps scheduler` there, or set "           \
+    "cluster.workers = 1 if each shall be alone"
 
 static const struct {
     const char *variables[MOST], *set, *error; /* no error: it may begin */
