@@ -26,7 +26,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 import byteps
 from byteps import _basics
 
-# In seconds. The first is longer than bps.shutdown() waits for others, the second than a scheduler for members that end.
+# In seconds: longer than bps.shutdown() waits for others, and than a scheduler waits for members that end.
 _LEAVE_TIMEOUT = 10
 _END_TIMEOUT = 5
 
