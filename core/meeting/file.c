@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * file.c - a file in a folder that all processes of the job see, which BYTEPS_MEETING_FILE names, for launchers that
- * tell ranks and nothing else. Worker 0 puts each note whole and readable by its user alone, and removes it with the job.
+ * tell ranks and nothing else. Worker 0 puts each note whole and readable by its user alone, and removes it with the
+ * job.
  */
 #include "meeting/meeting.h"
 
