@@ -13,17 +13,8 @@ PYTHON = harness.framework_python("jax")
 class Operations(scripted.TestCase):
     python = PYTHON
 
-    def test_alone(self):
-        self.run_script("jax_ops.py", workers=1, servers=0)
-
     def test_two_workers(self):
         self.run_script("jax_ops.py", workers=2, servers=1)
-
-    def test_three_workers_and_two_servers(self):
-        self.run_script("jax_ops.py", workers=3, servers=2)
-
-    def test_without_hierarchy(self):
-        self.run_script("jax_ops.py", options=["--set", "worker.hierarchy=off"])
 
 
 class Refusals(unittest.TestCase):

@@ -19,19 +19,6 @@ class Training(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("torch_train.py", workers=3, servers=1)
 
-    def test_loops(self):
-        for workers, servers in ((1, 0), (2, 1), (3, 1)):
-            with self.subTest(workers=workers):
-                self.run_script("torch_loops.py", workers=workers, servers=servers)
-
-    def test_lists_of_parameters_that_differ(self):
-        result = harness.run(scripted.script("torch_differ.py"), workers=2, servers=1)
-        for rank in range(2):
-            lines = result.lines(f"worker {rank}")
-            self.assertEqual(len(lines), 5, str(result))
-            for line, what in zip(lines, ["broadcast", "parallel", "state", "step"]):
-                self.assertRegex(line, f"^{what}: .*differ", str(result))
-
     def test_a_worker_is_killed(self):
         for how in ("optimizer", "parallel", "barrier"):
             with self.subTest(how=how):
