@@ -33,12 +33,6 @@ struct conversion {
     struct bps_report *report;
 };
 
-static const char *variable(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && *value != '\0' ? value : NULL;
-}
-
 static bps_status refuse(const struct conversion *c, const char *why)
 {
     return bps_fail(c->report, BPS_ERR_CONF, "%s = %s: %s", c->name, bps_shown(c->value).text, why);
@@ -64,7 +58,7 @@ static bps_status parse_number(const struct conversion *c, const char *range, in
 /* The same of another variable; *out stays if that is not set. */
 static bps_status read_number(const struct conversion *c, const char *name, const char *range, int64_t *out)
 {
-    const struct conversion other = {.name = name, .value = variable(name), .report = c->report};
+    const struct conversion other = {.name = name, .value = bps_variable(name), .report = c->report};
     return other.value == NULL ? BPS_OK : parse_number(&other, range, out);
 }
 
@@ -111,7 +105,7 @@ static bps_status convert_workers(struct conversion *c)
 /* The rank of a worker: its machine's number and its place there, which must be known if there are more. */
 static bps_status convert_rank(struct conversion *c)
 {
-    const char *role = variable("DMLC_ROLE");
+    const char *role = bps_variable("DMLC_ROLE");
     if (role != NULL && strcasecmp(role, "worker") != 0) {
         return BPS_OK;
     }
@@ -123,14 +117,14 @@ static bps_status convert_rank(struct conversion *c)
     if (status == BPS_OK) {
         status = read_number(c, "BYTEPS_LOCAL_RANK", INDEX_RANGE, &local);
     }
-    bool known = each == 1 || variable("BYTEPS_LOCAL_RANK") != NULL;
+    bool known = each == 1 || bps_variable("BYTEPS_LOCAL_RANK") != NULL;
     return status == BPS_OK && known ? convert_to(c, "%" PRId64, machine * each + local) : status;
 }
 
 /* Called for the host and for the port; both must be there. */
 static bps_status convert_scheduler(struct conversion *c)
 {
-    const char *host = variable("DMLC_PS_ROOT_URI");
+    const char *host = bps_variable("DMLC_PS_ROOT_URI");
     int64_t port = -1;
     bps_status status = read_number(c, "DMLC_PS_ROOT_PORT", INDEX_RANGE, &port);
     if (status != BPS_OK) {
@@ -154,7 +148,7 @@ static bps_status convert_partition(struct conversion *c)
 
 static bool wants_rdma(void)
 {
-    const char *value = variable("DMLC_ENABLE_RDMA");
+    const char *value = bps_variable("DMLC_ENABLE_RDMA");
     bool wanted = false;
     return value != NULL && (strcasecmp(value, "ibverbs") == 0 || (bps_parse_bool(value, &wanted) == BPS_OK && wanted));
 }
@@ -200,7 +194,7 @@ static bool find_address(const char *interface, char *text, size_t n)
 
 static bps_status convert_address(struct conversion *c)
 {
-    bool needed = wants_rdma() && variable("DMLC_NODE_HOST") == NULL;
+    bool needed = wants_rdma() && bps_variable("DMLC_NODE_HOST") == NULL;
     if (needed && !find_address(c->value, c->text, sizeof c->text)) {
         return refuse(c, "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
     }
@@ -344,7 +338,7 @@ static bool is_beyond(const struct variable *row, const char *value)
 
 static bps_status layer_variable(struct bps_conf *conf, const struct variable *row, struct bps_report *report)
 {
-    const char *value = variable(row->name);
+    const char *value = bps_variable(row->name);
     struct conversion c = {.name = row->name, .value = value, .report = report};
     char limit[24];
     if (value == NULL) {
@@ -454,7 +448,7 @@ static const char *instead_of(const char *name)
 
 static void note_limit(const struct variable *row, void (*fn)(void *arg, const char *text), void *arg)
 {
-    const char *value = variable(row->name);
+    const char *value = bps_variable(row->name);
     if (value != NULL && is_beyond(row, value)) {
         char text[512];
         snprintf(text, sizeof text, "%s = %s is beyond the limit and taken as %" PRId64, row->name,

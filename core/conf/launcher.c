@@ -17,19 +17,14 @@
 #include "conf/validate.h"
 #include "conf/value.h"
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && *value != '\0';
-}
-
 /*
  * SLURM_NTASKS is the number of a whole allocation where it has come from salloc or sbatch. In a step, which is
  * what srun starts, SLURM_STEP_NUM_TASKS is the number that counts.
  */
 static bool is_of_allocation(void)
 {
-    return is_set("SLURM_STEP_NUM_TASKS") || (is_set("SLURM_JOB_ID") && !is_set("SLURM_STEP_ID"));
+    return bps_variable("SLURM_STEP_NUM_TASKS") != NULL ||
+           (bps_variable("SLURM_JOB_ID") != NULL && bps_variable("SLURM_STEP_ID") == NULL);
 }
 
 /* What a launcher tells each process by variables. */
@@ -55,7 +50,7 @@ static const struct launcher *find_launcher(int64_t *processes)
 {
     for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
         const struct launcher *launcher = &launchers[i];
-        bool counts = is_set(launcher->size) && (launcher->means_else == NULL || !launcher->means_else());
+        bool counts = bps_variable(launcher->size) != NULL && (launcher->means_else == NULL || !launcher->means_else());
         if (counts && bps_parse_int(getenv(launcher->size), processes) == BPS_OK && *processes > 1) {
             return launcher;
         }
@@ -90,7 +85,7 @@ static void put(struct bps_check *check, const char *key, const char *value, con
 static void take(struct bps_check *check, const char *key, const char *variable)
 {
     int64_t number;
-    if (variable != NULL && is_set(variable) && bps_parse_int(getenv(variable), &number) == BPS_OK) {
+    if (variable != NULL && bps_variable(variable) != NULL && bps_parse_int(getenv(variable), &number) == BPS_OK) {
         put(check, key, getenv(variable), variable);
     }
 }
@@ -107,7 +102,8 @@ static int64_t servers_among(const struct launcher *launcher, const struct bps_c
 /* Whether all can be told beforehand where the scheduler will be (core/meeting/master.c). */
 static bool has_master(void)
 {
-    return is_set("MASTER_ADDR") && is_set("MASTER_PORT") && !is_set("TORCHELASTIC_USE_AGENT_STORE");
+    return bps_variable("MASTER_ADDR") != NULL && bps_variable("MASTER_PORT") != NULL &&
+           bps_variable("TORCHELASTIC_USE_AGENT_STORE") == NULL;
 }
 
 static void check_place(struct bps_check *check, const struct launcher *launcher, int64_t processes)

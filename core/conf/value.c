@@ -182,3 +182,9 @@ void bps_format_double(double value, char *text, size_t n)
         freelocale(c);
     }
 }
+
+const char *bps_variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value != NULL && *value != '\0' ? value : NULL;
+}

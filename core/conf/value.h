@@ -14,6 +14,9 @@ bps_status bps_parse_int(const char *text, int64_t *out);
 bps_status bps_parse_bool(const char *text, bool *out);
 bps_status bps_parse_double(const char *text, double *out);
 
+/* The value of an environment variable; NULL: it is not set, or empty. */
+const char *bps_variable(const char *name);
+
 /* Canonical text. */
 void bps_format_size(uint64_t bytes, char *text, size_t n);
 void bps_format_time(uint64_t ns, char *text, size_t n);

@@ -20,6 +20,7 @@
 
 #include "base/clock.h"
 #include "base/report.h"
+#include "conf/value.h"
 
 #define VARIABLE   "BYTEPS_MEETING_FILE"
 #define LOOK_EVERY (100 * BPS_MS)
@@ -31,8 +32,7 @@ static struct {
 
 static bool is_here(void)
 {
-    const char *path = getenv(VARIABLE);
-    return path != NULL && *path != '\0';
+    return bps_variable(VARIABLE) != NULL;
 }
 
 static bps_status path_of(const char *key, const char *suffix, char path[PATH_MAX], struct bps_report *report)

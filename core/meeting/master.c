@@ -15,15 +15,9 @@
 
 #define LAST_PORT 65535u
 
-static bool is_set(const char *name)
-{
-    const char *value = getenv(name);
-    return value != NULL && *value != '\0';
-}
-
 static bool is_here(void)
 {
-    return is_set("MASTER_ADDR") && is_set("MASTER_PORT");
+    return bps_variable("MASTER_ADDR") != NULL && bps_variable("MASTER_PORT") != NULL;
 }
 
 static const char *host(void)

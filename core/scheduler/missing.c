@@ -1,60 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* missing.c - who has not come yet, in words for people: how many, which ranks, and from which hosts. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "scheduler/roster.h"
 
-/* Room for the longest item of a list, and for its end. */
-#define ITEM 100u
-#define END  6u
+#define ITEM 100u /* room for the longest item of a list, and for what comes after it */
+#define END  2u
 
-/* Whether the workers of these ranks that are here are all of one host. */
-static bool is_of_one_host(const struct bps_roster *roster, uint32_t first, uint32_t count, uint64_t host)
-{
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        bool inside = seat->join.role == BPS_ROLE_WORKER && seat->rank >= first && seat->rank - first < count;
-        if (inside && seat->join.host_id != host) {
-            return false;
-        }
-    }
-    return true;
-}
-
-/*
- * A worker of the host from which a missing one would come: launchers give the ranks of a host one after the other.
- * NULL: nobody has come from there, or they do not.
- */
-static const struct bps_seat *neighbour(const struct bps_roster *roster, uint32_t role, uint32_t rank)
-{
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        uint32_t place = (uint32_t)seat->join.local_rank, count = (uint32_t)seat->join.local_size;
-        if (role != BPS_ROLE_WORKER || seat->join.role != role || seat->join.local_rank < 0 || seat->rank < place) {
-            continue;
-        }
-        uint32_t first = seat->rank - place;
-        if (rank >= first && rank - first < count && is_of_one_host(roster, first, count, seat->join.host_id)) {
-            return seat;
-        }
-    }
-    return NULL;
-}
+/* What is known of a rank. */
+struct place {
+    const struct bps_seat *seat;      /* NULL: it is missing */
+    const struct bps_seat *neighbour; /* of the host from which it would come; NULL: unknown */
+};
 
 static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
 {
     return a == b || (a != NULL && b != NULL && a->join.host_id == b->join.host_id);
 }
 
-/* The missing ranks from this one on that follow each other and are of one host; at least itself. */
-static uint32_t run_of(const struct bps_roster *roster, uint32_t role, uint32_t rank, const struct bps_seat *host)
+/*
+ * Launchers give the ranks of a host one after the other, so that a worker which knows its place there tells where the
+ * ranks around it come from; unless some of those have come from elsewhere.
+ */
+static void look_around(const struct bps_seat *seat, struct place *places, uint32_t n)
 {
-    uint32_t end = rank + 1, limit = bps_roster_wanted(roster, role);
-    while (end < limit && bps_roster_holder(roster, role, end) == NULL &&
-           same_host(host, neighbour(roster, role, end))) {
-        end++;
+    const struct bps_join *join = &seat->join;
+    if (join->local_rank < 0 || join->local_size < 0 || seat->rank < (uint32_t)join->local_rank) {
+        return;
     }
-    return end - rank;
+    uint32_t first = seat->rank - (uint32_t)join->local_rank;
+    uint32_t end = (uint32_t)join->local_size < n - first ? first + (uint32_t)join->local_size : n;
+    if (places[first].neighbour != NULL) {
+        return; /* a worker before has done so */
+    }
+    for (uint32_t rank = first; rank < end; rank++) {
+        if (places[rank].seat != NULL && !same_host(places[rank].seat, seat)) {
+            return;
+        }
+    }
+    for (uint32_t rank = first; rank < end; rank++) {
+        places[rank].neighbour = seat;
+    }
+}
+
+/* Fills in the places of a role; each pass over the seats is one over thousands. */
+static void survey(const struct bps_roster *roster, uint32_t role, struct place *places, uint32_t n)
+{
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        if (seat->join.role == role && seat->rank < n && !seat->left) {
+            places[seat->rank].seat = seat;
+        }
+    }
+    for (uint32_t rank = 0; rank < n && role == BPS_ROLE_WORKER; rank++) {
+        if (places[rank].seat != NULL) {
+            look_around(places[rank].seat, places, n);
+        }
+    }
 }
 
 /* Ranks can be told only where all that are here have chosen theirs. */
@@ -69,12 +72,12 @@ static bool have_chosen(const struct bps_roster *roster, uint32_t role)
     return bps_roster_count(roster, role) > 0;
 }
 
-/* Writes "5", "5, " or "5-6 on c3". */
-static size_t write_run(uint32_t rank, uint32_t count, const struct bps_seat *host, bool first, char *text, size_t n)
+/* Writes "5", "5-6" or "5-6 on c3". */
+static size_t write_run(uint32_t first, uint32_t last, const struct bps_seat *host, char *text, size_t n)
 {
-    size_t at = (size_t)snprintf(text, n, "%s%u", first ? "" : ", ", rank);
-    if (count > 1) {
-        at += (size_t)snprintf(text + at, n - at, "-%u", rank + count - 1);
+    size_t at = (size_t)snprintf(text, n, "%u", first);
+    if (last > first) {
+        at += (size_t)snprintf(text + at, n - at, "-%u", last);
     }
     if (host != NULL) {
         at += (size_t)snprintf(text + at, n - at, " on %s", host->join.host);
@@ -82,25 +85,42 @@ static size_t write_run(uint32_t rank, uint32_t count, const struct bps_seat *ho
     return at;
 }
 
-static size_t write_ranks(const struct bps_roster *roster, uint32_t role, uint32_t missing, char *text, size_t n)
+/* Those that follow each other and are of one host make one item. */
+static size_t write_ranks(const struct place *places, uint32_t count, char *text, size_t n)
 {
-    size_t at = (size_t)snprintf(text, n, " (rank%s ", missing > 1 ? "s" : "");
-    bool first = true;
-    for (uint32_t rank = 0; rank < bps_roster_wanted(roster, role); rank++) {
-        if (bps_roster_holder(roster, role, rank) != NULL) {
+    size_t at = 0;
+    for (uint32_t rank = 0; rank < count; rank++) {
+        if (places[rank].seat != NULL) {
             continue;
         }
-        if (at + ITEM + END > n) {
-            at += (size_t)snprintf(text + at, n - at, ", ...");
-            break;
+        at += (size_t)snprintf(text + at, n - at, "%s", at > 0 ? ", " : "");
+        if (at + ITEM > n) {
+            return at + (size_t)snprintf(text + at, n - at, "...");
         }
-        const struct bps_seat *host = neighbour(roster, role, rank);
-        uint32_t count = run_of(roster, role, rank, host);
-        at += write_run(rank, count, host, first, text + at, n - at);
-        rank += count - 1;
-        first = false;
+        const struct bps_seat *host = places[rank].neighbour;
+        uint32_t last = rank;
+        while (last + 1 < count && places[last + 1].seat == NULL && same_host(host, places[last + 1].neighbour)) {
+            last++;
+        }
+        at += write_run(rank, last, host, text + at, n - at);
+        rank = last;
     }
-    return at + (size_t)snprintf(text + at, n - at, ")");
+    return at;
+}
+
+static size_t missing_ranks(const struct bps_roster *roster, uint32_t role, uint32_t missing, char *text, size_t n)
+{
+    uint32_t count = bps_roster_wanted(roster, role);
+    struct place *places = calloc(count, sizeof *places);
+    if (places == NULL) {
+        return 0; /* how many are missing has been said */
+    }
+    survey(roster, role, places, count);
+    size_t at = (size_t)snprintf(text, n, " (rank%s ", missing > 1 ? "s" : "");
+    at += write_ranks(places, count, text + at, n - at - END);
+    at += (size_t)snprintf(text + at, n - at, ")");
+    free(places);
+    return at;
 }
 
 static size_t missing_role(const struct bps_roster *roster, uint32_t role, char *text, size_t n)
@@ -110,7 +130,7 @@ static size_t missing_role(const struct bps_roster *roster, uint32_t role, char 
         return 0;
     }
     size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - here, limit, bps_role_name(role));
-    return have_chosen(roster, role) ? at + write_ranks(roster, role, limit - here, text + at, n - at) : at;
+    return have_chosen(roster, role) ? at + missing_ranks(roster, role, limit - here, text + at, n - at) : at;
 }
 
 void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n)

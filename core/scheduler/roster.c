@@ -72,7 +72,7 @@ void bps_seat_text(const struct bps_seat *seat, char *text, size_t n)
 }
 
 /* The seat that wants or has this rank. */
-struct bps_seat *bps_roster_holder(const struct bps_roster *roster, uint32_t role, uint32_t rank)
+static struct bps_seat *holder(const struct bps_roster *roster, uint32_t role, uint32_t rank)
 {
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &roster->seats, entry) {
@@ -93,7 +93,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
                         bps_role_name(join->role), join->rank, limit, bps_role_name(join->role),
                         bps_role_name(join->role));
     }
-    const struct bps_seat *other = join->rank >= 0 ? bps_roster_holder(roster, join->role, (uint32_t)join->rank) : NULL;
+    const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(report, BPS_ERR_REFUSED,
@@ -162,7 +162,7 @@ static void assign_ranks(struct bps_roster *roster, uint32_t role)
             if (!mine) {
                 continue;
             }
-            while (bps_roster_holder(roster, role, next) != NULL) {
+            while (holder(roster, role, next) != NULL) {
                 next++;
             }
             seat->rank = next;
@@ -242,8 +242,8 @@ static void book_member(const struct bps_roster *roster, const struct bps_seat *
 
 const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t member)
 {
-    return member < roster->workers ? bps_roster_holder(roster, BPS_ROLE_WORKER, member)
-                                    : bps_roster_holder(roster, BPS_ROLE_SERVER, member - roster->workers);
+    return member < roster->workers ? holder(roster, BPS_ROLE_WORKER, member)
+                                    : holder(roster, BPS_ROLE_SERVER, member - roster->workers);
 }
 
 /* Shards by member, and those of one in its own order. */

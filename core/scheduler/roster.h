@@ -65,8 +65,6 @@ const struct bps_seat *bps_roster_seat(const struct bps_roster *roster, uint32_t
 uint32_t bps_roster_wanted(const struct bps_roster *roster, uint32_t role);
 /* "worker" */
 const char *bps_role_name(uint32_t role);
-/* The seat of this rank, unless it has left; NULL: nobody has it yet. */
-struct bps_seat *bps_roster_holder(const struct bps_roster *roster, uint32_t role, uint32_t rank);
 /* "worker 1 (host a, pid 17)" */
 void bps_seat_text(const struct bps_seat *seat, char *text, size_t n);
 

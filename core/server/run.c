@@ -43,9 +43,12 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const cha
     return status;
 }
 
+/* A signal to end may come together with the loss for which it is sent: that counts. */
 static void finish(struct process *p, bps_status verdict)
 {
-    p->verdict = verdict;
+    if (p->verdict == BPS_OK) {
+        p->verdict = verdict;
+    }
     bps_loop_stop(p->loop);
 }
 

@@ -57,6 +57,23 @@ class TooLong(unittest.TestCase):
         cluster.side_by_side(self, cases)
 
 
+class LossAndSignal(unittest.TestCase):
+    def test_both_at_once(self):
+        """Who ends a job may do so before a server has read that it has failed: it says why nevertheless."""
+        with cluster.ByHand(IDLE, settings=["server.shards=1"]) as job:
+            for part in members(job):
+                job.wait_for("at idle", part)
+            job.stop("server 0")
+            job.kill("worker 1")
+            job.wait_for("worker 1 (host", "worker 0", "any")
+            job.parts["server 0"].process.terminate()
+            job.go_on("server 0")
+            job.open("idle")
+            end = job.finish()["server 0"]
+        self.assertNotEqual(end.status, 0, end)
+        self.assertRegex(end.err, r"worker 1 \(host .* was lost")
+
+
 class NotTooLong(unittest.TestCase):
     """A second is less than the time-out."""
 

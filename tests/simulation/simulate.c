@@ -26,6 +26,7 @@
 
 #define WORKERS    6u
 #define SERVERS    2u
+#define HOSTS      3u
 #define OPERATIONS SIM_OPERATIONS
 #define ROUNDS     SIM_ROUNDS
 #define SETTINGS   24u
@@ -702,11 +703,44 @@ static void draw_operations(struct job *job)
     }
 }
 
+static void draw_settings(struct job *job, uint32_t partition)
+{
+    static const char *const colocated[] = {"all", "first", "hosts"};
+    snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
+    set(job, "cluster.scheduler", job->address); /* another one each time: a process knows those that have ended */
+    set_number(job, "cluster.workers", job->workers);
+    set_number(job, "cluster.servers", job->servers);
+    set(job, "cluster.colocated", job->servers > 0 ? "none" : colocated[sim_random(3)]);
+    set(job, "transports.net.plugin", "sim");
+    set(job, "transports.local.plugin", "sim");
+    set(job, "transports.local.local", "true");
+    set(job, "worker.hierarchy", sim_chance(60) ? "auto" : "off");
+    set_number(job, "worker.partition", partition);
+    set_number(job, "worker.slice", partition >> sim_random(2) > 64 ? partition / 2 : 64);
+    set(job, "worker.credit", sim_chance(50) ? "0" : "4 KiB");
+    set(job, "server.order", sim_chance(50) ? "rank" : "arrival");
+    set_number(job, "server.shards", 1 + sim_random(2));
+}
+
+/* On the first of the hosts, or beside them. */
+static void draw_processes(struct job *job, uint32_t hosts)
+{
+    static const char *const host[HOSTS] = {"a", "b", "c"};
+    job->scheduler = (struct sim_process){.name = "the scheduler", .host = "a"};
+    for (uint32_t i = 0; i < job->servers; i++) {
+        job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
+    }
+    for (uint32_t i = 0; i < job->workers; i++) {
+        struct worker *w = &job->worker[i];
+        w->job = job;
+        w->number = i;
+        w->process = (struct sim_process){.name = "a worker", .host = host[sim_random(hosts)]};
+    }
+}
+
 static void draw_job(struct job *job)
 {
-    static const char *const hosts[] = {"a", "b", "c"};
-    static const char *const colocated[] = {"all", "first", "hosts"};
-    uint32_t n = 1 + sim_random(3), partition = 64 << sim_random(5);
+    uint32_t hosts = 1 + sim_random(HOSTS), partition = 64 << sim_random(5);
     job->workers = 1 + sim_random(WORKERS);
     job->servers = sim_random(SERVERS + 1);
     job->operations = 1 + sim_random(OPERATIONS);
@@ -740,30 +774,8 @@ static void draw_job(struct job *job)
                              : "{ plugin = \"whole\"; }");
     }
     draw_operations(job);
-    snprintf(job->address, sizeof job->address, "127.0.0.1:%u", 20000 + (uint32_t)(job->seed % 40000));
-    set(job, "cluster.scheduler", job->address); /* another one each time: a process knows those that have ended */
-    set_number(job, "cluster.workers", job->workers);
-    set_number(job, "cluster.servers", job->servers);
-    set(job, "cluster.colocated", job->servers > 0 ? "none" : colocated[sim_random(3)]);
-    set(job, "transports.net.plugin", "sim");
-    set(job, "transports.local.plugin", "sim");
-    set(job, "transports.local.local", "true");
-    set(job, "worker.hierarchy", sim_chance(60) ? "auto" : "off");
-    set_number(job, "worker.partition", partition);
-    set_number(job, "worker.slice", partition >> sim_random(2) > 64 ? partition / 2 : 64);
-    set(job, "worker.credit", sim_chance(50) ? "0" : "4 KiB");
-    set(job, "server.order", sim_chance(50) ? "rank" : "arrival");
-    set_number(job, "server.shards", 1 + sim_random(2));
-    job->scheduler = (struct sim_process){.name = "the scheduler", .host = "a"};
-    for (uint32_t i = 0; i < job->servers; i++) {
-        job->server[i] = (struct sim_process){.name = "a server", .host = sim_chance(50) ? "s" : "a"};
-    }
-    for (uint32_t i = 0; i < job->workers; i++) {
-        struct worker *w = &job->worker[i];
-        w->job = job;
-        w->number = i;
-        w->process = (struct sim_process){.name = "a worker", .host = hosts[sim_random(n)]};
-    }
+    draw_settings(job, partition);
+    draw_processes(job, hosts);
 }
 
 static void start_job(struct job *job)
