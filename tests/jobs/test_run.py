@@ -541,9 +541,10 @@ class Leftovers(unittest.TestCase):
             for rank in (0, 1):
                 job.wait_for("ready", f"worker {rank}")
             keepers = [job.process.pid, *stacks.children(job.process.pid)[:2]]
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for index in whom:
-                    os.kill(keepers[index], number)
+            for index in whom:
+                os.kill(keepers[index], signal.SIGSTOP)
+            for index in reversed(whom):  # else who is not among them may bury a child before its turn
+                os.kill(keepers[index], signal.SIGKILL)
             job.process.wait(harness.DEADLINE)
             harness.until(lambda: not harness.processes(job.id), "end of all processes")
             result = job.wait()
