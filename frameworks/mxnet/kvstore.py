@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A KVStore for gluon.Trainer: its sums over all workers are push_pulls."""
 
+import mxnet as mx
 from mxnet.kvstore import KVStoreBase
 
-from byteps._basics import Sum, rank, size
+from byteps._basics import Max, Sum, rank, size
 from byteps._coded_names import coding_of, declare_coded
 from byteps._names import unique_name
 
@@ -59,6 +60,12 @@ class BytePS(KVStoreBase):
         for target in targets:
             if target is not result:
                 result.copyto(target)
+
+    def any_worker(self, key, flags):
+        """Return for each of some flags, as many on all workers, whether it is True on one of them."""
+        if not flags:
+            return []
+        return push_pull_inplace(mx.nd.array(flags, dtype="uint8"), None, self._name("flags", key), op=Max).asnumpy() > 0
 
     def set_gradient_compression(self, compression_params):
         """Send gradients in the way that compression_params of DistributedTrainer say.

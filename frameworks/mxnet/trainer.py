@@ -19,6 +19,9 @@ class DistributedTrainer(gluon.Trainer):
     All workers get the parameters of worker root_rank when the trainer is made, and once more in the first step, as
     they may have been loaded meanwhile. ``trainer.step()`` takes the batch size of this worker. To clip the averaged
     gradients, call ``allreduce_grads()``, clip, and ``update()``.
+
+    A gradient that backward() has not made anew since the last step counts as zeros. With ``ignore_stale_grad=True``,
+    the same on all workers, a parameter is left out where no worker has used it; where some have, all update it.
     """
 
     def __init__(self, params, optimizer, optimizer_params=None, root_rank=0, compression_params=None):
@@ -60,4 +63,25 @@ class DistributedTrainer(gluon.Trainer):
 
     def _allreduce_grads(self):
         self._store.learning_rate = self.learning_rate
+        for parameter in self._trained():
+            for weight, gradient in zip(parameter.list_data(), parameter.list_grad()):
+                if not weight._fresh_grad:
+                    gradient[:] = 0  # it is the average of an earlier step
         super()._allreduce_grads()
+
+    def _update(self, ignore_stale_grad=False):
+        if ignore_stale_grad:
+            self._agree_what_is_fresh()
+        super()._update(ignore_stale_grad)
+
+    def _agree_what_is_fresh(self):
+        """Mark as fresh, so that they are updated, the gradients that some worker has made in this step."""
+        trained = self._trained()
+        mine = [any(weight._fresh_grad for weight in parameter.list_data()) for parameter in trained]
+        fresh = self._store.any_worker("fresh", mine)
+        for parameter, is_fresh in zip(trained, fresh):
+            for weight in parameter.list_data():
+                weight._fresh_grad = is_fresh
+
+    def _trained(self):
+        return [parameter for parameter in self._params if parameter.grad_req != "null"]

@@ -159,6 +159,33 @@ def check_accumulation():
     assert native.pushed_bytes() - before == 8 * elements * STEPS / 4
 
 
+def check_stale_gradients():
+    """What some workers use is updated alike on all of them, what nobody uses not at all."""
+    blocks = [gluon.nn.Dense(1, in_units=2, use_bias=False) for _ in range(3)]
+    for block in blocks:
+        block.initialize(mx.init.One())
+    used, sometimes, never = blocks
+    every = {f"weight {i}": block.weight for i, block in enumerate(blocks)}
+    trainer = bps.DistributedTrainer(every, "sgd", {"learning_rate": 1.0, "wd": 0.5, "rescale_grad": 1.0})
+    expected = np.ones((1, 2))
+    for step in range(3):
+        turn = step < 2 and bps.rank() == step % bps.size()
+        with autograd.record():
+            loss = used(mx.nd.ones((1, 2)))
+            if turn:
+                loss = loss + 4 * sometimes(mx.nd.ones((1, 2)))
+        loss.backward()
+        trainer.step(1, ignore_stale_grad=True)
+        if step < 2:
+            expected = expected - (4 / bps.size() + 0.5 * expected)
+        assert np.allclose(sometimes.weight.data().asnumpy(), expected), (step, sometimes.weight.data(), expected)
+        assert np.all(never.weight.data().asnumpy() == 1)
+    with autograd.record():
+        loss = used(mx.nd.ones((1, 2)))
+    loss.backward()
+    checks.raised(UserWarning, lambda: trainer.step(1), sometimes.weight.name)
+
+
 def check_kvstore():
     """gluon.Trainer with our store: step() takes the batch size of all workers."""
     for store in ("dist_byteps", bps.BytePS()):
