@@ -12,19 +12,18 @@ from . import _backend
 from .optimizer import Compression, DistributedOptimizer
 
 
-def push_pull(value, name=None, average=True, *, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def push_pull(value, name=None, average=None, *, op=None, prescale_factor=1.0, postscale_factor=1.0):
     """Return the reduction of a value over all workers, as a NumPy array or number.
 
     Args:
         value: a tensor of the backend, an array, a number or a list of numbers; not a symbol of a function that
             is being compiled.
         name: of the tensor; None: the n-th unnamed one meets the n-th of the others.
-        average: True: the mean; False: the sum.
+        average: True (the default): the mean; False: the sum.
         op: Average, Sum, Min, Max or Product, instead of `average`.
         prescale_factor, postscale_factor: multiply each contribution and the result.
     """
     array = np.asarray(keras.ops.convert_to_numpy(value))
-    average = None if op is not None else average
     result = arrays.push_pull(array, average, name, 0, op, prescale_factor, postscale_factor)
     return result[()]
 
@@ -42,7 +41,6 @@ def allreduce(
     """Horovod's name of push_pull(); values are sent as they are, whatever the compression."""
     del compression
     refuse_process_set(process_set)
-    average = True if average is None else average
     return push_pull(
         value, name, average, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
     )

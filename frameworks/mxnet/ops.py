@@ -3,7 +3,7 @@
 
 import mxnet as mx
 
-from byteps._basics import Average, Sum, check_root, choose_op, declare, full_name
+from byteps._basics import check_root, choose_op, declare, full_name
 from byteps._horovod import refuse_process_set
 
 from . import _library
@@ -150,12 +150,11 @@ def byteps_declare_tensor(name, **kwargs):
 
 
 def allreduce_(
-    tensor, average=True, name=None, priority=0, prescale_factor=1.0, postscale_factor=1.0, process_set=None
+    tensor, average=None, name=None, priority=0, prescale_factor=1.0, postscale_factor=1.0, process_set=None, op=None
 ):
     """Horovod's name of push_pull_inplace()."""
     refuse_process_set(process_set)
-    op = Average if average else Sum
-    return push_pull_inplace(tensor, None, name, priority, op, prescale_factor, postscale_factor)
+    return push_pull_inplace(tensor, average, name, priority, op, prescale_factor, postscale_factor)
 
 
 def allreduce(tensor, *args, **keywords):
@@ -163,7 +162,7 @@ def allreduce(tensor, *args, **keywords):
     return allreduce_(tensor.copy(), *args, **keywords)
 
 
-def grouped_allreduce_(tensors, average=True, name=None, *args, **keywords):
+def grouped_allreduce_(tensors, average=None, name=None, *args, **keywords):
     """Reduce each array of a list in place; all are in flight at once. The other arguments as for allreduce_()."""
     name = "grouped" if name is None else name
     return [allreduce_(tensor, average, f"{name}.{i}", *args, **keywords) for i, tensor in enumerate(tensors)]

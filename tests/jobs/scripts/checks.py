@@ -39,3 +39,25 @@ def raised(kind, call, *parts):
             assert error.status < 0, error
         return error
     raise AssertionError(f"expected {kind}, got the result {result!r}")
+
+
+def average_and_op(bps, *reductions):
+    """Check what the arguments average and op mean: as in Horovod, None for both is the mean, and both are refused.
+
+    Each reduction is called with them, reduces the number rank + 1, and returns the result.
+    """
+    total = bps.size() * (bps.size() + 1) / 2
+    mean = total / bps.size()
+    for reduce in reductions:
+        for arguments, expected in (
+            ({}, mean),
+            ({"average": None}, mean),
+            ({"average": None, "op": None}, mean),
+            ({"average": True}, mean),
+            ({"average": False, "op": None}, total),
+            ({"average": None, "op": bps.Sum}, total),
+        ):
+            result = float(reduce(**arguments))
+            assert result == expected, (arguments, result, expected)
+        for average in (True, False):
+            raised(ValueError, lambda: reduce(average=average, op=bps.Sum), "not both")

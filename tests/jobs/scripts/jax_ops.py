@@ -71,6 +71,10 @@ def check_reductions():
             assert result.dtype == np.float32 and np.allclose(result, everybody.mean(0), rtol=1e-2)
 
 
+def check_average_and_op():
+    checks.average_and_op(bps, functools.partial(bps.push_pull, jnp.float32(bps.rank() + 1)))
+
+
 def check_trees():
     tree = {"a": jnp.ones(3) * bps.rank(), "b": [jnp.ones((2, 2)), (jnp.int32(bps.rank()),)]}
     for way in WAYS:

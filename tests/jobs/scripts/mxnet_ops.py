@@ -55,6 +55,19 @@ def check_reductions():
     assert np.allclose(mine.asnumpy(), everybody.mean(0))
 
 
+def check_average_and_op():
+    def mine():
+        return mx.nd.array([bps.rank() + 1])
+
+    single = (bps.push_pull, bps.push_pull_inplace, bps.allreduce, bps.allreduce_)
+    grouped = (bps.grouped_allreduce, bps.grouped_allreduce_)
+    checks.average_and_op(
+        bps,
+        *(lambda reduce=reduce, **given: reduce(mine(), **given).asscalar() for reduce in single),
+        *(lambda reduce=reduce, **given: reduce([mine()], **given)[0].asscalar() for reduce in grouped),
+    )
+
+
 def check_order():
     """The engine runs it behind what the array needs, and before what needs the array."""
     x = mx.nd.zeros((1000,))

@@ -74,8 +74,20 @@ def check_average_is_the_default():
     same(bps.push_pull(mine), expected(bps.Average, arrays), bps.Average)
     same(bps.push_pull(mine, True), expected(bps.Average, arrays), bps.Average)
     same(bps.push_pull(mine, False), expected(bps.Sum, arrays))
-    checks.raised(ValueError, lambda: bps.push_pull(mine, average=True, op=bps.Sum), "not both")
     checks.raised(ValueError, lambda: bps.push_pull(mine, op="median"), "Product")
+
+
+def check_average_and_op():
+    def mine():
+        return np.array([bps.rank() + 1.0])
+
+    at_once = (bps.push_pull, bps.push_pull_inplace)
+    later = (bps.push_pull_async, bps.push_pull_async_inplace)
+    checks.average_and_op(
+        bps,
+        *(lambda reduce=reduce, **given: reduce(mine(), **given)[0] for reduce in at_once),
+        *(lambda reduce=reduce, **given: reduce(mine(), **given).wait()[0] for reduce in later),
+    )
 
 
 def check_wide_range_of_integers():

@@ -2,6 +2,7 @@
 """push_pull, broadcast and their gradients in TensorFlow: eagerly, in tf.function, in a session of version 1."""
 
 # ruff: noqa: B023 (the functions that are made in loops run at once)
+import functools
 import threading
 import time
 
@@ -127,9 +128,18 @@ def check_arguments_of_the_original():
     equal(bps.push_pull(value, "scope/", False, "/cpu:0", "", bps.Compression.none), total())
     equal(bps.push_pull(tf.Variable(value), average=False), total())
     equal(bps.push_pull(value, op=bps.Sum, prescale_factor=2.0, postscale_factor=0.5), total())
-    checks.raised(ValueError, lambda: bps.push_pull(value, average=True, op=bps.Sum), "not both")
     checks.raised(ValueError, lambda: bps.push_pull(value, op=17), "is not a reduction")
     checks.raised(NotImplementedError, lambda: bps.push_pull(value, enable_async=True), "asynchronous")
+
+
+def check_average_and_op():
+    number = tf.constant(bps.rank() + 1.0)
+    checks.average_and_op(
+        bps,
+        functools.partial(bps.push_pull, number),
+        functools.partial(bps.allreduce, number),
+        lambda **given: bps.grouped_allreduce([number], **given)[0],
+    )
 
 
 def check_scales_are_exact():

@@ -88,8 +88,24 @@ def check_average():
     same(bps.push_pull(mine), expected(bps.Average, tensors), bps.Average)
     same(bps.push_pull(mine, average=False), expected(bps.Sum, tensors))
     same(bps.push_pull(mine, True, "third"), expected(bps.Average, tensors), bps.Average)
-    checks.raised(ValueError, lambda: bps.push_pull(mine, average=False, op=bps.Sum), "not both")
     checks.raised(ValueError, lambda: bps.push_pull(mine, op=17), "Average")
+
+
+def check_average_and_op():
+    def mine():
+        return torch.tensor([bps.rank() + 1.0])
+
+    at_once = (bps.push_pull, bps.push_pull_inplace, bps.allreduce, bps.allreduce_)
+    later = (bps.push_pull_async, bps.push_pull_async_inplace, bps.allreduce_async, bps.allreduce_async_)
+    grouped = (bps.grouped_allreduce, bps.grouped_allreduce_)
+    grouped_later = (bps.grouped_allreduce_async, bps.grouped_allreduce_async_)
+    checks.average_and_op(
+        bps,
+        *(lambda reduce=reduce, **given: reduce(mine(), **given) for reduce in at_once),
+        *(lambda reduce=reduce, **given: bps.synchronize(reduce(mine(), **given)) for reduce in later),
+        *(lambda reduce=reduce, **given: reduce([mine()], **given)[0] for reduce in grouped),
+        *(lambda reduce=reduce, **given: bps.synchronize(reduce([mine()], **given))[0] for reduce in grouped_later),
+    )
 
 
 def check_averages_of_integers():
