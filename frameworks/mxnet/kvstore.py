@@ -65,7 +65,8 @@ class BytePS(KVStoreBase):
         """Return for each of some flags, as many on all workers, whether it is True on one of them."""
         if not flags:
             return []
-        return push_pull_inplace(mx.nd.array(flags, dtype="uint8"), None, self._name("flags", key), op=Max).asnumpy() > 0
+        flags = mx.nd.array(flags, dtype="uint8")
+        return push_pull_inplace(flags, None, self._name("flags", key), op=Max).asnumpy() > 0
 
     def set_gradient_compression(self, compression_params):
         """Send gradients in the way that compression_params of DistributedTrainer say.

@@ -41,10 +41,13 @@ def built(path):
 
 
 def needed(file):
-    """The packages that own the libraries that a file is linked to."""
+    """The packages that own the libraries that a file is linked to, as the loader finds them: of those for another
+    machine, which may be installed as well, the folder has another name."""
     headers = subprocess.run(["objdump", "-p", file], check=True, stdout=subprocess.PIPE, text=True).stdout
-    names = re.findall(r"NEEDED +(\S+)", headers)
-    command = ["dpkg-query", "--search", *(f"*/{name}" for name in names)]
+    found = subprocess.run(["ldd", file], check=True, stdout=subprocess.PIPE, text=True).stdout
+    paths = dict(re.findall(r"(?m)^\s*(\S+) => (/\S+)", found))
+    libraries = [pathlib.PurePath(paths[name]) for name in re.findall(r"NEEDED +(\S+)", headers) if name in paths]
+    command = ["dpkg-query", "--search", *(f"*/{path.parent.name}/{path.name}" for path in libraries)]
     owners = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     return set(re.findall(r"(?m)^([^:\s]+)", owners))
 

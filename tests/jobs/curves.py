@@ -18,6 +18,7 @@ import tempfile
 import unittest
 
 import harness
+import imported
 
 # Threads that spin while they wait for each other need minutes on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -48,6 +49,8 @@ class Curves(unittest.TestCase):
     example_file = None
     rate = None
     python = None
+    framework = None
+    """What the example uses; its workers are forked from a process that has imported it."""
     plain = None
     """A script that trains without BytePS at the learning rate that it is given, and prints the losses as JSON."""
 
@@ -72,7 +75,8 @@ class Curves(unittest.TestCase):
         self.folder = pathlib.Path(folder.name)
 
     def example(self, *options, **job):
-        command = [self.python, str(EXAMPLES / self.example_file), *map(str, options)]
+        python = imported.interpreter(self.python, self.framework, job.get("env"))
+        command = [*python, str(EXAMPLES / self.example_file), *map(str, options)]
         return harness.run(command, **job)
 
     def check_curve(self, *options, **job):

@@ -9,24 +9,23 @@ import harness
 import scripted
 
 
-class TestCase(unittest.TestCase):
+class TestCase(scripted.TestCase):
     """The tests that all frameworks have. A file of tests makes a subclass and says which it is of."""
 
-    python = None
-    script = None
+    program = None
     loops = ()
     error = None
     """The framework's exception for a worker that was lost, a regular expression."""
 
     @classmethod
     def setUpClass(cls):
-        if cls.script is None:
+        if cls.program is None:
             raise unittest.SkipTest("it has the tests of its subclasses")
 
     def run_ends(self, how, rank, servers=1, **env):
         with tempfile.TemporaryDirectory() as folder:
-            command = scripted.script(self.script, how, str(rank), python=self.python)
             env["FILE"] = os.path.join(folder, "go")
+            command = self.script(self.program, how, str(rank), env=env)
             return harness.run(command, workers=2, servers=servers, env=env)
 
     def check(self, loop, end, kind=None, rank=1, servers=1, **env):

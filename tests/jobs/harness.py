@@ -30,6 +30,7 @@ import time
 import unittest
 import uuid
 
+import imported
 import stacks
 from stacks import command, state
 
@@ -286,7 +287,8 @@ class Job:
 
     def stacks(self):
         """Where all processes of the job are."""
-        return stacks.of([self.process.pid, *stacks.children(self.process.pid), *processes(self.id)])
+        forked = [pid for server in imported.servers() for pid in stacks.children(server)]
+        return stacks.of([self.process.pid, *stacks.children(self.process.pid), *processes(self.id), *forked])
 
     def _join(self):
         for reader in (self._out, self._err):

@@ -6,6 +6,7 @@ import os
 import unittest
 
 import harness
+import imported
 
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scripts")
 
@@ -17,9 +18,13 @@ def require(*modules):
             raise unittest.SkipTest(f"{module} is not installed for {harness.python()}")
 
 
-def script(name, *arguments, python=None):
-    """The command that runs one of the scripts, with another interpreter if that is given."""
-    return [python or harness.python(), os.path.join(SCRIPTS, name), *arguments]
+def script(name, *arguments, python=None, framework=None, env=None):
+    """The command that runs one of the scripts, with another interpreter if that is given.
+
+    Of a framework, workers are forked from a process that has imported it; `env` is what is added to their environment.
+    """
+    words = imported.interpreter(python or harness.python(), framework, env)
+    return [*words, os.path.join(SCRIPTS, name), *arguments]
 
 
 # Each worker on the host whose name stands at its place in HOSTS.
@@ -37,16 +42,22 @@ class TestCase(unittest.TestCase):
 
     python = None
     """The interpreter for the scripts; None: that of the tests."""
+    framework = None
+    """What the scripts use; workers are forked from a process that has imported it. None: they start afresh."""
+
+    def script(self, name, *arguments, env=None):
+        """The command that runs a script."""
+        return script(name, *arguments, python=self.python, framework=self.framework, env=env)
 
     def run_script(self, name, *arguments, **how):
         """Run a script as a job; all its workers must come to their end. The rest is as for harness.run()."""
-        return self.run_command(script(name, *arguments, python=self.python), **how)
+        return self.run_command(self.script(name, *arguments, env=how.get("env")), **how)
 
     def run_on_hosts(self, hosts, name, *arguments, env=None, **how):
         """The same, with a worker on each of these hosts: "a,a,b" has two on one host, and one on another."""
         if os.geteuid() != 0:
             self.skipTest("needs root for hosts of their own names")
-        command = ["sh", "-c", ON_HOSTS, "sh", *script(name, *arguments, python=self.python)]
+        command = ["sh", "-c", ON_HOSTS, "sh", *self.script(name, *arguments, env=env)]
         return self.run_command(command, workers=len(hosts.split(",")), env={**(env or {}), "HOSTS": hosts}, **how)
 
     def run_command(self, command, workers=2, servers=1, **how):

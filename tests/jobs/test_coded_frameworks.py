@@ -11,8 +11,9 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 
 class Coded(scripted.TestCase):
-    def check(self, framework, script, **env):
-        self.python = harness.framework_python(framework)  # or the test is skipped, for the others may be there
+    def check(self, framework, script, venv=None, **env):
+        self.framework = framework
+        self.python = harness.framework_python(venv or framework)  # or the test is skipped, for the others may be there
         off = ["--set", "worker.hierarchy=off"]
         self.run_script(script, workers=2, servers=1, options=off, env={"GROUPS": "1,1", **env})
 
@@ -28,7 +29,7 @@ class Coded(scripted.TestCase):
     def test_keras(self):
         for backend in ("tensorflow", "torch", "jax"):
             with self.subTest(backend=backend):
-                self.check("tensorflow", "keras_coded.py", KERAS_BACKEND=backend)
+                self.check("keras", "keras_coded.py", venv="tensorflow", KERAS_BACKEND=backend)
 
 
 if __name__ == "__main__":

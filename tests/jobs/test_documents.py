@@ -16,6 +16,7 @@ import unittest
 
 import documents
 import harness
+import imported
 import scripted
 
 sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
@@ -48,18 +49,19 @@ def read(name):
 class Reader:
     """Does what the sections of a document tell, in a folder of its own."""
 
-    def __init__(self, folder, python=None):
+    def __init__(self, folder, python=None, framework=None):
         self.folder, self.bin = folder, os.path.join(folder, "bin")
         os.mkdir(self.bin)
-        interpreter = shlex.quote(python or harness.python())
-        self.write("bin/python3", f'#!/bin/sh\nexec {interpreter} "$@"\n')
-        self.write("bin/torchrun", f'#!/bin/sh\nexec {interpreter} -m torch.distributed.run "$@"\n')
+        python = python or harness.python()
         # The machine may have other work: threads of PyTorch that wait for each other by spinning would hold it up.
         path = f"{self.bin}:{os.environ['PATH']}"
         # Open MPI takes no more processes than cores, and not those of root, unless it is told to.
         names = ("ALLOW_RUN_AS_ROOT", "ALLOW_RUN_AS_ROOT_CONFIRM", "MCA_rmaps_base_oversubscribe")
         mpi = {f"OMPI_{name}": "1" for name in names}
         self.env = dict(os.environ, PATH=path, OMP_NUM_THREADS="1", BYTEPS_SET="", **mpi)
+        words = shlex.join(imported.interpreter(python, framework, self.env))
+        self.write("bin/python3", f'#!/bin/sh\nexec {words} "$@"\n')
+        self.write("bin/torchrun", f'#!/bin/sh\nexec {shlex.quote(python)} -m torch.distributed.run "$@"\n')
 
     def write(self, name, text):
         path = os.path.join(self.folder, name)
@@ -119,11 +121,13 @@ class Reader:
 class Document:
     """Tests of one document: a method for each section, in their order and in the same folder."""
 
+    framework = "torch"
+
     @classmethod
     def setUpClass(cls):
         folder = tempfile.TemporaryDirectory(prefix="byteps-documents-")
         cls.addClassCleanup(folder.cleanup)
-        cls.reader = Reader(folder.name, cls.python())
+        cls.reader = Reader(folder.name, cls.python(), cls.framework)
 
     @staticmethod
     def python():
@@ -150,7 +154,9 @@ def tests_of(name, **methods):
 
 Readme, Tutorial, Running, Clusters = (tests_of(name) for name in DOCUMENTS)
 Tensorflow, Jax, Mxnet = (
-    tests_of(f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)))
+    tests_of(
+        f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name
+    )
     for name in OTHERS
 )
 

@@ -12,6 +12,7 @@ PYTHON = harness.framework_python("jax")
 
 class Operations(scripted.TestCase):
     python = PYTHON
+    framework = "jax"
 
     def test_two_workers(self):
         self.run_script("jax_ops.py", workers=2, servers=1)

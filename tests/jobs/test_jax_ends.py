@@ -11,7 +11,8 @@ PYTHON = harness.framework_python("jax")
 
 class Ends(ended.TestCase):
     python = PYTHON
-    script = "jax_ends.py"
+    framework = "jax"
+    program = "jax_ends.py"
     loops = ("compiled", "eager", "scanned")
     error = "JaxRuntimeError"
 

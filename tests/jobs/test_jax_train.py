@@ -13,6 +13,7 @@ class Operations(scripted.TestCase):
     """In jobs of other sizes than the one that sanitizers watch."""
 
     python = PYTHON
+    framework = "jax"
 
     def test_alone(self):
         self.run_script("jax_ops.py", workers=1, servers=0)
@@ -26,6 +27,7 @@ class Operations(scripted.TestCase):
 
 class Training(scripted.TestCase):
     python = PYTHON
+    framework = "jax"
 
     def test_alone(self):
         self.run_script("jax_train.py", workers=1, servers=0)

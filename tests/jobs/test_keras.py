@@ -17,6 +17,7 @@ IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 class Training(scripted.TestCase):
     python = PYTHON
+    framework = "keras"
 
     def train(self, backend, **how):
         needed = "keras" if backend == "tensorflow" else backend

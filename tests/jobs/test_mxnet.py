@@ -12,6 +12,7 @@ PYTHON = harness.framework_python("mxnet")
 
 class Operations(scripted.TestCase):
     python = PYTHON
+    framework = "mxnet"
 
     def test_alone(self):
         self.run_script("mxnet_ops.py", workers=1, servers=0)
@@ -28,6 +29,7 @@ class Operations(scripted.TestCase):
 
 class Training(scripted.TestCase):
     python = PYTHON
+    framework = "mxnet"
 
     def test_alone(self):
         self.run_script("mxnet_train.py", workers=1, servers=0)

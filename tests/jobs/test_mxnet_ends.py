@@ -11,7 +11,8 @@ PYTHON = harness.framework_python("mxnet")
 
 class Ends(ended.TestCase):
     python = PYTHON
-    script = "mxnet_ends.py"
+    framework = "mxnet"
+    program = "mxnet_ends.py"
     loops = ("trainer", "hand")
     error = "MXNetError"
 

@@ -14,6 +14,7 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 class Operations(scripted.TestCase):
     python = PYTHON
+    framework = "tensorflow"
 
     def test_two_workers(self):
         self.run_script("tensorflow_ops.py", workers=2, servers=1)

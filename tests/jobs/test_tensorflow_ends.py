@@ -13,7 +13,8 @@ os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 class Ends(ended.TestCase):
     python = PYTHON
-    script = "tensorflow_ends.py"
+    framework = "tensorflow"
+    program = "tensorflow_ends.py"
     loops = ("function", "session", "fit")
     error = "tf.errors.InternalError"
 

@@ -15,6 +15,7 @@ class Operations(scripted.TestCase):
     """In jobs of other sizes than the one that sanitizers watch."""
 
     python = PYTHON
+    framework = "tensorflow"
 
     def test_alone(self):
         self.run_script("tensorflow_ops.py", workers=1, servers=0)
@@ -28,6 +29,7 @@ class Operations(scripted.TestCase):
 
 class Training(scripted.TestCase):
     python = PYTHON
+    framework = "tensorflow"
 
     def test_alone(self):
         self.run_script("tensorflow_train.py", workers=1, servers=0)
@@ -41,6 +43,7 @@ class Training(scripted.TestCase):
 
 class Programs(scripted.TestCase):
     python = PYTHON
+    framework = "tensorflow"
 
     def test_two_workers(self):
         self.run_script("tensorflow_programs.py", workers=2, servers=1)

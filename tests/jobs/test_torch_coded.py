@@ -15,6 +15,8 @@ OFF = ["--set", "worker.hierarchy=off"]
 
 
 class Coded(scripted.TestCase):
+    framework = "torch"
+
     def test_two_workers(self):
         self.run_script("torch_coded.py", workers=2, servers=1, options=OFF, env={"GROUPS": "1,1"})
 
@@ -25,7 +27,7 @@ class Coded(scripted.TestCase):
         self.run_script("torch_coded.py", "configured", workers=2, servers=1, options=ALONE, env={"GROUPS": "1,1"})
 
     def train(self, folder, *how):
-        return harness.run(scripted.script("torch_checkpoints.py", folder, *how), workers=2, servers=1, options=OFF)
+        return harness.run(self.script("torch_checkpoints.py", folder, *how), workers=2, servers=1, options=OFF)
 
     def weights(self, folder, *how):
         """What a whole training has come to; all workers have the same."""

@@ -10,6 +10,8 @@ scripted.require("torch")
 
 
 class Compile(scripted.TestCase):
+    framework = "torch"
+
     def check(self, workers, servers):
         with tempfile.TemporaryDirectory() as cache:  # graphs of other versions are of no use
             env = {"TORCHINDUCTOR_CACHE_DIR": cache}

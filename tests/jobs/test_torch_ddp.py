@@ -12,6 +12,8 @@ scripted.require("torch")
 
 
 class Hook(scripted.TestCase):
+    framework = "torch"
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -24,7 +26,7 @@ class Hook(scripted.TestCase):
         self.run_script("torch_ddp.py", "leave_with_a_hook_in_pytorch", env=self.env)
 
     def test_a_worker_is_killed(self):
-        script = scripted.script("torch_ddp.py", "lose_a_worker")
+        script = self.script("torch_ddp.py", "lose_a_worker")
         result = harness.run(script, workers=2, servers=1, env=self.env)
         self.assertNotEqual(result.status, 0, str(result))
         text = "\n".join(result.lines("worker 0"))

@@ -10,13 +10,15 @@ scripted.require("torch")
 
 
 class Loops(scripted.TestCase):
+    framework = "torch"
+
     def test_loops(self):
         for workers, servers in ((1, 0), (2, 1), (3, 1)):
             with self.subTest(workers=workers):
                 self.run_script("torch_loops.py", workers=workers, servers=servers)
 
     def test_lists_of_parameters_that_differ(self):
-        result = harness.run(scripted.script("torch_differ.py"), workers=2, servers=1)
+        result = harness.run(self.script("torch_differ.py"), workers=2, servers=1)
         for rank in range(2):
             lines = result.lines(f"worker {rank}")
             self.assertEqual(len(lines), 5, str(result))

@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class Names(scripted.TestCase):
+    framework = "torch"
+
     def test_alone(self):
         self.run_script("torch_names.py", workers=1, servers=0)
 

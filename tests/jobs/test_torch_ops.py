@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class Operations(scripted.TestCase):
+    framework = "torch"
+
     def test_alone(self):
         self.run_script("torch_ops.py", workers=1, servers=0)
 

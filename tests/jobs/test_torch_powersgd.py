@@ -11,6 +11,8 @@ scripted.require("torch")
 
 
 class PowerSgd(scripted.TestCase):
+    framework = "torch"
+
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)

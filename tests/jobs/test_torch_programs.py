@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class Programs(scripted.TestCase):
+    framework = "torch"
+
     def test_alone(self):
         self.run_script("torch_programs.py", workers=1, servers=0)
 

@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class Search(scripted.TestCase):
+    framework = "torch"
+
     def test_with_a_server(self):
         self.run_script("torch_search.py", workers=2, servers=1)
 

@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class Shared(scripted.TestCase):
+    framework = "torch"
+
     def test_workers_of_a_host(self):
         self.run_script("torch_shared.py", "yes", workers=2, servers=0)
 

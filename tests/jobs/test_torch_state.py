@@ -9,6 +9,8 @@ scripted.require("torch")
 
 
 class State(scripted.TestCase):
+    framework = "torch"
+
     def test_alone(self):
         self.run_script("torch_state.py", workers=1, servers=0)
 

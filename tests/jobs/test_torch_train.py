@@ -10,6 +10,8 @@ scripted.require("torch")
 
 
 class Training(scripted.TestCase):
+    framework = "torch"
+
     def test_alone(self):
         self.run_script("torch_train.py", workers=1, servers=0)
 
@@ -22,7 +24,7 @@ class Training(scripted.TestCase):
     def test_a_worker_is_killed(self):
         for how in ("optimizer", "parallel", "barrier"):
             with self.subTest(how=how):
-                result = harness.run(scripted.script("torch_lost.py", how), workers=2, servers=1)
+                result = harness.run(self.script("torch_lost.py", how), workers=2, servers=1)
                 self.assertNotEqual(result.status, 0, str(result))
                 text = "\n".join(result.lines("worker 0"))
                 self.assertRegex(text, r"^step \d+: .*worker 1.* was lost", str(result))

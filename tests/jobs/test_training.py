@@ -7,7 +7,7 @@ import curves
 import harness
 import scripted
 
-scripted.require("torch")
+scripted.require("torch",)
 
 
 class Training(curves.Curves):
@@ -15,6 +15,7 @@ class Training(curves.Curves):
     rate = 0.01
     plain = "torch_plain.py"
     python = harness.python()
+    framework = "torch"
 
     def check_waiting(self, text, figures):
         self.assertIn("waiting for communication", text)

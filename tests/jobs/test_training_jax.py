@@ -14,6 +14,7 @@ class Training(curves.Curves):
     rate = 0.002
     plain = "jax_plain.py"
     python = PYTHON
+    framework = "jax"
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import unittest
 import curves
 import harness
 
-PYTHON = harness.framework_python("mxnet")
+PYTHON = harness.framework_python("mxnet",)
 
 
 class Training(curves.Curves):
@@ -14,6 +14,7 @@ class Training(curves.Curves):
     rate = 0.002
     plain = "mxnet_plain.py"
     python = PYTHON
+    framework = "mxnet"
 
 
 if __name__ == "__main__":

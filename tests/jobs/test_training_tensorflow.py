@@ -14,6 +14,7 @@ class Training(curves.Curves):
     rate = 0.002
     plain = "tensorflow_plain.py"
     python = PYTHON
+    framework = "tensorflow"
 
 
 if __name__ == "__main__":

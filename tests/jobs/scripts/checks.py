@@ -6,6 +6,7 @@ A failure prints its traceback and ends the process with status 1; success print
 """
 
 import faulthandler
+import functools
 import sys
 import traceback
 
@@ -60,4 +61,4 @@ def average_and_op(bps, *reductions):
             result = float(reduce(**arguments))
             assert result == expected, (arguments, result, expected)
         for average in (True, False):
-            raised(ValueError, lambda: reduce(average=average, op=bps.Sum), "not both")
+            raised(ValueError, functools.partial(reduce, average=average, op=bps.Sum), "not both")

@@ -5,8 +5,6 @@ import functools
 import os
 import tempfile
 
-os.environ["JAX_ENABLE_X64"] = "1"  # before JAX is imported, by Keras
-
 import checks
 import keras
 import numpy as np
@@ -18,6 +16,10 @@ from byteps._native import bps as native
 BACKEND = keras.backend.backend()
 STEPS, BATCH, RATE, MOMENTUM = 20, 12, 0.125, 0.875  # BATCH: of all workers
 keras.config.set_floatx("float64")
+if BACKEND == "jax":
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
 # A worker alone differs from NumPy by 1e-7 after these steps on PyTorch and JAX: Keras rounds some of it to float32.
 TOLERANCE = 1e-11 if BACKEND == "tensorflow" else 1e-6
 
