@@ -3,6 +3,8 @@
 #ifndef BPS_BASE_TENSOR_H
 #define BPS_BASE_TENSOR_H
 
+#include <stdbool.h>
+
 #include <byteps/types.h>
 
 /*
@@ -31,6 +33,15 @@ static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, u
     uint64_t first = (uint64_t)index * partition;
     uint64_t rest = first < bytes ? bytes - first : 0;
     return (uint32_t)(rest < partition ? rest : partition);
+}
+
+/*
+ * True for integers; bool is none. The sum of an average of them may need more bits than they have: it is made
+ * in one pass over all contributions, and never partial.
+ */
+static inline bool bps_is_integer(uint32_t dtype)
+{
+    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 || dtype == BPS_INT64;
 }
 
 #endif

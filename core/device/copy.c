@@ -9,6 +9,7 @@
 
 #include "flow/step.h"
 #include "plugin/memory.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 #include "sum/sum.h"
 #include "wire/link.h"
@@ -94,7 +95,8 @@ static bps_status check(const struct bps_worker *worker, const struct bps_device
 static bps_status mark(const struct bps_worker *worker, const struct bps_device *device, struct bps_mark **out,
                        struct bps_report *report)
 {
-    return device_ops(worker)->mark(worker->device->self, device, out, report);
+    bps_status status = device_ops(worker)->mark(worker->device->self, device, out, report);
+    return bps_returned(worker->device, "mark", BPS_OK, status, report);
 }
 
 static void release(const struct bps_worker *worker, struct bps_mark **mark)
@@ -187,6 +189,8 @@ static void on_input(void *arg, bps_status status, const char *text)
 {
     struct bps_operation *operation = arg;
     struct bps_worker *worker = worker_of(operation);
+    struct bps_report report;
+    status = bps_answered(worker->device, "reached", status, &text, &report);
     release(worker, &operation->mark);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, text);
@@ -203,6 +207,7 @@ static void await(struct bps_operation *operation)
         return; /* the last copy that leaves begins it */
     }
     bps_status status = device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
+    status = bps_returned(worker->device, "await", BPS_OK, status, &report);
     if (status != BPS_OK) {
         on_input(operation, status, report.text);
     }
@@ -221,6 +226,7 @@ static void end(struct bps_operation *operation)
     }
     bps_status status = device_ops(worker)->mark_copies(worker->device->self, operation->request.device.index,
                                                         &operation->mark, &report);
+    status = bps_returned(worker->device, "mark_copies", BPS_OK, status, &report);
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
@@ -232,6 +238,7 @@ static void follow(struct bps_operation *operation)
     struct bps_report report = {""};
     bps_status status =
         device_ops(worker)->follow(worker->device->self, &operation->request.device, operation->mark, &report);
+    status = bps_returned(worker->device, "follow", BPS_OK, status, &report);
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
@@ -252,6 +259,8 @@ static void on_host(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
     struct bps_worker *worker = task->tensor->worker;
+    struct bps_report report;
+    status = bps_answered(worker->device, "done", status, &text, &report);
     worker->memory->to_host.under_way -= staged(task);
     task->src = task->dst;
     bps_task_done(task, status, text);
@@ -262,6 +271,8 @@ static void on_device(void *arg, bps_status status, const char *text)
 {
     struct bps_task *task = arg;
     struct bps_worker *worker = task->tensor->worker;
+    struct bps_report report;
+    status = bps_answered(worker->device, "done", status, &text, &report);
     worker->memory->to_device.under_way -= staged(task);
     bps_task_done(task, status, text);
     begin_copies(worker, &worker->memory->to_device);
@@ -274,6 +285,8 @@ static void on_left(void *arg, bps_status status, const char *text)
     struct bps_tensor_entry *tensor = task->tensor;
     struct bps_worker *worker = tensor->worker;
     char line[BPS_TEXT_LIMIT];
+    struct bps_report report;
+    status = bps_answered(worker->device, "done", status, &text, &report);
     worker->memory->to_device.under_way -= staged(task);
     tensor->leaving--;
     if (status != BPS_OK) {
@@ -326,6 +339,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     bps_status status = worker->failure;
     if (status == BPS_OK) {
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
+        status = bps_returned(worker->device, "copy", BPS_OK, status, &report);
     }
     if (status != BPS_OK) {
         bps_task_done(task, status, report.text);
@@ -432,6 +446,7 @@ static bool reduce_on_device(struct bps_task *task)
     arithmetic(operation, &reduction.op, &reduction.dtype);
     reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
     bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
+    status = bps_returned(worker->device, "reduce", BPS_OK, status, &report);
     if (status != BPS_OK) {
         bps_task_done(task, status, report.text);
         return false;

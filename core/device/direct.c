@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "device/copy.h"
 #include "plugin/memory.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
 
@@ -103,6 +104,7 @@ static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uin
     struct bps_report report = {""};
     bps_status status =
         share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &piece->region, &report);
+    status = bps_returned(worker->device, "region", BPS_OK, status, &report);
     if (status == BPS_OK) {
         status = bps_memory_share(worker->net, &piece->region, &piece->shared, &report);
     }
@@ -189,5 +191,6 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
 bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report)
 {
     const struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
-    return share_ops(worker)->flush(worker->device->self, operation->request.device.index, report);
+    bps_status status = share_ops(worker)->flush(worker->device->self, operation->request.device.index, report);
+    return bps_returned(worker->device, "flush", BPS_OK, status, report);
 }

@@ -243,8 +243,12 @@ static void form(struct bps_coordinator *coordinator)
     struct bps_devices *devices = coordinator->devices;
     struct bps_report report = {""};
     uint8_t name[BPS_GROUP_NAME_BYTES];
-    if (share_a_device(coordinator, report.text, sizeof report.text) ||
-        devices->ops->name(devices->self, name, &report) != BPS_OK) {
+    bps_status status = BPS_ERR_UNSUPPORTED;
+    if (!share_a_device(coordinator, report.text, sizeof report.text)) {
+        status = devices->ops->name(devices->self, name, &report);
+        status = bps_returned(devices->reducer, "group.name", BPS_OK, status, &report);
+    }
+    if (status != BPS_OK) {
         bps_coordinator_separate(coordinator, report.text);
         return;
     }

@@ -47,7 +47,8 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
     if (device == NULL || device->group == NULL) {
         return "a worker uses no reducer whose devices form groups";
     }
-    return device->group->query(reducer->self, text, n, report) == BPS_OK ? NULL : report->text;
+    bps_status status = device->group->query(reducer->self, text, n, report);
+    return bps_returned(reducer, "group.query", BPS_OK, status, report) == BPS_OK ? NULL : report->text;
 }
 
 static void reached(struct bps_local_peer *peer)
@@ -213,9 +214,10 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
         return false;
     }
     const char *why = obstacle(devices, operation);
-    if (why == NULL &&
-        devices->ops->identify(devices->self, operation->request.device.index, identity, &report) != BPS_OK) {
-        why = report.text;
+    if (why == NULL) {
+        bps_status status = devices->ops->identify(devices->self, operation->request.device.index, identity, &report);
+        status = bps_returned(devices->reducer, "group.identify", BPS_OK, status, &report);
+        why = status != BPS_OK ? report.text : NULL;
     }
     if (why != NULL && !devices->explained) {
         devices->explained = true;
@@ -285,6 +287,8 @@ static bool network_failed(struct bps_worker *worker, const struct bps_header *h
 static void on_joined(void *arg, bps_status status, const char *text)
 {
     struct bps_devices *devices = arg;
+    struct bps_report report;
+    status = bps_answered(devices->reducer, "joined", status, &text, &report);
     const char *why = status != BPS_OK ? text : "";
     if (devices->state != BPS_DEVICES_FORMING) {
         return; /* it was given up */
@@ -315,7 +319,8 @@ static bps_status form(struct bps_devices *devices, const uint8_t *name)
         .arg = devices,
     };
     devices->state = BPS_DEVICES_FORMING;
-    if (devices->ops->join(devices->self, &seat, &devices->group, &report) != BPS_OK) {
+    bps_status status = devices->ops->join(devices->self, &seat, &devices->group, &report);
+    if (bps_returned(devices->reducer, "group.join", BPS_OK, status, &report) != BPS_OK) {
         devices->group = NULL;
         on_joined(devices, BPS_ERR_FAILED, report.text);
     }
@@ -455,6 +460,7 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
         return BPS_OK;
     }
     devices->ops = bps_device_ops(worker->device)->group;
+    devices->reducer = worker->device;
     devices->self = worker->device->self;
     if (bps_path_new_among_devices(worker->graph, &devices->path) != BPS_OK) {
         return BPS_ERR_NOMEM;

@@ -20,6 +20,7 @@
 #include <byteps/device.h>
 
 #include "group/local.h"
+#include "plugin/returned.h"
 
 /* What can take a partition at the nodes device_reduce and device_broadcast. */
 extern const struct bps_step_ops *const bps_device_reduce_steps[], *const bps_device_broadcast_steps[];
@@ -67,7 +68,8 @@ struct bps_devices {
     struct bps_local *local;
     const struct bps_devices_orders *orders;
     const struct bps_group_ops *ops;
-    void *self; /* the instance */
+    const struct bps_instance *reducer;
+    void *self; /* the same as its operations know it */
     enum bps_devices_state state;
     char text[128];          /* what joins the devices, or why nothing does */
     bool explained;          /* why a tensor went through the host */

@@ -38,6 +38,8 @@ static void on_batch(void *arg, bps_status status, const char *text)
     struct bps_devices *devices = batch->devices;
     struct bps_worker *worker = devices->local->worker;
     char line[BPS_TEXT_LIMIT];
+    struct bps_report report;
+    status = bps_answered(devices->reducer, "done", status, &text, &report);
     TAILQ_REMOVE(&devices->under_way, batch, entry);
     if (status != BPS_OK && worker->failure == BPS_OK) {
         snprintf(line, sizeof line, "worker %u: %s", worker->rank, text);
@@ -138,6 +140,7 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
     }
     if (status == BPS_OK) {
         status = devices->ops->run(devices->group, step, batch->tasks, on_batch, batch, &report);
+        status = bps_returned(devices->reducer, "group.run", BPS_OK, status, &report);
     } else {
         snprintf(report.text, sizeof report.text, "the coordinator ordered what cannot be");
     }

@@ -3,12 +3,12 @@
 #include <byteps/reducer.h>
 
 #include "flow/step.h"
+#include "plugin/use.h"
 
 static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     const struct bps_worker *worker = task->tensor->worker;
-    const struct bps_reducer_ops *reducer = worker->reducer->ops;
     struct bps_kernels kernels;
     if (operation->op == BPS_WIRE_BROADCAST) {
         if (operation->root != 0) {
@@ -19,10 +19,8 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     }
     uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
     uint32_t dtype = operation->request.dtype;
-    bps_status status = reducer->kernels(worker->reducer->self, op, dtype, &kernels);
+    bps_status status = bps_reducer_kernels(worker->reducer, op, dtype, &kernels, report);
     if (status != BPS_OK) {
-        BPS_REPORT(report, "the reducer '%s' has no %s of %s", worker->reducer->name, bps_op_name(op),
-                   bps_dtype_name(dtype));
         return status;
     }
     const void *src = task->src;

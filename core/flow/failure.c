@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/report.h"
 #include "flow/worker.h"
 
 /* The scheduler knows more about a loss than the end of a connection tells, but it must not be waited for long. */
@@ -14,7 +15,7 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
     if (worker->failure != BPS_OK || worker->phase == BPS_WORKER_ENDED) {
         return;
     }
-    worker->failure = status;
+    worker->failure = bps_failing(status);
     worker->failure_text = strdup(text);
     if (worker->failure_text == NULL) {
         worker->failure_text = calloc(1, 1);

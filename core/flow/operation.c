@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/report.h"
 #include "flow/step.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
@@ -293,7 +294,7 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
     if (operation->status != BPS_OK) {
         return;
     }
-    operation->status = status;
+    operation->status = bps_failing(status);
     if (status == BPS_ERR_LOST && tensor->worker->failure != BPS_OK) {
         snprintf(line, sizeof line, "%s; tensor '%s' was in flight", text, tensor->name);
     } else {

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "flow/step.h"
+#include "plugin/returned.h"
 
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 
@@ -25,7 +26,8 @@ static bps_status run(struct bps_stage_call *call, struct bps_report *report)
         .dst = node->attr.writes != 0 ? task->dst : NULL,
         .done = on_answer,
     };
-    return node->ops->run(node->instance->self, on->state, &call->view, report);
+    bps_status status = node->ops->run(node->instance->self, on->state, &call->view, report);
+    return bps_returned(node->instance, "run", BPS_INPROGRESS, status, report);
 }
 
 /* What the stage has written is what goes on. */
@@ -42,11 +44,13 @@ static void finish(struct bps_stage_call *call, bps_status status, const char *t
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text)
 {
     struct bps_stage_call *call = bps_container(view, struct bps_stage_call, view);
-    if (!call->runs || status == BPS_INPROGRESS) {
-        bps_error("stage", "a stage has answered to a task that it does not have, or not at all");
+    struct bps_report report;
+    if (!call->runs) {
+        bps_error("stage", "a stage has answered to a task that it does not have");
         return;
     }
-    finish(call, status, text != NULL && text[0] != '\0' ? text : bps_strerror(status));
+    status = bps_answered(bps_task_on(call->task)->node->instance, "done", status, &text, &report);
+    finish(call, status, text);
 }
 
 static void run_in_pool(struct bps_job *job)

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "graph/graph.h"
+#include "plugin/returned.h"
 
 /* BPS_OK: the tensor passes this stage. BPS_AGAIN: it goes around it. */
 static bps_status passes(struct bps_node *node, const struct bps_tensor_info *tensor, bool broadcast, void **state,
@@ -21,8 +22,9 @@ static bps_status passes(struct bps_node *node, const struct bps_tensor_info *te
                    node->name, bps_dtype_name(tensor->dtype));
         return BPS_ERR_UNSUPPORTED;
     }
-    bps_status status = node->ops->bind(node->instance->self, tensor, state, &reason);
-    if (status < 0) {
+    bps_status returned = node->ops->bind(node->instance->self, tensor, state, &reason);
+    bps_status status = bps_returned(node->instance, "bind", BPS_AGAIN, returned, report);
+    if (status < 0 && status == returned) {
         BPS_REPORT(report, "stage %s: %s", node->name, reason.text[0] != '\0' ? reason.text : bps_strerror(status));
     }
     return status;

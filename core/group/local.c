@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "plugin/returned.h"
 
 #define LOG      "local"
 #define PATIENCE (5 * BPS_S) /* all of the group have listened since before they joined */
@@ -44,6 +45,7 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     bps_lobby_init(&local->lobby, &bps_local_guests, transport, local, (uint32_t)worker->conf->cluster.workers);
     bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
                                           sizeof local->address, report);
+    status = bps_returned(local->transport, "listen", BPS_OK, status, report);
     if (status == BPS_OK) {
         local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
         status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;

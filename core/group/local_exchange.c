@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/report.h"
 #include "flow/step.h"
 #include "group/local.h"
 #include "shards/shards.h"
@@ -73,13 +74,22 @@ static void send_to_all(struct bps_task *task)
     check(task);
 }
 
+/* This worker's reducer cannot do it: so nobody's does. */
+static void decline(struct bps_task *task, bps_status status, const char *why)
+{
+    const struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_report text;
+    bps_fail(&text, status, "worker %u's %s", tensor->worker->rank, why);
+    bps_tensor_refuse(task->tensor, task->partition, tensor->operation.bytes, status, text.text, true);
+}
+
 static bool start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_local *local = worker->local;
     struct exchange *exchange = bps_task_context(task);
     struct bps_header header;
-    char text[160];
+    struct bps_report report;
     bps_assert(exchange->owed == 0);
     *exchange = (struct exchange){.owed = 0};
     if (local->dropped) {
@@ -96,17 +106,15 @@ static bool start(struct bps_task *task)
     if (status == BPS_OK && exchange->round == NULL) {
         return false; /* the round has failed, and with it the task */
     }
-    if (status == BPS_OK) {
-        status = bps_exchange_contribute(exchange->round, task->src, task->dst, task);
-    }
-    if (status == BPS_ERR_UNSUPPORTED) {
-        snprintf(text, sizeof text, "worker %u's reducer '%s' has no %s of %s", worker->rank, worker->reducer->name,
-                 bps_op_name(header.op), bps_dtype_name(header.dtype));
-        bps_tensor_refuse(task->tensor, task->partition, header.bytes, status, text, true);
-    } else if (status != BPS_OK) {
+    if (status != BPS_OK) {
         bps_worker_fail(worker, status, "could not contribute to the sum of this host");
-    } else {
+        return false;
+    }
+    status = bps_exchange_contribute(exchange->round, task->src, task->dst, task, &report);
+    if (status == BPS_OK) {
         send_to_all(task);
+    } else {
+        decline(task, status, report.text);
     }
     return false;
 }

@@ -11,6 +11,7 @@
 
 #include "base/assert.h"
 #include "group/local.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
 #include "wire/sink.h"
@@ -233,8 +234,9 @@ bps_status bps_local_fail(struct bps_local *local, const struct bps_header *head
  * Out of reach: the peer has ended, which its link will tell soon, too.
  * The job is going to fail with these words.
  */
-static bps_status lose(struct bps_local_peer *peer, bps_status status)
+static bps_status lose(struct bps_local_peer *peer, const char *callback, bps_status returned)
 {
+    bps_status status = bps_returned(peer->local->transport, callback, BPS_OK, returned, NULL);
     const struct bps_worker *worker = peer->local->worker;
     char who[128], why[200];
     if (status != BPS_OK && !peer->local->dropped) {
@@ -252,7 +254,7 @@ static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
-    return lose(peer,
+    return lose(peer, "loan_read",
                 peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes) : BPS_ERR_LOST);
 }
 
@@ -262,8 +264,9 @@ static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loa
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
-    return lose(peer, peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
-                                         : BPS_ERR_LOST);
+    return lose(peer, "loan_write",
+                peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
+                                   : BPS_ERR_LOST);
 }
 
 /* ---- sending ---- */

@@ -10,6 +10,7 @@
 #include "base/report.h"
 #include "conf/option.h"
 #include "plugin/kinds.h"
+#include "plugin/returned.h"
 
 static const struct bps_option no_options[] = {{0}};
 
@@ -67,12 +68,12 @@ static bps_status open_plugin(struct bps_instance *instance, const char *path, s
 {
     struct bps_report why = {""};
     char where[256];
-    bps_status status = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
+    bps_status returned = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
+    bps_status status = bps_returned(instance, "open", BPS_OK, returned, report);
 
-    if (status == BPS_OK) {
-        return BPS_OK;
+    if (status == BPS_OK || status != returned) {
+        return status;
     }
-    status = status < 0 ? status : BPS_ERR_PLUGIN;
     snprintf(where, sizeof where, "%s: %s", path, instance->loaded->plugin->name);
     bps_report_at(report, where, why.text[0] ? why.text : bps_strerror(status));
     return status;

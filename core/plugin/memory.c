@@ -19,6 +19,7 @@
 #include <byteps/byteps.h>
 
 #include "base/report.h"
+#include "plugin/returned.h"
 
 #define USERS 3 /* the transports to other hosts and to other processes of this one; a reducer with devices */
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW) /* so that nobody who maps it can be hit by a signal */
@@ -76,11 +77,17 @@ static void detach(const struct bps_shared *shared, unsigned told)
     }
 }
 
+static bps_status attach_to(const struct bps_memory_user *user, const struct bps_shared *shared,
+                            struct bps_report *report)
+{
+    bps_status status = user->attach(user->instance->self, &shared->region, report);
+    return bps_returned(user->instance, "attach", BPS_OK, status, report);
+}
+
 static bps_status attach(const struct bps_shared *shared, struct bps_report *report)
 {
     for (unsigned i = 0; i < nusers; i++) {
-        bps_status status =
-            concerns(&users[i], shared) ? users[i].attach(users[i].instance->self, &shared->region, report) : BPS_OK;
+        bps_status status = concerns(&users[i], shared) ? attach_to(&users[i], shared, report) : BPS_OK;
         if (status != BPS_OK) {
             detach(shared, i);
             return status;
@@ -121,7 +128,7 @@ bps_status bps_memory_join(const struct bps_memory_user *user, struct bps_report
     pthread_mutex_lock(&mutex);
     LIST_FOREACH(shared, &regions, entry) {
         if (status == BPS_OK && concerns(user, shared)) {
-            status = user->attach(user->instance->self, &shared->region, report);
+            status = attach_to(user, shared, report);
         }
     }
     if (status == BPS_OK) {

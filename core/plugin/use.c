@@ -2,10 +2,10 @@
 /* use.c - opening the first usable instance of a preference list. */
 #include "plugin/use.h"
 
-#include <byteps/reducer.h>
-
 #include "base/log.h"
 #include "base/report.h"
+#include "base/tensor.h"
+#include "plugin/returned.h"
 
 static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const char *map, const char *name,
                            struct bps_loop *loop, struct bps_instance **out, struct bps_report *report)
@@ -44,6 +44,20 @@ bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, 
 {
     return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop, out,
                         report);
+}
+
+bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
+                               struct bps_report *report)
+{
+    const struct bps_reducer_ops *ops = reducer->ops;
+    uint32_t asked = op == BPS_AVERAGE && !bps_is_integer(dtype) ? BPS_SUM : op;
+    bool none = op == BPS_AVERAGE && dtype == BPS_BOOL;
+    bps_status returned = none ? BPS_ERR_UNSUPPORTED : ops->kernels(reducer->self, asked, dtype, out);
+    bps_status status = bps_returned(reducer, "kernels", BPS_OK, returned, report);
+    if (status != BPS_OK && status == returned) {
+        BPS_REPORT(report, "reducer '%s' has no %s of %s", reducer->name, bps_op_name(op), bps_dtype_name(dtype));
+    }
+    return status;
 }
 
 const struct bps_device_ops *bps_device_ops(const struct bps_instance *reducer)

@@ -4,6 +4,7 @@
 #define BPS_PLUGIN_USE_H
 
 #include <byteps/device.h>
+#include <byteps/reducer.h>
 
 #include "plugin/instance.h"
 
@@ -19,6 +20,10 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
 /* The reducer that sums: the first usable instance of server.use. */
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report);
+
+/* Its kernels for BPS_SUM and so on of a type. An error comes with "reducer 'sum' has no ...", or whose fault it is. */
+bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
+                               struct bps_report *report);
 
 /*
  * The reducer that reaches the memory of tensors: the first usable instance of worker.use. *out is NULL if

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/thread.h"
 #include "node/listener.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 #include "server/sum_frames.h"
 
@@ -122,7 +123,8 @@ static void on_attach(void *owner, const struct bps_region *region)
     const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
     const struct bps_transport_ops *transport = net->ops;
     struct bps_report report = {""};
-    if (transport->attach(net->self, region, &report) != BPS_OK) {
+    bps_status status = transport->attach(net->self, region, &report);
+    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
         bps_warn(LOG, "%s", report.text);
     }
 }

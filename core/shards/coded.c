@@ -9,6 +9,8 @@
 #include <byteps/reducer.h>
 
 #include "base/assert.h"
+#include "base/report.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
 
@@ -55,14 +57,11 @@ static uint32_t bound_of(const struct bps_task *task, uint32_t index)
 static bps_status find_kernels(const struct bps_worker *worker, uint32_t dtype, struct bps_kernels *out,
                                struct bps_report *report)
 {
-    const struct bps_reducer_ops *ops = worker->reducer->ops;
-    bps_status status = ops->kernels(worker->reducer->self, BPS_SUM, dtype, out);
+    bps_status status = bps_reducer_kernels(worker->reducer, BPS_SUM, dtype, out, report);
     if (status == BPS_OK && out->accumulator != bps_coding_type(dtype)) {
-        status = BPS_ERR_UNSUPPORTED;
-    }
-    if (status != BPS_OK) {
-        BPS_REPORT(report, "the reducer '%s' does not sum %s in %s, as coding needs", worker->reducer->name,
+        BPS_REPORT(report, "reducer '%s' does not sum %s in %s, as coding needs", worker->reducer->name,
                    bps_dtype_name(dtype), bps_dtype_name(bps_coding_type(dtype)));
+        status = BPS_ERR_UNSUPPORTED;
     }
     return status;
 }
@@ -211,7 +210,7 @@ static struct bps_coded_slice *computed(struct bps_post *post, uint32_t *index)
 static uint32_t slice_bytes(const struct bps_task *task, uint32_t index)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
-    return coded->state == BPS_SLICE_ENCODED ? coded->sent_bytes : bound_of(task, index);
+    return coded->state == BPS_SLICE_ENCODED ? (uint32_t)coded->sent_bytes : bound_of(task, index);
 }
 
 static bool take_for_encoding(struct bps_task *task, uint32_t index)
@@ -234,16 +233,22 @@ static void encode(struct bps_task *task, uint32_t index)
         bps_feedback_apply(&task->feedback, &part, x, coded->scratch);
         x = coded->scratch;
     }
-    coded->sent_bytes = (uint32_t)ops_of(task)->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
-                                                       count_of(task, index), &random, coded->sent);
+    coded->sent_bytes = ops_of(task)->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
+                                             count_of(task, index), &random, coded->sent);
 }
 
-static void encoded(struct bps_task *task, uint32_t index)
+static bps_status encoded(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
+    struct bps_coding *coding = task->tensor->coding;
     struct bps_coded_slice *coded = coded_of(task, index);
     coded->state = BPS_SLICE_ENCODED;
     give_back(task, &coded->scratch, scratch_bytes(task, index));
-    bps_coding_count(task->tensor->coding, plain_bytes(task, index), coded->sent_bytes);
+    bps_status status =
+        bps_returned_bytes(coding->compressor, "encode", coded->sent_bytes, bound_of(task, index), report);
+    if (status == BPS_OK) {
+        bps_coding_count(coding, plain_bytes(task, index), coded->sent_bytes);
+    }
+    return status;
 }
 
 static void run_encode(struct bps_job *job)
@@ -256,8 +261,9 @@ static void on_encoded(struct bps_post *post)
 {
     uint32_t index;
     struct bps_coded_slice *coded = computed(post, &index);
-    encoded(coded->task, index);
-    coded->done(coded->task, index, BPS_OK);
+    struct bps_report report;
+    bps_status status = encoded(coded->task, index, &report);
+    coded->done(coded->task, index, status, report.text);
 }
 
 /* Without memory make() has the last word. */
@@ -271,18 +277,25 @@ static bool ready(struct bps_task *task, uint32_t index, bps_computed_fn made)
     return coded->state != BPS_SLICE_ENCODING;
 }
 
-static bool make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload)
+static bps_status make_now(struct bps_task *task, uint32_t index, struct bps_report *report)
+{
+    if (!take_for_encoding(task, index)) {
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to code tensor %s", task->tensor->name);
+    }
+    encode(task, index);
+    return encoded(task, index, report);
+}
+
+static bps_status make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                       struct bps_report *report)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
+    bps_status status = BPS_OK;
     bps_assert(coded->state != BPS_SLICE_ENCODING);
-    if (coded->state == BPS_SLICE_RAW) {
-        if (!take_for_encoding(task, index)) {
-            return false;
-        }
-        encode(task, index);
-        encoded(task, index);
+    if (coded->state == BPS_SLICE_RAW && (status = make_now(task, index, report)) != BPS_OK) {
+        return status;
     }
-    header->length = coded->sent_bytes;
+    header->length = (uint32_t)coded->sent_bytes;
     header->coding = task->tensor->coding->number;
     header->flags |= bps_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
     header->flags |= task->feedback.brings ? BPS_FLAG_BRINGS : 0;
@@ -290,7 +303,7 @@ static bool make(struct bps_task *task, uint32_t index, struct bps_header *heade
     header->prescale = task->tensor->operation.request.learning_rate;
     task->feedback.moving = task->feedback.coding != NULL;
     *payload = coded->sent;
-    return true;
+    return BPS_OK;
 }
 
 /* ---- and back ---- */
@@ -319,15 +332,15 @@ static bps_status decode_to(const struct bps_task *task, uint32_t index, void *t
 }
 
 /* What was sent of the slice has been summed, and x is the result. Its place may have the gradient until now. */
-static void move_feedback(struct bps_task *task, uint32_t index, const void *x)
+static bps_status move_feedback(struct bps_task *task, uint32_t index, const void *x)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_feedback_slice part = feedback_slice(task, index);
     if (bps_feedback_is_finite(task->feedback.type, x, part.count)) {
-        bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
-    } else {
-        bps_feedback_keep(&task->feedback, &part);
+        return bps_feedback_move(&task->feedback, &part, load(task, index), coded->sent, coded->sent_bytes);
     }
+    bps_feedback_keep(&task->feedback, &part);
+    return BPS_OK;
 }
 
 /* On any thread. */
@@ -342,7 +355,8 @@ static bps_status decode(struct bps_task *task, uint32_t index)
     }
     bps_status status = decode_to(task, index, x);
     if (status == BPS_OK && task->feedback.coding != NULL) {
-        move_feedback(task, index, x);
+        status = move_feedback(task, index, x);
+        coded_of(task, index)->own = status != BPS_OK;
     }
     if (status == BPS_OK && same) {
         memcpy(dst, x, plain_bytes(task, index));
@@ -359,27 +373,42 @@ static void run_decode(struct bps_job *job)
     coded->status = decode(coded->task, (uint32_t)(coded - bps_push_of(coded->task)->coded));
 }
 
+/* Whose fault it is. */
+static bps_status decoded(struct bps_task *task, uint32_t index, bps_status returned, struct bps_report *report)
+{
+    const struct bps_coding *coding = task->tensor->coding;
+    struct bps_coded_slice *coded = coded_of(task, index);
+    give_back(task, &coded->scratch, scratch_bytes(task, index));
+    if (returned != BPS_OK && coded->own) {
+        return bps_blame(coding->compressor, "decode_add", report, "returned %d of what encode has made", returned);
+    }
+    bps_status status = bps_returned(coding->compressor, "decode", BPS_OK, returned, report);
+    if (status != BPS_OK && status == returned) {
+        BPS_REPORT(report, "the server has sent what is not coded by %s", coding->text);
+    }
+    return status;
+}
+
 static void on_decoded(struct bps_post *post)
 {
     uint32_t index;
     struct bps_coded_slice *coded = computed(post, &index);
-    give_back(coded->task, &coded->scratch, scratch_bytes(coded->task, index));
-    coded->done(coded->task, index, coded->status);
+    struct bps_report report;
+    bps_status status = decoded(coded->task, index, coded->status, &report);
+    coded->done(coded->task, index, status, report.text);
 }
 
-static bps_status settle(struct bps_task *task, uint32_t index, bps_computed_fn settled)
+static bps_status settle(struct bps_task *task, uint32_t index, bps_computed_fn settled, struct bps_report *report)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
     if (!take(task, &coded->scratch, scratch_bytes(task, index))) {
-        return BPS_ERR_NOMEM;
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory to decode %s", task->tensor->name);
     }
     if (goes_to_pool(task, index)) {
         compute(task, index, run_decode, on_decoded, settled);
         return BPS_INPROGRESS;
     }
-    bps_status status = decode(task, index);
-    give_back(task, &coded->scratch, scratch_bytes(task, index));
-    return status;
+    return decoded(task, index, decode(task, index), report);
 }
 
 const struct bps_payload_ops bps_payload_coded = {

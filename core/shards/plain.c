@@ -8,13 +8,15 @@ static uint32_t slice_bytes(const struct bps_task *task, uint32_t index)
 }
 
 /* For a group its sum is pushed, in which the scales of its members are already. */
-static bool make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload)
+static bps_status make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                       struct bps_report *report)
 {
+    (void)report;
     if (task->for_group) {
         header->prescale = task->divisor;
     }
     *payload = bps_task_payload(task, index * bps_push_of(task)->slice);
-    return true;
+    return BPS_OK;
 }
 
 static bps_status expect(struct bps_task *task, uint32_t index, uint32_t bytes)

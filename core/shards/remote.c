@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "plugin/returned.h"
 #include "shards/shards.h"
 
 #define LOG          "worker"
@@ -257,7 +258,8 @@ static void on_attach(void *owner, const struct bps_region *region)
     const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
     const struct bps_transport_ops *transport = net->ops;
     struct bps_report report = {""};
-    if (transport->attach(net->self, region, &report) != BPS_OK) {
+    bps_status status = transport->attach(net->self, region, &report);
+    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
         bps_warn(LOG, "%s", report.text);
     }
 }

@@ -81,7 +81,7 @@ static bool have_patience(struct bps_worker *worker)
     return worker->shards->patience != NULL;
 }
 
-static void on_made(struct bps_task *task, uint32_t index, bps_status status);
+static void on_made(struct bps_task *task, uint32_t index, bps_status status, const char *text);
 
 static bool is_ready(struct bps_task *task, uint32_t index)
 {
@@ -286,20 +286,40 @@ static void fail_job(void *arg)
 }
 
 /* The job fails, but not within a call of the transport's. */
-static void fail_soon(struct bps_worker *worker, bps_status status, const char *why, const char *what)
+static void fail_soon(struct bps_worker *worker, bps_status status, const char *why)
 {
     struct bps_shards *shards = worker->shards;
     if (shards->verdict == BPS_OK) {
         shards->verdict = status;
-        snprintf(shards->why, sizeof shards->why, "%s %s", why, what);
+        snprintf(shards->why, sizeof shards->why, "%s", why);
         bps_loop_defer(worker->loop, fail_job, worker);
     }
 }
 
-/* The payload of a slice and its header; false: no memory, which ends the job soon. */
-static bool make_slice(struct bps_task *task, uint32_t index, struct bps_frame *out)
+/*
+ * A slice cannot be made. Without memory the job fails. Else it is the compressor's fault: then the round does, as
+ * everybody hears from the shard, and this worker like all others. What is out of the task comes back meanwhile.
+ */
+static void refuse(struct bps_task *task, bps_status status, const char *why)
 {
-    struct bps_worker *worker = task->tensor->worker;
+    struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_push *push = bps_push_of(task);
+    char text[BPS_TEXT_LIMIT];
+    if (status == BPS_ERR_NOMEM) {
+        fail_soon(tensor->worker, status, why);
+    } else if (!push->refused) {
+        struct bps_remote *remote = bps_remote_of(tensor, task->partition);
+        push->refused = true;
+        bps_heap_remove(&remote->queue, task);
+        snprintf(text, sizeof text, "worker %u: %s", tensor->worker->rank, why);
+        bps_remote_refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
+        update(remote);
+    }
+}
+
+/* The payload of a slice and its header. */
+static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_frame *out, struct bps_report *report)
+{
     struct bps_push *push = bps_push_of(task);
     bool request = is_request(task);
     struct bps_header header;
@@ -307,14 +327,14 @@ static bool make_slice(struct bps_task *task, uint32_t index, struct bps_frame *
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
     header.flags |= push->asks ? BPS_FLAG_CODES : 0;
-    if (!request && !push->payload->make(task, index, &header, &payload)) {
-        fail_soon(worker, BPS_ERR_NOMEM, "out of memory to code tensor", task->tensor->name);
-        return false;
+    bps_status status = request ? BPS_OK : push->payload->make(task, index, &header, &payload, report);
+    if (status != BPS_OK) {
+        return status;
     }
     bps_header_encode(&header, push->header[index]);
     *out =
         (struct bps_frame){.header = push->header[index], .payload = payload, .bytes = header.length, .cookie = task};
-    return true;
+    return BPS_OK;
 }
 
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out)
@@ -323,11 +343,17 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
     struct bps_remote *remote = lane->remote;
     struct bps_worker *worker = remote->worker;
     struct bps_task *task = bps_heap_top(&remote->queue);
+    struct bps_report report;
     (void)link;
     if (task == NULL || remote->starved || remote->making ||
-        !bps_window_admits(&worker->shards->window, remote->index) || worker->shards->verdict != BPS_OK ||
-        !make_slice(task, sent_of(task), out)) {
+        !bps_window_admits(&worker->shards->window, remote->index) || worker->shards->verdict != BPS_OK) {
         remote->told = false;
+        return BPS_AGAIN;
+    }
+    bps_status status = make_slice(task, sent_of(task), out, &report);
+    if (status != BPS_OK) {
+        remote->told = false;
+        refuse(task, status, report.text);
         return BPS_AGAIN;
     }
     struct bps_push *push = bps_push_of(task);
@@ -394,7 +420,7 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 }
 
 /* The result of a slice is where it belongs, or cannot be brought there. */
-static void settled(struct bps_task *task, uint32_t index, bps_status status)
+static void settled(struct bps_task *task, uint32_t index, bps_status status, const char *text)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_push *push = bps_push_of(task);
@@ -402,9 +428,7 @@ static void settled(struct bps_task *task, uint32_t index, bps_status status)
     push->answered++;
     if (status != BPS_OK && !task->failed) {
         push->spoilt = true;
-        bool memory = status == BPS_ERR_NOMEM;
-        fail_soon(worker, status, memory ? "out of memory to decode" : "the server has sent what is not coded by",
-                  memory ? task->tensor->name : task->tensor->coding->text);
+        fail_soon(worker, status, text);
     }
     check(task);
 }
@@ -413,6 +437,8 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     struct bps_push *push = bps_push_of(task);
+    struct bps_report report;
+    report.text[0] = '\0';
     bps_assert(index < push->sent || is_request(task));
     bps_assert(!push->got[index]);
     push->got[index] = true;
@@ -421,10 +447,10 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
         bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
         resume_starved(remote);
         check_told(remote->worker);
-        status = push->payload->settle != NULL ? push->payload->settle(task, index, settled) : BPS_OK;
+        status = push->payload->settle != NULL ? push->payload->settle(task, index, settled, &report) : BPS_OK;
     }
     if (status != BPS_INPROGRESS) {
-        settled(task, index, status);
+        settled(task, index, status, report.text);
     }
 }
 
@@ -437,10 +463,12 @@ void bps_remote_placed(struct bps_task *task, uint32_t index)
 }
 
 /* A slice has been made that was not ready. */
-static void on_made(struct bps_task *task, uint32_t index, bps_status status)
+static void on_made(struct bps_task *task, uint32_t index, bps_status status, const char *text)
 {
     (void)index;
-    (void)status;
+    if (status != BPS_OK && !task->failed) {
+        refuse(task, status, text);
+    }
     if (!task->failed) {
         update(bps_remote_of(task->tensor, task->partition));
         check_told(task->tensor->worker);

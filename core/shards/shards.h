@@ -54,8 +54,8 @@ struct bps_shards {
 
 extern const struct bps_step_ops *const bps_push_pull_steps[]; /* remote_send.c */
 
-/* What is called when the pool of threads is done with a slice. [core] */
-typedef void (*bps_computed_fn)(struct bps_task *task, uint32_t index, bps_status status);
+/* What is called when the pool of threads is done with a slice; the text is that of an error. [core] */
+typedef void (*bps_computed_fn)(struct bps_task *task, uint32_t index, bps_status status, const char *text);
 
 /* What the slices of a partition carry: its bytes as they are, or coded. */
 struct bps_payload_ops {
@@ -63,14 +63,15 @@ struct bps_payload_ops {
     uint32_t (*bytes)(const struct bps_task *task, uint32_t index);
     /* It is sent soon: makes it on another thread, if that is faster. False: it is there, and `made` called, later. */
     bool (*ready)(struct bps_task *task, uint32_t index, bps_computed_fn made);
-    /* Makes it, if that has not happened yet, and what its header says of it. False: no memory. */
-    bool (*make)(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload);
+    /* Makes it, if that has not happened yet, and what its header says of it. BPS_ERR_NOMEM, _PLUGIN. */
+    bps_status (*make)(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                       struct bps_report *report);
     /* A slice of the result with so many bytes has begun to come. BPS_ERR_PROTOCOL: it cannot have so many. */
     bps_status (*expect)(struct bps_task *task, uint32_t index, uint32_t bytes);
     /* Where they go. */
     char *(*place)(struct bps_task *task, uint32_t index);
     /* They are there. BPS_INPROGRESS: `settled` is called later. Optional. */
-    bps_status (*settle)(struct bps_task *task, uint32_t index, bps_computed_fn settled);
+    bps_status (*settle)(struct bps_task *task, uint32_t index, bps_computed_fn settled, struct bps_report *report);
     /* The task is over, whatever has come of it. Optional. */
     void (*release)(struct bps_task *task);
 };
@@ -81,6 +82,7 @@ struct bps_push {
     const struct bps_payload_ops *payload;
     uint32_t slice;                     /* bytes of the partition in each slice but the last */
     bool spoilt;                        /* what has come makes no sense: the job is about to fail */
+    bool refused;                       /* a slice cannot be made: all of them hear of it */
     bool exact;                         /* its slices are coded, but lose nothing: coding begins later */
     bool automatic;                     /* it may be coded, or not: */
     bool asks, codes;                   /* whether this worker wants the next round coded, and whether it is */
@@ -157,8 +159,10 @@ struct bps_coded_slice {
     bps_computed_fn done;
     enum { BPS_SLICE_RAW, BPS_SLICE_ENCODING, BPS_SLICE_ENCODED } state;
     void *sent, *result, *scratch; /* in blocks of memory; or NULL */
-    uint32_t sent_bytes, result_bytes;
-    bps_status status; /* of decoding */
+    size_t sent_bytes;             /* as encode has said */
+    uint32_t result_bytes;
+    bool own;          /* it was decoded, but what was sent of it was not */
+    bps_status status; /* of decoding it */
 };
 /* Before its slices are made. An error is one of this worker: its job fails. */
 bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);

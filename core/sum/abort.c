@@ -19,6 +19,16 @@ static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *noti
     return bps_round_find(sum, &shape, out);
 }
 
+/* Whether it has spoken, but not pushed all slices: it cannot make the next one. */
+static bool stops(const struct bps_round *round, uint32_t rank)
+{
+    uint32_t i = 0;
+    while (i < round->slices && bps_bit(bps_arrived(round, i), rank)) {
+        i++;
+    }
+    return bps_bit(round->spoke_bits, rank) && i < round->slices;
+}
+
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
 {
     struct bps_round *round = NULL;
@@ -29,7 +39,9 @@ bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_n
     if (status != BPS_OK || round == NULL) {
         return status;
     }
-    status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
+    if (!stops(round, rank)) {
+        status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
+    }
     if (status != BPS_OK) {
         return status;
     }

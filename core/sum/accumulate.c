@@ -61,10 +61,11 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
-static bps_status finish(struct bps_sum_slice *slice)
+static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct bps_round *round = slice->round;
     uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
+    (void)report;
     slice->payload = slice->block.data;
     if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
         (divisor != 1 || !is_plain(round, round->spec.postscale))) {

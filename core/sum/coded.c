@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "plugin/returned.h"
 #include "sum/round.h"
 
 /* A slice while it is summed. */
@@ -39,7 +40,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
 }
 
 /* The first one decoded makes the sum, the others are added to it. */
-static bps_status add_all(const struct decoded *d)
+static bps_status add_all(const struct decoded *d, struct bps_report *report)
 {
     struct bps_round *round = d->slice->round;
     const struct bps_compressor_ops *ops = bps_coding_ops(d->coding, round->spec.exact);
@@ -50,8 +51,13 @@ static bps_status add_all(const struct decoded *d)
         if (coded->data == NULL) {
             continue; /* another one of its group has spoken for it */
         }
-        bps_status status = empty ? ops->decode(self, d->type, coded->data, coded->bytes, d->sum.data, d->count)
-                                  : ops->decode_add(self, d->type, coded->data, coded->bytes, d->sum.data, d->count);
+        const char *callback = empty ? "decode" : "decode_add";
+        bps_status returned = empty ? ops->decode(self, d->type, coded->data, coded->bytes, d->sum.data, d->count)
+                                    : ops->decode_add(self, d->type, coded->data, coded->bytes, d->sum.data, d->count);
+        bps_status status = bps_returned(d->coding->compressor, callback, BPS_OK, returned, report);
+        if (status != returned) {
+            return status;
+        }
         if (status != BPS_OK) {
             round->lost = round->sum->member[i];
             return BPS_ERR_PROTOCOL;
@@ -98,8 +104,9 @@ static void enter(struct bps_feedback *feedback, uint32_t round)
     feedback->round = round;
 }
 
-static bps_status code(const struct decoded *d)
+static bps_status code(const struct decoded *d, struct bps_report *report)
 {
+    const struct bps_instance *compressor = d->coding->compressor;
     struct bps_sum_slice *slice = d->slice;
     const struct bps_round *round = slice->round;
     const struct bps_round_id *id = &slice->id;
@@ -121,15 +128,21 @@ static bps_status code(const struct decoded *d)
     if (moves) {
         bps_feedback_apply(feedback, &part, d->sum.data, d->sum.data);
     }
+    size_t bytes = bps_coding_ops(d->coding, round->spec.exact)
+                       ->encode(compressor->self, d->type, d->sum.data, d->count, &random, coded);
+    status = bps_returned_bytes(compressor, "encode", bytes, room, report);
     slice->payload = coded;
-    slice->payload_bytes = (uint32_t)bps_coding_ops(d->coding, round->spec.exact)
-                               ->encode(d->coding->compressor->self, d->type, d->sum.data, d->count, &random, coded);
-    if (moves) {
-        status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, slice->payload_bytes);
-    } else if (feedback != NULL) {
+    slice->payload_bytes = (uint32_t)bytes;
+    if (moves && status == BPS_OK) {
+        status = bps_feedback_move_from(feedback, &part, d->sum.data, coded, bytes);
+        return status == BPS_OK
+                   ? BPS_OK
+                   : bps_blame(compressor, "decode_add", report, "returned %d of what encode has made", status);
+    }
+    if (feedback != NULL) {
         bps_feedback_keep(feedback, &part);
     }
-    return status == BPS_OK ? BPS_OK : BPS_ERR_PLUGIN;
+    return status;
 }
 
 /* Returns the blocks of contributions. */
@@ -140,7 +153,7 @@ static void free_parts(struct bps_sum_slice *slice)
     }
 }
 
-static bps_status finish(struct bps_sum_slice *slice)
+static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct bps_round *round = slice->round;
     uint32_t dtype = round->spec.dtype, type = bps_coding_type(dtype), size = (uint32_t)bps_dtype_size(dtype);
@@ -152,10 +165,10 @@ static bps_status finish(struct bps_sum_slice *slice)
     if (bps_block_get(round->sum, &d.sum, d.count * bps_dtype_size(type)) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    bps_status status = add_all(&d);
+    bps_status status = add_all(&d, report);
     if (status == BPS_OK) {
         scale(&d);
-        status = code(&d);
+        status = code(&d, report);
     }
     bps_block_put(round->sum, &d.sum);
     free_parts(slice);

@@ -42,9 +42,10 @@ static void complete(struct bps_sum_slice *slice)
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
     round->complete++;
-    bps_status status = round->policy->finish(slice);
+    struct bps_report report;
+    bps_status status = round->policy->finish(slice, &report);
     if (status != BPS_OK) {
-        bps_round_fail_here(round, status);
+        bps_round_fail_here(round, status, report.text);
         return;
     }
     if (config->events->finished != NULL) {
@@ -107,7 +108,7 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
     if (status == BPS_OK) {
         deliver(slice);
     } else {
-        bps_round_fail_here(round, status);
+        bps_round_fail_here(round, status, NULL);
     }
     bps_round_release(round);
 }

@@ -140,11 +140,12 @@ static void speak(struct bps_exchange_part *part, const struct bps_contribution 
     part->bytes = c->length;
 }
 
-bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task)
+bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task,
+                                   struct bps_report *report)
 {
     const struct bps_exchange_config *config = &round->exchange->config;
     struct bps_exchange_part *part = &round->part[config->rank];
-    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels);
+    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels, report);
     if (status != BPS_OK) {
         return status;
     }

@@ -58,9 +58,10 @@ bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_co
                               struct bps_exchange_round **out);
 /*
  * Our contribution to it. It counts with bps_exchange_ready(): until then `from` is still sent, and may not
- * be overwritten, as it is if it is `to`. BPS_ERR_UNSUPPORTED: the reducer cannot do that, and there is none.
+ * be overwritten, as it is if it is `to`. An error: the reducer cannot do that, and there is none.
  */
-bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task);
+bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task,
+                                   struct bps_report *report);
 void bps_exchange_ready(struct bps_exchange_round *round);
 
 /* ---- that of others ---- */

@@ -66,7 +66,7 @@ void bps_round_end_pending(struct bps_round *round, bps_status status, const cha
     round->holds--;
 }
 
-void bps_round_fail_here(struct bps_round *round, bps_status status)
+void bps_round_fail_here(struct bps_round *round, bps_status status, const char *fault)
 {
     char text[BPS_VERDICT_BYTES];
     if (status == BPS_ERR_LOST) {
@@ -75,8 +75,7 @@ void bps_round_fail_here(struct bps_round *round, bps_status status)
         snprintf(text, sizeof text, "worker %u has sent what is not coded by %s", round->lost,
                  round->spec.coding->text);
     } else if (status == BPS_ERR_PLUGIN) {
-        snprintf(text, sizeof text, "%s cannot decode what it has coded by %s", round->sum->here,
-                 round->spec.coding->text);
+        snprintf(text, sizeof text, "%s's %s", round->sum->here, fault);
     } else {
         snprintf(text, sizeof text, "%s is out of memory", round->sum->here);
     }

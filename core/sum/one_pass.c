@@ -251,9 +251,10 @@ static void free_parts(struct bps_sum_slice *slice)
     }
 }
 
-static bps_status finish(struct bps_sum_slice *slice)
+static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct pass pass = {.slice = slice};
+    (void)report;
     list_sources(&pass);
     if (pass.sources == 0) {
         return BPS_OK; /* the root of the broadcast is in another group */

@@ -6,21 +6,19 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/report.h"
+#include "plugin/use.h"
 
 #define FEW_MEMBERS 16u
 
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out)
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
+                            struct bps_report *report)
 {
-    const struct bps_reducer_ops *ops = reducer->ops;
     if (spec->op == BPS_WIRE_BROADCAST) {
         *out = (struct bps_kernels){.accumulator = spec->dtype}; /* only moves bytes */
         return BPS_OK;
     }
-    if (spec->op == BPS_AVERAGE && spec->dtype == BPS_BOOL) {
-        return BPS_ERR_UNSUPPORTED;
-    }
-    uint32_t op = spec->op == BPS_AVERAGE && !bps_is_integer(spec->dtype) ? BPS_SUM : spec->op;
-    return ops->kernels(reducer->self, op, spec->dtype, out);
+    return bps_reducer_kernels(reducer, spec->op, spec->dtype, out, report);
 }
 
 /*
@@ -65,19 +63,18 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
 }
 
 /* What makes a round fail whatever comes: nobody is in it yet, so all hear of it when they come. */
-static void check_possible(struct bps_round *round, bps_status known)
+static void check_possible(struct bps_round *round, bps_status known, const char *unknown)
 {
     const struct bps_sum *sum = round->sum;
     const struct bps_spec *spec = &round->spec;
-    char text[160];
+    char text[BPS_VERDICT_BYTES];
     if (spec->coding != NULL && spec->coding->compressor == NULL) {
-        char why[BPS_VERDICT_BYTES];
-        snprintf(why, sizeof why, "%s cannot decode it: %s", sum->here, spec->coding->problem);
-        bps_round_fail(round, BPS_ERR_UNSUPPORTED, why, BPS_SUM_ALL);
-    } else if (known != BPS_OK) {
-        snprintf(text, sizeof text, "%s's reducer '%s' has no %s of %s", sum->here, sum->config.reducer->name,
-                 bps_op_name(spec->op), bps_dtype_name(spec->dtype));
+        snprintf(text, sizeof text, "%s cannot decode it: %s", sum->here, spec->coding->problem);
         bps_round_fail(round, BPS_ERR_UNSUPPORTED, text, BPS_SUM_ALL);
+    } else if (known != BPS_OK) {
+        struct bps_report why;
+        bps_fail(&why, known, "%s's %s", sum->here, unknown);
+        bps_round_fail(round, known, why.text, BPS_SUM_ALL);
     } else if (spec->op == BPS_WIRE_BROADCAST && spec->root >= sum->config.workers) {
         bps_verdict_root(spec->root, sum->config.workers, text, sizeof text);
         bps_round_fail(round, BPS_ERR_INVALID, text, BPS_SUM_ALL);
@@ -99,7 +96,8 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
     summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
     struct bps_kernels kernels = {.accumulator = summed.dtype};
-    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels);
+    struct bps_report why;
+    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &why);
     struct bps_round *round = allocate(sum, slices, choose_policy(sum, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
@@ -126,7 +124,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         slice->bytes = slice->payload_bytes = bps_partition_bytes(bytes, grid, i);
     }
     bps_rounds_add(key, &c->id, &round->base);
-    check_possible(round, known);
+    check_possible(round, known, why.text);
     return round;
 }
 

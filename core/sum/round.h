@@ -37,8 +37,11 @@ struct bps_sum_policy {
     struct bps_block *(*entry)(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room);
     /* Bytes of a contribution have come, to such a block or elsewhere. BPS_ERR_NOMEM. */
     bps_status (*take)(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes);
-    /* All have contributed: makes slice->payload. BPS_ERR_NOMEM, _PLUGIN; or _LOST, _PROTOCOL, which round->lost is. */
-    bps_status (*finish)(struct bps_sum_slice *slice);
+    /*
+     * All have contributed: makes slice->payload. BPS_ERR_NOMEM; _PLUGIN, of which the report has the words; or _LOST,
+     * _PROTOCOL, which round->lost is.
+     */
+    bps_status (*finish)(struct bps_sum_slice *slice, struct bps_report *report);
     /* A slice has failed: returns the blocks of what is apart. NULL: nothing is. */
     void (*free_parts)(struct bps_sum_slice *slice);
 };
@@ -185,7 +188,8 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 /* Bytes of a tensor that make a slice. */
 uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec);
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out);
+bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
+                            struct bps_report *report);
 /* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
@@ -243,7 +247,7 @@ void bps_loans_forget(struct bps_round *round, uint32_t rank);
 /* Fails the round and tells all who spoke, except `quiet`, which knows already (BPS_SUM_ALL: none). */
 void bps_round_fail(struct bps_round *round, bps_status status, const char *text, uint32_t quiet);
 /* The same for want of memory, or of a loan of round->lost. */
-void bps_round_fail_here(struct bps_round *round, bps_status status);
+void bps_round_fail_here(struct bps_round *round, bps_status status, const char *fault);
 /* The network's words for a round that has failed here already. */
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text);
 void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text);

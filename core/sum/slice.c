@@ -41,7 +41,7 @@ uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, 
     if (round->base.failure == NULL && !cursor->hollow) {
         bps_status status = round->policy->take(cursor, offset, data, bytes);
         if (status != BPS_OK) {
-            bps_round_fail_here(round, status);
+            bps_round_fail_here(round, status, NULL);
         }
     }
     if (offset + bytes == cursor->bytes) {

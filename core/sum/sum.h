@@ -38,15 +38,6 @@ struct bps_block {
 };
 
 /*
- * True for integers; bool is none. The sum of an average of them may need more bits than they have: it is made
- * in one pass over all contributions, and never partial.
- */
-static inline bool bps_is_integer(uint32_t dtype)
-{
-    return dtype == BPS_UINT8 || dtype == BPS_INT8 || dtype == BPS_INT16 || dtype == BPS_INT32 || dtype == BPS_INT64;
-}
-
-/*
  * What a partial sum is divided by, so that its type holds it: of an average of float16 a power of two, which
  * rounds nothing, and is at least the number of its members.
  */

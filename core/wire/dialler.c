@@ -3,6 +3,7 @@
 #include "wire/dialler.h"
 
 #include "base/clock.h"
+#include "plugin/returned.h"
 
 #define FIRST_PAUSE (20 * BPS_MS)
 #define LAST_PAUSE  BPS_S
@@ -14,11 +15,12 @@ bps_status bps_dialler_start(struct bps_dialler *d, struct bps_loop *loop, uint6
 {
     *d = (struct bps_dialler){.loop = loop,
                               .link = link,
-                              .instance = transport->self,
+                              .transport = transport,
                               .address = address,
                               .lane = lane,
                               .deadline = bps_now() + patience};
-    return bps_link_dial(link, handler, owner, transport->ops, d->instance, address, lane, report);
+    bps_status status = bps_link_dial(link, handler, owner, transport->ops, transport->self, address, lane, report);
+    return bps_returned(transport, "dial", BPS_OK, status, report);
 }
 
 static void dial_again(void *arg)
@@ -27,8 +29,9 @@ static void dial_again(void *arg)
     struct bps_link *link = d->link;
     struct bps_report report = {""};
     d->timer = NULL;
-    bps_status status =
-        bps_link_dial(link, link->handler, link->owner, link->transport, d->instance, d->address, d->lane, &report);
+    bps_status status = bps_link_dial(link, link->handler, link->owner, link->transport, d->transport->self, d->address,
+                                      d->lane, &report);
+    status = bps_returned(d->transport, "dial", BPS_OK, status, &report);
     if (status != BPS_OK) {
         link->handler->closed(link->owner, link, status, report.text);
     }

@@ -15,7 +15,7 @@
 struct bps_dialler {
     struct bps_loop *loop;
     struct bps_link *link;
-    void *instance;
+    const struct bps_instance *transport;
     const char *address; /* the caller's */
     uint32_t lane, attempts;
     uint64_t deadline;

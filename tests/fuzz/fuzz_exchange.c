@@ -190,7 +190,7 @@ static void enter(struct bps_header *header)
 static void contribute(struct task *task)
 {
     if (task->round != NULL && !task->contributed) {
-        task->contributed = bps_exchange_contribute(task->round, task->data, task->data, task) == BPS_OK;
+        task->contributed = bps_exchange_contribute(task->round, task->data, task->data, task, NULL) == BPS_OK;
     } else if (task->round != NULL && !task->ready) {
         task->ready = true;
         bps_exchange_ready(task->round);

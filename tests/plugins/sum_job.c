@@ -2,9 +2,9 @@
 /*
  * sum_job.c - a worker for tests of plugins in a job:  sum_job VALUES [VALUES]...
  *
- * Each argument is the tensor of one rank, as numbers separated by blanks. It sums them as float32 and prints
- * the result, "sum: 2 -2 1", or "error: TEXT"; exit status 1 then. Instead of numbers, "kill" ends the rank by SIGKILL
- * after half a second.
+ * Each argument is the tensor of one rank, as numbers separated by blanks; "2*50" is 50 times 2. It sums them as
+ * float32 and prints the result, "sum: 2 -2 1", or "error: TEXT" and, if that is so, "the job goes on"; exit status 1
+ * then. Instead of numbers, "kill" ends the rank by SIGKILL after half a second.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,20 +14,23 @@
 
 #include <byteps/byteps.h>
 
-#define COUNT_MAX 64
+#define COUNT_MAX (1u << 16)
 
 static size_t parse(const char *text, float *values)
 {
     size_t count = 0;
     char *end;
 
-    for (; count < COUNT_MAX; count++, text = end) {
-        values[count] = strtof(text, &end);
-        if (end == text) {
-            break;
+    for (;; text = end) {
+        float value = strtof(text, &end);
+        size_t times = end == text ? 0 : *end == '*' ? strtoul(end + 1, &end, 10) : 1;
+        if (times == 0 || times > COUNT_MAX - count) {
+            return count;
+        }
+        while (times-- > 0) {
+            values[count++] = value;
         }
     }
-    return count;
 }
 
 static bps_status sum(float *values, size_t count, struct bps_report *report)
@@ -58,7 +61,7 @@ static int fail(const struct bps_report *report)
 int main(int argc, char **argv)
 {
     struct bps_report report = {""};
-    float values[COUNT_MAX];
+    static float values[COUNT_MAX];
     bps_status status;
     size_t count;
 
@@ -75,10 +78,15 @@ int main(int argc, char **argv)
     }
     count = parse(argv[bps_rank() + 1], values);
     status = sum(values, count, &report);
-    bps_shutdown(NULL);
     if (status != BPS_OK) {
-        return fail(&report);
+        fail(&report);
+        if (bps_barrier(NULL) == BPS_OK) {
+            printf("the job goes on\n");
+        }
+        bps_shutdown(NULL);
+        return EXIT_FAILURE;
     }
+    bps_shutdown(NULL);
     printf("sum:");
     for (size_t i = 0; i < count; i++) {
         printf(" %g", (double)values[i]);

@@ -208,5 +208,90 @@ class Later(Case):
         self.assertEqual("\n".join(result.lines("worker 0", "err")).count("a task is given back"), 2, result)
 
 
+class WrongValues(Case):
+    """A callback returns what it may not: that fails the tensor on all workers, and says whose fault it is."""
+
+    PUSH = '{ stage = "push_pull"; use = "net"; }'
+    STAGE = 'worker = { graph = ( { stage = "returns"; at = "%s"; value = %d; }, ' + PUSH + " ); };\n"
+    REDUCER = 'reducers = { sum = { plugin = "returns"; value = %d; }; };\nworker = { hierarchy = "%s"; };\n'
+    CODED = (
+        'compressors = { bad = { plugin = "returns"; at = "%s"; value = %d; first = %g; feedback = %s; }; };\n'
+        'worker = { hierarchy = "off"; slice = "%s"; threads = 2; graph = ( { stage = "compress"; use = "bad"; }, '
+        + PUSH
+        + " ); };\n"
+    )
+    ALLOWED = "allowed are BPS_OK%s and BPS_ERR_*"
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        file = modules.build(os.path.join(modules.HERE, "returns.c"), os.path.join(cls.dir, "reducer_returns.so"))
+        for kind in ("compressor", "stage"):
+            os.symlink(file, os.path.join(cls.dir, f"{kind}_returns.so"))
+
+    def test_reducer(self):
+        for value, hierarchy, who in ((1, "off", "the server's"), (2, "auto", "worker "), (-99, "auto", "worker ")):
+            with self.subTest(value=value, hierarchy=hierarchy):
+                result = self.run_job(["1 2", "3 4"], self.REDUCER % (value, hierarchy))
+                fault = f"reducer returns (reducers.sum), kernels: returned {value}; {self.ALLOWED % ''}"
+                self.check_error(result, "tensor 'values': ", who, fault)
+
+    def test_reducer_of_one_worker_alone(self):
+        result = self.run_job(["1 2"], self.REDUCER % (2, "auto"), servers=0)
+        self.check_error(result, "reducer returns (reducers.sum), kernels: returned 2", workers=1)
+
+    def test_stage(self):
+        for at, value, more in (("bind", 7, ", BPS_AGAIN"), ("run", 2, ", BPS_INPROGRESS"), ("done", 1, "")):
+            with self.subTest(at=at):
+                result = self.run_job(["1 2", "3 4"], self.STAGE % (at, value))
+                fault = f"stage returns (worker.graph[0]), {at}: returned {value}; {self.ALLOWED % more}"
+                self.check_error(result, "tensor 'values': ", fault)
+
+    def code(self, values, at, value, first, feedback="false", size="256"):
+        conf = self.CODED % (at, value, first, feedback, size)
+        return self.run_job(values, conf)
+
+    def test_encode(self):
+        """Of worker 1, when two of its four slices are out, or of the sum by the server."""
+        values = ["1*256", "1*128 7 1*127"]
+        by_worker = "tensor 'values': worker 1: compressor returns (compressors.bad), encode: returned "
+        by_server = "tensor 'values': the server's compressor returns (coding), encode: returned "
+        for value, first, feedback, says in (
+            (100, 7, "false", by_worker + "356 bytes, its bound is 256"),
+            (-1, 7, "true", by_worker + f"{2**64 - 1} bytes, its bound is 256"),
+            (-256, 7, "false", by_worker + "0 bytes, its bound is 256; there must be one at least"),
+            (100, 8, "true", by_server + "356 bytes, its bound is 256"),
+            (-1, 8, "false", by_server + f"{2**64 - 1} bytes, its bound is 256"),
+        ):
+            with self.subTest(value=value, first=first):
+                self.check_error(self.code(values, "encode", value, first, feedback), says, "the job goes on")
+
+    def test_encode_on_other_threads(self):
+        values = ["1*65536", "1*32768 7 1*32767"]
+        result = self.code(values, "encode", 100, 7, size="128 KiB")
+        self.check_error(result, "worker 1: compressor returns (compressors.bad), encode: ", "its bound is 131072")
+
+    def test_decode_by_the_server(self):
+        values = ["1*128 7 1*127", "1*128 6 1*127"]
+        by_server = "tensor 'values': the server's compressor returns (coding), %s: returned %d"
+        for at, value, first, feedback, says in (
+            ("decode", 2, 7, "false", "; " + self.ALLOWED % ""),
+            ("decode_add", 1, 6, "false", "; " + self.ALLOWED % ""),
+            ("decode_add", 1, 13, "true", " of what encode has made"),
+        ):
+            with self.subTest(at=at, first=first):
+                self.check_error(self.code(values, at, value, first, feedback), by_server % (at, value) + says)
+
+    def test_decode_by_a_worker(self):
+        """That of the sum fails on all workers, that of what was sent on one: the others have the sum."""
+        values = ["1*128 7 1*127", "1*256"]
+        for at, value, first, says in (("decode", 1, 8, "; allowed"), ("decode_add", 1, 7, " of what encode has made")):
+            with self.subTest(at=at):
+                result = self.code(values, at, value, first, "true")
+                self.assertNotEqual(result.status, 0, result)
+                fault = f"compressor returns (compressors.bad), {at}: returned {value}{says}"
+                self.assertIn(fault, "\n".join(result.lines("worker 0")), result)
+
+
 if __name__ == "__main__":
     unittest.main()

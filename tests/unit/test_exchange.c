@@ -275,7 +275,7 @@ static void begin(uint32_t rank, const struct bps_header *header, bool in_place)
     float *out = in_place ? w->data : w->out;
     if (enter(rank, header)) {
         send_to_others(rank, header, "", w->data);
-        ck_assert_int_eq(bps_exchange_contribute(w->round, w->data, out, w), BPS_OK);
+        ck_assert_int_eq(bps_exchange_contribute(w->round, w->data, out, w, NULL), BPS_OK);
     }
 }
 

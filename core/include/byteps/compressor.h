@@ -32,7 +32,10 @@ struct bps_compressor_ops {
     void (*close)(void *instance);
     /* Bytes that `count` elements of that type need at most when coded; 0: it does not code this type. */
     size_t (*bound)(void *instance, uint32_t dtype, size_t count);
-    /* Codes the elements at src into dst, which has room for bound() bytes; how many it has written. */
+    /*
+     * Codes the elements at src into dst, which has room for bound() bytes; how many it has written. That is 1 to
+     * bound() of one element or more; anything else fails the tensor, and the error names the compressor.
+     */
     size_t (*encode)(void *instance, uint32_t dtype, const void *src, size_t count, const struct bps_random *random,
                      void *dst);
     /*

@@ -18,6 +18,8 @@
  * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where
  * they occur.
  * Blocking: nothing but open and close may block.
+ * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
+ * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
  * ABI: every table begins with its size, so that fields can be added at the end (a newer minor). A missing
  * optional operation is NULL; the loader replaces it by a stub. While the major version is 0, any minor may
  * break; from 1.0 on only a new major may.

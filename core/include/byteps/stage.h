@@ -52,7 +52,7 @@ struct bps_stage_task {
     void *dst;       /* where a stage that writes puts its result, count elements; may be equal to src */
     /*
      * The answer to a task for which run has returned BPS_INPROGRESS: exactly once, from run or from any callback of
-     * the stage's loop. With an error and its text it is as if run had returned them; the text is copied.
+     * the stage's loop. With BPS_OK, or an error and its text, it is as if run had returned them; the text is copied.
      */
     void (*done)(const struct bps_stage_task *task, bps_status status, const char *text);
 };
