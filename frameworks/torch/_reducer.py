@@ -4,9 +4,10 @@
 Each gradient is sent from, and its result received into, the gradient's own memory, as soon as autograd has
 finished it. The most urgent is the one that the next forward pass needs first, which is the one that the
 first backward pass finished last. A round ends when all gradients have been reduced; so every worker sends
-every parameter in every round, zeros for those it did not use. A small tensor of flags goes with each round.
-From it all workers learn which parameters nobody has used, whose gradients stay None everywhere, and whether
-their lists of parameters agree at all.
+every parameter that requires gradients in every round, zeros for those it did not use. A small tensor of flags goes
+with each round (_flags.py). From it all workers learn which parameters nobody has used, whose gradients stay None
+everywhere, and whether they agree: in their lists of parameters, in those that require gradients, and in the number of
+steps that they have made.
 
 From the end of backward() on, programs clip, unscale and look at gradients. So a round ends within backward()
 if all gradients are on their way by then. If some are missing, only the program knows whether another
@@ -15,23 +16,20 @@ was changed before is found by its version.
 """
 
 import contextlib
-import hashlib
 import time
 import weakref
 
 import torch
 
-from byteps._basics import Average, Handle, Max
+from byteps._basics import Average, Handle
 from byteps._coding import model_coding_text
-from byteps._errors import Error, MismatchError
+from byteps._errors import Error
 from byteps._native import bps as _bps
 
-from . import _memory, _shared
+from . import _memory, _owners, _shared
+from ._flags import Flags, digest_of
 from ._gradient_names import GradientNames
 from .compression import Compression, choose
-
-_MOST_URGENT = 2**31 - 1
-_DIGEST = 8  # bytes
 
 _TOO_MANY = (
     "Gradients were computed more than backward_passes_per_step times before call to step(). "
@@ -39,6 +37,12 @@ _TOO_MANY = (
 )
 
 _use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
+
+_CHANGED = (
+    "the gradient of parameter {!r} was changed {}, so that the result is not that of all workers; call "
+    "optimizer.synchronize() after the last backward() and before gradients are read or changed, as by "
+    "clip_grad_norm_()"
+)
 
 _alive = weakref.WeakSet()  # the reducers of this process
 
@@ -97,6 +101,7 @@ class Reducer:
         dirty: whether a gradient was computed since the last round.
         reduced: whether a round has ended whose gradients have not been used.
         waited: seconds that this worker has spent waiting for gradients to be reduced.
+        steps: how many steps the optimizer has made in this job.
         passes: backward passes after which a gradient is sent.
         compression: the type in which gradients are sent, one of Compression.
         on_gradient: called with each finished gradient's index before anything else, or None.
@@ -106,7 +111,7 @@ class Reducer:
     def __init__(
         self, named, compression, op, passes=1, ends_in_backward=False, scales=(1.0, 1.0), densify=False
     ):
-        """Declare the gradients of [(name, parameter)] and watch them.
+        """Declare the gradients of [(name, parameter)] and watch them; some may be frozen for now.
 
         The first in the list is the most urgent until a backward pass has shown a better order. `scales` are
         the factors before and after the reduction; `densify` makes sparse gradients dense; `compression` is one of
@@ -117,6 +122,7 @@ class Reducer:
         self.reduced = False
         self.asked = False  # the program has asked for it since the last gradient came
         self.waited = 0.0
+        self.steps = 0
         self.passes = passes
         self.on_gradient = None
         self.rate = _unknown_rate
@@ -128,6 +134,7 @@ class Reducer:
         self._ends_in_backward = ends_in_backward
         self._backward = None  # id of the backward pass whose end is watched
         self._expected = frozenset()  # indexes without which no round ends in backward()
+        self._launched = False  # whether there has been a round
         self._titles = []  # the names that the caller gave
         self._names = GradientNames(coding)
         self._index = {}
@@ -136,20 +143,21 @@ class Reducer:
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
         self._flying = {}  # index -> _Flight
         self._counted = {}  # index -> weak reference to a reduced gradient that must not be reduced again
-        self._flags = None  # handle of the flags in flight
+        self._added = {}  # index -> what the last backward pass has left of a gradient that is not sent yet
+        self._flags = None  # of the round in flight
         self._abandoned = []  # handles of a failed round
-        self._used = None  # the flags of all workers together
+        self._used = None  # for each parameter whether a worker has used it; None: not known yet
         self._hooks = []
         weakref.finalize(self, _release, self._hooks, self._names).atexit = False
         _alive.add(self)
         self.extend(named)
 
     def extend(self, named):
-        """Add parameters; all workers must do that at the same point."""
+        """Add parameters; all workers must do that at the same point. ValueError: another reducer has one of them."""
         named = list(named)
-        self._hooks += [parameter.register_hook(_unshared) for _, parameter in named]
+        _owners.check(self, named, _alive)
         if self.compression is Compression.none:  # else copies of another type are sent
-            self._hooks += _shared.hook_gradients(parameter for _, parameter in named)
+            self._hooks += _shared.hook_gradients(parameter for _, parameter in named if parameter.requires_grad)
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)
@@ -157,27 +165,26 @@ class Reducer:
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
             hook = _make_hook(self, self._index[parameter])
-            self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
+            with _unfrozen(parameter):  # PyTorch takes hooks only then, and keeps them
+                self._hooks.append(parameter.register_hook(_unshared))
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
         self._finished = []
         self._expected = frozenset(range(len(self.parameters)))
         self._take_names()
 
     def _take_names(self):
         self._names.take(self, zip(self._titles, self.parameters))
-        self._digest = self._make_digest()
-
-    def _keep_names(self):
-        """Take names anew if the job is another one than before."""
-        if not self._names.are_current():
-            self._take_names()
-
-    def _make_digest(self):
         # Gradients are sent in the order of their parameter's memory.
-        lines = [
+        self._digest = digest_of(
             f"{name} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
             for name, p in zip(self._names.gradients, self.parameters)
-        ]
-        return hashlib.blake2b("\n".join(lines).encode(), digest_size=_DIGEST).digest()
+        )
+
+    def _keep_names(self):
+        """Take names anew, and count steps anew, if the job is another one than before."""
+        if not self._names.are_current():
+            self._take_names()
+            self.steps = 0
 
     @property
     def coding(self):
@@ -207,6 +214,11 @@ class Reducer:
         """The parameters, each with the name that the caller gave."""
         return dict(zip(self.parameters, self._titles))
 
+    def title(self, parameter):
+        """Return the name that the caller gave to a parameter, None if it is not one of these."""
+        index = self._index.get(parameter)
+        return None if index is None else self._titles[index]
+
     def in_flight(self, index):
         """Return whether the gradient with this index is on its way."""
         return index in self._flying
@@ -229,6 +241,7 @@ class Reducer:
         self.dirty = False
         self.end_step()
         self._left = [self.passes] * len(self.parameters)
+        self._added.clear()
         if self._finished:
             self._finished = []
 
@@ -257,6 +270,8 @@ class Reducer:
             if self._finished is not None:
                 self._finished.append(index)
             self._start(index, parameter.grad)
+        else:
+            self._added[index] = _state(parameter.grad)
 
     def _start(self, index, gradient):
         self._settle_abandoned()
@@ -285,7 +300,13 @@ class Reducer:
 
     def is_complete(self, backward):
         """Return whether a backward pass has ended with all gradients on their way."""
-        return self._backward == backward and self.busy and self._expected <= self._flying.keys()
+        missing = self._expected - self._flying.keys()
+        return self._backward == backward and self.busy and not any(map(self._takes_part, missing))
+
+    def _takes_part(self, index):
+        """Return whether a parameter is reduced in this round: it is not frozen, or has a gradient nevertheless."""
+        parameter = self.parameters[index]
+        return parameter.requires_grad or parameter.grad is not None
 
     def _learn_priorities(self):
         """The last of a backward pass is the first of a forward pass; what was unused is the least urgent."""
@@ -304,14 +325,14 @@ class Reducer:
         if any(self._is_counted(index) for index in self._counted):
             raise AssertionError(_TOO_MANY)
         self._settle_abandoned()
-        used = [0 if p.grad is None else 1 for p in self.parameters]
-        inverse = bytes(255 - byte for byte in self._digest)
-        flags = torch.tensor([*self._digest, *inverse, *used], dtype=torch.uint8, device="cpu")
-        native = _bps.push_pull(_memory.memory(flags), None, self._names.flags, Max, _MOST_URGENT, 1.0, 1.0)
-        self._flags = Handle(native, flags)
+        self._check_added()
+        if not self._launched:  # PyTorch's wrapper may have come later
+            _owners.check_torch(list(zip(self._titles, self.parameters)))
+            self._launched = True
+        self._flags = Flags(self._names.flags, self._digest, self.steps, self.parameters)
         self._used = None
         for index, parameter in enumerate(self.parameters):
-            if index not in self._flying:
+            if index not in self._flying and self._takes_part(index):
                 gradient = parameter.grad
                 if gradient is None:
                     gradient = torch.zeros_like(parameter, requires_grad=False)
@@ -320,18 +341,17 @@ class Reducer:
             self._learn_priorities()
         self.reset()
 
+    def _check_added(self):
+        """Raise if a gradient was changed between the backward pass that added to it and the round of fewer passes."""
+        for index, state in self._added.items():
+            gradient = self.parameters[index].grad
+            if gradient is not None and index not in self._flying and _state(gradient) != state:
+                raise RuntimeError(_CHANGED.format(self._titles[index], "before it was reduced"))
+
     def _used_anywhere(self):
-        """Wait for the flags; the workers' lists agree if their digests have the same maximum and minimum."""
+        """Wait for the flags."""
         if self._used is None:
-            flags = bytes(self._flags.wait().tolist())
-            digest, inverse = flags[:_DIGEST], flags[_DIGEST : 2 * _DIGEST]
-            if any(a + b != 255 for a, b in zip(digest, inverse)):
-                names = self._names.gradients
-                raise MismatchError(
-                    "the workers' lists of parameters differ in names, shapes, types, memory format or order; "
-                    f"this worker has {len(self.parameters)}, from {names[0]} to {names[-1]}"
-                )
-            self._used = flags[2 * _DIGEST :]
+            self._used = self._flags.wait(self._titles)
             if self._op == Average:
                 self._expected = frozenset(i for i, used in enumerate(self._used) if used)
         return self._used
@@ -342,11 +362,7 @@ class Reducer:
         used = self._used_anywhere()[index]
         parameter, flight = self.parameters[index], self._flying[index]
         if not flight.is_untouched(parameter):
-            raise RuntimeError(
-                f"the gradient of parameter {self._titles[index]!r} was changed while it was being reduced, "
-                "so that the sum is not valid; call optimizer.synchronize() after backward() and before "
-                "gradients are read or changed, as by clip_grad_norm_()"
-            )
+            raise RuntimeError(_CHANGED.format(self._titles[index], "while it was being reduced"))
         gradient = flight.land(self.compression.decompress)
         self.waited += time.perf_counter() - start
         del self._flying[index]
@@ -380,7 +396,7 @@ class Reducer:
         """Give a failed round up. What of it is on its way comes to an end before the next one."""
         self._abandoned += [flight.handle for flight in self._flying.values()]
         if self._flags is not None:
-            self._abandoned.append(self._flags)
+            self._abandoned.append(self._flags.handle)
         self._flying.clear()
         self._flags = None
         self.reset()
@@ -416,6 +432,29 @@ def _unshared(gradient):
     base = gradient._base
     shared = base is not None and (_use_count is None or _use_count(base) > 2)
     return gradient.clone() if shared else None
+
+
+def _state(gradient):
+    """Return what is another after a gradient has been changed or replaced."""
+    return gradient._version, gradient.data_ptr() if gradient.layout is torch.strided else id(gradient)
+
+
+@contextlib.contextmanager
+def _unfrozen(parameter):
+    """Return a context in which a parameter requires gradients."""
+    frozen = not parameter.requires_grad
+    if frozen:
+        parameter.requires_grad_(True)
+    try:
+        yield
+    finally:
+        if frozen:
+            parameter.requires_grad_(False)
+
+
+def may_train(parameter):
+    """Return whether a parameter requires gradients, or may do so later."""
+    return parameter.requires_grad or (parameter.is_floating_point() and not parameter.is_inference())
 
 
 def _make_hook(reducer, index):

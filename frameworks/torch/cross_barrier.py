@@ -13,6 +13,7 @@ The module also has all names of byteps.torch.
 """
 
 import sys
+import weakref
 
 import torch
 
@@ -29,12 +30,15 @@ def __getattr__(name):
 
 
 class _Plan:
-    """Knows before which module's forward pass each parameter has to be up to date."""
+    """Knows before which module's forward pass each parameter has to be up to date.
 
-    def __init__(self, model, update):
-        """Watch all modules of the model; update(indexes) is called before the forward pass of one."""
+    The model has it, and it keeps the optimizer alive only while a step is due.
+    """
+
+    def __init__(self, model, optimizer):
+        """Watch all modules of the model; the optimizer makes its step before the forward pass of one."""
         self._model = model
-        self._update = update
+        self._optimizer, self._due = weakref.ref(optimizer), None
         self._called = set()  # modules that have been called so far
         self._before = {}  # module -> indexes
         for module in model.modules():
@@ -42,9 +46,13 @@ class _Plan:
 
     def _hook(self, module, inputs):
         self._called.add(module)
-        indexes = self._before.get(module)
-        if indexes:
-            self._update(indexes)
+        indexes, optimizer = self._before.get(module), self._optimizer()
+        if indexes and optimizer is not None:
+            optimizer._update(indexes)
+
+    def keep(self, due):
+        """Note whether a step is due for a parameter."""
+        self._due = self._optimizer() if due else None
 
     def make(self, index_of, count):
         """Assign each parameter to its modules; return those that must not wait at all.
@@ -82,6 +90,7 @@ class _CrossBarrier(_Distributed):
             MismatchError, LostError, Error: reducing failed, here or for the step before.
         """
         loss = None if closure is None else closure()
+        self._check_known()
         self.flush()  # what this iteration has not used
         if self._byteps.reduced and not self._byteps.dirty:
             self._byteps.end_step()
@@ -89,12 +98,14 @@ class _CrossBarrier(_Distributed):
             super(_Distributed, self).step()
         else:
             self._begin_step()
+        self._byteps.steps += 1
         return loss
 
     def _begin_step(self):
         self._byteps.launch()
         count = len(self._byteps.parameters)
-        self._pending = set(range(count))
+        self._pending = {index for index in range(count) if self._byteps.in_flight(index)}
+        self._plan.keep(self._pending)
         self._options = [
             {
                 key: value.clone() if isinstance(value, torch.Tensor) else value
@@ -143,9 +154,11 @@ class _CrossBarrier(_Distributed):
                 self._byteps.collect(index)
         except BaseException:
             self._pending = set()
+            self._plan.keep(self._pending)
             self._byteps.forget()
             raise
         self._pending.difference_update(due)
+        self._plan.keep(self._pending)
         self._step_only({self._byteps.parameters[index] for index in due})
         for index in due:
             if index in self._cleared:
@@ -244,7 +257,16 @@ def CrossBarrier(
     wrapped._pending = set()  # indexes of the parameters for which the step is due
     wrapped._cleared = {}  # index -> set_to_none of a zero_grad() that came before the step
     wrapped._options = []
-    wrapped._plan = _Plan(model, wrapped._update)
+    wrapped._plan = _Plan(model, wrapped)
     reducer.on_gradient = wrapped._check_used
-    model.register_state_dict_pre_hook(lambda *_: wrapped.flush())
+    model.register_state_dict_pre_hook(_flush_hook(weakref.ref(wrapped)))
     return wrapped
+
+
+def _flush_hook(reference):
+    def flush(*_):
+        optimizer = reference()
+        if optimizer is not None:
+            optimizer.flush()
+
+    return flush

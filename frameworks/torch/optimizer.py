@@ -13,7 +13,7 @@ from byteps._horovod import predivide_scales
 
 from . import _feedback
 from ._rates import rates_of
-from ._reducer import Reducer
+from ._reducer import Reducer, may_train
 from .compression import Compression, choose
 
 _SYNCHRONIZED = (
@@ -87,9 +87,12 @@ class _Distributed:
 
         Raises:
             MismatchError, LostError, Error: reducing failed; no parameter was changed.
+            RuntimeError: a gradient has not been reduced.
         """
+        self._check_known()
         if closure is None:
             self._synchronize_for_step()
+            self._byteps.steps += 1
             return super().step()
 
         def reduced():
@@ -97,13 +100,29 @@ class _Distributed:
             self._synchronize_for_step()
             return loss
 
-        return super().step(reduced)
+        loss = super().step(reduced)
+        self._byteps.steps += 1
+        return loss
+
+    def _check_known(self):
+        """Raise if a gradient is there that is never reduced."""
+        for number, group in enumerate(self.param_groups):
+            for parameter in group["params"]:
+                if parameter.grad is not None and self._byteps.index(parameter) is None:
+                    raise RuntimeError(
+                        f"a parameter of shape {tuple(parameter.shape)} in group {number} of the optimizer has a "
+                        "gradient that is not reduced: it was frozen and not in named_parameters when the optimizer "
+                        "was wrapped, or has come into param_groups since. Give all parameters names, and use "
+                        "add_param_group()"
+                    )
 
     def _synchronize_for_step(self):
         if not self._byteps_skip:
             self._reduce()
             if self._byteps.asked:
                 warnings.warn(_SYNCHRONIZED, stacklevel=3)
+        elif self._byteps.busy:
+            raise RuntimeError("step() with skip_synchronize(), but without synchronize() after backward()")
         self._byteps.end_step()
 
     def zero_grad(self, set_to_none=True):
@@ -132,9 +151,13 @@ class _Distributed:
         check_momentum(self._byteps.coding, have_momentum([{**self.defaults, **param_group}]))
         super().add_param_group(param_group)
         known = self._byteps.index
-        new = [p for p in self.param_groups[-1]["params"] if p.requires_grad and known(p) is None]
+        new = [p for p in self.param_groups[-1]["params"] if may_train(p) and known(p) is None]
         count = len(self._byteps.parameters)
-        self._byteps.extend((f"noname.{count + i}", p) for i, p in enumerate(new))
+        try:
+            self._byteps.extend((f"noname.{count + i}", p) for i, p in enumerate(new))
+        except ValueError:
+            self.param_groups.pop()
+            raise
 
 
 def _check_passes(passes):
@@ -149,15 +172,15 @@ def have_momentum(groups):
 
 
 def name_parameters(optimizer, named_parameters):
-    """Return [(name, parameter)] of what an optimizer trains, each once, in the model's order."""
+    """Return [(name, parameter)] of what an optimizer trains, now or later, each once, in the model's order."""
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise TypeError(f"expected a torch.optim.Optimizer, got {type(optimizer).__name__}")
     if isinstance(optimizer, _Distributed):
         raise ValueError("the optimizer is distributed already")
     groups = [(group, p) for group in optimizer.param_groups for p in group["params"]]
-    trained = list(dict.fromkeys(p for _, p in groups if p.requires_grad))
+    known = list(dict.fromkeys(p for _, p in groups if may_train(p)))
     if named_parameters is None:
-        return [(f"noname.{i}", p) for i, p in enumerate(trained)]
+        return [(f"noname.{i}", p) for i, p in enumerate(known)]
     named = list(named_parameters)
     if any(not isinstance(pair, tuple) or len(pair) != 2 for pair in named):
         raise ValueError(
@@ -170,12 +193,13 @@ def name_parameters(optimizer, named_parameters):
         raise ValueError(
             f"Parameter names in named_parameters must be unique. Found duplicates: {', '.join(twice)}"
         )
-    missing = set(trained) - {p for _, p in named}
+    known = set(known)
+    missing = {p for p in known if p.requires_grad} - {p for _, p in named}
     if missing:
         raise ValueError(
             f"named_parameters was specified, but {len(missing)} of the optimizer's parameters are not in it"
         )
-    return list({p: (name, p) for name, p in reversed(named) if p in set(trained)}.values())[::-1]
+    return list({p: (name, p) for name, p in reversed(named) if p in known}.values())[::-1]
 
 
 def _check_groups(groups, num_groups):
@@ -217,7 +241,8 @@ def DistributedOptimizer(
     groups and state with the optimizer given; use only the new one from then on. Gradients are sent while
     backward() runs, those that it finishes last with the highest priority, as the next forward pass needs
     them first. A parameter that only some workers have used gets zeros from the others; one that
-    nobody has used keeps grad None.
+    nobody has used keeps grad None. One that is frozen is left out until it is unfrozen, which all workers do at the
+    same step.
 
     When backward() returns, the gradients are those of all workers, and may be clipped, unscaled (by a
     GradScaler: an infinity on one worker makes all skip the step) or logged. Only while some are missing, as
@@ -245,8 +270,8 @@ def DistributedOptimizer(
             are an error.
 
     Raises:
-        TypeError, ValueError: names are missing or not unique, or an argument makes no sense.
-        MismatchError: another optimizer of these parameters has another compression.
+        TypeError, ValueError: names are missing or not unique, or an argument makes no sense; or a parameter has
+            another optimizer or module around it that reduces its gradient.
         NotInitializedError: init() has not been called.
     """
     passes = _check_passes(backward_passes_per_step)

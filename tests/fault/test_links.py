@@ -95,7 +95,8 @@ class TooLong(unittest.TestCase):
             self.assertIn("no answer for 2 s", ends["server 0"].err, hosts.job.show())
 
     def gather(self):
-        """A host that never comes: those who wait say who is missing, and so does it. Its first worker may have come."""
+        """A host that never comes: those who wait say who is missing, and so does it. Its first worker may have come.
+        """
         with OnHosts(LATE, ["cluster.rendezvous_timeout=10s"], servers=1) as hosts:
             hosts.job.wait_for("at late", "worker 2")
             hosts.bed.cut(1)

@@ -21,9 +21,13 @@ class Loops(scripted.TestCase):
         result = harness.run(self.script("torch_differ.py"), workers=2, servers=1)
         for rank in range(2):
             lines = result.lines(f"worker {rank}")
-            self.assertEqual(len(lines), 5, str(result))
+            self.assertEqual(len(lines), 7, str(result))
             for line, what in zip(lines, ["broadcast", "parallel", "state", "step"]):
                 self.assertRegex(line, f"^{what}: .*differ", str(result))
+            number = f"^number: .*some have made 0 steps .* others 1, this one {1 - rank}"
+            self.assertRegex(lines[4], number, str(result))
+            frozen = "^frozen: parameter 'bias' requires gradients on some workers and is frozen on others"
+            self.assertRegex(lines[5], frozen, str(result))
 
 
 if __name__ == "__main__":

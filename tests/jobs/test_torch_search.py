@@ -9,7 +9,7 @@ scripted.require("torch")
 
 
 class Search(scripted.TestCase):
-    framework = "torch"
+    """Its workers start afresh: each finds the other processes of the job by their parent."""
 
     def test_with_a_server(self):
         self.run_script("torch_search.py", workers=2, servers=1)

@@ -8,7 +8,7 @@ import torch
 
 from byteps._basics import Average
 
-from .._reducer import Reducer
+from .._reducer import Reducer, may_train
 from ..compression import Compression
 from ..functions import broadcast_parameters
 from ..ops import broadcast_async_, wait_all
@@ -33,7 +33,8 @@ class DistributedDataParallel(torch.nn.Module):
 
     Construction broadcasts parameters and buffers of worker 0. Each gradient is sent as soon as autograd
     has finished it; backward() returns when all have been reduced. Parameters that only some workers have
-    used get zeros from the others; those that nobody has used keep grad None. All workers must run the same
+    used get zeros from the others; those that nobody has used keep grad None. A parameter that is frozen is left out
+    until it is unfrozen, at the same step on all workers. All workers must run the same
     number of backward passes. Several instances may live in one process, if all workers make them in the
     same order, and use them first in that order after resume().
 
@@ -58,7 +59,7 @@ class DistributedDataParallel(torch.nn.Module):
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._queued = False
-        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        named = [(name, p) for name, p in module.named_parameters() if may_train(p)]
         broadcast_parameters(module.state_dict())
         self._reducer = Reducer(named, compression, Average)
         self._reducer.on_gradient = self._on_gradient
@@ -74,7 +75,7 @@ class DistributedDataParallel(torch.nn.Module):
         if self.broadcast_buffers and self.training and synchronizing:
             self._broadcast_buffers()
         output = self.module(*inputs, **keywords)
-        if synchronizing and self._reducer.parameters:
+        if synchronizing and any(p.requires_grad for p in self._reducer.parameters):
             for tensor in _tensors(output):
                 if tensor.requires_grad:
                     tensor.register_hook(self._on_backward)

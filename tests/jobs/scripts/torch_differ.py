@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of parameters that differ between the workers are exceptions at once, not a hang.
+"""Parameters, or numbers of steps, that differ between the workers are exceptions at once, not a hang.
 
 Every worker prints its exceptions. The gradients that never meet are still in flight at the end, so the job
 as a whole fails; that is not the subject here.
@@ -33,4 +33,20 @@ optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), n
 for x in loaded([torch.ones(1, 3)]):
     show("step", model(x).sum().backward)
 assert torch.equal(model.weight, before)
+
+model = torch.nn.Linear(3, 3)
+optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+for number, x in enumerate(loaded([torch.ones(1, 3)] * 2)):
+    optimizer.zero_grad()
+    if number == 0:
+        model(x).sum().backward()
+        if bps.rank() == 0:  # the other has found that its loss is not finite
+            optimizer.step()
+    else:
+        show("number", model(x).sum().backward)
+
+model = torch.nn.Linear(3, 3)
+optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1), model.named_parameters())
+model.bias.requires_grad_(bps.rank() == 0)
+show("frozen", model(torch.ones(1, 3)).sum().backward)
 print("the end", flush=True)

@@ -213,6 +213,7 @@ def check_a_step_left_out():
         torch.testing.assert_close(model.weight.detach(), before - factor)
         before = model.weight.detach().clone()
         optimizer.zero_grad()
+        del optimizer  # one wraps the model, before another one does
 
 
 def check_two_backward_passes():
@@ -224,6 +225,7 @@ def check_two_backward_passes():
     mean = sum(range(bps.size())) / bps.size()
     torch.testing.assert_close(model.weight.grad, torch.full((1, 3), 3 * mean))
     optimizer.step()
+    del optimizer
     optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), op=bps.Sum)
     optimizer.zero_grad()
     model(torch.ones(1, 3)).sum().backward()
@@ -311,6 +313,134 @@ def check_checkpoints():
             for parameter, *wants in zip(model.parameters(), *gradients):
                 torch.testing.assert_close(parameter.grad, sum(wants) / bps.size())
             optimizer.step()
+
+
+# ---- what is frozen, and unfrozen later -----------------------------------------------------------------------------
+
+
+def wrapped(how, model):
+    """The model to call, and its optimizer."""
+    plain = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    if how == "parallel":
+        return DistributedDataParallel(model), plain
+    if how == "barrier":
+        return model, CrossBarrier(model, plain, model.named_parameters())
+    return model, bps.DistributedOptimizer(plain, model.named_parameters() if how == "named" else None)
+
+
+def losses(call, inputs):
+    """The loss of this worker's part of a batch, or of all of it without BytePS."""
+    return call(inputs).pow(2).mean()
+
+
+def check_unfrozen():
+    """The trunk is trained from the sixth step on, and the head is frozen at the twelfth: as in one process."""
+    inputs = [torch.randn(BATCH, 6, generator=generator(step)).double() for step in range(18)]
+    for how in ("named", "numbered", "parallel", "barrier"):
+        torch.manual_seed(2)
+        models = [torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Linear(8, 1)).double() for _ in range(2)]
+        models[1].load_state_dict(models[0].state_dict())
+        for model in models:
+            model[0].requires_grad_(False)
+        call, optimizer = wrapped(how, models[0])
+        alone = torch.optim.SGD(models[1].parameters(), 0.1, momentum=0.9)
+        for step, x in enumerate(inputs):
+            for model in models:
+                model[0].requires_grad_(step >= 6)
+                model[1].requires_grad_(step < 12)
+            optimizer.zero_grad()
+            losses(call, x[bps.rank() :: bps.size()]).backward()
+            if how in ("named", "parallel"):
+                torch.nn.utils.clip_grad_norm_(models[0].parameters(), 0.5)
+            optimizer.step()
+            alone.zero_grad()
+            losses(models[1], x).backward()
+            if how in ("named", "parallel"):
+                torch.nn.utils.clip_grad_norm_(models[1].parameters(), 0.5)
+            alone.step()
+        if how == "barrier":
+            optimizer.flush()
+        for one, other in zip(models[0].parameters(), models[1].parameters()):
+            torch.testing.assert_close(one, other)
+
+
+def check_gradients_that_are_never_reduced():
+    """A step with them is an error, which says what to do."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+    for how in (lambda o: bps.DistributedOptimizer(o, model[1].named_parameters()),
+                lambda o: CrossBarrier(model, o, model[1].named_parameters())):  # fmt: skip
+        model[0].requires_grad_(False)
+        optimizer = how(torch.optim.SGD(model.parameters(), 0.1))
+        losses(model, torch.ones(1, 2)).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model[0].requires_grad_(True)
+        losses(model, torch.ones(1, 2)).backward()
+        checks.raised(RuntimeError, optimizer.step, "shape (2, 2) in group 0", "add_param_group()")
+        optimizer.synchronize()
+        optimizer.zero_grad()
+        model.zero_grad()
+        del optimizer
+
+
+def check_fewer_passes():
+    """The last group of an epoch has fewer passes: to clip before synchronize() is an error."""
+    for wrong in (False, True):
+        model = torch.nn.Linear(3, 1, bias=False)
+        bps.broadcast_parameters(model.state_dict())
+        optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 1.0), backward_passes_per_step=4)
+        for _ in range(2):
+            model(torch.full((1, 3), bps.rank() + 1.0)).sum().backward()
+        if wrong:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+            checks.raised(RuntimeError, optimizer.step, "'noname.0' was changed before it was reduced", "synchronize()")
+        else:
+            optimizer.synchronize()
+            assert torch.all(model.weight.grad == bps.size() + 1), model.weight.grad
+            with optimizer.skip_synchronize():
+                optimizer.step()
+
+
+def check_one_wrapper():
+    """A second one for a parameter is refused, whatever it calls it, until the first one is gone."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 1))
+
+    def refuse(first):
+        one = wrapped(first, model)
+        for second in ways:
+            checks.raised(ValueError, lambda how=second: wrapped(how, model), "belongs to another", "reduced twice")
+        head = torch.optim.SGD(model[1].parameters(), 0.1)
+        checks.raised(ValueError, lambda: bps.DistributedOptimizer(head), "parameter 'noname.0'")
+        _, other = wrapped("numbered", torch.nn.Linear(2, 1))
+        group = {"params": list(model[1].parameters())}
+        checks.raised(ValueError, lambda: other.add_param_group(group), "belongs to another")
+        assert len(other.param_groups) == 1
+        torch.optim.lr_scheduler.StepLR(one[1], 1)  # it refers to the optimizer, and that to it
+
+    ways = ("named", "numbered", "parallel", "barrier")
+    for first in ways:
+        refuse(first)
+    wrapped("named", model)[1].step()
+
+
+def check_torch_wrapper():
+    """PyTorch's own DistributedDataParallel, left in a script, reduces the same gradients: it is refused, too."""
+    from torch import distributed
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    for first in (True, False):
+        model = torch.nn.Linear(2, 1)
+        if first:
+            theirs = torch.nn.parallel.DistributedDataParallel(model)
+            checks.raised(ValueError, lambda: wrapped("named", model), "parameter 'weight'", "push_pull_hook")  # noqa: B023
+        else:
+            _, optimizer = wrapped("named", model)
+            theirs = torch.nn.parallel.DistributedDataParallel(model)
+            checks.raised(ValueError, optimizer.step, "parameter 'weight'", "push_pull_hook")
+            del optimizer
+        del theirs
+        wrapped("named", model)[1].step()
+    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -97,6 +97,7 @@ def check_wrapped_optimizer_state():
         bps.broadcast_optimizer_state(optimizer)
         content = optimizer.state_dict()
         assert text(optimizer) == bps.broadcast_object(text(optimizer))
+        del optimizer
         fresh = wrap(model, torch.optim.Adam(model.parameters(), 0.5))
         fresh.load_state_dict(content)
         assert fresh.param_groups[0]["lr"] == 0.01
