@@ -52,6 +52,7 @@ def processes():
 
 def check_models_that_come_and_go():
     before = {}
+    gc.freeze()  # what PyTorch consists of need not be looked at in each collection
     for number in range(MODELS):
         train(number)
         if bps.rank() == 0 or number % 5 == 0:
