@@ -12,10 +12,14 @@ scripted.require("torch")
 class Compile(scripted.TestCase):
     framework = "torch"
 
+    @classmethod
+    def setUpClass(cls):
+        cache = tempfile.TemporaryDirectory()  # graphs of other versions are of no use
+        cls.addClassCleanup(cache.cleanup)
+        cls.env = {"TORCHINDUCTOR_CACHE_DIR": cache.name}
+
     def check(self, workers, servers):
-        with tempfile.TemporaryDirectory() as cache:  # graphs of other versions are of no use
-            env = {"TORCHINDUCTOR_CACHE_DIR": cache}
-            self.run_script("torch_compile.py", workers=workers, servers=servers, env=env)
+        self.run_script("torch_compile.py", workers=workers, servers=servers, env=self.env)
 
     def test_alone(self):
         self.check(1, 0)
