@@ -211,6 +211,7 @@ static int info_json(const struct bps_loaded *loaded)
     json_object_set_new(json, "file", json_text(loaded->path));
     json_object_set_new(json, "module", json_text(module->name));
     json_object_set_new(json, "version", json_text(module->version));
+    json_object_set_new(json, "format", json_integer(plugin->format));
     json_object_set_new(json, "license", json_text(module->license));
     json_object_set_new(json, "abi", json_text(abi));
     for (const struct bps_option *option = plugin->options; option && option->name; option++) {
@@ -246,6 +247,7 @@ static int info_text(const struct bps_loaded *loaded)
     printf("  file     ");
     print_clean(loaded->path);
     printf("\n  module   %s %s\n", module->name, module->version);
+    printf("  format   %u\n", plugin->format);
     printf("  license  %s\n", module->license);
     printf("  ABI      %u.%u\n", module->abi_major, module->abi_minor);
     print_options(plugin->options);

@@ -11,6 +11,7 @@
 #include "conf/conf.h"
 
 #define AGREEMENT_LIMIT 32768u
+#define LOADED_LIMIT    (256u * 1024u)
 #define BANDWIDTH_LIMIT 1000000u /* thousandths */
 
 void bps_join_write(const struct bps_join *join, struct bps_writer *w)
@@ -27,6 +28,7 @@ void bps_join_write(const struct bps_join *join, struct bps_writer *w)
     bps_put_string(w, join->local);
     bps_put_bytes(w, join->public_key, sizeof join->public_key);
     bps_put_string(w, join->agreement);
+    bps_put_string(w, join->loaded);
 }
 
 bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
@@ -44,13 +46,20 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     bps_get_string(r, out->local, sizeof out->local);
     bps_get_bytes(r, out->public_key, sizeof out->public_key);
     out->agreement = bps_get_string_new(r, AGREEMENT_LIMIT);
+    out->loaded = bps_get_string_new(r, LOADED_LIMIT);
     if (!bps_reader_done(r) || out->role > BPS_ROLE_SERVER || out->rank < -1 || out->local_rank < -1 ||
         out->local_size < -1 || out->bandwidth == 0 || out->bandwidth > BANDWIDTH_LIMIT) {
-        free(out->agreement);
-        out->agreement = NULL;
+        bps_join_fini(out);
         return BPS_ERR_PROTOCOL;
     }
     return BPS_OK;
+}
+
+void bps_join_fini(struct bps_join *join)
+{
+    free(join->agreement);
+    free(join->loaded);
+    join->agreement = join->loaded = NULL;
 }
 
 /* The kernel's boot id: differs between machines that happen to have the same name. */

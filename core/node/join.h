@@ -20,12 +20,14 @@ struct bps_join {
     char job[128];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */
     uint8_t public_key[BPS_KEY_BYTES];
-    char *agreement; /* values that must be equal on all members; owned */
+    char *agreement; /* values that must be equal on all members; owned, */
+    char *loaded;    /* as bps_loaded_text(), of what it runs */
 };
 
 void bps_join_write(const struct bps_join *join, struct bps_writer *w);
-/* BPS_ERR_PROTOCOL; on success the caller frees the agreement. */
+/* BPS_ERR_PROTOCOL; on success the caller frees what it owns. */
 bps_status bps_join_read(struct bps_reader *r, struct bps_join *out);
+void bps_join_fini(struct bps_join *join);
 /* Host name and a number that is equal for processes on the same host. */
 void bps_join_host(struct bps_join *join);
 

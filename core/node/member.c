@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "node/alive.h"
 #include "node/join.h"
+#include "node/loaded.h"
 #include "node/transport.h"
 #include "wire/dialler.h"
 
@@ -276,11 +277,13 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     memcpy(m->join.public_key, m->identity.public_key, sizeof m->join.public_key);
     bps_join_host(&m->join);
     m->join.agreement = bps_conf_agreement(conf);
+    m->join.loaded = bps_loaded_text(conf);
     m->since = m->reminded = bps_now();
     snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s", c->scheduler);
     uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
     m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
-    bps_status status = m->join.agreement == NULL || m->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    bool room = m->join.agreement != NULL && m->join.loaded != NULL && m->ticker != NULL;
+    bps_status status = room ? BPS_OK : BPS_ERR_NOMEM;
     if (status == BPS_OK) {
         status = bps_transport_check_host(conf, c->scheduler, report);
     }
@@ -312,7 +315,7 @@ void bps_member_free(struct bps_member *m)
         bps_loop_cancel(m->loop, m->ticker);
     }
     bps_book_fini(&m->book);
-    free(m->join.agreement);
+    bps_join_fini(&m->join);
     free(m);
 }
 

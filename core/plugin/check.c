@@ -98,6 +98,20 @@ static bps_status check_text(const char *field, const char *text, struct bps_rep
     return BPS_OK;
 }
 
+/* It stands in lists of plugins and in texts of codings. */
+static bps_status check_version(const char *version, struct bps_report *report)
+{
+    for (const char *c = version; *c != '\0'; c++) {
+        if (*c < ' ' || *c > '~' || *c == ';') {
+            return bps_refuse(report,
+                              "version of its module has the byte 0x%02x, expected printable characters but "
+                              "';'; correct it",
+                              (unsigned char)*c);
+        }
+    }
+    return BPS_OK;
+}
+
 static bps_status check_texts(const struct bps_module *module, struct bps_report *report)
 {
     const char *const texts[][2] = {{"name of its module", module->name},
@@ -108,7 +122,7 @@ static bps_status check_texts(const struct bps_module *module, struct bps_report
     for (size_t i = 0; i < sizeof texts / sizeof *texts && status == BPS_OK; i++) {
         status = check_text(texts[i][0], texts[i][1], report);
     }
-    return status;
+    return status == BPS_OK ? check_version(module->version, report) : status;
 }
 
 /* Enough of each descriptor to look for names: size, kind and name. */

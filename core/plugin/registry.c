@@ -186,3 +186,14 @@ bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by,
     }
     return status;
 }
+
+void bps_plugin_each_loaded(void (*fn)(void *arg, const struct bps_loaded *loaded), void *arg)
+{
+    const struct entry *entry;
+
+    pthread_mutex_lock(&lock);
+    SLIST_FOREACH(entry, &entries, next) {
+        fn(arg, &entry->loaded);
+    }
+    pthread_mutex_unlock(&lock);
+}

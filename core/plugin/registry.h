@@ -29,6 +29,9 @@ struct bps_loaded {
 bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by, const struct bps_loaded **out,
                            struct bps_report *report);
 
+/* Calls fn for every plugin that this process has opened. */
+void bps_plugin_each_loaded(void (*fn)(void *arg, const struct bps_loaded *loaded), void *arg);
+
 /* One row of `byteps plugin list`, from the ELF note alone: no code of the plugin runs. */
 struct bps_plugin_row {
     uint32_t kind;

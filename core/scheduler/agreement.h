@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * agreement.h - whether a member's configuration is that of the job, as far as all members must have the same.
+ * agreement.h - whether a member has the configuration of the job, and runs the same code, as far as all members must.
  */
 #ifndef BPS_AGREEMENT_H
 #define BPS_AGREEMENT_H
@@ -13,5 +13,11 @@
  */
 bps_status bps_agreement_compare(const char *ours, const char *our_host, const char *theirs, const char *their_host,
                                  struct bps_report *report);
+/*
+ * Compares two texts of bps_loaded_text(): what stands in both must be of one version and format. BPS_ERR_REFUSED names
+ * the first that is not, with both values and both files.
+ */
+bps_status bps_agreement_loaded(const char *ours, const char *our_host, const char *theirs, const char *their_host,
+                                struct bps_report *report);
 
 #endif

@@ -142,7 +142,7 @@ void bps_roster_remove(struct bps_roster *roster, struct bps_seat *seat)
 {
     TAILQ_REMOVE(&roster->seats, seat, entry);
     bps_guest_free(seat->guest);
-    free(seat->join.agreement);
+    bps_join_fini(&seat->join);
     free(seat->endpoint);
     free(seat);
 }

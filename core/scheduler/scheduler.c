@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "node/alive.h"
+#include "node/loaded.h"
 #include "node/member.h"
 #include "node/ports.h"
 #include "node/transport.h"
@@ -40,7 +41,7 @@ struct bps_scheduler {
     struct bps_declared declared;
     struct bps_timer *ticker;
     struct bps_alive alive;
-    char *agreement;
+    char *agreement, *loaded;
     char host[64];
     enum phase phase;
     uint32_t epoch;
@@ -240,6 +241,23 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
     return status;
 }
 
+/* Whether it runs the same code as the scheduler and all members. Those who have equal lists agree with the same. */
+static bps_status check_loaded(const struct bps_scheduler *s, const struct bps_join *join, struct bps_report *report)
+{
+    bps_status status = bps_agreement_loaded(s->loaded, s->host, join->loaded, join->host, report);
+    const struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        const struct bps_join *other = &seat->join;
+        if (status != BPS_OK || (!seat->left && strcmp(other->loaded, join->loaded) == 0)) {
+            break;
+        }
+        if (!seat->left) {
+            status = bps_agreement_loaded(other->loaded, other->host, join->loaded, join->host, report);
+        }
+    }
+    return status;
+}
+
 /* Whether there is a seat for it; then it has taken that. */
 static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bool early,
                             struct bps_report *report)
@@ -257,7 +275,10 @@ static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, st
     if (s->absent[0] != '\0' && join->role == BPS_ROLE_WORKER) {
         return bps_fail(report, BPS_ERR_LOST, "%s", s->absent);
     }
-    bps_status status = bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report);
+    bps_status status = check_loaded(s, join, report); /* first, as other versions may have other keys */
+    if (status == BPS_OK) {
+        status = bps_agreement_compare(s->agreement, s->host, join->agreement, join->host, report);
+    }
     return status == BPS_OK ? bps_roster_add(&s->roster, guest, join, early, report) : status;
 }
 
@@ -276,7 +297,7 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
         /* At the end of a job, a short one or one that cannot gather, latecomers are nothing special. */
         BPS_LOG(s->phase == ENDING || status == BPS_ERR_LOST ? BPS_LOG_INFO : BPS_LOG_WARN, LOG,
                 "refused %s (host %s, pid %u): %s", link->peer, join.host, join.pid, why);
-        free(join.agreement);
+        bps_join_fini(&join);
         if (status == BPS_ERR_LOST) {
             send_lost(link, status, why);
         } else {
@@ -600,6 +621,10 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
         status = bps_transport_open(conf, loop, &s->net, report);
     }
     if (status == BPS_OK) {
+        s->loaded = bps_loaded_text(conf);
+        status = s->loaded == NULL ? BPS_ERR_NOMEM : BPS_OK;
+    }
+    if (status == BPS_OK) {
         status = bps_ports_listen(conf, s->net, c->scheduler, &s->lobby, address, n, report);
     }
     if (status == BPS_OK) {
@@ -633,5 +658,6 @@ void bps_scheduler_free(struct bps_scheduler *s)
     bps_declared_fini(&s->declared);
     bps_instance_close(s->net);
     free(s->agreement);
+    free(s->loaded);
     free(s);
 }

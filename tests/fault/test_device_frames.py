@@ -55,14 +55,14 @@ def join(job, real, rank, local, identity, host=None):
     role, _, *rest = numbers.unpack_from(text)
     rest[2] += host is not None  # the number of the host
     at, strings = numbers.size, []
-    for number in range(4):
+    for number in range(5):
         at += 32 * (number == 3)  # the public key
         (length,) = struct.unpack_from("<I", text, at)
         strings.append(text[at + 4 : at + 4 + length])
         at += 4 + length
     sock = wire.connect(job.proxy.target)
     own = numbers.pack(role, rank, *rest) + b"".join(map(wire.string, (host or strings[0], strings[1], local)))
-    wire.enter(sock, own + identity.public + wire.string(strings[3]))
+    wire.enter(sock, own + identity.public + b"".join(map(wire.string, strings[3:])))
     job.by_hand.append(sock)
     return sock
 

@@ -56,7 +56,7 @@ def wait_for(sock, kind):
 
 
 def agreement_of(stream):
-    """What a member that has joined must agree on with all others: the end of its JOIN."""
+    """What a member that has joined must agree on with all others, near the end of its JOIN."""
     at = 0
     while wire.HEADER.unpack_from(stream, at)[1] != wire.JOIN:
         at += wire.HEADER.size + wire.HEADER.unpack_from(stream, at)[0]
@@ -66,7 +66,8 @@ def agreement_of(stream):
     at += wire.HEADER.size + struct.calcsize("<IiiiQII")
     for _ in range(3):
         at += 4 + struct.unpack_from("<I", stream, at)[0]
-    return bytes(stream[at + 32 + 4 : end])
+    at += 32 + 4
+    return bytes(stream[at : at + struct.unpack_from("<I", stream, at - 4)[0]])
 
 
 def shard_of(book):

@@ -162,7 +162,21 @@ class Bytes(Stranger):
                 with self.subTest(port), wire.connect(port) as sock:
                     sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET, version=7, software="8.7.6"))
                     text = wire.refusal(sock)
-                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 2, byteps 8.7.6 speaks 7")
+                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 3, byteps 8.7.6 speaks 7")
+            self.ends_well(job, ())
+
+    def test_other_library(self):
+        """The wire may be the same, and the sums not."""
+        with cluster.ByHand(LATE) as job:
+            job.wait_for("at late", "worker 1")
+            with wire.connect(port_of(job)) as sock:
+                loaded = f"library byteps\t8.7.6 format {wire.VERSION}\t/opt/lib/libbyteps.so\n"
+                wire.enter(sock, wire.join(job.id, loaded=loaded))
+                text = wire.refusal(sock)
+            ours = rf"library byteps is \d\S+ format {wire.VERSION} on host \S+ \(/\S+\)"
+            theirs = rf"8.7.6 format {wire.VERSION} on host elsewhere \(/opt/lib/libbyteps.so\)"
+            self.assertRegex(text, f"^the versions differ: {ours}, but {theirs}; install the same on all hosts$")
+            job.open("late")
             self.ends_well(job, ())
 
     def test_no_proof(self):
@@ -235,8 +249,8 @@ class Impostor(unittest.TestCase):
             listener.close()
 
     def test_other_version(self):
-        words = (" speaks wire version 2, byteps 7.0.0 speaks 3", "install the same version on all hosts")
-        self.meet(wire.challenge(3, "7.0.0"), *words)
+        words = (" speaks wire version 3, byteps 7.0.0 speaks 4", "install the same version on all hosts")
+        self.meet(wire.challenge(4, "7.0.0"), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")

@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 2
+VERSION = 3
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""
@@ -119,10 +119,10 @@ def let_in(sock, key=NO_SECRET):
     sock.sendall(welcome(key, bytes(16), read_frame(sock)[1]))
 
 
-def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32)):
+def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32), loaded=""):
     """The payload of a JOIN."""
     numbers = struct.pack("<IiiiQII", role, rank, -1, -1, 7, 4711, 1000)
-    return numbers + string(host) + string(job) + string(local) + public_key + string(agreement)
+    return numbers + string(host) + string(job) + string(local) + public_key + string(agreement) + string(loaded)
 
 
 def enter(sock, payload, secret=NO_SECRET):

@@ -67,7 +67,7 @@ static void try_join(const uint8_t *data, size_t size)
         bps_join_write(&join, &writer);
         check(writer.failed || (writer.size == size && memcmp(writer.data, data, size) == 0));
         bps_writer_fini(&writer);
-        free(join.agreement);
+        bps_join_fini(&join);
     }
 }
 

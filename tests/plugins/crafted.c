@@ -48,6 +48,9 @@
 #ifndef MODULE_MINOR
 #define MODULE_MINOR BPS_ABI_MINOR
 #endif
+#ifndef MODULE_VERSION
+#define MODULE_VERSION "1.2"
+#endif
 #ifndef MODULE_LICENSE
 #define MODULE_LICENSE "Apache-2.0"
 #endif
@@ -156,7 +159,7 @@ __attribute__((unused)) static const struct bps_module module = {
     .abi_major = MODULE_MAJOR,
     .abi_minor = MODULE_MINOR,
     .name = "crafted module",
-    .version = "1.2",
+    .version = MODULE_VERSION,
     .license = MODULE_LICENSE,
     .nplugins = MODULE_COUNT,
     .plugins = plugins,

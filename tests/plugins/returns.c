@@ -12,6 +12,13 @@
 #include <byteps/reducer.h>
 #include <byteps/stage.h>
 
+#ifndef VERSION
+#define VERSION "0.1.0"
+#endif
+#ifndef FORMAT
+#define FORMAT 0
+#endif
+
 struct options {
     uint32_t at;
     int64_t value;
@@ -169,6 +176,7 @@ static const struct bps_stage_ops stage_ops = {
         .options = options,                                                                                            \
         .options_size = sizeof(struct options),                                                                        \
         .ops = (ops_),                                                                                                 \
+        .format = FORMAT,                                                                                              \
     }
 
 static const struct bps_plugin reducer = PLUGIN(BPS_KIND_REDUCER, &reducer_ops);
@@ -182,15 +190,15 @@ static const struct bps_module module = {
     .abi_major = BPS_ABI_MAJOR,
     .abi_minor = BPS_ABI_MINOR,
     .name = "returns",
-    .version = "0.1.0",
+    .version = VERSION,
     .license = "Apache-2.0",
     .nplugins = 3,
     .plugins = plugins,
 };
 
-BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "returns", "0.1.0");
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "returns", "0.1.0");
-BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "returns", "0.1.0");
+BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "returns", VERSION);
+BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "returns", VERSION);
+BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "returns", VERSION);
 
 const struct bps_module *BPS_PLUGIN_ENTRY(void)
 {

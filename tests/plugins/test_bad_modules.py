@@ -221,16 +221,16 @@ class Notes(Case):
     def test_newer_major(self):
         self.build(NOTE_MAJOR="1u", NOTE_MINOR="3u")
         self.refused(
-            "ABI in its note is 1.3, this BytePS has 0.9; install a BytePS with ABI 1, or rebuild the "
+            "ABI in its note is 1.3, this BytePS has 0.10; install a BytePS with ABI 1, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        for minor in (8, 10):
+        for minor in (9, 11):
             with self.subTest(minor=minor):
                 self.build(NOTE_MINOR=f"{minor}u")
                 self.refused(
-                    f"ABI in its note is 0.{minor}, this BytePS has 0.9, and before 1.0 every minor differs; "
+                    f"ABI in its note is 0.{minor}, this BytePS has 0.10, and before 1.0 every minor differs; "
                     "rebuild the plugin against this BytePS"
                 )
 
@@ -292,14 +292,14 @@ class Modules(Case):
     def test_newer_major(self):
         self.build(MODULE_MAJOR="2u", MODULE_MINOR="0u")
         self.refused(
-            "ABI in its module is 2.0, this BytePS has 0.9; install a BytePS with ABI 2, or rebuild the "
+            "ABI in its module is 2.0, this BytePS has 0.10; install a BytePS with ABI 2, or rebuild the "
             "plugin against this one"
         )
 
     def test_other_minor(self):
-        self.build(MODULE_MINOR="10u")
+        self.build(MODULE_MINOR="11u")
         self.refused(
-            "ABI in its module is 0.10, this BytePS has 0.9, and before 1.0 every minor differs; rebuild the "
+            "ABI in its module is 0.11, this BytePS has 0.10, and before 1.0 every minor differs; rebuild the "
             "plugin against this BytePS"
         )
 
@@ -307,13 +307,20 @@ class Modules(Case):
         self.build(MODULE_LICENSE="NULL")
         self.refused("license of its module is NULL, expected a text; set it")
 
+    def test_version(self):
+        for version, byte in (("1;2", "3b"), ("1\\t2", "09")):
+            with self.subTest(byte):
+                self.build(MODULE_VERSION=f'"{version}"')
+                why = f"version of its module has the byte 0x{byte}, expected printable characters but ';'; correct it"
+                self.refused(why)
+
     def test_descriptors(self):
         self.build(MODULE_COUNT="0")
         self.refused("nplugins of its module is 0, expected 1 to 64 descriptors; list them in plugins")
         self.build(PLUGIN="NULL")
         self.refused("plugins[0] of its module is NULL, expected a descriptor; correct nplugins")
         self.build(PLUGIN_SIZE="8")
-        self.refused("size of its descriptor is 8, expected 56 or more; set it to sizeof(struct bps_plugin)")
+        self.refused("size of its descriptor is 8, expected 64 or more; set it to sizeof(struct bps_plugin)")
 
     def test_wrong_kind(self):
         self.build(PLUGIN_KIND="BPS_KIND_REDUCER")

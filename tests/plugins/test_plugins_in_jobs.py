@@ -101,6 +101,59 @@ class OnlyWhatIsNamed(Case):
         os.unlink(self.marker)
 
 
+class Versions(Case):
+    """Worker 1 has another version of a plugin than all others: the job is refused, with both values and both files."""
+
+    WORKER_1 = 'test "$BYTEPS_LOCAL_RANK" != 1 || eval "export $0"; exec "$@"'
+    PUSH = '{ stage = "push_pull"; use = "net"; }'
+    STAGE = 'worker = { graph = ( { stage = "returns"; }, ' + PUSH + " ); };\n"
+    CODED = (
+        'compressors = { c = { plugin = "returns"; }; };\n'
+        'worker = { hierarchy = "off"; graph = ( { stage = "compress"; use = "c"; }, ' + PUSH + " ); };\n"
+    )
+    REDUCER = 'reducers = { sum = { plugin = "slow"; }; };\n'
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        modules.build_slow_reducer(cls.dir)
+        for folder, defines in (("", {}), ("version", {"VERSION": '"0.2.0"'}), ("format", {"FORMAT": 1})):
+            os.makedirs(os.path.join(cls.dir, folder), exist_ok=True)
+            file = os.path.join(cls.dir, folder, "stage_returns.so")
+            modules.build(os.path.join(modules.HERE, "returns.c"), file, defines)
+            os.symlink(file, os.path.join(cls.dir, folder, "compressor_returns.so"))
+
+    def run_with(self, conf, setting):
+        file = os.path.join(self.dir, "byteps.conf")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(conf)
+        command = ["sh", "-c", self.WORKER_1, setting, SUM_JOB, "1", "2"]
+        return harness.run(command, workers=2, servers=1, options=["--conf", file],
+                           env={"BYTEPS_PLUGIN_PATH": self.path})
+
+    def test_refused(self):
+        for conf, plugin, folder, value in (
+            (self.STAGE, "stage", "version", "0.2.0 format 0"),
+            (self.CODED, "compressor", "format", "0.1.0 format 1"),
+        ):
+            with self.subTest(plugin):
+                other = os.path.join(self.dir, folder)
+                result = self.run_with(conf, f"BYTEPS_PLUGIN_PATH={other}:{self.path}")
+                self.assertNotEqual(result.status, 0, result)
+                self.assertNotIn("sum:", result.out)
+                for text in (
+                    f"the versions differ: {plugin} returns is ",
+                    "0.1.0 format 0 on host ",
+                    f" ({self.dir}/{plugin}_returns.so)",
+                    f"{value} on host ",
+                    f" ({other}/{plugin}_returns.so)",
+                ):
+                    self.assertIn(text, result.out + result.err)
+
+    def test_another_reducer_may_sum_elsewhere(self):
+        self.check_sum(self.run_with(self.REDUCER, 'BYTEPS_SET="$BYTEPS_SET\nreducers.sum.plugin=cpu"'), "3")
+
+
 class Clip(Case):
     """The example stage that changes the data."""
 

@@ -599,6 +599,26 @@ START_TEST(test_agreement)
 }
 END_TEST
 
+#define BYTEPS "library byteps\t1.0 format 3\t/a/libbyteps.so\n"
+
+START_TEST(test_loaded)
+{
+    const char *ours = BYTEPS "stage clip\t0.1 format 0\t/a/stage_clip.so\nreducer cpu\t1.0 format 0\tbuiltin\n";
+    const char *others = "reducer cpu\t1.0 format 0\t/b/reducer_cpu.so\nstage clip2\t7 format 7\t/b\n" BYTEPS;
+    const char *clip = "stage clip\t0.1 format 1\t/b/stage_clip.so\n";
+    static const char *const cut[] = {"", "\n", "\t\t\t\n", "stage", "stage clip\n\n", "reducer cpu\t1.0 format 0"};
+    ck_assert_int_eq(bps_agreement_loaded(ours, "x", others, "y", &report), BPS_OK);
+    ck_assert_int_eq(bps_agreement_loaded(ours, "x", clip, "y", &report), BPS_ERR_REFUSED);
+    ck_assert_str_eq(report.text,
+                     "the versions differ: stage clip is 0.1 format 0 on host x (/a/stage_clip.so), but 0.1 "
+                     "format 1 on host y (/b/stage_clip.so); install the same on all hosts");
+    for (size_t i = 0; i < sizeof cut / sizeof *cut; i++) {
+        bps_agreement_loaded(cut[i], "x", ours, "y", &report);
+        bps_agreement_loaded(ours, "x", cut[i], "y", &report);
+    }
+}
+END_TEST
+
 /* ---- the heap ---- */
 
 START_TEST(test_heap)
@@ -655,6 +675,7 @@ int main(void)
     tcase_add_test(tests, test_change_refused);
     tcase_add_test(tests, test_forget);
     tcase_add_test(tests, test_agreement);
+    tcase_add_test(tests, test_loaded);
     tcase_add_test(tests, test_heap);
     tcase_set_timeout(tests, 60);
     suite_add_tcase(suite, tests);

@@ -18,6 +18,7 @@
  * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where
  * they occur.
  * Blocking: nothing but open and close may block.
+ * Versions: members of a job that have loaded plugins of one kind and name must have them in one version and format.
  * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
  * ABI: every table begins with its size, so that fields can be added at the end (a newer minor). A missing
@@ -39,7 +40,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 9u
+#define BPS_ABI_MINOR 10u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -92,6 +93,7 @@ struct bps_plugin {
     const struct bps_option *options; /* ends with a row whose name is NULL; NULL: no options */
     size_t options_size;              /* bytes of the option struct */
     const void *ops;                  /* struct bps_transport_ops and so on, by kind */
+    uint32_t format;                  /* raise it when earlier versions do not read or sum alike what this one writes */
 };
 
 struct bps_module {
@@ -100,7 +102,7 @@ struct bps_module {
     uint32_t abi_major;  /* BPS_ABI_MAJOR */
     uint32_t abi_minor;  /* BPS_ABI_MINOR */
     const char *name;    /* of the module */
-    const char *version; /* of the module */
+    const char *version; /* of the module: printable characters, but no ';' */
     const char *license; /* SPDX identifier */
     uint32_t nplugins;
     const struct bps_plugin *const *plugins; /* nplugins pointers */
