@@ -391,6 +391,11 @@ def check_values():
     checks.raised(NotImplementedError, lambda: bps.allgather(1), "allgather")
 
 
+def check_average_and_op():
+    number = float(bps.rank() + 1)
+    checks.average_and_op(bps, functools.partial(bps.push_pull, number), functools.partial(bps.allreduce, number))
+
+
 def check_seeds():
     """Variables of types that push_pull does not know are broadcast all the same."""
     seed = keras.random.SeedGenerator(bps.rank())
