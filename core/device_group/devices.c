@@ -176,7 +176,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
     if (r->prescale != 1.0 || r->postscale != 1.0) {
         return "it is scaled";
     }
-    uint32_t size = devices->local->size, divisor = bps_local_divisor(operation);
+    uint32_t size = devices->local->size, divisor = bps_devices_divisor(operation);
     bool divides_alike = bps_local_is_final(devices->local) || divisor == 1 || divisor == size;
     if (!divides_alike ||
         !devices->ops->takes(devices->self, r->device.index, size, bps_devices_op(devices, operation), r->dtype)) {

@@ -97,6 +97,11 @@ void bps_devices_send(struct bps_devices *devices, struct bps_header *header, co
  * has to be divided before.
  */
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation);
+/*
+ * What the sum of the group's devices is divided by: their number, if that divides it as the host would, or nothing.
+ * They combine float16 the first way only, which would overflow the most easily.
+ */
+uint32_t bps_devices_divisor(const struct bps_operation *operation);
 
 /* ---- devices_step.c ---- */
 

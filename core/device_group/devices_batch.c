@@ -27,7 +27,7 @@ static void on_step(struct bps_task *task, uint32_t kind)
             return;
         }
         task->for_group = true;
-        task->divisor = bps_local_divisor(&tensor->operation);
+        task->divisor = bps_devices_divisor(&tensor->operation);
     }
     bps_task_done(task, BPS_OK, NULL);
 }

@@ -33,8 +33,16 @@ void bps_devices_send(struct bps_devices *devices, struct bps_header *header, co
     }
 }
 
+uint32_t bps_devices_divisor(const struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    uint32_t divisor = bps_local_divisor(operation);
+    bool needed = operation->request.dtype == BPS_FLOAT16;
+    return needed || divisor == tensor->worker->local->size ? divisor : 1;
+}
+
 uint32_t bps_devices_op(const struct bps_devices *devices, const struct bps_operation *operation)
 {
-    bool divides = bps_local_is_final(devices->local) || bps_local_divisor(operation) > 1;
+    bool divides = bps_local_is_final(devices->local) || bps_devices_divisor(operation) > 1;
     return operation->op == BPS_AVERAGE && !divides ? BPS_SUM : operation->op;
 }

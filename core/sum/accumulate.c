@@ -6,15 +6,18 @@
  * `landed` is how far from the front of the slice some contribution has come. Bytes of any contribution below
  * it are added to what is there, bytes beyond it are the first and land as they are. Each contribution comes
  * in order from the front, so none can leave a gap.
+ *
+ * What has landed as it is owes the scale of its contribution (`owed`): no pass is made for that alone, but the next
+ * contribution pays it on the way. Below `settled` nothing is owed.
  */
 #include <string.h>
 
 #include "sum/round.h"
 
-/* Whether bytes on the wire, scaled like this, are bytes of the accumulator. */
-static bool is_plain(const struct bps_round *round, double scale)
+/* Whether bytes on the wire are bytes of the accumulator, but for their scale. */
+static bool is_plain(const struct bps_round *round)
 {
-    return round->spec.op == BPS_WIRE_BROADCAST || (round->kernels.accumulator == round->spec.dtype && scale == 1.0);
+    return round->spec.op == BPS_WIRE_BROADCAST || round->kernels.accumulator == round->spec.dtype;
 }
 
 static size_t room_of(const struct bps_sum_cursor *cursor)
@@ -26,51 +29,94 @@ static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t off
 {
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     *room = room_of(cursor);
-    return slice->landed == offset && is_plain(cursor->round, cursor->scale) ? &slice->block : NULL;
+    return slice->landed == offset && is_plain(cursor->round) ? &slice->block : NULL;
+}
+
+static char *place_of(const struct bps_sum_slice *slice, uint32_t offset)
+{
+    return (char *)slice->block.data + bps_widened(slice->round, offset);
+}
+
+/* Scales what has landed, as nobody adds to it, or what lands next owes another scale. */
+static void settle(struct bps_sum_slice *slice)
+{
+    const struct bps_round *round = slice->round;
+    char *place = place_of(slice, slice->settled);
+    if (slice->settled < slice->landed && slice->owed != 1.0) {
+        round->kernels.first(place, place, (slice->landed - slice->settled) / round->element, slice->owed);
+    }
+    slice->settled = slice->landed;
 }
 
 /* The first bytes of a place in the slice; nothing to do where the transport has put them there. */
-static void land(const struct bps_round *round, char *place, const char *data, uint32_t bytes, double scale)
+static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
-    if (place == data) {
-        return;
+    const struct bps_round *round = cursor->round;
+    struct bps_sum_slice *slice = bps_cursor_slice(cursor);
+    bool plain = is_plain(round);
+    double owed = plain && round->spec.op != BPS_WIRE_BROADCAST ? cursor->scale : 1.0;
+    char *place = place_of(slice, offset);
+    if (slice->owed != owed) {
+        settle(slice);
+        slice->owed = owed;
     }
-    if (round->spec.op == BPS_WIRE_BROADCAST) {
+    if (!plain) {
+        round->kernels.first(place, data, bytes / round->element, cursor->scale);
+    } else if (place != data) {
         memcpy(place, data, bytes);
-    } else {
-        round->kernels.first(place, data, bytes / round->element, scale);
     }
+    slice->landed = offset + bytes;
+}
+
+/* Adds to what has landed. The second contribution to reach a byte scales the first one, too. */
+static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
+{
+    const struct bps_round *round = cursor->round;
+    struct bps_sum_slice *slice = bps_cursor_slice(cursor);
+    uint32_t settled = slice->settled > offset ? slice->settled - offset : 0;
+    settled = slice->owed == 1.0 || settled > bytes ? bytes : settled;
+    if (settled > 0) {
+        round->kernels.fold(place_of(slice, offset), data, settled / round->element, cursor->scale);
+    }
+    if (settled < bytes) {
+        char *place = place_of(slice, offset + settled);
+        const void *both[] = {place, data + settled};
+        const double scales[] = {slice->owed, cursor->scale};
+        round->kernels.reduce(place, both, scales, 2, (bytes - settled) / round->element, 1.0, 1);
+    }
+    slice->settled = offset + bytes > slice->settled ? offset + bytes : slice->settled;
 }
 
 /* Adds what others have reached before, lands the rest. */
 static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
-    const struct bps_round *round = cursor->round;
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
-    char *block = bps_block_get(cursor->sum, &slice->block, room_of(cursor));
     uint32_t known = slice->landed > offset ? slice->landed - offset : 0;
     known = known < bytes ? known : bytes;
-    if (block != NULL && known > 0) {
-        round->kernels.fold(block + bps_widened(round, offset), data, known / round->element, cursor->scale);
+    if (bps_block_get(cursor->sum, &slice->block, room_of(cursor)) == NULL) {
+        return BPS_ERR_NOMEM;
     }
-    if (block != NULL && known < bytes) {
-        char *place = block + bps_widened(round, offset + known);
-        land(round, place, (const char *)data + known, bytes - known, cursor->scale);
-        slice->landed = offset + bytes;
+    if (known > 0) {
+        add(cursor, offset, data, known);
     }
-    return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
+    if (known < bytes) {
+        land(cursor, offset + known, (const char *)data + known, bytes - known);
+    }
+    return BPS_OK;
 }
 
 static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
-    struct bps_round *round = slice->round;
-    uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
+    const struct bps_round *round = slice->round;
+    const struct bps_last_factor *last = &round->last;
     (void)report;
     slice->payload = slice->block.data;
-    if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST &&
-        (divisor != 1 || !is_plain(round, round->spec.postscale))) {
-        round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element,
-                              round->spec.postscale, divisor);
+    if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST) {
+        settle(slice);
+        if (!is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
+            round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element, last->scale,
+                                  last->divisor);
+        }
     }
     return BPS_OK;
 }

@@ -16,6 +16,8 @@ struct decoded {
     uint32_t type;         /* of the elements of the sum, */
     uint64_t first, count; /* from that of the partition */
     struct bps_block sum;
+    struct bps_block one; /* of a contribution, where only a share of it is added */
+    double share;
 };
 
 static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
@@ -39,22 +41,23 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     return block != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
-/* The first one decoded makes the sum, the others are added to it. */
+/* The first one decoded makes the sum, the others are added to it; shares of them, from a block of their own. */
 static bps_status add_all(const struct decoded *d, struct bps_report *report)
 {
     struct bps_round *round = d->slice->round;
     const struct bps_compressor_ops *ops = bps_coding_ops(d->coding, round->spec.exact);
-    void *self = d->coding->compressor->self;
+    void *self = d->coding->compressor->self, *to = d->one.data != NULL ? d->one.data : d->sum.data;
     bool empty = true;
     for (uint32_t i = 0; i < round->sum->members; i++) {
         const struct bps_block *coded = &bps_parts(d->slice)[i].block;
         if (coded->data == NULL) {
             continue; /* another one of its group has spoken for it */
         }
-        const char *callback = empty ? "decode" : "decode_add";
-        bps_status returned = empty ? ops->decode(self, d->type, coded->data, coded->bytes, d->sum.data, d->count)
-                                    : ops->decode_add(self, d->type, coded->data, coded->bytes, d->sum.data, d->count);
-        bps_status status = bps_returned(d->coding->compressor, callback, BPS_OK, returned, report);
+        bool adds = !empty && to == d->sum.data;
+        bps_status returned =
+            (adds ? ops->decode_add : ops->decode)(self, d->type, coded->data, coded->bytes, to, d->count);
+        bps_status status =
+            bps_returned(d->coding->compressor, adds ? "decode_add" : "decode", BPS_OK, returned, report);
         if (status != returned) {
             return status;
         }
@@ -62,18 +65,38 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
             round->lost = round->sum->member[i];
             return BPS_ERR_PROTOCOL;
         }
+        if (to != d->sum.data) {
+            (empty ? round->kernels.first : round->kernels.fold)(d->sum.data, to, d->count, d->share);
+        }
         empty = false;
     }
     return BPS_OK;
 }
 
-static void scale(const struct decoded *d)
+/*
+ * Decoding adds without a scale, fast. If the sum of an average is not finite, it is made once more of shares, which
+ * its type holds.
+ */
+static bps_status sum_all(struct decoded *d, struct bps_report *report)
 {
     const struct bps_round *round = d->slice->round;
-    uint64_t divisor = round->spec.op == BPS_AVERAGE ? round->sum->config.workers : 1;
-    if (divisor != 1 || round->spec.postscale != 1.0) {
-        round->kernels.finish(d->sum.data, d->sum.data, d->count, round->spec.postscale, divisor);
+    const struct bps_spec *spec = &round->spec;
+    uint32_t workers = round->sum->config.workers;
+    struct bps_last_factor last = {spec->postscale, spec->op == BPS_AVERAGE ? workers : 1};
+    bps_status status = add_all(d, report);
+    if (status == BPS_OK && last.divisor != 1 && !bps_feedback_is_finite(d->type, d->sum.data, d->count)) {
+        if (bps_block_get(round->sum, &d->one, d->count * bps_dtype_size(d->type)) == NULL) {
+            return BPS_ERR_NOMEM;
+        }
+        d->share = bps_share(spec->op, d->type, workers);
+        last = bps_last_factor(spec->op, d->type, workers, spec->postscale);
+        status = add_all(d, report);
+        bps_block_put(round->sum, &d->one);
     }
+    if (status == BPS_OK && (last.divisor != 1 || last.scale != 1.0)) {
+        round->kernels.finish(d->sum.data, d->sum.data, d->count, last.scale, last.divisor);
+    }
+    return status;
 }
 
 /* The feedback of its partition here; *out NULL: the coding has none. */
@@ -165,9 +188,8 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     if (bps_block_get(round->sum, &d.sum, d.count * bps_dtype_size(type)) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    bps_status status = add_all(&d, report);
+    bps_status status = sum_all(&d, report);
     if (status == BPS_OK) {
-        scale(&d);
         status = code(&d, report);
     }
     bps_block_put(round->sum, &d.sum);

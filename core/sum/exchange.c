@@ -57,15 +57,17 @@ static void sum(struct bps_exchange_round *round)
     const struct bps_exchange_part *own = &round->part[config->rank];
     const void *source[BPS_EXCHANGE_WORKERS];
     double scale[BPS_EXCHANGE_WORKERS];
+    const struct bps_spec *spec = &own->spec;
+    double share = bps_share(spec->op, spec->dtype, config->workers);
+    struct bps_last_factor last = bps_last_factor(spec->op, spec->dtype, config->workers, spec->postscale);
     bool scaled = false;
     for (uint32_t i = 0; i < config->workers; i++) {
         source[i] = round->part[i].data;
-        scale[i] = round->part[i].scale;
+        scale[i] = round->part[i].scale * share;
         scaled = scaled || scale[i] != 1.0;
     }
     round->kernels.reduce(round->to, source, scaled ? scale : NULL, config->workers,
-                          own->bytes / bps_dtype_size(own->spec.dtype), own->spec.postscale,
-                          own->spec.op == BPS_AVERAGE ? config->workers : 1);
+                          own->bytes / bps_dtype_size(spec->dtype), last.scale, last.divisor);
 }
 
 static void conclude(struct bps_exchange_round *round)

@@ -220,7 +220,6 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
 {
     struct bps_round *round = pass->slice->round;
     struct bps_sum *sum = round->sum;
-    bool partial = bps_is_partial(sum);
     char *scratch;
     bps_status status = fetch(pass, offset, bytes, &scratch);
     if (status != BPS_OK) {
@@ -229,12 +228,9 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
     if (round->spec.op == BPS_WIRE_BROADCAST) {
         return spread(pass, offset, bytes, sum->source[0]);
     }
-    uint64_t divisor = partial ? bps_group_divisor(round->spec.op, round->spec.dtype, sum->members)
-                       : round->spec.op == BPS_AVERAGE ? sum->config.workers
-                                                       : 1;
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
-    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element,
-                          partial ? 1.0 : round->spec.postscale, divisor);
+    round->kernels.reduce(to, sum->source, pass->weights, pass->sources, bytes / round->element, round->last.scale,
+                          round->last.divisor);
     return spread(pass, offset, bytes, to);
 }
 

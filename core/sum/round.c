@@ -88,6 +88,20 @@ uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec)
     return coded ? bps_coding_slice(spec->coding, spec->dtype) : (uint32_t)sum->config.slice;
 }
 
+/* A partial sum is divided before it is made: its postscale and the rest of an average come in the network. */
+static void choose_factors(struct bps_round *round)
+{
+    const struct bps_sum *sum = round->sum;
+    const struct bps_spec *spec = &round->spec;
+    if (bps_is_partial(sum)) {
+        round->share = 1.0 / bps_group_divisor(spec->op, spec->dtype, sum->members);
+        round->last = (struct bps_last_factor){1.0, 1};
+        return;
+    }
+    round->share = bps_share(spec->op, spec->dtype, sum->config.workers);
+    round->last = bps_last_factor(spec->op, spec->dtype, sum->config.workers, spec->postscale);
+}
+
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
@@ -105,6 +119,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->sum = sum;
     round->spec = c->spec;
     round->kernels = kernels;
+    choose_factors(round);
     round->element = c->spec.coding != NULL ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
     round->grid = grid;
     round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);

@@ -23,7 +23,7 @@ struct bps_pushed {
 struct bps_part {
     struct bps_block block;
     struct bps_loan *loan;
-    double scale;  /* prescale */
+    double scale;  /* of the cursor */
     bool borrowed; /* the block is the transport's: it is only read, and only within bps_sum_take() */
 };
 
@@ -57,6 +57,8 @@ struct bps_round {
     const struct bps_sum_policy *policy;
     uint32_t element, width;     /* bytes of an element as it is sent, and in the slices' blocks; 1 of what is coded */
     uint32_t grid;               /* bytes of the tensor in each slice but the last */
+    double share;                /* see average.h; not of what is coded */
+    struct bps_last_factor last; /* with it */
     double rate;                 /* the largest learning rate that was told */
     uint32_t slices, unfinished; /* slices not yet delivered to all */
     uint32_t complete;           /* slices that all have contributed to */

@@ -189,6 +189,7 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
         return BPS_OK;
     }
     cursor->round = round;
+    cursor->scale *= round->share;
     bps_round_hold(round);
     return BPS_OK;
 }

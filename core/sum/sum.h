@@ -26,6 +26,7 @@
 #include <byteps/transport.h>
 
 #include "plugin/instance.h"
+#include "sum/average.h"
 #include "sum/contribution.h"
 #include "sum/pool.h"
 
@@ -38,16 +39,13 @@ struct bps_block {
 };
 
 /*
- * What a partial sum is divided by, so that its type holds it: of an average of float16 a power of two, which
+ * What a partial sum is divided by, so that its type holds it: of an average of floating point a power of two, which
  * rounds nothing, and is at least the number of its members.
  */
 static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t members)
 {
-    uint32_t divisor = 1;
-    while (op == BPS_AVERAGE && dtype == BPS_FLOAT16 && divisor < members) {
-        divisor *= 2;
-    }
-    return divisor;
+    bool narrow = bps_sum_may_overflow(dtype) || dtype == BPS_FLOAT16;
+    return op == BPS_AVERAGE && narrow ? bps_power_of_two(members) : 1;
 }
 
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
@@ -63,10 +61,12 @@ struct bps_sum_slice {
     uint32_t payload_bytes;
     struct bps_block block; /* the engine's: the accumulator, then the result */
     uint32_t index, bytes;  /* of the tensor */
-    uint32_t landed;        /* bytes from the front that someone's contribution has reached */
-    uint32_t arrived;       /* ranks whose contributions are complete */
-    bool brought;           /* the error that coding has left here is in one of them */
-    bool codes;             /* the next round is to be coded, as one of them says */
+    uint32_t landed;        /* bytes from the front that someone's contribution has reached, */
+    uint32_t settled;       /* and those of them whose scale is not owed any more; see accumulate.c */
+    double owed;
+    uint32_t arrived; /* ranks whose contributions are complete */
+    bool brought;     /* the error that coding has left here is in one of them */
+    bool codes;       /* the next round is to be coded, as one of them says */
     uint32_t undelivered;
 };
 
@@ -142,7 +142,7 @@ struct bps_sum_cursor {
     void *block;    /* see bps_sum_open(); NULL: none */
     bool for_group; /* it stands for all of the rank's group */
     bool hollow;    /* a receiver's contribution to a broadcast: the bytes mean nothing */
-    double scale;
+    double scale;   /* prescale, and the share of an average */
 };
 
 /*

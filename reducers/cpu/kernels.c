@@ -70,6 +70,19 @@ static inline double source_scale(const struct reduction *r, unsigned i)
     return r->scales ? r->scales[i] : 1;
 }
 
+/* Whether the sources are multiplied by one factor, or by one each. */
+enum scaling { NONE, ALIKE, EACH };
+
+static inline enum scaling scaling_of(const struct reduction *r)
+{
+    enum scaling scaling = r->scales ? ALIKE : NONE;
+
+    for (unsigned i = 1; r->scales && i < r->n; i++) {
+        scaling = r->scales[i] != r->scales[0] ? EACH : scaling;
+    }
+    return scaling;
+}
+
 /* The elements that are too few for a block: one step after the other, as reduce is defined. */
 static void reduce_rest(const struct reduction *r, const struct bps_kernels *steps, size_t offset, size_t count)
 {
@@ -177,40 +190,42 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
 
 /* A block of one source. */
 #define GATHER(type, acc)                                                                                              \
-    INLINE void type##_gather(v_##acc *out, const struct reduction *r, unsigned i, size_t offset, bool scaled)         \
+    INLINE void type##_gather(v_##acc *out, const struct reduction *r, unsigned i, size_t offset,                      \
+                              enum scaling scaling, acc##_factor alike)                                                \
     {                                                                                                                  \
-        acc##_factor factor = acc##_weigh(scaled ? r->scales[i] : 1, 1);                                               \
+        acc##_factor factor = scaling == EACH ? acc##_weigh(r->scales[i], 1) : alike;                                  \
                                                                                                                        \
         EACH_PAIR(at)                                                                                                  \
         {                                                                                                              \
             type##_split(&out[at], source(r, i, offset + at * STEP_BYTES(type, acc)));                                 \
         }                                                                                                              \
-        if (scaled) {                                                                                                  \
+        if (scaling != NONE) {                                                                                         \
             acc##_apply(out, factor);                                                                                  \
         }                                                                                                              \
     }
 
 /*
- * All sources, a block of each in one go, with the totals in registers. Mostly there are no scales, often
- * there are two sources and no factor at the end: these are constants where this is inlined.
+ * All sources, a block of each in one go, with the totals in registers. Mostly there are no scales, or those of an
+ * average, which are alike; often there are two sources and no factor at the end: these are constants where this is
+ * inlined.
  */
 #define REDUCE(type, dtype, acc, op, op_number)                                                                        \
-    INLINE void type##_##op##_sources(const struct reduction *r, unsigned n, size_t end, const acc##_factor *last,     \
-                                      bool scaled, bool weighted)                                                      \
+    INLINE void type##_##op##_sources(const struct reduction *r, unsigned n, size_t end, acc##_factor last,            \
+                                      enum scaling scaling, acc##_factor alike, bool weighted)                         \
     {                                                                                                                  \
         for (size_t offset = 0; offset < end; offset += BLOCK_BYTES(type, acc)) {                                      \
             v_##acc total[STEPS], value[STEPS];                                                                        \
                                                                                                                        \
-            type##_gather(total, r, 0, offset, scaled);                                                                \
+            type##_gather(total, r, 0, offset, scaling, alike);                                                        \
             for (unsigned i = 1; i < n; i++) {                                                                         \
-                type##_gather(value, r, i, offset, scaled);                                                            \
+                type##_gather(value, r, i, offset, scaling, alike);                                                    \
                 EACH_STEP(at)                                                                                          \
                 {                                                                                                      \
                     total[at] = acc##_##op(total[at], value[at]);                                                      \
                 }                                                                                                      \
             }                                                                                                          \
             if (weighted) {                                                                                            \
-                acc##_apply(total, *last);                                                                             \
+                acc##_apply(total, last);                                                                              \
             }                                                                                                          \
             acc##_tidy(total);                                                                                         \
             EACH_PAIR(at)                                                                                              \
@@ -225,17 +240,23 @@ static void reduce_rest(const struct reduction *r, const struct bps_kernels *ste
     {                                                                                                                  \
         uint32_t state = fp_enter(&scale);                                                                             \
         struct reduction r = {dst, src, scales, n, scale, divisor};                                                    \
-        acc##_factor last = acc##_weigh(scale, divisor);                                                               \
+        acc##_factor last = acc##_weigh(scale, divisor), alike = acc##_weigh(source_scale(&r, 0), 1);                  \
+        enum scaling scaling = scaling_of(&r);                                                                         \
+        bool weighted = scale != 1 || divisor != 1;                                                                    \
         size_t rest = count % BLOCK(acc), end = (count - rest) * type##_size;                                          \
                                                                                                                        \
-        if (scales) {                                                                                                  \
-            type##_##op##_sources(&r, n, end, &last, true, true);                                                      \
+        if (scaling == EACH) {                                                                                         \
+            type##_##op##_sources(&r, n, end, last, EACH, alike, true);                                                \
+        } else if (scaling == ALIKE && (n != 2 || weighted)) {                                                         \
+            type##_##op##_sources(&r, n, end, last, ALIKE, alike, true);                                               \
+        } else if (scaling == ALIKE) {                                                                                 \
+            type##_##op##_sources(&r, 2, end, last, ALIKE, alike, false);                                              \
         } else if (n != 2) {                                                                                           \
-            type##_##op##_sources(&r, n, end, &last, false, true);                                                     \
-        } else if (scale != 1 || divisor != 1) {                                                                       \
-            type##_##op##_sources(&r, 2, end, &last, false, true);                                                     \
+            type##_##op##_sources(&r, n, end, last, NONE, alike, true);                                                \
+        } else if (weighted) {                                                                                         \
+            type##_##op##_sources(&r, 2, end, last, NONE, alike, true);                                                \
         } else {                                                                                                       \
-            type##_##op##_sources(&r, 2, end, &last, false, false);                                                    \
+            type##_##op##_sources(&r, 2, end, last, NONE, alike, false);                                               \
         }                                                                                                              \
         if (rest) {                                                                                                    \
             reduce_rest(&r, &CPU_TABLE.of[op_number][dtype], end, rest);                                               \

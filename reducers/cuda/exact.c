@@ -131,23 +131,36 @@ static nccl_result spread(const struct bps_group *group, const struct span *span
     return result;
 }
 
+/* A power of two that rounds nothing, so that the sum of an average is not more than its type holds. */
+static double share_of_average(uint32_t size)
+{
+    double share = 1;
+    while (share * size > 1) {
+        share /= 2;
+    }
+    return share;
+}
+
 static cuda_result combine(const struct bps_group *group, const struct span *span)
 {
     const struct bps_group_step *step = span->step;
     struct share own = share_of(group, span, group->place);
     bool is_average = step->op == BPS_AVERAGE;
+    double share = is_average ? share_of_average(group->size) : 1, shares[BPS_REDUCTION_SOURCES];
     struct bps_reduction reduction = {
         .op = is_average ? BPS_SUM : step->op,
         .dtype = step->dtype,
         .n = group->size,
         .dst = at(span, step->to, own.first),
         .count = own.count,
-        .scale = 1,
+        .scales = shares,
+        .scale = 1 / share,
         .divisor = is_average ? group->size : 1,
     };
     for (uint32_t place = 0; place < group->size; place++) {
         reduction.src[place] =
             place == group->place ? at(span, step->from, own.first) : slot_of(group, span, own, place);
+        shares[place] = share;
     }
     return cuda_launch(group->device, group->stream, &reduction);
 }

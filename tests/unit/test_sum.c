@@ -24,6 +24,7 @@ static struct bps_loop *loop;
 static struct bps_instance *reducer;
 static struct bps_sum *sum;
 static uint32_t workers;
+static bool uneven; /* every second worker has twice the prescale */
 
 /* What the engine has said to each worker. */
 static struct heard {
@@ -97,6 +98,7 @@ static void start(uint32_t n, bool rank_order)
                                           .reducer = reducer,
                                           .events = &events};
     workers = n;
+    uneven = false;
     memset(heard, 0, sizeof heard);
     delivery_count = 0;
     ck_assert_int_eq(bps_sum_new(&config, &sum), BPS_OK);
@@ -217,7 +219,7 @@ static void push_all(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uin
     }
     for (uint32_t r = 0; r < workers; r++) {
         s[r].header = tensor_header(id, round, dtype, op, bytes);
-        s[r].header.prescale = prescale;
+        s[r].header.prescale = uneven && r % 2 != 0 ? 2 * prescale : prescale;
         s[r].header.postscale = postscale;
         s[r].data = data[r];
         s[r].rank = r;
@@ -293,7 +295,7 @@ static void check_sums(uint64_t count, uint8_t dtype, uint8_t *const *data, doub
     for (uint64_t i = 0; i < count; i++) {
         double expected = 0;
         for (uint32_t r = 0; r < workers; r++) {
-            expected += value(data[r], i, dtype);
+            expected += value(data[r], i, dtype) * (uneven && r % 2 != 0 ? 2 : 1);
         }
         for (uint32_t r = 0; r < workers; r++) {
             ck_assert_double_eq(value(heard[r].data, i, dtype), expected * factor);
@@ -353,6 +355,36 @@ START_TEST(test_scales)
     check_sums(3000, BPS_FLOAT32, data, 0.25);
     push_all(2, 0, BPS_FLOAT32, BPS_SUM, 12000, data, 0.5, 4.0);
     check_sums(3000, BPS_FLOAT32, data, 2.0);
+    uneven = true;
+    for (uint32_t round = 1; round < 5; round++) {
+        push_all(1, round, BPS_FLOAT32, BPS_AVERAGE, 12000, data, 1.0, 2.0);
+        check_sums(3000, BPS_FLOAT32, data, 0.5);
+        push_all(2, round, BPS_FLOAT32, BPS_SUM, 12000, data, 0.5, 1.0);
+        check_sums(3000, BPS_FLOAT32, data, 0.5);
+    }
+    free_data(data);
+}
+END_TEST
+
+/* The mean is a number of the type; the sum is none. */
+START_TEST(test_averages_of_large_numbers)
+{
+    static const uint32_t numbers[] = {2, 3, 4, WORKERS_LIMIT};
+    enum { COUNT = PARTITION / 4 + 77 };
+    start(numbers[_i / 2], _i % 2 != 0);
+    uint8_t **data = random_data(COUNT, BPS_FLOAT32);
+    for (uint32_t r = 0; r < workers; r++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            ((float *)data[r])[i] = ldexpf(i % 2 == 0 ? 1.5f : -1.25f, 127);
+        }
+    }
+    push_all(1, 0, BPS_FLOAT32, BPS_AVERAGE, COUNT * sizeof(float), data, 1.0, 1.0);
+    for (uint32_t r = 0; r < workers; r++) {
+        for (uint32_t i = 0; i < COUNT; i++) {
+            double got = value(heard[r].data, i, BPS_FLOAT32), expected = value(data[r], i, BPS_FLOAT32);
+            ck_assert_double_eq_tol(got / expected, 1.0, 1e-5);
+        }
+    }
     free_data(data);
 }
 END_TEST
@@ -797,6 +829,7 @@ int main(void)
     tcase_add_loop_test(tests, test_few_halves_are_summed_in_the_order_of_ranks, 0, 6);
     tcase_add_loop_test(tests, test_scales, 0, 2);
     tcase_add_loop_test(tests, test_averages_of_integers, 0, 8);
+    tcase_add_loop_test(tests, test_averages_of_large_numbers, 0, 8);
     tcase_add_loop_test(tests, test_broadcast, 0, 2);
     tcase_add_loop_test(tests, test_odd_one_out, 0, 16);
     tcase_add_test(tests, test_wrong_root);

@@ -49,6 +49,7 @@ static struct job {
     struct bps_sum *shard;
     uint32_t partition, slice;
     struct bps_header header; /* of the tensor */
+    bool large;               /* an average whose sum its type does not hold */
     struct delivery delivery[1024];
     uint32_t deliveries;
 } job;
@@ -267,12 +268,16 @@ static void stop(void)
     }
 }
 
-/* 32768, which is a float16, as any average of it is; the sum of two is not. */
-static void fill_large(uint8_t *data, size_t count)
+/* Three quarters of the largest number of a type, which any average of it is, too; the sum of two is none. */
+static void fill_large(uint8_t dtype, uint8_t *data, size_t count)
 {
-    const uint16_t large = 0x7800;
+    const uint16_t half = 0x7a00, brain = 0x7f40;
+    const float single = 0x1.8p127f;
+    const double twice = 0x1.8p1023;
+    const void *const large[BPS_DTYPES] = {
+        [BPS_FLOAT16] = &half, [BPS_BFLOAT16] = &brain, [BPS_FLOAT32] = &single, [BPS_FLOAT64] = &twice};
     for (size_t i = 0; i < count; i++) {
-        memcpy(data + i * sizeof large, &large, sizeof large);
+        memcpy(data + i * bps_dtype_size(dtype), large[dtype], bps_dtype_size(dtype));
     }
 }
 
@@ -300,6 +305,7 @@ static void choose_tensor(uint32_t id, uint32_t round)
         job.header.prescale = 0.5;
         job.header.postscale = 4.0;
     }
+    job.large = oracle_is_float(dtype) && op == BPS_AVERAGE && rig_random(2) == 0;
     for (uint32_t r = 0; r < job.ranks; r++) {
         struct rank *rank = &job.rank[r];
         bool leads = r == job.host[rank->host].leader;
@@ -309,8 +315,8 @@ static void choose_tensor(uint32_t id, uint32_t round)
         memset(rank->results, 0, sizeof rank->results);
         memset(rank->loan, 0, sizeof rank->loan);
         rig_fill(dtype, rank->data, job.header.bytes / size);
-        if (dtype == BPS_FLOAT16 && op == BPS_AVERAGE && round % 2 == 0) {
-            fill_large(rank->data, job.header.bytes / size);
+        if (job.large) {
+            fill_large(dtype, rank->data, job.header.bytes / size);
         } else if (bps_is_integer(dtype) && op == BPS_AVERAGE) {
             fill_any(rank->data, job.header.bytes);
         }
@@ -332,11 +338,12 @@ static uint8_t *expected_result(void)
         }
         oracle_average(h->dtype, result, sources, job.ranks, count);
     } else {
-        oracle_first(h->dtype, acc, job.rank[0].data, count, h->prescale);
+        double shift = job.large ? 16 : 1; /* exact */
+        oracle_first(h->dtype, acc, job.rank[0].data, count, h->prescale / shift);
         for (uint32_t r = 1; r < job.ranks; r++) {
-            oracle_fold(op, h->dtype, acc, job.rank[r].data, count, h->prescale);
+            oracle_fold(op, h->dtype, acc, job.rank[r].data, count, h->prescale / shift);
         }
-        oracle_finish(h->dtype, result, acc, count, h->postscale, h->op == BPS_AVERAGE ? job.ranks : 1);
+        oracle_finish(h->dtype, result, acc, count, h->postscale * shift, h->op == BPS_AVERAGE ? job.ranks : 1);
     }
     free(acc);
     return result;

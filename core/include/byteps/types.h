@@ -71,8 +71,9 @@ struct bps_report {
 
 /*
  * Reductions over the workers. Floating point of 8 and 16 bits is accumulated in float32 and rounded once; in
- * a job of several hosts the sum of each host is, too, for 16 bits, unless worker.round_on_host = false.
- * Sums and products of integers wrap. The average of integers does not: it is the mean, however large the sum
+ * a job of several hosts the sum of each host is, too, for 16 bits, unless worker.round_on_host = false. The average
+ * of floating point is finite where the mean is, also if the sum is not; subnormal contributions may be rounded for
+ * that. Sums and products of integers wrap. The average of integers does not: it is the mean, however large the sum
  * is, rounded towards minus infinity. For bool, sum and max are "or", product and min are "and", and there is
  * no average. min and max yield NaN where any worker has NaN.
  */

@@ -99,6 +99,15 @@ def check_wide_range_of_integers():
     same(bps.push_pull(mine, op=bps.Max), mine)
 
 
+def check_averages_of_large_floats():
+    """The mean is a number of the type, the sum is none."""
+    for dtype in FLOATS:
+        for count in (3, 300_000):
+            mine = np.resize([1, -1, 0.5], count).astype(dtype) * (np.finfo(dtype).max * np.dtype(dtype).type(0.75))
+            for name in (None, f"large.{dtype}.{count}"):
+                same(bps.push_pull(mine, name=name), mine, bps.Average)
+
+
 def check_averages_of_integers():
     """Sums that the type does not hold, and means below 0, in tensors of any size."""
     for dtype in INTEGERS:

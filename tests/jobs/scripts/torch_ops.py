@@ -108,6 +108,14 @@ def check_average_and_op():
     )
 
 
+def check_averages_of_large_floats():
+    """The mean is a number of the type, the sum is none."""
+    for dtype in FLOATS:
+        mine = torch.full((3,), 0.75 * torch.finfo(dtype).max, dtype=torch.float64).to(dtype)
+        for name in (None, f"large.{dtype}"):
+            same(bps.push_pull(mine, name=name), mine, bps.Average)
+
+
 def check_averages_of_integers():
     """Sums that the type does not hold, and means below 0."""
     for dtype in INTEGERS:
