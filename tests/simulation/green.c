@@ -14,15 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mman.h>
 #include <sys/queue.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <ucontext.h>
 
+#include "fiber.h"
 #include "simulation.h"
 
-#define STACK (512u << 10)
 #define TURN  300u /* ns that a turn takes, on average */
 #define NEVER UINT64_MAX
 
@@ -31,11 +29,11 @@ static const char *const wait_names[] = {"its turn", "descriptors", "a semaphore
 
 struct green {
     TAILQ_ENTRY(green) entry;
-    ucontext_t context;
+    struct fiber fiber;
     struct sim_process *process;
     void *(*fn)(void *arg);
     void (*start)(void *arg);
-    void *arg, *stack;
+    void *arg;
     bool ended, joined;
     enum wait waits;
     uint64_t deadline;
@@ -49,7 +47,7 @@ struct green {
 
 static TAILQ_HEAD(, green) greens = TAILQ_HEAD_INITIALIZER(greens);
 static struct green *current;
-static ucontext_t scheduler;
+static struct fiber scheduler;
 static uint64_t now = 1000000000, state;
 
 int __real_epoll_wait(int epoll, struct epoll_event *events, int most, int timeout);
@@ -86,7 +84,7 @@ static void wait_for(enum wait what, uint64_t deadline)
 {
     current->waits = what;
     current->deadline = deadline;
-    swapcontext(&current->context, &scheduler);
+    fiber_switch(&current->fiber, &scheduler);
 }
 
 static bool can_go_on(struct green *green)
@@ -159,7 +157,7 @@ static void forget_greens(void)
     while (!TAILQ_EMPTY(&greens)) {
         struct green *green = TAILQ_FIRST(&greens);
         TAILQ_REMOVE(&greens, green, entry);
-        munmap(green->stack, STACK);
+        fiber_forget(&green->fiber);
         free(green);
     }
 }
@@ -181,7 +179,7 @@ bool sim_run(uint64_t limit_ns)
         green->waits = NOTHING;
         green->deadline = NEVER;
         current = green;
-        swapcontext(&scheduler, &green->context);
+        fiber_switch(&scheduler, &green->fiber);
         current = NULL;
     }
     forget_greens();
@@ -204,13 +202,14 @@ void sim_explain(void)
 static void body(void)
 {
     struct green *green = current;
+    fiber_begin(&scheduler);
     if (green->start != NULL) {
         green->start(green->arg);
     } else {
         green->fn(green->arg);
     }
     green->ended = true;
-    swapcontext(&green->context, &scheduler);
+    fiber_switch(&green->fiber, &scheduler);
 }
 
 static struct green *new_green(struct sim_process *process)
@@ -218,11 +217,7 @@ static struct green *new_green(struct sim_process *process)
     struct green *green = __real_calloc(1, sizeof *green);
     green->process = process;
     green->deadline = NEVER;
-    green->stack = mmap(NULL, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    getcontext(&green->context);
-    green->context.uc_stack.ss_sp = green->stack;
-    green->context.uc_stack.ss_size = STACK;
-    makecontext(&green->context, body, 0);
+    fiber_make(&green->fiber, body);
     TAILQ_INSERT_TAIL(&greens, green, entry);
     return green;
 }
@@ -320,6 +315,13 @@ int __wrap_pthread_setname_np(pthread_t thread, const char *name)
 {
     (void)thread;
     (void)name;
+    return 0;
+}
+
+/* Who gives way gives it to another thread of the job, by what it asks next, and not to other programs. */
+int __wrap_sched_yield(void);
+int __wrap_sched_yield(void)
+{
     return 0;
 }
 

@@ -216,8 +216,10 @@ static void on_lost(void *arg, const char *member)
 /* If it is this one of scheduler and servers, one of its allocations is going to fail. */
 static void starve(const struct job *job, const struct sim_process *process)
 {
-    const struct sim_process *victim = job->victim == 0 ? &job->scheduler : &job->server[job->victim - 1];
-    if (job->trouble == HOST_STARVES && process == victim) {
+    if (job->trouble != HOST_STARVES) {
+        return;
+    }
+    if (process == (job->victim == 0 ? &job->scheduler : &job->server[job->victim - 1])) {
         sim_starve(process, 1 + sim_random(600));
     }
 }
@@ -913,6 +915,19 @@ static void on_crash(int number)
     ssize_t written = write(STDOUT_FILENO, text, (size_t)n);
     (void)written;
     _exit(1);
+}
+
+/* What sanitizers ask: what they find is a crash, too; who is killed leaves its memory. */
+__attribute__((visibility("default"))) const char *__asan_default_options(void);
+const char *__asan_default_options(void)
+{
+    return "abort_on_error=1:detect_leaks=0";
+}
+
+__attribute__((visibility("default"))) const char *__ubsan_default_options(void);
+const char *__ubsan_default_options(void)
+{
+    return "abort_on_error=1:print_stacktrace=1";
 }
 
 /* Threads have little room: the handler has its own. */
