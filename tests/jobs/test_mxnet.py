@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MXNet: push_pull and broadcast as operations of its engine; training with them against training without."""
+"""MXNet: push_pull and broadcast as operations of its engine."""
 
 import subprocess
 import unittest
@@ -14,31 +14,8 @@ class Operations(scripted.TestCase):
     python = PYTHON
     framework = "mxnet"
 
-    def test_alone(self):
-        self.run_script("mxnet_ops.py", workers=1, servers=0)
-
     def test_two_workers(self):
         self.run_script("mxnet_ops.py", workers=2, servers=1)
-
-    def test_three_workers_and_two_servers(self):
-        self.run_script("mxnet_ops.py", workers=3, servers=2)
-
-    def test_without_hierarchy(self):
-        self.run_script("mxnet_ops.py", options=["--set", "worker.hierarchy=off"])
-
-
-class Training(scripted.TestCase):
-    python = PYTHON
-    framework = "mxnet"
-
-    def test_alone(self):
-        self.run_script("mxnet_train.py", workers=1, servers=0)
-
-    def test_two_workers(self):
-        self.run_script("mxnet_train.py", workers=2, servers=1)
-
-    def test_three_workers(self):
-        self.run_script("mxnet_train.py", workers=3, servers=1)
 
 
 class Refusals(unittest.TestCase):

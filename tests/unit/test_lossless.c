@@ -362,8 +362,10 @@ int main(void)
     tcase_add_loop_test(tests, test_the_format, 0, METHODS);
     tcase_add_loop_test(tests, test_bounds, 0, METHODS);
     tcase_add_loop_test(tests, test_threads, 0, METHODS);
+#ifndef __SANITIZE_THREAD__ /* one thread: minutes, in which it has nothing to see */
     tcase_add_loop_test(tests, test_foreign_lengths, 0, METHODS);
     tcase_add_loop_test(tests, test_foreign_bytes, 0, METHODS);
+#endif
     tcase_add_loop_test(tests, test_other_frames, 0, METHODS);
     tcase_add_loop_test(tests, test_options, 0, METHODS);
     suite_add_tcase(suite, tests);
