@@ -232,9 +232,10 @@ def execute(argv):
     if argv[0] == "-c":
         sys.argv, sys.path[0], code = ["-c", *argv[2:]], "", compile(argv[1], "<string>", "exec")
     else:
-        sys.argv, sys.path[0], module.__file__ = list(argv), os.path.dirname(os.path.realpath(argv[0])), argv[0]
+        sys.argv, sys.path[0] = list(argv), os.path.dirname(os.path.realpath(argv[0]))
+        module.__file__ = os.path.abspath(argv[0])
         with open(argv[0], "rb") as file:
-            code = compile(file.read(), argv[0], "exec")
+            code = compile(file.read(), module.__file__, "exec")
     exec(code, module.__dict__)
 
 
