@@ -10,7 +10,7 @@ scripted.require("torch")
 
 
 class Compile(scripted.TestCase):
-    framework = "torch"
+    """Its workers start afresh: PyTorch's compiler was seen to take longer in forked ones."""
 
     @classmethod
     def setUpClass(cls):
