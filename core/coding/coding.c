@@ -23,6 +23,7 @@ struct own_options {
     int64_t seed, start;
     uint64_t min_bytes;
     bool automatic;
+    const char *version;
 };
 
 static const struct bps_option own_table[] = {
@@ -39,6 +40,8 @@ static const struct bps_option own_table[] = {
      "Rounds of a tensor that lose nothing, before coding begins."},
     {"auto", BPS_OPT_BOOL, BPS_OPT_AGREE, offsetof(struct own_options, automatic), "false", NULL,
      "Codes only where that pays, as is measured while the job runs."},
+    {"version", BPS_OPT_STRING, 0, offsetof(struct own_options, version), "", NULL,
+     "The version and format that the compressor must have, as in '0.1.0 format 0'; empty: any."},
     {0},
 };
 
@@ -130,45 +133,75 @@ static void coding_free(struct bps_coding *coding)
     free(coding);
 }
 
-static bps_status open_compressor(struct bps_coding *coding, const struct bps_conf_node *group, const char *path,
-                                  uint64_t slice, bool automatic, struct bps_report *report)
+/* What others code by is read from what they say; what they code with, they must have as it is here. */
+static bps_status check_own(const struct bps_loaded *loaded, const struct own_options *own, const char *path,
+                            const char *version, struct bps_report *report)
 {
-    struct own_options own;
-    bps_status status =
-        bps_instance_open(BPS_KIND_COMPRESSOR, NULL, "coding", group, path, NULL, &coding->compressor, report);
-    if (status == BPS_OK) {
-        status = read_own(coding->compressor, group, path, &own, report);
-    }
-    if (status != BPS_OK) {
-        return status;
-    }
-    own.automatic |= automatic;
-    if (own.automatic && own.momentum != 0) {
+    if (own->automatic && own->momentum != 0) {
         return bps_fail(
             report, BPS_ERR_CONF,
             "%s: auto and momentum = nesterov do not go together: gradients that are not coded would have no "
             "momentum; leave it to the optimizer",
             path);
     }
-    const struct bps_plugin *plugin = coding->compressor->loaded->plugin;
-    coding->ops = coding->compressor->ops;
-    coding->feedback = own.feedback;
-    coding->momentum = own.momentum != 0;
-    coding->mu = own.mu;
-    coding->seed = (uint64_t)own.seed;
-    coding->min_bytes = own.min_bytes;
-    coding->start = (uint32_t)own.start;
-    coding->automatic = own.automatic;
-    coding->narrow = fitting(coding, BPS_FLOAT32, slice);
-    coding->wide = fitting(coding, BPS_FLOAT64, slice);
-    snprintf(coding->text, sizeof coding->text, "plugin=%s", plugin->name);
-    add_options(own_table, &own, coding->text, sizeof coding->text);
-    add_options(plugin->options, coding->compressor->options, coding->text, sizeof coding->text);
-    bps_options_release(own_table, &own);
-    if (strlen(coding->text) + 1 == sizeof coding->text) {
-        return bps_fail(report, BPS_ERR_CONF, "%s: its options are too long: %.200s...", path, coding->text);
+    if (own->version[0] != '\0' && strcmp(own->version, version) != 0) {
+        return bps_fail(report, BPS_ERR_REFUSED,
+                        "%s: the versions differ: compressor %s is %s in what was asked for, and %s here (%s); install "
+                        "the same version on all hosts",
+                        path, loaded->plugin->name, own->version, version, loaded->path);
     }
     return BPS_OK;
+}
+
+static void take_own(struct bps_coding *coding, const struct own_options *own)
+{
+    coding->feedback = own->feedback;
+    coding->momentum = own->momentum != 0;
+    coding->mu = own->mu;
+    coding->seed = (uint64_t)own->seed;
+    coding->min_bytes = own->min_bytes;
+    coding->start = (uint32_t)own->start;
+    coding->automatic = own->automatic;
+}
+
+static void write_text(struct bps_coding *coding, const struct own_options *own, const char *version)
+{
+    const struct bps_plugin *plugin = coding->compressor->loaded->plugin;
+    snprintf(coding->text, sizeof coding->text, "plugin=%s", plugin->name);
+    add_options(own_table, own, coding->text, sizeof coding->text);
+    add_options(plugin->options, coding->compressor->options, coding->text, sizeof coding->text);
+    size_t at = strlen(coding->text);
+    snprintf(coding->text + at, sizeof coding->text - at, "; version=%s", version);
+}
+
+static bps_status open_compressor(struct bps_coding *coding, const struct bps_conf_node *group, const char *path,
+                                  uint64_t slice, bool automatic, struct bps_report *report)
+{
+    struct own_options own = {0};
+    char version[64] = "";
+    bps_status status =
+        bps_instance_open(BPS_KIND_COMPRESSOR, NULL, "coding", group, path, NULL, &coding->compressor, report);
+    if (status == BPS_OK) {
+        status = read_own(coding->compressor, group, path, &own, report);
+    }
+    if (status == BPS_OK) {
+        const struct bps_loaded *loaded = coding->compressor->loaded;
+        own.automatic |= automatic;
+        snprintf(version, sizeof version, "%s format %u", loaded->module->version, loaded->plugin->format);
+        status = check_own(loaded, &own, path, version, report);
+    }
+    if (status == BPS_OK) {
+        coding->ops = coding->compressor->ops;
+        take_own(coding, &own);
+        coding->narrow = fitting(coding, BPS_FLOAT32, slice);
+        coding->wide = fitting(coding, BPS_FLOAT64, slice);
+        write_text(coding, &own, version);
+        if (strlen(coding->text) + 1 == sizeof coding->text) {
+            status = bps_fail(report, BPS_ERR_CONF, "%s: its options are too long: %.200s...", path, coding->text);
+        }
+    }
+    bps_options_release(own_table, &own);
+    return status;
 }
 
 /* The one with this text that is there already; the lock is held. */

@@ -6,7 +6,7 @@
  * A coding has one text that stands for it in all processes, so that whoever has the text can code alike:
  *
  *   plugin=onebit; feedback=true; momentum=none; mu=0.9; seed=0; min_bytes=0; start=0; auto=false;
- *   scaling=true
+ *   scaling=true; version=0.1.0 format 0
  *
  * Compressors get elements of float32 or float64. The 16-bit types are widened to float32; what is no floating point
  * is never coded.

@@ -146,7 +146,7 @@ struct kind {
 static const char *const plugin_members[] = {"plugin", NULL};
 static const char *const stage_members[] = {"plugin", "stage", "when", "use", NULL};
 static const char *const compressor_members[] = {"plugin",    "feedback", "momentum", "mu", "seed",
-                                                 "min_bytes", "start",    "auto",     NULL};
+                                                 "min_bytes", "start",    "auto",     "version", NULL};
 
 static const struct kind kinds[] = {
     {BPS_KIND_TRANSPORT, "transport", sizeof(struct bps_transport_ops), transport_ops, &transport_stubs,

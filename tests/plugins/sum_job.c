@@ -4,7 +4,7 @@
  *
  * Each argument is the tensor of one rank, as numbers separated by blanks; "2*50" is 50 times 2. It sums them as
  * float32 and prints the result, "sum: 2 -2 1", or "error: TEXT" and, if that is so, "the job goes on"; exit status 1
- * then. Instead of numbers, "kill" ends the rank by SIGKILL after half a second.
+ * then. Instead of numbers, "kill" ends the rank by SIGKILL after half a second. The variable CODING is how it is coded.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -46,8 +46,13 @@ static bps_status sum(float *values, size_t count, struct bps_report *report)
         .prescale = 1,
         .postscale = 1,
     };
+    const struct bps_declaration declaration = {
+        .size = sizeof declaration, .name = "values", .dtype = BPS_DTYPES, .coding = getenv("CODING")};
     bps_handle handle;
-    bps_status status = bps_push_pull_async(&request, &handle, report);
+    bps_status status = bps_declare(&declaration, 1, NULL, report);
+    if (status == BPS_OK) {
+        status = bps_push_pull_async(&request, &handle, report);
+    }
 
     return status == BPS_OK ? bps_wait(handle, BPS_FOREVER, report) : status;
 }

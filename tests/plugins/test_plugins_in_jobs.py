@@ -123,13 +123,13 @@ class Versions(Case):
             modules.build(os.path.join(modules.HERE, "returns.c"), file, defines)
             os.symlink(file, os.path.join(cls.dir, folder, "compressor_returns.so"))
 
-    def run_with(self, conf, setting):
+    def run_with(self, conf, setting, **env):
         file = os.path.join(self.dir, "byteps.conf")
         with open(file, "w", encoding="utf-8") as out:
             out.write(conf)
         command = ["sh", "-c", self.WORKER_1, setting, SUM_JOB, "1", "2"]
         return harness.run(command, workers=2, servers=1, options=["--conf", file],
-                           env={"BYTEPS_PLUGIN_PATH": self.path})
+                           env=dict(env, BYTEPS_PLUGIN_PATH=self.path))
 
     def test_refused(self):
         for conf, plugin, folder, value in (
@@ -149,6 +149,18 @@ class Versions(Case):
                     f" ({other}/{plugin}_returns.so)",
                 ):
                     self.assertIn(text, result.out + result.err)
+
+    def test_a_compressor_that_only_a_tensor_names(self):
+        """It is loaded when the tensor is declared, long after the members have compared what they run."""
+        other = os.path.join(self.dir, "format")
+        setting = f"BYTEPS_PLUGIN_PATH={other}:{self.path}"
+        coding = {"CODING": "plugin=returns", "BYTEPS_SET": "worker.hierarchy=off"}
+        self.check_sum(self.run_with("", "NONE=1", **coding), "3")
+        self.check_error(self.run_with("", setting, **coding), "0.1.0 format 0", "0.1.0 format 1")
+        everybody = ["sh", "-c", f"export {setting}; exec \"$@\"", "sh", SUM_JOB, "1", "2"]
+        result = harness.run(everybody, workers=2, servers=1, env=dict(coding, BYTEPS_PLUGIN_PATH=self.path))
+        self.check_error(result, "the versions differ: compressor returns is 0.1.0 format 1 in what was asked for, and "
+                                 f"0.1.0 format 0 here ({self.dir}/compressor_returns.so)")
 
     def test_another_reducer_may_sum_elsewhere(self):
         self.check_sum(self.run_with(self.REDUCER, 'BYTEPS_SET="$BYTEPS_SET\nreducers.sum.plugin=cpu"'), "3")
