@@ -344,7 +344,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
         memcpy(coordinator->identity[place], identity, BPS_GROUP_IDENTITY_BYTES);
     }
     ask->host = ask->host || identity == NULL || ask->header.dtype != header->dtype || ask->header.op != header->op ||
-                ask->header.bytes != header->bytes;
+                ask->header.bytes != header->bytes || ask->header.shape != header->shape;
     if (ask->host) {
         tell_host(coordinator, ask);
     } else if (ask->spoken == coordinator->all && devices->state == BPS_DEVICES_TOGETHER) {

@@ -193,7 +193,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
         return status;
     }
     struct bps_operation *operation = &tensor->operation;
-    if (!tensor->unnamed && bps_tensor_reform(tensor, request) != BPS_OK) {
+    if (bps_tensor_reform(tensor, request) != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
         release(tensor);
         return BPS_ERR_NOMEM;
@@ -295,8 +295,14 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
         return;
     }
     operation->status = bps_failing(status);
+    bool shown = status == BPS_ERR_MISMATCH && tensor->unnamed && tensor->form.shape != NULL;
     if (status == BPS_ERR_LOST && tensor->worker->failure != BPS_OK) {
         snprintf(line, sizeof line, "%s; tensor '%s' was in flight", text, tensor->name);
+    } else if (shown) {
+        char form[200];
+        bps_form_text(&tensor->form, form, sizeof form);
+        snprintf(line, sizeof line, "tensor '%s': %s; shape #%04x is %s", tensor->name, text,
+                 bps_form_mark(&tensor->form), form);
     } else {
         snprintf(line, sizeof line, "tensor '%s': %s", tensor->name, text);
     }

@@ -100,6 +100,7 @@ static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name
     tensor->name = own;
     tensor->id = tensor->round = 0;
     tensor->coding = tensor->choice = NULL;
+    bps_form_fini(&tensor->form);
     free(tensor->words);
     tensor->words = NULL;
     bps_tensor_replace_state(tensor, NULL, 0);
@@ -293,6 +294,9 @@ bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_p
     if (atomic_load_explicit(&tensor->formed, memory_order_acquire) &&
         bps_form_is(&tensor->form, form.dtype, form.bytes, form.ndim, form.shape)) {
         return BPS_OK;
+    }
+    if (tensor->unnamed) { /* never coded, and nobody else's */
+        return bps_form_set(&tensor->form, &form);
     }
     pthread_mutex_lock(&table->lock);
     bps_status status = set_form(tensor, &form);

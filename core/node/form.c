@@ -69,6 +69,22 @@ bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b)
            (a->shape == NULL || b->shape == NULL || is_same_shape(a, b->ndim, b->shape));
 }
 
+/* FNV-1a over the extents, in 16 bits. */
+uint16_t bps_form_mark(const struct bps_form *form)
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    if (form->shape == NULL) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < form->ndim; i++) {
+        for (uint32_t byte = 0; byte < sizeof form->shape[i]; byte++) {
+            hash = (hash ^ ((uint64_t)form->shape[i] >> 8 * byte & 0xff)) * 0x100000001b3u;
+        }
+    }
+    uint16_t mark = (uint16_t)(hash ^ hash >> 16 ^ hash >> 32 ^ hash >> 48);
+    return mark != 0 ? mark : 1;
+}
+
 static size_t shape_text(const struct bps_form *form, char *text, size_t room)
 {
     const uint32_t shown = form->ndim < 8 ? form->ndim : 8;

@@ -35,6 +35,8 @@ bool bps_form_is(const struct bps_form *form, uint32_t dtype, uint64_t bytes, ui
 bool bps_form_equals(const struct bps_form *a, const struct bps_form *b);
 /* The same as far as both tell. */
 bool bps_form_agrees(const struct bps_form *a, const struct bps_form *b);
+/* A number that tells shapes apart, though not always: of equal ones it is the same. 0: the shape is not told. */
+uint16_t bps_form_mark(const struct bps_form *form);
 /* "[17, 1311] float32", or "22287 float32" if the shape is not told; then how it is coded. */
 void bps_form_text(const struct bps_form *form, char *text, size_t room);
 

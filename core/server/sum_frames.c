@@ -14,7 +14,12 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
 {
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
-                                     .spec = {h->bytes, h->root, h->dtype, h->op, h->postscale, NULL, false},
+                                     .spec = {.bytes = h->bytes,
+                                              .root = h->root,
+                                              .dtype = h->dtype,
+                                              .op = h->op,
+                                              .shape = h->shape,
+                                              .postscale = h->postscale},
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .offset = h->offset,

@@ -276,6 +276,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .prescale = operation->request.prescale,
         .postscale = operation->request.postscale,
         .priority = operation->request.priority,
+        .shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0,
     };
 }
 

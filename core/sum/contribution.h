@@ -18,6 +18,7 @@ struct bps_spec {
     uint64_t bytes; /* of the tensor */
     uint32_t root;
     uint8_t dtype, op;
+    uint16_t shape; /* tells shapes apart where the tensor has no name; 0: not told, and not compared */
     double postscale;
     const struct bps_coding *coding; /* of its slices; NULL: they are as they are */
     bool exact;                      /* the round loses nothing by that */

@@ -39,6 +39,9 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
     } else {
         at += snprintf(text + at, n - (size_t)at, "%s", bps_op_name(spec->op));
     }
+    if (spec->shape != 0) {
+        at += snprintf(text + at, n - (size_t)at, ", shape #%04x", spec->shape);
+    }
     if (spec->postscale != 1.0) {
         at += snprintf(text + at, n - (size_t)at, ", postscale %g", spec->postscale);
     }
@@ -53,7 +56,8 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
     return a->bytes == b->bytes && a->root == b->root && a->dtype == b->dtype && a->op == b->op &&
-           a->postscale == b->postscale && a->coding == b->coding && a->exact == b->exact;
+           a->postscale == b->postscale && a->coding == b->coding && a->exact == b->exact &&
+           (a->shape == b->shape || a->shape == 0 || b->shape == 0);
 }
 
 /* ---- camps ---- */

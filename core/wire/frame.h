@@ -104,7 +104,8 @@ struct bps_header {
     double prescale; /* of a coded PUSH the learning rate: it has been scaled before */
     double postscale;
     int32_t priority;
-    uint32_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
+    uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
+    uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

@@ -243,6 +243,15 @@ START_TEST(test_another_key)
 }
 END_TEST
 
+/* What CHALLENGE and HELLO begin with: of this version. */
+static void put_greeting(uint8_t *to)
+{
+    static const uint8_t version[] = {BPS_WIRE_VERSION, 0, 0, 0, 5, 0, 0, 0};
+    memcpy(to, "BytePS\r\n", 8);
+    memcpy(to + 8, version, sizeof version);
+    memcpy(to + 16, "0.1.0", 5);
+}
+
 /* An acceptor that welcomes everybody, without a proof of its own. */
 static void *impostor(void *arg)
 {
@@ -250,10 +259,7 @@ static void *impostor(void *arg)
     uint8_t bytes[512] = {0};
     struct bps_header header = {.type = BPS_FRAME_CHALLENGE, .length = 8 + 4 + 4 + 5 + 16};
     bps_header_encode(&header, bytes);
-    memcpy(bytes + BPS_HEADER_BYTES,
-           "BytePS\r\n\x02\x00\x00\x00\x05\x00\x00\x00"
-           "0.1.0",
-           21);
+    put_greeting(bytes + BPS_HEADER_BYTES);
     ck_assert_int_gt(send(fd, bytes, BPS_HEADER_BYTES + header.length, MSG_NOSIGNAL), 0);
     ck_assert_int_gt(recv(fd, bytes, sizeof bytes, 0), 0);
     header = (struct bps_header){.type = BPS_FRAME_WELCOME, .length = BPS_PROOF_BYTES};
@@ -352,10 +358,7 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
     default: /* the right words, but a nonce of another conversation */
         header.length = 8 + 4 + 4 + 5 + 2 * 16 + 1 + 3 * 4 + 32;
         bps_header_encode(&header, bytes);
-        memcpy(bytes + 64,
-               "BytePS\r\n\x02\x00\x00\x00\x05\x00\x00\x00"
-               "0.1.0",
-               21);
+        put_greeting(bytes + BPS_HEADER_BYTES);
         *n = 64 + header.length;
     }
     return bytes;
@@ -571,6 +574,12 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.coding, 3);
     bytes[4] = BPS_FRAME_RESULT;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[60] = 0;
+    bytes[62] = 5; /* only a PUSH or READY has a shape */
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[4] = BPS_FRAME_READY;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
+    ck_assert_uint_eq(back.shape, 5);
 }
 END_TEST
 

@@ -166,7 +166,7 @@ struct bps_push_pull {
     uint64_t count;    /* elements; 0 is allowed */
     uint32_t ndim;     /* dimensions of the shape */
     uint32_t dtype;
-    const int64_t *shape; /* as in struct bps_declaration; of named tensors only */
+    const int64_t *shape; /* as in struct bps_declaration */
     uint32_t op;
     int32_t priority; /* larger is more urgent; tensors of equal priority go in the order of their start */
     double prescale;  /* 1 for none. May differ between the workers */

@@ -291,6 +291,7 @@ def check_parameters():
         checks.raised(
             byteps.MismatchError, lambda: bps.broadcast_parameters({f"w{bps.rank()}": jnp.ones(2)}), "differ"
         )
+        checks.shapes_without_a_name(bps, jax.errors.JaxRuntimeError, lambda shape: bps.push_pull(jnp.ones(shape)))
 
 
 if __name__ == "__main__":

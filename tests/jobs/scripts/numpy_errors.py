@@ -34,6 +34,12 @@ def check_shape_of_one_size():
 
 def check_shape_of_unnamed():
     checks.raised(byteps.MismatchError, lambda: bps.push_pull(np.ones(10 + bps.rank())))
+    checks.shapes_without_a_name(
+        bps,
+        byteps.MismatchError,
+        lambda shape: bps.push_pull(np.ones(shape, "float32")),
+        lambda shape: bps.broadcast(np.ones(shape, "float32"), 0),
+    )
     still_works()
 
 

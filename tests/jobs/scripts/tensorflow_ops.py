@@ -333,6 +333,12 @@ def check_disagreement():
         ):
             checks.raised(kind, way(call), name)
     checks.raised(tf.errors.InvalidArgumentError, lambda: bps.broadcast(tf.ones(3), bps.size(), name="none"))
+    checks.shapes_without_a_name(
+        bps,
+        tf.errors.FailedPreconditionError,
+        lambda shape: bps.push_pull(tf.ones(shape)),
+        lambda shape: bps.broadcast(tf.ones(shape), 0),
+    )
     equal(bps.push_pull(mine(), op=bps.Sum), total())
 
 

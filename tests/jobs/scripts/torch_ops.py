@@ -358,6 +358,16 @@ def check_broadcast_object():
     assert got == (bps.size() - 1) * "r"
 
 
+def check_shapes_without_a_name():
+    checks.shapes_without_a_name(
+        bps,
+        byteps.MismatchError,
+        lambda shape: bps.push_pull(torch.ones(shape)),
+        lambda shape: bps.broadcast_(torch.ones(shape), 0),
+        lambda shape: bps.grouped_allreduce([torch.ones(shape), torch.ones(2)]),
+    )
+
+
 def check_data_loader():
     """Forked workers of a DataLoader live beside a running job."""
     total = 0.0
