@@ -9,6 +9,7 @@ import faulthandler
 import importlib.util
 import os
 import re
+import signal
 import sys
 import unittest
 
@@ -56,6 +57,7 @@ def report(result):
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: run-python.py FILE")
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell has its background jobs ignore it
     faulthandler.dump_traceback_later(LIMIT, exit=True, file=sys.stdout)
     try:
         module = load(os.path.abspath(sys.argv[1]))

@@ -25,10 +25,11 @@ import sys
 import tempfile
 
 MATTER = tuple(
-    "CUDA_ GOMP_ JAX_ KERAS_ KMP_ LANG LC_ LD_ MALLOC_ MKL_ MXNET_ NCCL_ OMP_ OPENBLAS_ PYTHON PYTORCH_ TF_ "
-    "TORCH_ XLA_".split()
+    "CUDA_ GOMP_ JAX_ KERAS_ KMP_ LD_ MALLOC_ MKL_ MXNET_ NCCL_ OMP_ OPENBLAS_ PYTHON PYTORCH_ TF_ TORCH_ XLA_".split()
 )
 """How the names of the variables begin that an import may read."""
+NOT = ("PYTHONDONTWRITEBYTECODE", "TF_CLI_CONFIG_FILE")
+"""But these do not: no process here writes bytecode, and the second is another program's."""
 PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 MODULES = {
     "jax": ("jax", "optax"),
@@ -44,7 +45,7 @@ NUMBER = struct.Struct("i")
 
 def matter(env):
     """The variables in which a fork and the process that asks for it must agree."""
-    return {name: value for name, value in env.items() if name.startswith(MATTER)}
+    return {name: value for name, value in env.items() if name.startswith(MATTER) and name not in NOT}
 
 
 # ---- in the file of tests ----
@@ -94,9 +95,10 @@ def run(path, python, *argv):
     """Has a command run by the server and ends as it has ended."""
     server = socket.socket(socket.AF_UNIX)
     server.connect(path)
-    alike = argv and (argv[0] == "-c" or not argv[0].startswith("-"))
+    words = argv[1:] if argv[:1] == ("-B",) else argv  # no process here writes bytecode
+    alike = words and (words[0] == "-c" or not words[0].startswith("-"))
     request = {
-        "argv": argv,
+        "argv": words,
         "env": dict(os.environ),
         "folder": os.getcwd(),
         "affinity": list(os.sched_getaffinity(0)),

@@ -38,6 +38,9 @@ class Scripts(scripted.TestCase):
         options = ["--set", "worker.partition=4 KiB", "--set", "worker.slice=1 KiB"]
         self.run_on_hosts("a,a,b", "numpy_ops.py", servers=0, options=options)
 
+    def test_arrays_of_other_frameworks(self):
+        self.run_script("numpy_arrays.py")
+
     def test_workers_that_push_in_opposite_orders(self):
         self.run_script(
             "orders.py",
