@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * file.c - a file in a folder that all processes of the job see, which BYTEPS_MEETING_FILE names, for launchers that
- * tell ranks and nothing else. Worker 0 puts each note whole and readable by its user alone, and removes it with the
- * job.
+ * tell ranks and nothing else. Worker 0 puts each note whole and readable by its user alone, holds a lock on it while
+ * the job lives, and removes it with the job. So a note with a lock is another job's, and one without has been left by
+ * a job that was killed.
  */
 #include "meeting/meeting.h"
 
@@ -24,11 +25,14 @@
 
 #define VARIABLE   "BYTEPS_MEETING_FILE"
 #define LOOK_EVERY (100 * BPS_MS)
+#define GIVE_UP    (5 * BPS_S) /* for a job before this one whose worker 0 is just ending */
 
 static struct {
     char path[PATH_MAX]; /* "": none */
-    ino_t number;        /* another attempt may have left another one in its place since */
+    int fd;              /* of the note; its lock goes with it, or with the process */
 } left;
+
+static const struct timespec pause_between = {.tv_nsec = LOOK_EVERY};
 
 static bool is_here(void)
 {
@@ -54,17 +58,70 @@ static bps_status cannot(const char *what, const char *path, struct bps_report *
 
 static bool write_whole(int fd, const char *note)
 {
-    struct stat is;
     size_t length = strlen(note);
-    bool written = write(fd, note, length) == (ssize_t)length && fsync(fd) == 0 && fstat(fd, &is) == 0;
-    left.number = written ? is.st_ino : 0;
-    return written;
+    return write(fd, note, length) == (ssize_t)length && fsync(fd) == 0;
+}
+
+/* Whether nobody else has it; some file systems have no locks, and then nobody is known to have it. */
+static bool lock(int fd)
+{
+    struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    return fcntl(fd, F_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES);
+}
+
+/* Whether two names are of one file. */
+static bool is_at(int fd, const char *path)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && stat(path, &named) == 0 && opened.st_ino == named.st_ino &&
+           opened.st_dev == named.st_dev;
+}
+
+/* Puts the draft in the place of a note that nobody holds. BPS_ERR_BUSY: somebody does. */
+static bps_status replace(const char *draft, const char *path, struct bps_report *report)
+{
+    bps_status status = BPS_ERR_BUSY;
+    int old = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+    if (old < 0) {
+        return errno == ENOENT ? BPS_ERR_BUSY : cannot("replace", path, report);
+    }
+    if (lock(old) && is_at(old, path)) { /* and as long as we have this lock, nobody else replaces it */
+        status = rename(draft, path) == 0 ? BPS_OK : cannot("write", path, report);
+    }
+    close(old);
+    return status;
+}
+
+static bps_status put(const char *draft, const char *path, struct bps_report *report)
+{
+    if (link(draft, path) == 0) {
+        unlink(draft);
+        return BPS_OK;
+    }
+    if (errno == EEXIST) {
+        return replace(draft, path, report);
+    }
+    return rename(draft, path) == 0 ? BPS_OK : cannot("write", path, report); /* a file system without links */
+}
+
+static bps_status put_before(uint64_t until, const char *draft, const char *path, struct bps_report *report)
+{
+    bps_status status;
+    while ((status = put(draft, path, report)) == BPS_ERR_BUSY && bps_now() < until) {
+        nanosleep(&pause_between, NULL);
+    }
+    return status != BPS_ERR_BUSY
+               ? status
+               : bps_fail(report, BPS_ERR_CONF,
+                          VARIABLE ": worker 0 of another job holds %s; give each job a file of its own, or end the "
+                                   "other job first",
+                          path);
 }
 
 static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
     char path[PATH_MAX], draft[PATH_MAX];
-    (void)until;
+    uint64_t soon = bps_now() + GIVE_UP;
     bps_status status = path_of(key, "", path, report);
     if (status == BPS_OK) {
         status = path_of(key, ".XXXXXX", draft, report);
@@ -73,22 +130,27 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
     if (fd < 0) {
         return status != BPS_OK ? status : cannot("make", draft, report);
     }
-    bool written = write_whole(fd, note);
-    if (close(fd) != 0 || !written || rename(draft, path) != 0) {
-        status = cannot("write", path, report);
+    status = write_whole(fd, note) && lock(fd) ? put_before(soon < until ? soon : until, draft, path, report)
+                                               : cannot("write", path, report);
+    if (status != BPS_OK) {
         unlink(draft);
+        close(fd);
         return status;
     }
     snprintf(left.path, sizeof left.path, "%s", path);
+    left.fd = fd;
     return BPS_OK;
 }
 
 static void end(void)
 {
-    struct stat is;
-    if (left.path[0] != '\0' && stat(left.path, &is) == 0 && is.st_ino == left.number) {
+    if (left.path[0] == '\0') {
+        return;
+    }
+    if (is_at(left.fd, left.path)) { /* without locks another attempt may have put its own there */
         unlink(left.path);
     }
+    close(left.fd);
     left.path[0] = '\0';
 }
 
@@ -105,17 +167,17 @@ static void look_into_folder(const char *path)
     }
 }
 
-/* Reads a file that only this user can have written. */
+/* Reads a file that only this user can have written, and read. */
 static bps_status read_note(int fd, const char *path, char note[BPS_NOTE_LIMIT], struct bps_report *report)
 {
     struct stat is;
     if (fstat(fd, &is) != 0) {
         return cannot("read", path, report);
     }
-    if (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || (is.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    if (!S_ISREG(is.st_mode) || is.st_uid != geteuid() || (is.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return bps_fail(report, BPS_ERR_CONF,
                         VARIABLE ": %s has not been left by worker 0: expected a file of user %u that nobody else may "
-                                 "write; choose a folder of your own",
+                                 "read or write (mode 0600); choose a folder of your own",
                         path, (unsigned)geteuid());
     }
     ssize_t length = read(fd, note, BPS_NOTE_LIMIT - 1);
@@ -128,7 +190,6 @@ static bps_status read_note(int fd, const char *path, char note[BPS_NOTE_LIMIT],
 
 static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
 {
-    static const struct timespec pause = {.tv_nsec = LOOK_EVERY};
     char path[PATH_MAX];
     int fd;
     bps_status status = path_of(key, "", path, report);
@@ -142,7 +203,7 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
         if (bps_now() >= until) {
             return bps_fail(report, BPS_ERR_TIMEOUT, VARIABLE ": %s is not there yet", path);
         }
-        nanosleep(&pause, NULL);
+        nanosleep(&pause_between, NULL);
         look_into_folder(path);
     }
     status = read_note(fd, path, note, report);

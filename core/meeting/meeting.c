@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meeting.c - the places that are known, and what a note says: "1,ADDRESS,SECRET"; "-" or a hexadecimal number. */
+/* meeting.c - the places that are known, and what a note says: "2,ADDRESS,SECRET,JOB"; "-" in the place of
+ * what all processes have been given by other means.
+ */
 #include "meeting/meeting.h"
 
 #include <stdio.h>
@@ -8,7 +10,7 @@
 #include "base/report.h"
 #include "base/route.h"
 
-#define OWN_SECRET "-" /* all processes have been given it by other means */
+#define GIVEN "-"
 
 /* Who asks for a place has it; who keeps notes comes next: MASTER_ADDR may be set for PyTorch alone. */
 static const struct bps_meeting_place *const places[] = {&bps_meeting_file,  &bps_meeting_tcp_store,
@@ -83,44 +85,47 @@ static bool read_secret(const char *text, uint8_t secret[BPS_SECRET_BYTES])
 
 /* ---- notes ---- */
 
-bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, bool hand_secret,
+bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, struct bps_given given,
                              unsigned n, uint64_t until, struct bps_report *report)
 {
-    char key[KEY_LIMIT], note[BPS_NOTE_LIMIT], secret[2 * BPS_SECRET_BYTES + 1] = OWN_SECRET;
-    if (hand_secret) {
+    char key[KEY_LIMIT], note[BPS_NOTE_LIMIT], secret[2 * BPS_SECRET_BYTES + 1] = GIVEN;
+    if (!given.secret) {
         write_secret(conf->secret, secret);
     }
     key_of(n, key);
-    snprintf(note, sizeof note, "1,%.160s,%s", conf->cluster.scheduler, secret);
+    snprintf(note, sizeof note, "2,%.128s,%s,%.32s", conf->cluster.scheduler, secret, given.job ? GIVEN : conf->cluster.job);
     return place->leave(key, note, until, report);
 }
 
 /* The note is the word of another process: nothing of it is believed. */
-static bps_status take_note(struct bps_conf *conf, const char *place, const char *note, bool has_secret,
+static bps_status take_note(struct bps_conf *conf, const char *place, const char *note, struct bps_given given,
                             struct bps_report *report)
 {
-    char address[161], secret[2 * BPS_SECRET_BYTES + 1], more;
-    bool read = sscanf(note, "1,%160[^,],%64[^,]%c", address, secret, &more) == 2;
-    bool handed = read && strcmp(secret, OWN_SECRET) != 0;
-    if (!read || strchr(address, ':') == NULL || (handed && !has_secret && !read_secret(secret, conf->secret))) {
+    char address[129], secret[2 * BPS_SECRET_BYTES + 1], job[33], more;
+    bool read = sscanf(note, "2,%128[^,],%64[^,],%32[^,]%c", address, secret, job, &more) == 3;
+    bool handed = read && strcmp(secret, GIVEN) != 0;
+    if (!read || strchr(address, ':') == NULL || (handed && !given.secret && !read_secret(secret, conf->secret))) {
         BPS_REPORT(report, "what worker 0 has left in %s is no note of this version of BytePS", place);
         return BPS_ERR_PROTOCOL;
     }
-    if (handed == has_secret) {
+    if (handed == given.secret) {
         BPS_REPORT(report,
                    "%s has been given a secret of the job and %s has not; give all of them the same %s, or none",
                    handed ? "this process" : "worker 0", handed ? "worker 0" : "this process", BPS_SECRET_VARIABLE);
         return BPS_ERR_CONF;
     }
     conf->has_secret = true;
-    return bps_conf_put_cluster(conf, "scheduler", address, place, report);
+    bps_status status = strcmp(job, GIVEN) != 0 && !given.job
+                            ? bps_conf_put_cluster(conf, "job", job, place, report)
+                            : BPS_OK;
+    return status == BPS_OK ? bps_conf_put_cluster(conf, "scheduler", address, place, report) : status;
 }
 
-bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, bool has_secret, unsigned n,
-                            uint64_t until, struct bps_report *report)
+bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, struct bps_given given,
+                            unsigned n, uint64_t until, struct bps_report *report)
 {
     char key[KEY_LIMIT], note[BPS_NOTE_LIMIT];
     key_of(n, key);
     bps_status status = place->find(key, note, until, report);
-    return status == BPS_OK ? take_note(conf, place->name, note, has_secret, report) : status;
+    return status == BPS_OK ? take_note(conf, place->name, note, given, report) : status;
 }

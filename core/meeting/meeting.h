@@ -44,16 +44,22 @@ const struct bps_meeting_place *bps_meeting_here(void);
  */
 bps_status bps_meeting_know(const struct bps_meeting_place *place, struct bps_conf *conf, unsigned n,
                             struct bps_report *report);
+/* What this process has been given by other means than a note. */
+struct bps_given {
+    bool secret, job; /* cluster.job */
+};
+
 /*
- * Leaves a note of cluster.scheduler, and of the secret if `hand_secret`, for the n-th job of these processes.
+ * Leaves a note of cluster.scheduler, and of the secret and cluster.job unless they are given, for the n-th job of these
+ * processes. BPS_ERR_CONF: another job is using that place.
  */
-bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, bool hand_secret,
+bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, struct bps_given given,
                              unsigned n, uint64_t until, struct bps_report *report);
 /*
- * Reads it, and sets cluster.scheduler, and the secret unless this process `has_secret` of its own. BPS_ERR_CONF: the
- * first process has one of its own and this one has none, or the other way round.
+ * Reads it, and sets cluster.scheduler, and the secret and cluster.job unless they are given. BPS_ERR_CONF: the first
+ * process has been given a secret and this one has not, or the other way round.
  */
-bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, bool has_secret, unsigned n,
-                            uint64_t until, struct bps_report *report);
+bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_conf *conf, struct bps_given given,
+                            unsigned n, uint64_t until, struct bps_report *report);
 
 #endif

@@ -103,7 +103,9 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
 static void be_refused(struct bps_member *m, const char *text)
 {
     char why[1200];
-    snprintf(why, sizeof why, "refused by the scheduler at %s: %s", cluster(m)->scheduler, text);
+    const struct bps_conf_node *node = bps_conf_find(m->conf, "cluster.scheduler");
+    snprintf(why, sizeof why, "refused by the scheduler at %s, where %s has it: %s", cluster(m)->scheduler,
+             node != NULL ? node->origin : "?", text);
     lose(m, BPS_ERR_REFUSED, why);
 }
 
@@ -188,6 +190,17 @@ static void welcome(void *owner, struct bps_link *link)
     bps_debug(LOG, "joined the scheduler at %s", link->peer);
 }
 
+/* Looks whether there is a newer note of where the scheduler is: this one may be that of another job by now. */
+static bool has_moved(struct bps_member *m)
+{
+    char before[sizeof ending];
+    uint8_t secret[BPS_SECRET_BYTES];
+    snprintf(before, sizeof before, "%s", cluster(m)->scheduler);
+    memcpy(secret, m->conf->secret, sizeof secret);
+    m->events->unreachable(m->owner);
+    return strcmp(before, cluster(m)->scheduler) != 0 || memcmp(secret, m->conf->secret, sizeof secret) != 0;
+}
+
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_member *m = owner;
@@ -196,7 +209,10 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     if (m->ended) {
         return;
     }
-    if (status == BPS_ERR_REFUSED) {
+    if (status == BPS_ERR_REFUSED && !link->welcomed && has_moved(m) &&
+        bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
+        m->dialler.address = cluster(m)->scheduler;
+    } else if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);
     } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
         snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY, ending,

@@ -97,7 +97,8 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
         return bps_fail(report, BPS_ERR_REFUSED,
-                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank", join->rank, text,
+                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank, and whether another job "
+                        "uses the same address or BYTEPS_MEETING_FILE", join->rank, text,
                         join->host, join->pid);
     }
     if (count(roster, join->role, true, false) >= limit) {

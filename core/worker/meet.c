@@ -20,9 +20,9 @@
 static struct {
     const struct bps_meeting_place *place; /* NULL: these processes do not meet */
     struct bps_conf *conf;
-    bool hosts;      /* the scheduler */
-    bool has_secret; /* other than by the note */
-    unsigned n;      /* jobs that these processes have met for */
+    bool hosts; /* the scheduler */
+    struct bps_given given;
+    unsigned n; /* jobs that these processes have met for */
 } met;
 
 /* ---- worker 0 ---- */
@@ -35,6 +35,19 @@ static bps_status make_secret(struct bps_conf *conf, struct bps_report *report)
     }
     conf->has_secret = true;
     return BPS_OK;
+}
+
+/* A word that no other job has. */
+static bps_status make_job(struct bps_conf *conf, struct bps_report *report)
+{
+    uint64_t number;
+    char job[17];
+    if (getrandom(&number, sizeof number, 0) != (ssize_t)sizeof number) {
+        BPS_REPORT(report, "cannot name the job: %s", strerror(errno));
+        return BPS_ERR_IO;
+    }
+    snprintf(job, sizeof job, "%016" PRIx64, number);
+    return bps_conf_put_cluster(conf, "job", job, met.place->name, report);
 }
 
 /* The own address in the direction of the others, or of the default route; else the transport chooses. */
@@ -77,18 +90,21 @@ static bps_status begin(struct bps_conf *conf, const char *home, bool near, stru
 
 static bps_status host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
 {
-    bps_status status = conf->has_secret ? BPS_OK : make_secret(conf, report);
+    bps_status status = met.given.secret ? BPS_OK : make_secret(conf, report);
+    if (status == BPS_OK && !met.given.job) {
+        status = make_job(conf, report);
+    }
     if (status == BPS_OK) {
         status = begin(conf, "127.0.0.1:0", is_of_one_host(&conf->cluster), out, report);
     }
-    return status == BPS_OK ? bps_meeting_leave(met.place, conf, !met.has_secret, met.n, until, report) : status;
+    return status == BPS_OK ? bps_meeting_leave(met.place, conf, met.given, met.n, until, report) : status;
 }
 
 /* ---- the others ---- */
 
 static bps_status look(uint64_t until, struct bps_report *report)
 {
-    return bps_meeting_find(met.place, met.conf, met.has_secret, met.n, until, report);
+    return bps_meeting_find(met.place, met.conf, met.given, met.n, until, report);
 }
 
 static bps_status find(uint64_t until, struct bps_report *report)
@@ -177,7 +193,7 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
     }
     met.conf = conf;
     met.hosts = !server && conf->cluster.rank == 0;
-    met.has_secret = conf->has_secret;
+    met.given = (struct bps_given){.secret = conf->has_secret, .job = strcmp(conf->cluster.job, "default") != 0};
     met.n++;
     bps_status status =
         met.place->port == NULL ? meet_by_note(conf, until, hosting, why) : meet_as_known(conf, hosting, why);

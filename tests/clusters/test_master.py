@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import tempfile
+import time
 import unittest
 
 import launched
@@ -12,6 +13,14 @@ from launched import BOTH, TRAIN, Case, environment, harness
 from testbed.bed import SWITCH
 
 SECRET = {"BYTEPS_SECRET": "as long as it takes, and longer"}
+STAY = """
+import time, numpy, byteps.numpy as bps
+bps.init()
+while True:
+    bps.push_pull(numpy.ones(1))
+    print("together", flush=True)
+    time.sleep(0.1)
+"""
 
 
 def setUpModule():
@@ -108,6 +117,13 @@ class Folder(Processes):
         self.assertEqual(worker.returncode, 1, text)
         self.assertIn(words, text)
 
+    def read_address(self):
+        """The scheduler's, as soon as worker 0 has left it."""
+        while not os.path.exists(self.note):
+            time.sleep(0.05)
+        with open(self.note, encoding="ascii") as file:
+            return file.read().split(",")[1]
+
     def test_two_hosts(self):
         late = self.worker(1, 1)
         self.read_until(late, "waiting for worker 0, which tells where the scheduler is")
@@ -119,17 +135,54 @@ class Folder(Processes):
         with socket.create_server(("127.0.0.1", 0)) as gone:
             port = gone.getsockname()[1]
         with open(self.note, "w", encoding="ascii") as file:
-            file.write(f"1,127.0.0.1:{port},{'ab' * 32}")
+            file.write(f"2,127.0.0.1:{port},{'ab' * 32},earlier")
+        os.chmod(self.note, 0o600)
         late = self.worker(0, 1, BYTEPS_LOG_LEVEL="DEBUG")
         self.read_until(late, f"127.0.0.1:{port}: Connection refused")
         self.check(self.ended(late, self.worker(0, 0)), [(0, 2, 0, 2), (1, 2, 1, 2)])
 
+    def test_another_job_with_the_file(self):
+        """Its worker 0 is refused as long as this job lives."""
+        first, second = self.worker(0, 0, ("-c", STAY)), self.worker(0, 1, ("-c", STAY))
+        for worker in (first, second):
+            self.read_until(worker, "together")
+        self.refused(f"worker 0 of another job holds {self.note}; give each job a file of its own", 0)
+        self.refused("is already complete")
+        first.kill()  # what it leaves is replaced
+        for worker in (first, second):
+            harness.communicate(worker)
+        self.assertTrue(os.path.exists(self.note))
+        self.check(self.ended(self.worker(0, 0), self.worker(0, 1)), [(0, 2, 0, 2), (1, 2, 1, 2)])
+
+    def test_a_note_whose_address_another_job_has(self):
+        other = self.worker(0, 0, ("-c", STAY))
+        address = self.read_address()
+        mine = f"{self.path}-of-mine"
+        with open(f"{mine}.byteps-1", "w", encoding="ascii") as file:
+            file.write(f"2,{address},{'ab' * 32},earlier")
+        os.chmod(f"{mine}.byteps-1", 0o600)
+        words = f"refused by the scheduler at {address}, where BYTEPS_MEETING_FILE has it: only members of the job"
+        self.refused(words, BYTEPS_MEETING_FILE=mine)
+        secret = {"BYTEPS_SECRET": "of both, and long enough"}
+        other.kill()
+        harness.communicate(other)
+        os.unlink(self.note)
+        other = self.worker(0, 0, ("-c", STAY), **secret)
+        address = self.read_address()
+        with open(f"{mine}.byteps-1", "w", encoding="ascii") as file:
+            file.write(f"2,{address},-,earlier")
+        self.refused("belongs to job 'earlier'", BYTEPS_MEETING_FILE=mine, **secret)
+        other.kill()
+        harness.communicate(other)
+
     def test_notes_of_others(self):
         with open(self.note, "w", encoding="ascii") as file:
-            file.write("1,127.0.0.1:1,-")
-        os.chmod(self.note, 0o622)
-        self.refused(f"{self.note} has not been left by worker 0: expected a file of user 0 that nobody else may write")
-        os.chmod(self.note, 0o644)
+            file.write("2,127.0.0.1:1,-,-")
+        for mode in (0o622, 0o644):
+            os.chmod(self.note, mode)
+            self.refused(f"{self.note} has not been left by worker 0: expected a file of user 0 that nobody else may "
+                         "read or write (mode 0600)")
+        os.chmod(self.note, 0o600)
         os.chown(self.note, 1, 1)
         self.refused(f"{self.note} has not been left by worker 0")
         os.unlink(self.note)
@@ -138,6 +191,7 @@ class Folder(Processes):
         os.unlink(self.note)
         with open(self.note, "wb") as file:
             file.write(bytes(range(256)) * 4)
+        os.chmod(self.note, 0o600)
         self.refused("what worker 0 has left in BYTEPS_MEETING_FILE is no note of this version of BytePS")
 
     def test_no_folder(self):

@@ -149,7 +149,7 @@ class Store(Case):
 
     def test_strange_answers(self):
         length = struct.Struct("=Q").pack
-        note = b"1,127.0.0.1:1," + 63 * b"0"
+        note = b"2,127.0.0.1:1," + 63 * b"0"
         for answers, words in (
             ([], "no TCPStore of PyTorch 2.1 or later answers there"),
             ([b"\0", length(256)], "it has 256 bytes for a note of at most 255"),

@@ -48,7 +48,7 @@ class Stranger(unittest.TestCase):
         for text in parts:
             self.assertIn(text, own)
             self.assertIn(text, its)
-        self.assertIn(f"refused by the scheduler at {job.address}: ", own)
+        self.assertIn(f"refused by the scheduler at {job.address}, where ", own)
 
 
 class Processes(Stranger):

@@ -53,17 +53,19 @@ static struct bps_conf *load(const char *scheduler)
 START_TEST(a_note_comes_back)
 {
     struct bps_conf *first = load("[fd00::1]:9000"), *second = load("other:1");
+    ck_assert_int_eq(bps_conf_put_cluster(first, "job", "one", "test", &report), BPS_OK);
     for (unsigned i = 0; i < BPS_SECRET_BYTES; i++) {
         first->secret[i] = (uint8_t)i;
     }
-    ck_assert_int_eq(bps_meeting_leave(&wall, first, true, 7, 0, &report), BPS_OK);
-    ck_assert_str_eq(left, "1,[fd00::1]:9000," SECRET);
-    ck_assert_int_eq(bps_meeting_find(&wall, second, false, 7, 0, &report), BPS_OK);
+    ck_assert_int_eq(bps_meeting_leave(&wall, first, (struct bps_given){false, false}, 7, 0, &report), BPS_OK);
+    ck_assert_str_eq(left, "2,[fd00::1]:9000," SECRET ",one");
+    ck_assert_int_eq(bps_meeting_find(&wall, second, (struct bps_given){false, false}, 7, 0, &report), BPS_OK);
     ck_assert_str_eq(second->cluster.scheduler, "[fd00::1]:9000");
     ck_assert_mem_eq(second->secret, first->secret, BPS_SECRET_BYTES);
     ck_assert(second->has_secret);
-    ck_assert_int_eq(bps_meeting_leave(&wall, first, false, 7, 0, &report), BPS_OK);
-    ck_assert_str_eq(left, "1,[fd00::1]:9000,-");
+    ck_assert_str_eq(second->cluster.job, "one");
+    ck_assert_int_eq(bps_meeting_leave(&wall, first, (struct bps_given){true, true}, 7, 0, &report), BPS_OK);
+    ck_assert_str_eq(left, "2,[fd00::1]:9000,-,-");
     bps_conf_free(first);
     bps_conf_free(second);
 }
@@ -74,26 +76,30 @@ static const struct {
     bool has_secret;
     bps_status status;
 } notes[] = {
-    {"1,h:1," SECRET, false, BPS_OK},
-    {"1,h:1,-", true, BPS_OK},
-    {"1,h:1," SECRET, true, BPS_ERR_CONF},
-    {"1,h:1,-", false, BPS_ERR_CONF},
+    {"2,h:1," SECRET ",j", false, BPS_OK},
+    {"2,h:1,-,j", true, BPS_OK},
+    {"2,h:1," SECRET ",j", true, BPS_ERR_CONF},
+    {"2,h:1,-,j", false, BPS_ERR_CONF},
     {"", false, BPS_ERR_PROTOCOL},
+    {"1,h:1," SECRET, false, BPS_ERR_PROTOCOL},
+    {"3,h:1," SECRET ",j", false, BPS_ERR_PROTOCOL},
+    {"2,h," SECRET ",j", false, BPS_ERR_PROTOCOL},
+    {"2,," SECRET ",j", false, BPS_ERR_PROTOCOL},
+    {"2,h:1", false, BPS_ERR_PROTOCOL},
+    {"2,h:1,", false, BPS_ERR_PROTOCOL},
     {"2,h:1," SECRET, false, BPS_ERR_PROTOCOL},
-    {"1,h," SECRET, false, BPS_ERR_PROTOCOL},
-    {"1,," SECRET, false, BPS_ERR_PROTOCOL},
-    {"1,h:1", false, BPS_ERR_PROTOCOL},
-    {"1,h:1,", false, BPS_ERR_PROTOCOL},
-    {"1,h:1," SECRET "0", false, BPS_ERR_PROTOCOL},
-    {"1,h:1,G0" SECRET, false, BPS_ERR_PROTOCOL},
-    {"1,h:1,abc", false, BPS_ERR_PROTOCOL},
+    {"2,h:1," SECRET ",", false, BPS_ERR_PROTOCOL},
+    {"2,h:1," SECRET ",j,k", false, BPS_ERR_PROTOCOL},
+    {"2,h:1," SECRET "0,j", false, BPS_ERR_PROTOCOL},
+    {"2,h:1,G0" SECRET ",j", false, BPS_ERR_PROTOCOL},
+    {"2,h:1,abc,j", false, BPS_ERR_PROTOCOL},
 };
 
 START_TEST(a_note_is_not_believed)
 {
     struct bps_conf *conf = load("none:1");
     snprintf(left, sizeof left, "%s", notes[_i].note);
-    ck_assert_int_eq(bps_meeting_find(&wall, conf, notes[_i].has_secret, 1, 0, &report), notes[_i].status);
+    ck_assert_int_eq(bps_meeting_find(&wall, conf, (struct bps_given){notes[_i].has_secret, false}, 1, 0, &report), notes[_i].status);
     ck_assert_str_eq(conf->cluster.scheduler, notes[_i].status == BPS_OK ? "h:1" : "none:1");
     bps_conf_free(conf);
 }
