@@ -5,12 +5,6 @@
 #include <endian.h>
 #include <string.h>
 
-static void put16(uint8_t *p, uint16_t v)
-{
-    v = htole16(v);
-    memcpy(p, &v, 2);
-}
-
 static void put32(uint8_t *p, uint32_t v)
 {
     v = htole32(v);
@@ -28,13 +22,6 @@ static void put_double(uint8_t *p, double d)
     uint64_t v;
     memcpy(&v, &d, 8);
     put64(p, v);
-}
-
-static uint16_t get16(const uint8_t *p)
-{
-    uint16_t v;
-    memcpy(&v, p, 2);
-    return le16toh(v);
 }
 
 static uint32_t get32(const uint8_t *p)
@@ -76,8 +63,7 @@ void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_B
     put_double(out + 40, header->prescale);
     put_double(out + 48, header->postscale);
     put32(out + 56, (uint32_t)header->priority);
-    put16(out + 60, header->coding);
-    put16(out + 62, header->shape);
+    put32(out + 60, (uint32_t)header->shape << 16 | header->coding);
 }
 
 bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out)
@@ -97,8 +83,9 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->prescale = get_double(in + 40);
     out->postscale = get_double(in + 48);
     out->priority = (int32_t)get32(in + 56);
-    out->coding = get16(in + 60);
-    out->shape = get16(in + 62);
+    uint32_t rest = get32(in + 60);
+    out->coding = (uint16_t)rest;
+    out->shape = (uint16_t)(rest >> 16);
     bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_JOIN) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     bool coding_fits = out->coding == 0 || out->type == BPS_FRAME_PUSH;

@@ -5,6 +5,7 @@ import subprocess
 import unittest
 
 import harness
+import imported
 import scripted
 
 PYTHON = harness.framework_python("jax")
@@ -21,7 +22,8 @@ class Operations(scripted.TestCase):
 class Refusals(unittest.TestCase):
     def test_too_old(self):
         script = "import jax; jax.__version__ = '0.6.2'; import byteps.jax"
-        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        python = imported.interpreter(PYTHON, "jax")
+        done = subprocess.run([*python, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("ImportError: this is JAX 0.6.2 (", done.stderr)
         self.assertIn("BytePS works with JAX 0.7 and later", done.stderr)

@@ -7,6 +7,7 @@ import re
 import unittest
 
 import harness
+import imported
 import scripted
 
 PYTHON = harness.framework_python("tensorflow")
@@ -29,7 +30,7 @@ class Training(scripted.TestCase):
         self.train("tensorflow", workers=1, servers=0)
 
     def test_tensorflow(self):
-        self.train("tensorflow", workers=2, servers=1)
+        self.train("tensorflow", workers=3, servers=1)
 
     def test_torch(self):
         self.train("torch", workers=2, servers=1)
@@ -37,19 +38,17 @@ class Training(scripted.TestCase):
     def test_jax(self):
         self.train("jax", workers=2, servers=1)
 
-    def test_three_workers(self):
-        self.train("jax", workers=3, servers=1)
-
 
 @unittest.skipUnless(IMAGES.is_dir(), "the Debian package dataset-fashion-mnist is not installed")
 class Example(unittest.TestCase):
-    """examples/train_keras.py; what it trains with is tested above."""
+    """examples/train_keras.py; what it trains with is tested above, on each of the backends."""
 
-    def train(self, backend):
-        if not harness.has_module(PYTHON, backend):
-            self.skipTest(f"{backend} is not installed for {PYTHON}")
-        command = [PYTHON, str(EXAMPLE), "--epochs", "1", "--limit", "3200", "--lr", "0.1"]
-        env = {"KERAS_BACKEND": backend, "OMP_NUM_THREADS": "1"}
+    def test_two_workers(self):
+        if not harness.has_module(PYTHON, "tensorflow"):
+            self.skipTest(f"tensorflow is not installed for {PYTHON}")
+        env = {"KERAS_BACKEND": "tensorflow", "OMP_NUM_THREADS": "1"}
+        python = imported.interpreter(PYTHON, "keras", env)
+        command = [*python, str(EXAMPLE), "--epochs", "1", "--limit", "3200", "--lr", "0.1"]
         result = harness.run(command, workers=2, servers=1, env=env)
         self.assertEqual(result.status, 0, result)
         text = "\n".join(result.lines("worker 0"))
@@ -57,15 +56,6 @@ class Example(unittest.TestCase):
         accuracy = float(re.search(r"test accuracy   ([\d.]+) %", text).group(1))
         self.assertGreater(accuracy, 50, result)
         self.assertEqual(result.lines("worker 1"), [])
-
-    def test_tensorflow(self):
-        self.train("tensorflow")
-
-    def test_torch(self):
-        self.train("torch")
-
-    def test_jax(self):
-        self.train("jax")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ import subprocess
 import unittest
 
 import harness
+import imported
 import scripted
 
 PYTHON = harness.framework_python("mxnet")

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 
 import harness
+import imported
 import scripted
 
 PYTHON = harness.framework_python("tensorflow")
@@ -23,17 +24,19 @@ class Operations(scripted.TestCase):
 class Refusals(unittest.TestCase):
     """A TensorFlow that cannot be used is an ImportError of one sentence, with the versions that can."""
 
-    def refused(self, before, *parts):
+    def refused(self, before, *parts, framework=None):
         script = f"{before}\nimport byteps.tensorflow"
-        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        python = imported.interpreter(PYTHON, framework)
+        done = subprocess.run([*python, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         self.assertEqual(done.returncode, 1, done.stderr)
         last = done.stderr.splitlines()[-1]
         for part in ("ImportError: ", "BytePS works with TensorFlow 2.13 and later", *parts):
             self.assertIn(part, last, done.stderr)
 
     def test_too_old(self):
-        self.refused("import tensorflow as tf; tf.__version__ = '2.12.1'", "this is TensorFlow 2.12.1 (")
-        self.refused("import tensorflow as tf; tf.__version__ = '1.15.0-rc1'", "this is TensorFlow 1.15.0-rc1 (")
+        for version in ("2.12.1", "1.15.0-rc1"):
+            before = f"import tensorflow as tf; tf.__version__ = '{version}'"
+            self.refused(before, f"this is TensorFlow {version} (", framework="tensorflow")
 
     def test_loaded_before(self):
         """TensorFlow does not see operations of a library that something else has loaded."""
@@ -59,7 +62,8 @@ class Refusals(unittest.TestCase):
 class NoKeras(unittest.TestCase):
     def test_old_keras(self):
         script = "import keras; keras.__version__ = '2.15.0'; import byteps.keras"
-        done = subprocess.run([PYTHON, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
+        python = imported.interpreter(PYTHON, "tensorflow")
+        done = subprocess.run([*python, "-c", script], stderr=subprocess.PIPE, text=True, timeout=120, check=False)
         self.assertIn("this is Keras 2.15.0; byteps.keras works with Keras 3.0 and later", done.stderr)
 
 
