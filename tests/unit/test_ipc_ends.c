@@ -15,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../../transports/ipc/ipc.h" /* a writer that is stopped by its own hand */
 #include "ipc_peer.h"
 
 static const struct stream nothing = {.largest = 64};
@@ -325,6 +326,8 @@ static void kill_child(struct peer *peer)
     }
 }
 
+static void (*on_next_of_child)(struct peer *peer);
+
 static void be_a_peer(int from, const char *const *options)
 {
     struct peer peer;
@@ -332,6 +335,7 @@ static void be_a_peer(int from, const char *const *options)
     peer_init(&peer, &side, &some, &others);
     peer.out.frames = peer.in.frames = UINT32_MAX;
     peer.hold = 3;
+    peer.on_next = on_next_of_child;
     must(read(from, actual, sizeof actual) > 0);
     peer_dial(&peer, actual);
     run_loop(loop);
@@ -362,6 +366,55 @@ START_TEST(a_killed_process_is_noticed)
     ck_assert_int_eq(peer.status, BPS_ERR_IO);
     ck_assert_int_eq(strncmp(peer.text, "connection closed by peer", 25), 0);
     ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    peer_fini(&peer);
+    close_side();
+}
+END_TEST
+
+/* ---- a process is stopped in the middle of writing ---- */
+
+/* Where the peer has begun to write to our memory, and has not done it. */
+static void stop_while_writing(struct peer *peer)
+{
+    if (peer->received >= 2) {
+        atomic_store(&peer->channel->ring.own->writing, 1);
+        raise(SIGSTOP);
+    }
+}
+
+static void drop_when_stopped(void *arg)
+{
+    struct peer *peer = arg;
+    siginfo_t info = {.si_pid = 0};
+    if (waitid(P_PID, (id_t)doom.child, &info, WSTOPPED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0) {
+        side.ops->drop(peer->channel);
+        peer->channel = NULL;
+        bps_loop_stop(loop);
+    }
+}
+
+START_TEST(a_process_that_is_stopped_while_it_writes_is_killed)
+{
+    struct peer peer;
+    int pipes[2], status;
+    ck_assert_int_eq(pipe(pipes), 0);
+    pid_t child = must_fork();
+    if (child == 0) {
+        on_next_of_child = stop_while_writing;
+        be_a_peer(pipes[0], ways[0]);
+    }
+    open_side(ways[0]);
+    peer_init(&peer, &side, &others, &some);
+    peer.out.frames = peer.in.frames = UINT32_MAX;
+    doom.child = child;
+    struct bps_timer *timer = bps_loop_timer(loop, 1000000, 1000000, drop_when_stopped, &peer);
+    peer_listen(&peer, actual, sizeof actual);
+    ck_assert_int_eq(write(pipes[1], actual, sizeof actual), sizeof actual);
+    run_loop(loop);
+    bps_loop_cancel(loop, timer);
+    /* The memory is ours again: nobody is left who could write to it. */
+    ck_assert_int_eq(waitpid(child, &status, WNOHANG), child);
     ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     peer_fini(&peer);
     close_side();
@@ -430,6 +483,7 @@ int main(void)
     tcase_add_test(tests, a_full_queue_is_waited_for);
     tcase_add_test(tests, a_peer_that_takes_nothing_is_not_waited_for_endlessly);
     tcase_add_loop_test(tests, a_killed_process_is_noticed, 0, 10 * WAYS);
+    tcase_add_test(tests, a_process_that_is_stopped_while_it_writes_is_killed);
     tcase_add_test(tests, what_is_forbidden_is_done_otherwise);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

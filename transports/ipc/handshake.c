@@ -22,8 +22,10 @@ static uint64_t nonce_address(const struct ipc *ipc)
 }
 
 /* Whether memory of the peer can be read here. */
-static uint32_t try_peer(const struct bps_channel *channel, const struct ipc_message *message)
+static uint32_t try_peer(struct bps_channel *channel, const struct ipc_message *message)
 {
+    channel->nonce_at = message->nonce_at;
+    channel->nonce = message->nonce;
     uint32_t copy = channel->ipc->options.copy;
     if (copy != IPC_COPY_AUTO && copy != IPC_COPY_REMOTE) {
         return IPC_NONE;

@@ -156,6 +156,7 @@ struct bps_channel {
     uint64_t deadline;              /* of dialling */
     char failure[160];              /* why dialling has failed */
     pid_t pid;
+    uint64_t nonce_at, nonce; /* of the peer, by which its process is known */
     char peer[32];             /* for messages */
     uint32_t reach;            /* 0: the peer can reach memory here, or the errno with which it cannot */
     bool readable;             /* the socket has more to read */
@@ -236,7 +237,10 @@ bool ipc_memory_is_sealed(int fd);
 uint32_t ipc_remote_try(pid_t pid, uint64_t nonce_at, uint64_t nonce);
 bps_status ipc_remote_read(const struct bps_channel *channel, uint64_t address, void *to, uint32_t bytes);
 bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from, uint32_t bytes);
-/* Tells the peer that the channel ends, and waits while it writes to memory here, though not for ever. */
+/*
+ * Tells the peer that the channel ends, and waits while it writes to memory here. One that does so for seconds is
+ * killed.
+ */
 void ipc_remote_end(const struct bps_channel *channel);
 /* What the kernel's settings say about it, for people. */
 void ipc_remote_describe(char *text, size_t n);

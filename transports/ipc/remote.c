@@ -9,12 +9,17 @@
 #include "ipc.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/pidfd.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-#define WAITS 1000 /* of 0.1 ms, for a peer that writes to memory of ours */
+#define WAITS   20000  /* of 0.1 ms, for a peer that writes to memory of ours */
+#define MOMENT  100000 /* 0.1 ms */
+#define DEATH   5000   /* ms, that the end of a process may take */
 
 /* 0, or an errno. */
 static int copy(pid_t pid, uint64_t address, void *memory, uint32_t bytes, bool write)
@@ -77,13 +82,48 @@ bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address,
     return status_of(channel, error);
 }
 
+/* Whether the peer still says that it writes here, after two seconds. */
+static bool keeps_writing(const struct bps_channel *channel)
+{
+    const struct timespec moment = {.tv_nsec = MOMENT};
+    for (int i = 0; i < WAITS && !channel->eof; i++) {
+        if (atomic_load(&channel->ring.peer->writing) == 0) {
+            return false;
+        }
+        nanosleep(&moment, NULL);
+    }
+    return !channel->eof;
+}
+
+/* Whether the process has come to its end; its number may be another one's by now, which does not know our peer's. */
+static bool end_process(const struct bps_channel *channel)
+{
+    int fd = pidfd_open(channel->pid, 0);
+    struct pollfd end = {.fd = fd, .events = POLLIN};
+    bool is_peer = ipc_remote_try(channel->pid, channel->nonce_at, channel->nonce) == 0;
+    bool ended = !is_peer || (fd >= 0 && pidfd_send_signal(fd, SIGKILL, NULL, 0) == 0 && poll(&end, 1, DEATH) == 1);
+    if (fd >= 0) {
+        close(fd);
+    }
+    return ended;
+}
+
+/*
+ * The memory is our user's again when the channel has ended. A peer that was stopped in the middle of writing would go
+ * on with that later, whatever the memory is used for by then; there is no other way to stop it for good.
+ */
 void ipc_remote_end(const struct bps_channel *channel)
 {
-    const struct ipc_ring *ring = &channel->ring;
-    const struct timespec moment = {.tv_nsec = 100000};
-    atomic_store(&ring->own->ended, 1);
-    for (int i = 0; i < WAITS && !channel->eof && atomic_load(&ring->peer->writing) != 0; i++) {
-        nanosleep(&moment, NULL);
+    const struct bps_host *host = channel->ipc->host;
+    atomic_store(&channel->ring.own->ended, 1);
+    while (keeps_writing(channel)) {
+        bool ours = channel->pid == getpid();
+        if (!ours && end_process(channel)) {
+            host->log(host, BPS_LOG_WARN, "%s was killed: it was stopped for seconds while it wrote to memory here",
+                      channel->peer);
+            return;
+        }
+        host->log(host, BPS_LOG_WARN, "waiting for %s, which is stopped while it writes to memory here", channel->peer);
     }
 }
 
