@@ -149,6 +149,8 @@ class Jobs(Case):
         for kind in ("none", "pmi2", "pmix"):
             with self.subTest(kind):
                 step, text = self.srun(f"--mpi={kind}", harness.python(), TRAIN)
+                if "can not load PMIx library" in text:
+                    self.skipTest("Slurm wants libpmix.so, of libpmix-dev")
                 self.assertEqual(step.returncode, 0, text)
                 self.check(text, PLACES)
 

@@ -5,7 +5,6 @@ import subprocess
 import unittest
 
 import harness
-import imported
 import scripted
 
 PYTHON = harness.framework_python("mxnet")
