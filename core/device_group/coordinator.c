@@ -313,7 +313,8 @@ static struct ask *find(struct bps_coordinator *coordinator, const struct bps_he
 /* Tells those who wait for our word that the round goes through the host, this worker last. */
 static void tell_host(struct bps_coordinator *coordinator, struct ask *ask)
 {
-    const struct bps_header header = ask->header;
+    struct bps_header header = ask->header;
+    header.shape = 0;
     uint64_t waiting = ask->waiting;
     ask->waiting = 0;
     for (uint32_t place = 1; place < coordinator->devices->local->size; place++) {

@@ -194,7 +194,9 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
 /* Tells the coordinator; without an identity, that the round is to go through the host. */
 static void tell(struct bps_devices *devices, const struct bps_operation *operation, const uint8_t *identity)
 {
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_header header = bps_devices_header(operation, BPS_FRAME_READY);
+    header.shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0;
     bps_status status = BPS_OK;
     if (is_coordinator(devices)) {
         status = bps_coordinator_ready(devices->coordinator, 0, &header, identity);

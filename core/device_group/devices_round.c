@@ -21,7 +21,6 @@ struct bps_header bps_devices_header(const struct bps_operation *operation, uint
         .bytes = operation->bytes,
         .round = tensor->unnamed ? 0 : tensor->round,
         .priority = operation->request.priority,
-        .shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0,
     };
 }
 
