@@ -93,7 +93,8 @@ bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct
         write_secret(conf->secret, secret);
     }
     key_of(n, key);
-    snprintf(note, sizeof note, "2,%.128s,%s,%.32s", conf->cluster.scheduler, secret, given.job ? GIVEN : conf->cluster.job);
+    snprintf(note, sizeof note, "2,%.128s,%s,%.32s", conf->cluster.scheduler, secret,
+             given.job ? GIVEN : conf->cluster.job);
     return place->leave(key, note, until, report);
 }
 
@@ -115,9 +116,8 @@ static bps_status take_note(struct bps_conf *conf, const char *place, const char
         return BPS_ERR_CONF;
     }
     conf->has_secret = true;
-    bps_status status = strcmp(job, GIVEN) != 0 && !given.job
-                            ? bps_conf_put_cluster(conf, "job", job, place, report)
-                            : BPS_OK;
+    bps_status status =
+        strcmp(job, GIVEN) != 0 && !given.job ? bps_conf_put_cluster(conf, "job", job, place, report) : BPS_OK;
     return status == BPS_OK ? bps_conf_put_cluster(conf, "scheduler", address, place, report) : status;
 }
 

@@ -50,8 +50,8 @@ struct bps_given {
 };
 
 /*
- * Leaves a note of cluster.scheduler, and of the secret and cluster.job unless they are given, for the n-th job of these
- * processes. BPS_ERR_CONF: another job is using that place.
+ * Leaves a note of cluster.scheduler, and of the secret and cluster.job unless they are given, for the n-th job of
+ * these processes. BPS_ERR_CONF: another job is using that place.
  */
 bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct bps_conf *conf, struct bps_given given,
                              unsigned n, uint64_t until, struct bps_report *report);

@@ -209,8 +209,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     if (m->ended) {
         return;
     }
-    if (status == BPS_ERR_REFUSED && !link->welcomed && has_moved(m) &&
-        bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
+    if (status == BPS_ERR_REFUSED && !link->welcomed && has_moved(m) && bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
         m->dialler.address = cluster(m)->scheduler;
     } else if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);

@@ -145,7 +145,7 @@ struct kind {
 
 static const char *const plugin_members[] = {"plugin", NULL};
 static const char *const stage_members[] = {"plugin", "stage", "when", "use", NULL};
-static const char *const compressor_members[] = {"plugin",    "feedback", "momentum", "mu", "seed",
+static const char *const compressor_members[] = {"plugin",    "feedback", "momentum", "mu",      "seed",
                                                  "min_bytes", "start",    "auto",     "version", NULL};
 
 static const struct kind kinds[] = {

@@ -96,10 +96,11 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
     const struct bps_seat *other = join->rank >= 0 ? holder(roster, join->role, (uint32_t)join->rank) : NULL;
     if (other != NULL) {
         bps_seat_text(other, text, sizeof text);
-        return bps_fail(report, BPS_ERR_REFUSED,
-                        "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank, and whether another job "
-                        "uses the same address or BYTEPS_MEETING_FILE", join->rank, text,
-                        join->host, join->pid);
+        return bps_fail(
+            report, BPS_ERR_REFUSED,
+            "rank %d is taken by %s; host %s, pid %u wants it too; check cluster.rank, and whether another job "
+            "uses the same address or BYTEPS_MEETING_FILE",
+            join->rank, text, join->host, join->pid);
     }
     if (count(roster, join->role, true, false) >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED, "job '%s' already has its %u %ss; is an old process still running?",

@@ -23,7 +23,9 @@ import imported
 # Threads that spin while they wait for each other need minutes on a busy machine.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
-EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples"
+HERE = pathlib.Path(__file__).resolve().parent
+EXAMPLES = HERE.parents[1] / "examples"
+os.environ["PYTHONPATH"] = f"{HERE}:{EXAMPLES}:{os.environ.get('PYTHONPATH', '')}"  # of plain training
 sys.path.insert(0, str(EXAMPLES))
 import fashion_mnist  # noqa: E402
 
@@ -56,12 +58,9 @@ class Curves(unittest.TestCase):
 
     @classmethod
     def plain_training(cls, rate):
-        command = [cls.python, str(pathlib.Path(__file__).parent / "scripts" / cls.plain), str(rate)]
-        path = f"{pathlib.Path(__file__).parent}:{EXAMPLES}:{os.environ.get('PYTHONPATH', '')}"
-        done = subprocess.run(
-            command, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, timeout=600, check=True
-        )
-        return json.loads(done.stdout)
+        python = imported.interpreter(cls.python, cls.framework)
+        command = [*python, str(HERE / "scripts" / cls.plain), str(rate)]
+        return json.loads(subprocess.run(command, stdout=subprocess.PIPE, timeout=600, check=True).stdout)
 
     @classmethod
     def setUpClass(cls):

@@ -15,9 +15,6 @@ class Training(scripted.TestCase):
     def test_alone(self):
         self.run_script("torch_train.py", workers=1, servers=0)
 
-    def test_two_workers(self):
-        self.run_script("torch_train.py", workers=2, servers=1)
-
     def test_three_workers(self):
         self.run_script("torch_train.py", workers=3, servers=1)
 

@@ -4,7 +4,8 @@
  *
  * Each argument is the tensor of one rank, as numbers separated by blanks; "2*50" is 50 times 2. It sums them as
  * float32 and prints the result, "sum: 2 -2 1", or "error: TEXT" and, if that is so, "the job goes on"; exit status 1
- * then. Instead of numbers, "kill" ends the rank by SIGKILL after half a second. The variable CODING is how it is coded.
+ * then. Instead of numbers, "kill" ends the rank by SIGKILL after half a second. The variable CODING says how it is
+ * coded.
  */
 #include <signal.h>
 #include <stdio.h>

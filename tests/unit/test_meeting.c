@@ -99,7 +99,8 @@ START_TEST(a_note_is_not_believed)
 {
     struct bps_conf *conf = load("none:1");
     snprintf(left, sizeof left, "%s", notes[_i].note);
-    ck_assert_int_eq(bps_meeting_find(&wall, conf, (struct bps_given){notes[_i].has_secret, false}, 1, 0, &report), notes[_i].status);
+    ck_assert_int_eq(bps_meeting_find(&wall, conf, (struct bps_given){notes[_i].has_secret, false}, 1, 0, &report),
+                     notes[_i].status);
     ck_assert_str_eq(conf->cluster.scheduler, notes[_i].status == BPS_OK ? "h:1" : "none:1");
     bps_conf_free(conf);
 }

@@ -156,7 +156,7 @@ struct bps_channel {
     uint64_t deadline;              /* of dialling */
     char failure[160];              /* why dialling has failed */
     pid_t pid;
-    uint64_t nonce_at, nonce; /* of the peer, by which its process is known */
+    uint64_t nonce_at, nonce;  /* of the peer, by which its process is known */
     char peer[32];             /* for messages */
     uint32_t reach;            /* 0: the peer can reach memory here, or the errno with which it cannot */
     bool readable;             /* the socket has more to read */

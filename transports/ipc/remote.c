@@ -17,9 +17,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAITS   20000  /* of 0.1 ms, for a peer that writes to memory of ours */
-#define MOMENT  100000 /* 0.1 ms */
-#define DEATH   5000   /* ms, that the end of a process may take */
+#define WAITS  20000  /* of 0.1 ms, for a peer that writes to memory of ours */
+#define MOMENT 100000 /* 0.1 ms */
+#define DEATH  5000   /* ms, that the end of a process may take */
 
 /* 0, or an errno. */
 static int copy(pid_t pid, uint64_t address, void *memory, uint32_t bytes, bool write)

@@ -235,6 +235,10 @@ def check_disagreement():
     for i in range(40 if bps.size() > 1 else 0):  # the words of several workers meet in any order
         checks.raised(byteps.MismatchError, start(array, name=f"disagreed {i}").wait, f"disagreed {i}")
     np.testing.assert_array_equal(array.read().shape, (count,))
+    stream = gpu.Stream(device())
+    checks.shapes_without_a_name(
+        bps, byteps.MismatchError, lambda shape: start(gpu.Array(stream, np.ones(shape, "float32"))).wait()
+    )
 
 
 def check_repeated():
