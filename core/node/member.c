@@ -190,14 +190,26 @@ static void welcome(void *owner, struct bps_link *link)
     bps_debug(LOG, "joined the scheduler at %s", link->peer);
 }
 
-/* Looks whether there is a newer note of where the scheduler is: this one may be that of another job by now. */
+/* There may be a newer note of where the scheduler is, and of the job. */
+static void look_again(struct bps_member *m)
+{
+    m->events->unreachable(m->owner);
+    snprintf(m->join.job, sizeof m->join.job, "%s", cluster(m)->job);
+    char *agreement = bps_conf_agreement(m->conf);
+    if (agreement != NULL) {
+        free(m->join.agreement);
+        m->join.agreement = agreement;
+    }
+}
+
+/* Whether the scheduler is elsewhere by now: what was at this address may be that of another job. */
 static bool has_moved(struct bps_member *m)
 {
     char before[sizeof ending];
     uint8_t secret[BPS_SECRET_BYTES];
     snprintf(before, sizeof before, "%s", cluster(m)->scheduler);
     memcpy(secret, m->conf->secret, sizeof secret);
-    m->events->unreachable(m->owner);
+    look_again(m);
     return strcmp(before, cluster(m)->scheduler) != 0 || memcmp(secret, m->conf->secret, sizeof secret) != 0;
 }
 
@@ -219,7 +231,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         lose(m, BPS_ERR_REFUSED, why);
     } else if (bps_dialler_again(&m->dialler, status)) {
         snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
-        m->events->unreachable(m->owner);
+        look_again(m);
         m->dialler.address = cluster(m)->scheduler;
     } else {
         snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);

@@ -169,7 +169,7 @@ class Store(Case):
         store = dist.TCPStore("127.0.0.1", 0, is_master=True, timeout=datetime.timedelta(seconds=60))
         with socket.create_server(("127.0.0.1", 0)) as free:
             gone = f"127.0.0.1:{free.getsockname()[1]}"
-        store.set("byteps-1/", f"1,{gone},{64 * '0'}")
+        store.set("byteps-1/", f"2,{gone},{64 * '0'},earlier")
         second = self.worker(1, store.port, BYTEPS_SET="log.level=debug")
         lines = []
         for line in second.stdout:
