@@ -340,6 +340,7 @@ void bps_operation_end(struct bps_operation *operation)
         operation->active = false;
         TAILQ_REMOVE(&worker->operations, operation, entry);
     }
+    bps_written_give(operation);
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);
     }

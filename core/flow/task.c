@@ -348,7 +348,10 @@ void bps_tasks_begin(struct bps_operation *operation)
         bps_change_begin(operation);
         return;
     }
-    bps_status status = find_path(tensor, &report);
+    bps_status status = bps_worker_alone(worker) ? BPS_OK : bps_written_take(operation, &report);
+    if (status == BPS_OK) {
+        status = find_path(tensor, &report);
+    }
     if (status == BPS_OK) {
         status = bps_tensor_tasks(tensor, operation->bytes);
     }

@@ -95,6 +95,10 @@ struct bps_task {
 #define BPS_OP_WAITED  4u /* somebody sleeps on the word */
 #define BPS_OP_USE     8u /* from this bit on */
 
+struct bps_range {
+    const char *begin, *end;
+};
+
 struct bps_operation {
     struct bps_post post;
     _Atomic uint32_t state;       /* [atomic] BPS_OP_*; a futex */
@@ -113,6 +117,7 @@ struct bps_operation {
     bool waiting;              /* [core] for a device: bps_copy_must_wait() */
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
     bool direct;               /* [app], then [core] the network reaches it: bps_direct_reaches() */
+    struct bps_range written;  /* [core] where no other one in flight may write; begin NULL: nowhere */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
@@ -247,6 +252,7 @@ struct bps_worker {
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
+    void *written; /* memory that some of them write to: written.c */
     uint64_t sequence;
     uint64_t warned;
     struct bps_timer *grace; /* waits for the scheduler's word on a loss */
@@ -350,6 +356,14 @@ void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bp
 void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text);
 /* [core] It is over: wakes whoever waits. */
 void bps_operation_end(struct bps_operation *operation);
+
+/* ---- written.c ---- */
+/*
+ * [core] The operation alone writes to its output until it gives that back. BPS_ERR_BUSY: another one does, or writes
+ * to its input.
+ */
+bps_status bps_written_take(struct bps_operation *operation, struct bps_report *report);
+void bps_written_give(struct bps_operation *operation);
 
 /* ---- declare.c ---- */
 bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declaration *declarations, size_t n,

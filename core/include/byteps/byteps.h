@@ -162,7 +162,8 @@ struct bps_push_pull {
     bps_tensor tensor; /* from bps_declare(), or 0: use `name` */
     const char *name;  /* NULL with tensor 0: unnamed; its n-th call meets the n-th of the other workers */
     const void *in;    /* count elements, any alignment; not changed before the operation has ended */
-    void *out;         /* count elements; may be equal to in, must not overlap it otherwise */
+    void *out;         /* count elements; may be equal to in, must not overlap it otherwise. In flight, no other
+                          push_pull may read or write it: BPS_ERR_BUSY on all workers */
     uint64_t count;    /* elements; 0 is allowed */
     uint32_t ndim;     /* dimensions of the shape */
     uint32_t dtype;

@@ -32,7 +32,7 @@ typedef int bps_status;
 #define BPS_ERR_TIMEOUT     (-6)  /* a deadline has passed */
 #define BPS_ERR_LOST        (-7)  /* a member of the job was lost */
 #define BPS_ERR_MISMATCH    (-8)  /* the workers disagree about a tensor */
-#define BPS_ERR_BUSY        (-9)  /* this tensor name is already in flight here, or a port is taken */
+#define BPS_ERR_BUSY        (-9)  /* a tensor of this name or in this memory is in flight, or a port is taken */
 #define BPS_ERR_STATE       (-10) /* not initialised, already shut down, or in a forked child */
 #define BPS_ERR_UNSUPPORTED (-11) /* this build, plugin or data type cannot do it */
 #define BPS_ERR_PROTOCOL    (-12) /* a peer sent bytes that the protocol does not allow */

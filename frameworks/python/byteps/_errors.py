@@ -49,7 +49,7 @@ class MismatchError(Error):
 
 
 class BusyError(Error, ValueError):
-    """A tensor of this name is already in flight in this process."""
+    """A tensor of this name is already in flight in this process, or one that writes to the same memory."""
 
     status = -9
 

@@ -102,6 +102,33 @@ def check_busy():
     bps.push_pull(np.ones(100000), name="busy")
 
 
+def check_memory_of_two():
+    """What one push_pull in flight writes to is no other's: both would sum what the other has summed."""
+    if bps.size() == 1:
+        return
+    whole = np.ones(100000)
+    for i, (first, second) in enumerate(((whole, whole), (whole[:60000], whole[40000:]), (whole[7:], whole[:8]))):
+        names = f"first {i}", f"second {i}"
+        for array, name in zip((first, second), names, strict=True):
+            bps.push_pull(array, name=name)  # now the job knows it: the next one begins at once
+        for call in (bps.push_pull_async_inplace, bps.push_pull_async):
+            whole[:] = 1
+            if bps.rank() > 0:
+                bps.push_pull(np.ones(1), name="go")  # worker 0 has begun both before it says so
+            handle = bps.push_pull_async_inplace(first, name=names[0], op=bps.Sum)
+            refused = call(second, name=names[1], op=bps.Sum)
+            if bps.rank() == 0:
+                bps.push_pull(np.ones(1), name="go")
+            words = (*(f"byteps.{name}" for name in names), "same memory", "use one")
+            checks.raised(byteps.BusyError, refused.wait, *words)
+            assert np.array_equal(handle.wait(), np.full(len(first), bps.size()))
+            second[:] = 1
+            assert np.array_equal(call(second, name=names[1], op=bps.Sum).wait(), np.full(len(second), bps.size()))
+    one, another = whole[:50000], whole[50000:]
+    handles = [bps.push_pull_async_inplace(part, name=f"part {len(part)}") for part in (one, another[1:])]
+    assert all(len(handle.wait()) in (50000, 49999) for handle in handles)
+
+
 def check_a_failure_is_remembered():
     handle = bps.push_pull_async(np.ones(10 + bps.rank()), name="twice")
     checks.raised(byteps.MismatchError, handle.wait)
