@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A KVStore for gluon.Trainer: its sums over all workers are push_pulls."""
 
+import ctypes
+
 import mxnet as mx
+from mxnet.base import _LIB, check_call
 from mxnet.kvstore import KVStoreBase
 
 from byteps._basics import Max, Sum, rank, size
@@ -16,20 +19,23 @@ class BytePS(KVStoreBase):
     """A store that stores nothing: what all workers push is summed, and all get the sum.
 
     ``gluon.Trainer(..., kvstore="dist_byteps")`` uses it; as with MXNet's own stores for several workers,
-    ``trainer.step()`` takes the batch size of all of them.
+    ``trainer.step()`` takes the batch size of all of them. Every worker's backward() makes every gradient anew:
+    workers that leave out different ones would train different models, and only DistributedTrainer agrees about that.
 
     Attributes:
         learning_rate: that goes along with gradients, for what coding has lost of them; 0: it is not known.
     """
 
-    def __init__(self, root_rank=0, op=Sum):
+    def __init__(self, root_rank=0, op=Sum, *, takes_stale=False):
         """Make a store.
 
         Args:
             root_rank: the worker whose parameters all begin with.
             op: how values are reduced.
+            takes_stale: whoever pushes gradients sees to those that backward() has not made anew.
         """
-        self._root, self._op = root_rank, op
+        self._root, self._op, self._takes_stale = root_rank, op, takes_stale
+        self._weights = {}  # by key: the arrays that gradients of this key are for
         self._compression = from_parameters(None)
         self.learning_rate = 0.0
 
@@ -42,14 +48,20 @@ class BytePS(KVStoreBase):
         It has ended when this returns, as everything depends on it.
         """
         targets = out if isinstance(out, (list, tuple)) else [out]
+        self._weights[key] = targets
         if targets[0] is not value:
             value.copyto(targets[0])
         broadcast_inplace(targets[0], self._root, self._name("parameter", key), priority).wait_to_read()
         _spread(targets)
 
     def pushpull(self, key, value, out=None, priority=0):
-        """Reduce value, an array or one for each device, over devices and workers, into out or in place."""
+        """Reduce value, an array or one for each device, over devices and workers, into out or in place.
+
+        Raises:
+            RuntimeError: it is a gradient that backward() has not made since the last step.
+        """
         values = value if isinstance(value, (list, tuple)) else [value]
+        self._refuse_stale(key, values)
         targets = values if out is None else out if isinstance(out, (list, tuple)) else [out]
         total = values[0] if len(values) == 1 and out is None else _sum(values, targets[0])
         small, context = self._compression.compress(total)
@@ -60,6 +72,17 @@ class BytePS(KVStoreBase):
         for target in targets:
             if target is not result:
                 result.copyto(target)
+
+    def _refuse_stale(self, key, gradients):
+        if self._takes_stale:
+            return
+        for weight, gradient in zip(self._weights.get(key, ()), gradients):
+            if not weight._fresh_grad and weight.grad is not None and _address(weight.grad) == _address(gradient):
+                raise RuntimeError(
+                    f"backward() has not made the gradient of parameter {key} since this worker's last step, and other "
+                    "workers may have made theirs: use byteps.mxnet.DistributedTrainer(params, optimizer), which "
+                    "agrees about that (its step() takes this worker's batch size), or use all parameters in each loss"
+                )
 
     def any_worker(self, key, flags):
         """Return for each of some flags, as many on all workers, whether it is True on one of them."""
@@ -108,6 +131,12 @@ def _sum(values, target):
     for value in values[1:]:
         total += value.as_in_context(total.context)
     return total
+
+
+def _address(array):
+    data = ctypes.c_void_p()
+    check_call(_LIB.MXNDArrayGetData(array.handle, ctypes.byref(data)))
+    return data.value
 
 
 def _spread(targets):

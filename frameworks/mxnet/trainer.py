@@ -48,7 +48,7 @@ class DistributedTrainer(gluon.Trainer):
             warnings.warn("DistributedTrainer averages gradients itself; it takes the optimizer inside", stacklevel=2)
             optimizer = optimizer.inner
         compression_params, optimizer_params = take_momentum(compression_params, optimizer_params)
-        self._store = BytePS(root_rank, Average)
+        self._store = BytePS(root_rank, Average, takes_stale=True)
         self._store.set_gradient_compression(compression_params)  # refuses what makes no sense now, not in a step
         super().__init__(
             params,

@@ -196,6 +196,12 @@ def check_kvstore():
             backward(net, step)
             trainer.step(BATCH)
         assert_trained(weights_of(net))
+        with autograd.record():
+            loss = sum(parameter.data().sum() for parameter in net[1].collect_params().values())
+        loss.backward()  # nothing tells the store that all workers have left out the same
+        checks.raised(RuntimeError, lambda: trainer.step(BATCH, ignore_stale_grad=True), "DistributedTrainer")  # noqa: B023
+        backward(net, STEPS)
+        trainer.step(BATCH)
     store = mx.kv.create("dist_byteps")
     assert (store.rank, store.num_workers, store.type) == (bps.rank(), bps.size(), "byteps")
     out = mx.nd.zeros((3,))
