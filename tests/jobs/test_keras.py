@@ -18,12 +18,12 @@ IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 class Training(scripted.TestCase):
     python = PYTHON
+    framework = "keras"
 
     def train(self, backend, **how):
         needed = "keras" if backend == "tensorflow" else backend
         if not harness.has_module(PYTHON, needed):
             self.skipTest(f"{needed} is not installed for {PYTHON}")
-        self.framework = None if backend == "torch" else "keras"  # its compiler is slow in forked processes
         self.run_script("keras_train.py", env={"KERAS_BACKEND": backend}, **how)
 
     def test_alone(self):

@@ -18,17 +18,14 @@ class Compile(scripted.TestCase):
         cls.addClassCleanup(cache.cleanup)
         cls.env = {"TORCHINDUCTOR_CACHE_DIR": cache.name}
 
-    def check(self, workers, servers):
-        self.run_script("torch_compile.py", workers=workers, servers=servers, env=self.env)
+    def check(self, *names, **layout):
+        self.run_script("torch_compile.py", *names, env=self.env, **layout)
+
+    def test_all(self):
+        self.check(workers=2, servers=1)
 
     def test_alone(self):
-        self.check(1, 0)
-
-    def test_workers_of_a_host(self):
-        self.check(2, 0)
-
-    def test_through_a_server(self):
-        self.check(2, 1)
+        self.check("check_results", "check_in_place", "check_errors", workers=1, servers=0)
 
 
 if __name__ == "__main__":

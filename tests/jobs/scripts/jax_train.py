@@ -126,8 +126,8 @@ def check_accumulation():
         assert_trained(weights, passes=4)
         elements = sum(value.size for value in weights.values())
         assert native.pushed_bytes() - before == 8 * elements * STEPS / 4 + 32
-        weights, _ = train(optax.MultiSteps(bps.distributed(sgd()), 4), way)
-        assert_trained(weights, passes=4, tolerance=1e-7)  # it averages in float32
+    weights, _ = train(optax.MultiSteps(bps.distributed(sgd()), 4), jax.jit)
+    assert_trained(weights, passes=4, tolerance=1e-7)  # it averages in float32
 
 
 def check_by_hand():

@@ -4,6 +4,7 @@
 import functools
 import os
 import tempfile
+import unittest.mock
 
 import checks
 import keras
@@ -184,6 +185,13 @@ def check_compiled():
         assert not model.jit_compile
         model.compile(sgd(), "mse", jit_compile=True)
         assert model.jit_compile
+    elif BACKEND == "torch":  # what is compiled, without making machine code of it, which takes half a minute
+        import torch
+
+        compiler = functools.partial(torch.compile, backend="aot_eager")
+        with unittest.mock.patch.object(torch, "compile", wraps=compiler) as way:
+            same(trained(bps.DistributedOptimizer(sgd()), jit_compile=True), reference())
+            assert way.called
     else:
         same(trained(bps.DistributedOptimizer(sgd()), jit_compile=True), reference())
 

@@ -10,6 +10,7 @@ import byteps
 import byteps.torch as bps
 
 torch.set_num_threads(1)
+torch._inductor.config.cpp.simdlen = 0  # machine code of vectors takes twice as long to make
 BACKENDS = ("eager", "aot_eager", "inductor")
 
 
