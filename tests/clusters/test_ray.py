@@ -121,6 +121,7 @@ class Trainings(Case):
     def test_no_servers_and_a_job_that_is_left_open(self):
         self.ends_well([(0, 2, 0, 2), (1, 2, 1, 2)], servers=0, stays=True)
 
+    @LONG
     def test_a_worker_dies(self):
         self.assertIn("was lost", self.ends_well([(0, 2, 0, 2), (1, 2, 1, 2)], kill=1))
 

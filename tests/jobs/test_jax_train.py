@@ -15,9 +15,6 @@ class Operations(scripted.TestCase):
     python = PYTHON
     framework = "jax"
 
-    def test_alone(self):
-        self.run_script("jax_ops.py", workers=1, servers=0)
-
     def test_three_workers_and_two_servers(self):
         self.run_script("jax_ops.py", workers=3, servers=2)
 

@@ -17,9 +17,6 @@ class Operations(scripted.TestCase):
     python = PYTHON
     framework = "tensorflow"
 
-    def test_alone(self):
-        self.run_script("tensorflow_ops.py", workers=1, servers=0)
-
     def test_three_workers_and_two_servers(self):
         self.run_script("tensorflow_ops.py", workers=3, servers=2)
 

@@ -18,10 +18,9 @@ class State(scripted.TestCase):
         self.run_script("torch_state.py", workers=3, servers=2)
 
     def test_newcomer_with_only_the_second_model(self):
-        for wrapper in ("optimizer", "parallel"):
-            for first in ("dropped", "kept", "wider"):
-                with self.subTest(wrapper=wrapper, first=first):
-                    self.run_script("torch_newcomer.py", wrapper, first, workers=3, servers=1)
+        for wrapper, first in (("optimizer", "dropped"), ("optimizer", "kept"), ("parallel", "wider")):
+            with self.subTest(wrapper=wrapper, first=first):
+                self.run_script("torch_newcomer.py", wrapper, first, workers=3, servers=1)
 
 
 if __name__ == "__main__":
