@@ -8,6 +8,8 @@ import unittest
 import harness
 import imported
 
+WATCHED = bool(os.environ.get("SANITIZER")) and not os.environ.get("WATCH_ALL")
+"""Whether a sanitizer watches, and only as many jobs as get everywhere in the C code."""
 SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "scripts")
 
 
@@ -16,6 +18,16 @@ def require(*modules):
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise unittest.SkipTest(f"{module} is not installed for {harness.python()}")
+
+
+def unwatched(test):
+    """Leave a test out where a sanitizer watches: it runs the C code of another one of its file once more."""
+    return None if WATCHED else test
+
+
+def watched(names):
+    """The checks of a script to run: all (no names), or where a sanitizer watches those that these words name."""
+    return [f"check_{name}" for name in names.split()] if WATCHED else []
 
 
 def script(name, *arguments, python=None, framework=None, env=None):

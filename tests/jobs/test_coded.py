@@ -41,6 +41,7 @@ METHODS = [
 
 
 class Scripts(scripted.TestCase):
+    @scripted.unwatched
     def test_two_workers(self):
         self.run_script("coded_ops.py", workers=2, servers=1, options=ALONE, env={"GROUPS": "1,1"})
 
@@ -56,9 +57,11 @@ class Scripts(scripted.TestCase):
             options = [*ALONE, "--set", f"worker.threads={threads}"]
             self.run_script("coded_ops.py", "large", workers=2, servers=1, options=options, env={"GROUPS": "1,1"})
 
+    @scripted.unwatched
     def test_nothing_is_coded_within_a_host(self):
         self.run_script("coded_ops.py", "exact", workers=2, servers=1, options=GROUPED, env={"GROUPS": "2"})
 
+    @scripted.unwatched
     def test_a_job_of_one(self):
         self.run_script("coded_ops.py", "exact", workers=1, servers=0, options=ALONE, env={"GROUPS": "1"})
 
@@ -68,9 +71,11 @@ class Scripts(scripted.TestCase):
             self.run_script("coded_methods.py", workers=workers, servers=servers, options=off,
                             env={"METHODS": json.dumps(METHODS)})
 
+    @scripted.unwatched
     def test_two_hosts(self):
         self.run_on_hosts("a,a,b,b", "coded_ops.py", servers=2, options=GROUPED, env={"GROUPS": "2,2"})
 
+    @scripted.unwatched
     def test_partitions_of_others(self):
         options = [*GROUPED, "--set", "worker.partition=4 KiB"]
         self.run_on_hosts("a,a,a,b,b", "coded_ops.py", "partitions_of_others", servers=2, options=options,

@@ -35,6 +35,7 @@ class Operations(scripted.TestCase):
     def check_operations(self, *options, **job):
         self.run_script("cuda_ops.py", options=[*USE, *options], env=environment(), **job)
 
+    @scripted.unwatched
     def test_alone(self):
         self.check_operations(workers=1, servers=0)
 
@@ -44,6 +45,7 @@ class Operations(scripted.TestCase):
         result = self.run_script("cuda_ops.py", check, workers=1, options=options, env=environment(**more))
         return set(re.findall(r"stage (\w+): \d+ tasks", result.err)), result
 
+    @scripted.unwatched
     @unittest.skipUnless(KERNELS, "the reducer was built without nvcc and has no kernels")
     def test_alone_tensors_stay_on_their_device(self):
         stages, _ = self.stages_alone("check_many_at_once")
@@ -56,12 +58,15 @@ class Operations(scripted.TestCase):
         self.assertNotIn("reduce_on_device", stages)
         self.assertEqual(result.err.count("its kernels cannot be used, so that tensors go through the host"), KERNELS)
 
+    @scripted.unwatched
     def test_workers_of_a_host(self):
         self.check_operations(workers=2, servers=0)
 
+    @scripted.unwatched
     def test_through_servers(self):
         self.check_operations(*NETWORK, workers=2, servers=2)
 
+    @scripted.unwatched
     def test_small_partitions(self):
         self.check_operations(*SMALL, workers=2, servers=1)
 

@@ -52,12 +52,15 @@ class Group(scripted.TestCase):
         )
         self.assertIn(f"the devices of {workers} workers of this host {FORMED}", result.err)
 
+    @scripted.unwatched
     def test_two_workers(self):
         self.check_group(2)
 
+    @scripted.unwatched
     def test_three_workers(self):
         self.check_group(3)
 
+    @scripted.unwatched
     def test_four_workers_and_small_partitions(self):
         self.check_group(4, *SMALL)
 
@@ -82,9 +85,11 @@ class Group(scripted.TestCase):
         for size in groups:
             self.assertIn(f"the devices of {size} workers of this host {FORMED}", result.err)
 
+    @scripted.unwatched
     def test_two_hosts(self):
         self.check_hosts("a,a,b,b", [2])
 
+    @scripted.unwatched
     def test_two_hosts_that_do_not_round(self):
         self.check_hosts("a,a,b,b", [2], "--set", "worker.round_on_host=false")
 
@@ -102,6 +107,7 @@ class Host(scripted.TestCase):
         self.assertRegex(result.err, ON_HOST + reason)
         self.assertNotIn(FORMED, result.err)
 
+    @scripted.unwatched
     @unittest.skipIf(REAL, "needs stand-ins")
     def test_one_device(self):
         self.check_host("workers 0 and 1 have the same device", STANDIN_DEVICES="1")
@@ -119,19 +125,23 @@ class Host(scripted.TestCase):
             pass
         self.check_host("libnccl.so.2 is not there", nccl=False)
 
+    @scripted.unwatched
     @needs_devices(2)
     def test_off(self):
         self.check_host("worker.device_groups = off", "--set", "worker.device_groups=off")
 
+    @scripted.unwatched
     @needs_devices(2)
     def test_the_order_of_ranks(self):
         self.check_host("server.order = rank", "--set", "server.order=rank")
 
+    @scripted.unwatched
     @unittest.skipIf(REAL, "needs stand-ins")
     def test_a_communicator_that_does_not_come_about(self):
         reason = "worker 1: device 1: NCCL: communicator: unhandled system error"
         self.check_host(reason, STANDIN_NCCL_INIT="2", STANDIN_NCCL_RANK="1")
 
+    @scripted.unwatched
     @unittest.skipIf(REAL or not KERNELS, "needs stand-ins and kernels")
     def test_no_memory_for_what_nccl_would_round(self):
         self.check_host(r"worker ([01]): device \1: memory for its group: out of memory", STANDIN_LARGEST="15000000")

@@ -9,6 +9,8 @@ import imported
 import scripted
 
 PYTHON = harness.framework_python("jax")
+OF_C = "types shapes trees broadcast all_are_in_flight_at_once refusals one_name_twice failure_of_another_operation"
+"""The checks of which others are what JAX makes of the same operations."""
 
 
 class Operations(scripted.TestCase):
@@ -16,9 +18,10 @@ class Operations(scripted.TestCase):
     framework = "jax"
 
     def test_two_workers(self):
-        self.run_script("jax_ops.py", workers=2, servers=1)
+        self.run_script("jax_ops.py", *scripted.watched(OF_C), workers=2, servers=1)
 
 
+@scripted.unwatched
 class Refusals(unittest.TestCase):
     def test_too_old(self):
         script = "import jax; jax.__version__ = '0.6.2'; import byteps.jax"

@@ -11,26 +11,32 @@ scripted.require("numpy")
 
 
 class Scripts(scripted.TestCase):
+    @scripted.unwatched
     def test_operations_alone(self):
         self.run_script("numpy_ops.py", workers=1, servers=0)
 
+    @scripted.unwatched
     def test_operations_with_two_workers(self):
         self.run_script("numpy_ops.py", workers=2, servers=1)
 
     def test_operations_with_three_workers_and_two_servers(self):
         self.run_script("numpy_ops.py", workers=3, servers=2)
 
+    @scripted.unwatched
     def test_operations_with_small_partitions(self):
         self.run_script(
             "numpy_ops.py", options=["--set", "worker.partition=4 KiB", "--set", "worker.slice=1 KiB"]
         )
 
+    @scripted.unwatched
     def test_operations_with_the_server_in_a_worker(self):
         self.run_script("numpy_ops.py", workers=2, servers=0)
 
+    @scripted.unwatched
     def test_operations_without_hierarchy(self):
         self.run_script("numpy_ops.py", workers=3, servers=1, options=["--set", "worker.hierarchy=off"])
 
+    @scripted.unwatched
     def test_operations_on_two_hosts(self):
         self.run_on_hosts("a,a,b,b", "numpy_ops.py")
 
@@ -38,6 +44,7 @@ class Scripts(scripted.TestCase):
         options = ["--set", "worker.partition=4 KiB", "--set", "worker.slice=1 KiB"]
         self.run_on_hosts("a,a,b", "numpy_ops.py", servers=0, options=options)
 
+    @scripted.unwatched
     def test_arrays_of_other_frameworks(self):
         self.run_script("numpy_arrays.py")
 
@@ -51,6 +58,7 @@ class Scripts(scripted.TestCase):
             ],
         )
 
+    @scripted.unwatched
     def test_disagreements(self):
         self.run_script("numpy_errors.py", workers=2, servers=1)
 
@@ -60,9 +68,11 @@ class Scripts(scripted.TestCase):
     def test_life(self):
         self.run_script("life.py", workers=2, servers=1)
 
+    @scripted.unwatched
     def test_life_of_three(self):
         self.run_script("life.py", "check_suspend", "check_resume_as_in_the_original", workers=3, servers=2)
 
+    @scripted.unwatched
     def test_life_alone(self):
         self.run_script(
             "life.py",

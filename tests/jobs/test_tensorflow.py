@@ -10,6 +10,9 @@ import imported
 import scripted
 
 PYTHON = harness.framework_python("tensorflow")
+OF_C = "all_types floats_of_8_bits empty shape_unknown broadcast questions many_in_one_graph one_name_in_turn"
+OF_C += " all_are_in_flight_at_once indexed_slices what_cannot_be_sent disagreement"
+"""The checks of which others are what TensorFlow makes of the same operations."""
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 
@@ -18,9 +21,10 @@ class Operations(scripted.TestCase):
     framework = "tensorflow"
 
     def test_two_workers(self):
-        self.run_script("tensorflow_ops.py", workers=2, servers=1)
+        self.run_script("tensorflow_ops.py", *scripted.watched(OF_C), workers=2, servers=1)
 
 
+@scripted.unwatched
 class Refusals(unittest.TestCase):
     """A TensorFlow that cannot be used is an ImportError of one sentence, with the versions that can."""
 

@@ -17,6 +17,7 @@
 #endif
 
 #include "compressor_rig.h"
+#include "watched.h"
 
 const struct bps_module *bps_module_compressor_dithering(void);
 
@@ -478,7 +479,7 @@ START_TEST(test_bounds_grow)
     struct rig rig;
     for (size_t m = 0; m < METHODS; m++) {
         OPEN_OR_RETURN(&rig, _i, methods[m]);
-        for (size_t count = 0; count < 40000; count++) {
+        for (size_t count = 0; count < 40000; count += EVERY(7)) {
             size_t now = rig.ops->bound(rig.instance, BPS_FLOAT32, count);
             ck_assert_uint_ge(rig.ops->bound(rig.instance, BPS_FLOAT32, count + 1), now);
         }
@@ -564,7 +565,7 @@ START_TEST(test_foreign_bytes)
         encode(&rig, &s);
         for (size_t at = 0; at < s.bytes; at++) {
             uint8_t right = s.code[at];
-            for (unsigned byte = 0; byte < 256; byte += at < 16 ? 1 : 7) {
+            for (unsigned byte = 0; byte < 256; byte += at < 16 ? 1 : 7 * EVERY(5)) {
                 s.code[at] = (uint8_t)byte;
                 decode_bytes(&rig, &s, s.code, s.bytes);
             }
