@@ -8,6 +8,7 @@ import re
 import unittest
 
 import cluster
+import scripted
 
 SETTINGS = ["cluster.peer_timeout=30s", "log.level=debug", "server.shards=1", "worker.partition=1MiB"]
 GATHER_TIME = 60 if cluster.TRANSPORT == "verbs" else 20 if cluster.COMPUTES else 5
@@ -163,6 +164,7 @@ class ByHand(unittest.TestCase):
         cluster.side_by_side(self, cases)
 
 
+@scripted.unwatched
 class ByRun(unittest.TestCase):
     """The same with `byteps run`, which ends and says who died."""
 

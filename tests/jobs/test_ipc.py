@@ -11,6 +11,7 @@ import random
 import unittest
 
 import harness
+import scripted
 
 PROGRAM = pathlib.Path(os.environ.get("top_builddir", "."), "tests", "jobs", "stress")
 TEXTS = {
@@ -36,6 +37,7 @@ class SharedMemory(unittest.TestCase):
             with self.subTest(way=way):
                 self.check_job(way, ("worker.partition=64 KiB", "transports.local.inline_bytes=256"))
 
+    @scripted.unwatched
     def test_each_way_without_small_frames(self):
         for way in TEXTS:
             with self.subTest(way=way):
@@ -48,6 +50,7 @@ class SharedMemory(unittest.TestCase):
             with self.subTest(way=way):
                 self.check_job(way, ("worker.partition=64 KiB", "transports.local.arena=128 KiB", *room), workers=4)
 
+    @scripted.unwatched
     def test_with_a_server(self):
         self.check_job("arena", ("worker.partition=64 KiB", "transports.local.inline_bytes=256"), servers=1)
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "ipc_peer.h"
+#include "watched.h"
 
 /* ---- two peers that exchange streams ---- */
 
@@ -422,8 +423,8 @@ static void runner_close(struct runner *runner)
     bps_loop_free(loop);
 }
 
-static const struct stream talks[2] = {{.seed = 3, .frames = 300, .largest = 1 << 20, .answers = 4},
-                                       {.seed = 4, .frames = 300, .largest = 1 << 20, .answers = 4}};
+static const struct stream talks[2] = {{.seed = 3, .frames = 300 / EVERY(4), .largest = 1 << 20, .answers = 4},
+                                       {.seed = 4, .frames = 300 / EVERY(4), .largest = 1 << 20, .answers = 4}};
 
 START_TEST(two_threads_exchange_frames_and_finish)
 {
