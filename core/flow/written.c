@@ -33,9 +33,9 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
     const struct bps_push_pull *r = &operation->request;
     const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + operation->bytes};
     struct bps_range *own = &operation->written;
-    *own = (struct bps_range){0};
-    if (operation->op == BPS_WIRE_BROADCAST || operation->bytes == 0) {
-        return BPS_OK; /* broadcasts write what the root has, in whatever order */
+    /* Broadcasts write what the root has, in whatever order; a round that begins anew has its memory. */
+    if (operation->op == BPS_WIRE_BROADCAST || operation->bytes == 0 || own->begin != NULL) {
+        return BPS_OK;
     }
     struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, compare) : NULL;
     if (node != NULL) {
