@@ -43,6 +43,7 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
 static void tensor_free(struct bps_declared_tensor *t)
 {
     bps_change_free(t->change);
+    free(t->overdue);
     bps_form_fini(&t->form);
     free(t->name);
     free(t->shard);

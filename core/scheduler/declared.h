@@ -31,6 +31,8 @@ struct bps_declared_tensor {
     uint32_t users;            /* workers that have declared it and not forgotten it */
     uint64_t *user_bits;       /* a bit for each of the job's workers */
     struct bps_change *change; /* of its form, under way; or NULL */
+    char *overdue;             /* the last one that not all have reported, in these words; owned; NULL: there is none */
+    uint32_t overdue_round;
     UT_hash_handle by_name, by_id;
 };
 

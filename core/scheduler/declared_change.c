@@ -7,24 +7,34 @@
  */
 #include "scheduler/declared.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "sum/verdict.h"
 #include "wire/link.h"
 
-/* Sends words about a tensor to those who wait for them. */
-static void tell(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint8_t kind,
-                 const char *text, bps_declared_send_fn send, void *arg)
+/* Sends words about a tensor to a worker. */
+static void tell_one(const struct bps_declared_tensor *t, uint32_t rank, uint8_t kind, const char *text,
+                     bps_declared_send_fn send, void *arg)
 {
     struct bps_writer w;
     bps_writer_init(&w);
     bps_put_u32(&w, t->id);
     bps_put_u8(&w, kind);
     bps_put_string(&w, text);
+    send(arg, rank, &w);
+    bps_writer_fini(&w);
+}
+
+/* To those who wait for them. */
+static void tell(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint8_t kind,
+                 const char *text, bps_declared_send_fn send, void *arg)
+{
     for (uint32_t rank = 0; rank < declared->workers; rank++) {
         if (t->change->report[rank].given) {
-            send(arg, rank, &w);
+            tell_one(t, rank, kind, text, send, arg);
         }
     }
-    bps_writer_fini(&w);
 }
 
 static void end(struct bps_declared *declared, struct bps_declared_tensor *t)
@@ -82,6 +92,23 @@ static bps_status decide(struct bps_declared *declared, struct bps_declared_tens
     return status;
 }
 
+/* The others have ended this round without the worker whose report it is, which hears how. */
+static bool is_late(const struct bps_declared_tensor *t, uint32_t round)
+{
+    bool before = t->change == NULL || round < t->change->round;
+    return t->overdue != NULL && before && round <= t->overdue_round;
+}
+
+/* One that not all have reported ends: those who come to it later hear the same. */
+static void fail_overdue(struct bps_declared *declared, struct bps_declared_tensor *t, const char *text,
+                         bps_declared_send_fn send, void *arg)
+{
+    free(t->overdue);
+    t->overdue = strdup(text);
+    t->overdue_round = t->change->round;
+    fail(declared, t, BPS_ERR_TIMEOUT, text, send, arg);
+}
+
 bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now, struct bps_reader *request,
                                bps_declared_send_fn send, void *arg)
 {
@@ -94,6 +121,11 @@ bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uin
     HASH_FIND(by_id, declared->ids, &id, sizeof id, t);
     if (status == BPS_OK && (t == NULL || !bps_reader_done(request))) {
         status = BPS_ERR_PROTOCOL;
+    }
+    if (status == BPS_OK && is_late(t, round)) {
+        tell_one(t, rank, (uint8_t)-BPS_ERR_TIMEOUT, t->overdue, send, arg);
+        bps_form_fini(&form);
+        return BPS_OK;
     }
     if (status == BPS_OK && t->change == NULL) {
         t->change = bps_change_new(declared->workers, round, now);
@@ -129,7 +161,7 @@ static void check_stall(struct bps_declared *declared, struct bps_declared_tenso
     bps_change_missing(change, missing, sizeof missing);
     if (limit > 0 && age > limit) {
         bps_verdict_overdue(missing, limit, text, sizeof text);
-        fail(declared, t, BPS_ERR_TIMEOUT, text, send, arg);
+        fail_overdue(declared, t, text, send, arg);
     } else if (warn > 0 && now > change->reminded && now - change->reminded > warn) {
         change->reminded = now;
         bps_verdict_waiting(missing, age, text, sizeof text);

@@ -168,14 +168,14 @@ class Change(Case):
 
     def test_time_out(self):
         settings = ["cluster.stall_warning=1s", "cluster.stall_timeout=5s"]
-        steps = ["init", push("t"), "@1:gate:late", "?" + push("t", 50), "leave"]
+        steps = ["init", push("t"), "@1:gate:late", "?" + push("t", 50), push("t", 50), "leave"]
         with cluster.ByHand(steps, workers=3, settings=settings) as job:
+            words = "tensor 't': worker 1 did not contribute within 5 s (cluster.stall_timeout)"
             for part in ("worker 0", "worker 2"):
                 self.assertRegex(job.wait_for(" s for worker 1", part, "err"), r"tensor 't' has waited \d+ s for")
-                words = "tensor 't': worker 1 did not contribute within 5 s (cluster.stall_timeout)"
                 self.assertIn(words, job.wait_for("error: ", part))
-            job.open("late")
-            job.wait_for("error: ", "worker 1")
+            job.open("late")  # the others have begun the next round
+            self.assertIn(words, job.wait_for("error: ", "worker 1"))
             for part, end in job.finish().items():
                 self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
 
