@@ -175,8 +175,11 @@ static void arrive(struct bps_post *post)
 static bps_status declare_one(struct bps_worker *worker, const struct bps_declaration *d, bps_tensor *out,
                               struct bps_report *report)
 {
-    if (d->size < sizeof *d || d->name == NULL || d->name[0] == '\0' || strlen(d->name) > BPS_NAME_LIMIT) {
-        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
+    if (d->size < sizeof *d || d->name == NULL) {
+        BPS_REPORT(report, "a declaration without a name, or one that was built for another version");
+        return BPS_ERR_INVALID;
+    }
+    if (bps_tensor_check_name(d->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;
     }
     size_t size = bps_dtype_size(d->dtype);

@@ -125,8 +125,7 @@ static bps_status find_named(struct bps_worker *worker, const struct bps_push_pu
         }
         return BPS_OK;
     }
-    if (r->name[0] == '\0' || strlen(r->name) > BPS_NAME_LIMIT) {
-        BPS_REPORT(report, "a tensor's name has 1 to %u bytes", BPS_NAME_LIMIT);
+    if (bps_tensor_check_name(r->name, report) != BPS_OK) {
         return BPS_ERR_INVALID;
     }
     *out = bps_tensor_named(worker, r->name, report);

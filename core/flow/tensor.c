@@ -116,6 +116,17 @@ void bps_tensor_put(struct bps_tensor_entry *tensor)
     pthread_mutex_unlock(&table->lock);
 }
 
+bps_status bps_tensor_check_name(const char *name, struct bps_report *report)
+{
+    size_t bytes = strlen(name);
+    if (bytes == 0 || bytes > BPS_NAME_LIMIT) {
+        BPS_REPORT(report, "the name '%.60s%s' of a tensor has %zu bytes, expected 1 to %u", name,
+                   bytes > 60 ? "..." : "", bytes, BPS_NAME_LIMIT);
+        return BPS_ERR_INVALID;
+    }
+    return BPS_OK;
+}
+
 struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report)
 {
     struct bps_tensor_table *table = &worker->table;

@@ -296,6 +296,8 @@ void bps_table_fini(struct bps_tensor_table *table);
  * another thread may forget a tensor whose operation was not taken meanwhile. [app]
  */
 struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report);
+/* Refuses names that are too long, or empty. */
+bps_status bps_tensor_check_name(const char *name, struct bps_report *report);
 /* A tensor for one unnamed call or barrier, with its id. [app] */
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
 /* Adds a tensor to those that a further call or name may take. */

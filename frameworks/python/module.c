@@ -146,7 +146,7 @@ static PyObject *call_conf(PyObject *module, PyObject *args)
         snprintf(text, sizeof(text), "there is no configuration value %s", key);
         return python_raise(status, text);
     }
-    return status < 0 ? python_raise(status, "") : PyUnicode_FromString(text);
+    return status < 0 ? python_raise(status, "") : python_text(text);
 }
 
 static PyObject *call_save_feedback(PyObject *module, PyObject *args)

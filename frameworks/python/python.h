@@ -24,6 +24,8 @@
 
 /* ---- error.c ------------------------------------------------------------------------------------------- */
 
+/* A str of a text that may quote bytes of others, such as a path: those that are not UTF-8 are shown as \xNN. */
+PyObject *python_text(const char *text);
 /* Raises the exception of byteps._errors that belongs to a status. Returns NULL. */
 PyObject *python_raise(bps_status status, const char *text);
 

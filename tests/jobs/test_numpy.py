@@ -161,6 +161,12 @@ class Processes(unittest.TestCase):
         self.assertIn("byteps._errors.ConfigurationError", result.stderr)
         self.assertIn("worker.partition", result.stderr)
 
+    def test_bytes_that_are_not_utf8(self):
+        """An error that quotes them is the one that it is about."""
+        env = {**os.environb, b"BYTEPS_CONF": b"/no/\xff.conf"}
+        result = self.python("import byteps.numpy as bps; bps.init()", env=env)
+        self.assertIn(r"byteps._errors.ConfigurationError: /no/\xff.conf: ", result.stderr)
+
     def test_exit_with_operations_in_flight(self):
         result = self.python(
             "import numpy as np, byteps.numpy as bps\n"

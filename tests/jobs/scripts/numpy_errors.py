@@ -146,7 +146,7 @@ def check_scales():
 
 def check_names():
     long = "x" * 2000
-    checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3), name=long))
+    checks.raised(byteps.Error, lambda: bps.push_pull(np.ones(3), name=long), "byteps.xxxx", "2007 bytes")
     checks.raised(ValueError, lambda: bps.push_pull(np.ones(3), name="nul\0"))
     assert bps.push_pull(np.ones(3), name="grüße/…", op=bps.Sum)[0] == bps.size()
 
