@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 
-from byteps._basics import Handle, check_root, choose_op, full_name, shared_buffer
+from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer, start
 from byteps._native import bps as _bps
 
 # Frameworks whose arrays never change, though the memory that they show seems writable.
@@ -148,8 +148,8 @@ def push_pull_async(
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
-    native = _bps.push_pull(
-        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    native = start(
+        _bps.push_pull, source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return Handle(native, result, finish)
 
@@ -170,8 +170,8 @@ def push_pull_async_inplace(
     """
     op = choose_op(average, op)
     memory, finish = _in_place(array)
-    native = _bps.push_pull(
-        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    native = start(
+        _bps.push_pull, memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return Handle(native, array, finish)
 
@@ -212,7 +212,7 @@ def push_pull(
     """
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
-    _bps.push_pull_wait(
+    run_push_pull(
         source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return result if finish is None else finish(result)
@@ -231,7 +231,7 @@ def push_pull_inplace(
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     op = choose_op(average, op)
     memory, finish = _in_place(array)
-    _bps.push_pull_wait(
+    run_push_pull(
         memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return array if finish is None else finish(array)
@@ -241,7 +241,7 @@ def broadcast_async(array, root_rank=0, name=None, priority=0):
     """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
     source, target, result, finish = _into_new(array)
-    return Handle(_bps.broadcast(source, target, full_name(name), root, priority), result, finish)
+    return Handle(start(_bps.broadcast, source, target, full_name(name), root, priority), result, finish)
 
 
 def broadcast(array, root_rank=0, name=None, priority=0):
@@ -259,4 +259,4 @@ def broadcast_inplace(array, root_rank=0, name=None, priority=0):
     """Replace the array by that of worker root_rank, in place, and return it."""
     root = check_root(root_rank)
     memory, finish = _in_place(array)
-    return Handle(_bps.broadcast(memory, None, full_name(name), root, priority), array, finish).wait()
+    return Handle(start(_bps.broadcast, memory, None, full_name(name), root, priority), array, finish).wait()

@@ -18,7 +18,10 @@ from . import _memory
 
 _MOST_URGENT = 2**31 - 1
 _DIGEST = 4  # numbers of 16 bits
-_FROZEN, _UNUSED, _USED = range(3)  # states of a parameter: without gradients for now, without one in this round, with
+
+# What a worker says of a parameter: it has no gradients for now; its gradient is not sent, or only if another worker
+# sends it; zeros are sent in its place; a gradient is sent.
+FROZEN, UNSENT, ZEROS, SENT = range(4)
 
 
 def digest_of(texts):
@@ -26,24 +29,18 @@ def digest_of(texts):
     return memoryview(hashlib.blake2b("\n".join(texts).encode(), digest_size=2 * _DIGEST).digest()).cast("H")
 
 
-def _state(parameter):
-    if parameter.grad is not None:
-        return _USED
-    return _UNUSED if parameter.requires_grad else _FROZEN
-
-
 class Flags:
     """The flags of one round, in flight."""
 
-    def __init__(self, name, digest, steps, parameters):
-        """Send those of this worker under a name."""
-        mine = [*digest, steps, *map(_state, parameters)]
+    def __init__(self, name, digest, steps, states):
+        """Send those of this worker under a name; states: of each parameter."""
+        mine = [*digest, steps, *states]
         self._steps, self._count = steps, len(mine)
         flags = torch.tensor([*mine, *(-number for number in mine)], dtype=torch.int32, device="cpu")
         self.handle = Handle(_bps.push_pull(_memory.memory(flags), None, name, Max, _MOST_URGENT, 1.0, 1.0), flags)
 
     def wait(self, titles):
-        """Return for each parameter, which has such a title, whether a worker has used it.
+        """Return the highest state of each parameter, which has such a title, on any worker.
 
         MismatchError: the workers do not agree.
         """
@@ -59,14 +56,15 @@ class Flags:
             raise MismatchError(
                 f"the workers are not at the same step: some have made {least[_DIGEST]} steps of the optimizer, others "
                 f"{most[_DIGEST]}, this one {self._steps}. A worker that leaves out a batch, as one whose loss is not "
-                "finite, must make the step nevertheless, or all must leave it out"
+                "finite, must make the step nevertheless, or all must leave it out; and in a step all call backward() "
+                "equally often"
             )
         del most[: _DIGEST + 1], least[: _DIGEST + 1]
-        differ = [title for title, high, low in zip(titles, most, least) if low == _FROZEN != high]
+        differ = [title for title, high, low in zip(titles, most, least) if low == FROZEN != high]
         if differ:
             more = f" (and {len(differ) - 1} more)" if differ[1:] else ""
             raise MismatchError(
                 f"parameter {differ[0]!r}{more} requires gradients on some workers and is frozen on others; freeze and "
                 "unfreeze parameters at the same step on all of them"
             )
-        return [state == _USED for state in most]
+        return most

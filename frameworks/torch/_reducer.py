@@ -3,16 +3,17 @@
 
 Each gradient is sent from, and its result received into, the gradient's own memory, as soon as autograd has
 finished it. The most urgent is the one that the next forward pass needs first, which is the one that the
-first backward pass finished last. A round ends when all gradients have been reduced; so every worker sends
-every parameter that requires gradients in every round, zeros for those it did not use. A small tensor of flags goes
-with each round (_flags.py). From it all workers learn which parameters nobody has used, whose gradients stay None
-everywhere, and whether they agree: in their lists of parameters, in those that require gradients, and in the number of
-steps that they have made.
+first backward pass finished last. A round ends when all gradients that a worker has sent have been reduced. A small
+tensor of flags goes with each round (_flags.py). From it all workers learn which gradients those are, and send zeros
+for the ones that they do not have. What nobody has sent stays as it is, so None where nobody has used a parameter. And
+they learn whether they agree: in their lists of parameters, in those that require gradients, and in the number of steps
+that they have made.
 
-From the end of backward() on, programs clip, unscale and look at gradients. So a round ends within backward()
-if all gradients are on their way by then. If some are missing, only the program knows whether another
-backward pass will bring them: then step(), synchronize() or a GradScaler ends the round, and a gradient that
-was changed before is found by its version.
+From the end of backward() on, programs clip, unscale and look at gradients. So a round ends within backward(). With
+several passes in a step only the program knows whether another one will bring what is missing: then the round ends
+within backward() only if nothing is, and otherwise in step(), synchronize() or a GradScaler. A gradient that was
+changed before is found by its version. Another worker may have all its gradients by then, and wait; so whatever else
+this worker waits for, it sends what it has before, and zeros for all others (launch_open()).
 """
 
 import contextlib
@@ -21,13 +22,13 @@ import weakref
 
 import torch
 
-from byteps._basics import Average, Handle
+from byteps._basics import Average, Handle, before_operations
 from byteps._coding import model_coding_text
 from byteps._errors import Error
 from byteps._native import bps as _bps
 
 from . import _memory, _owners, _shared
-from ._flags import Flags, digest_of
+from ._flags import FROZEN, SENT, UNSENT, ZEROS, Flags, digest_of
 from ._gradient_names import GradientNames
 from .compression import Compression, choose
 
@@ -36,7 +37,9 @@ _TOO_MANY = (
     "Increase backward_passes_per_step to accumulate gradients locally."
 )
 
-_use_count = getattr(torch.Tensor, "_use_count", None)  # not in the first versions of PyTorch 2
+# Not in the first versions of PyTorch 2.
+_use_count = getattr(torch.Tensor, "_use_count", None)
+_current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 _CHANGED = (
     "the gradient of parameter {!r} was changed {}, so that the result is not that of all workers; call "
@@ -133,7 +136,7 @@ class Reducer:
         self._densify = densify
         self._ends_in_backward = ends_in_backward
         self._backward = None  # id of the backward pass whose end is watched
-        self._expected = frozenset()  # indexes without which no round ends in backward()
+        self._expected = frozenset()  # indexes without which no round of several passes ends in backward()
         self._launched = False  # whether there has been a round
         self._titles = []  # the names that the caller gave
         self._names = GradientNames(coding)
@@ -142,9 +145,9 @@ class Reducer:
         self._priority = []
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
         self._flying = {}  # index -> _Flight
-        self._counted = {}  # index -> weak reference to a reduced gradient that must not be reduced again
+        self._results = {}  # index -> weak reference to a gradient of this step that has been reduced
         self._added = {}  # index -> what the last backward pass has left of a gradient that is not sent yet
-        self._flags = None  # of the round in flight
+        self._flags = None  # of the round that has been launched
         self._abandoned = []  # handles of a failed round
         self._used = None  # for each parameter whether a worker has used it; None: not known yet
         self._hooks = []
@@ -164,10 +167,10 @@ class Reducer:
             self._titles.append(name)
             self._left.append(self.passes)
             self._priority.append(-self._index[parameter])
-            hook = _make_hook(self, self._index[parameter])
+            before, after = _make_hooks(self, self._index[parameter])
             with _unfrozen(parameter):  # PyTorch takes hooks only then, and keeps them
-                self._hooks.append(parameter.register_hook(_unshared))
-                self._hooks.append(parameter.register_post_accumulate_grad_hook(hook))
+                self._hooks.append(parameter.register_hook(before))
+                self._hooks.append(parameter.register_post_accumulate_grad_hook(after))
         self._finished = []
         self._expected = frozenset(range(len(self.parameters)))
         self._take_names()
@@ -238,8 +241,11 @@ class Reducer:
     def reset(self, passes=None):
         """Start counting backward passes anew, for another step."""
         self.passes = passes or self.passes
-        self.dirty = False
         self.end_step()
+        self._count_anew()
+
+    def _count_anew(self):
+        self.dirty = False
         self._left = [self.passes] * len(self.parameters)
         self._added.clear()
         if self._finished:
@@ -248,9 +254,14 @@ class Reducer:
     def end_step(self):
         """Note that the reduced gradients have been used."""
         self.reduced = self.asked = False
-        self._counted.clear()
+        self._results.clear()
 
     # ---- a round -------------------------------------------------------------------------------------
+
+    def before_gradient(self):
+        """End a round that was launched before this backward pass, which adds to its gradients."""
+        if self._flags is not None and self._ends_in_backward and not self.paused:
+            self.collect_all()
 
     def gradient_ready(self, index, parameter):
         """Send the gradient of a parameter, if this was the last backward pass before a step."""
@@ -259,8 +270,9 @@ class Reducer:
         self._keep_names()
         if self.on_gradient is not None:
             self.on_gradient(index)
-        if index in self._flying or self._is_counted(index):
-            raise AssertionError(_TOO_MANY)
+        if index in self._flying or (self._op != Average and self._is_result(index)):
+            raise AssertionError(_TOO_MANY)  # an average may be averaged again; sums would count twice
+        self._results.pop(index, None)
         self.dirty = True
         self.asked = False
         if self._ends_in_backward:
@@ -286,22 +298,36 @@ class Reducer:
         )
         self._flying[index] = flight
 
-    def _is_counted(self, index):
-        """Return whether a gradient is a result. An average may be averaged again; sums would count twice."""
-        reference = self._counted.get(index)
+    def _is_result(self, index):
+        """Return whether a gradient has been reduced in this step."""
+        reference = self._results.get(index)
         return reference is not None and reference() is self.parameters[index].grad
 
     def _watch_backward(self):
-        """Queue a look at the end of this backward pass; it may be one inside another, as of a checkpoint."""
+        """Queue a look at the end of this backward pass."""
         backward = torch._C._current_graph_task_id()
         if self._backward != backward:
-            self._backward = backward
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_rounds(backward))
+            self.watch(backward)
+            torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(backward))
 
-    def is_complete(self, backward):
-        """Return whether a backward pass has ended with all gradients on their way."""
+    def watch(self, backward):
+        """Watch the end of the backward pass with this id; None: of none."""
+        self._backward = backward
+
+    def watches(self, backward):
+        """Return whether the end of this backward pass is watched."""
+        return self._backward == backward
+
+    @property
+    def complete(self):
+        """Whether the round ends now, at the end of a backward pass."""
         missing = self._expected - self._flying.keys()
-        return self._backward == backward and self.busy and not any(map(self._takes_part, missing))
+        return self.busy and (self.passes == 1 or not any(map(self._takes_part, missing)))
+
+    @property
+    def open(self):
+        """Whether gradients are on their way and nothing says yet which are those of this worker in the round."""
+        return self._ends_in_backward and self.busy and self._flags is None and self._backward is None
 
     def _takes_part(self, index):
         """Return whether a parameter is reduced in this round: it is not frozen, or has a gradient nevertheless."""
@@ -315,31 +341,48 @@ class Reducer:
             self._priority[index] = -place
         self._finished = None
 
-    def launch(self):
-        """Send the flags, and the gradients that have not been sent: zeros where this worker has none."""
-        with self._forgetting():
-            self._launch()
+    def launch(self, whole=False):
+        """Send the flags, and what has not been sent of the gradients that this worker has.
 
-    def _launch(self):
+        whole: zeros in place of all others, too. Otherwise collect() sends those that other workers have.
+        """
+        with self._forgetting():
+            self._launch(whole)
+
+    def _launch(self, whole):
         self._keep_names()
-        if any(self._is_counted(index) for index in self._counted):
-            raise AssertionError(_TOO_MANY)
         self._settle_abandoned()
         self._check_added()
         if not self._launched:  # PyTorch's wrapper may have come later
             _owners.check_torch(list(zip(self._titles, self.parameters)))
             self._launched = True
-        self._flags = Flags(self._names.flags, self._digest, self.steps, self.parameters)
+        states = [self._state(index, whole) for index in range(len(self.parameters))]
+        self._flags = Flags(self._names.flags, self._digest, self.steps, states)
         self._used = None
-        for index, parameter in enumerate(self.parameters):
-            if index not in self._flying and self._takes_part(index):
+        self._send(states)
+        if self._finished:
+            self._learn_priorities()
+        self.reduced = False
+        self._count_anew()
+
+    def _state(self, index, whole):
+        if index in self._flying:
+            return SENT
+        if not self._takes_part(index):
+            return FROZEN
+        if self.parameters[index].grad is None:
+            return ZEROS if whole else UNSENT
+        return UNSENT if self._is_result(index) else SENT
+
+    def _send(self, states):
+        """Send what these states say is sent and is not on its way yet."""
+        for index, state in enumerate(states):
+            if state >= ZEROS and index not in self._flying:
+                parameter = self.parameters[index]
                 gradient = parameter.grad
                 if gradient is None:
                     gradient = torch.zeros_like(parameter, requires_grad=False)
                 self._start(index, gradient)
-        if self._finished:
-            self._learn_priorities()
-        self.reset()
 
     def _check_added(self):
         """Raise if a gradient was changed between the backward pass that added to it and the round of fewer passes."""
@@ -348,40 +391,45 @@ class Reducer:
             if gradient is not None and index not in self._flying and _state(gradient) != state:
                 raise RuntimeError(_CHANGED.format(self._titles[index], "before it was reduced"))
 
-    def _used_anywhere(self):
-        """Wait for the flags."""
+    def _learn(self):
+        """Wait for the flags, and send what others have sent and this worker has not."""
         if self._used is None:
-            self._used = self._flags.wait(self._titles)
+            states = self._flags.wait(self._titles)
+            self._used = [state == SENT for state in states]
+            self._send(states)
             if self._op == Average:
                 self._expected = frozenset(i for i, used in enumerate(self._used) if used)
-        return self._used
 
     def collect(self, index):
         """Wait for one gradient and put it in its place. A parameter that no worker has used keeps None."""
         start = time.perf_counter()
-        used = self._used_anywhere()[index]
+        self._learn()
         parameter, flight = self.parameters[index], self._flying[index]
         if not flight.is_untouched(parameter):
             raise RuntimeError(_CHANGED.format(self._titles[index], "while it was being reduced"))
         gradient = flight.land(self.compression.decompress)
         self.waited += time.perf_counter() - start
         del self._flying[index]
-        if used:
+        if self._used[index]:
             if parameter.grad is not gradient:
                 parameter.grad = gradient
-            if self._op != Average:
-                self._counted[index] = weakref.ref(gradient)
+            self._results[index] = weakref.ref(gradient)
 
     def finish(self):
-        """End the round: launch() and collect everything."""
-        self.launch()
+        """End the round: launch(), if that has not been done, and collect everything."""
+        if self._flags is None:
+            self.launch()
         self.collect_all()
 
     def collect_all(self):
         """Wait for all gradients."""
         with self._forgetting():
+            start = time.perf_counter()
+            self._learn()
+            self.waited += time.perf_counter() - start
             for index in list(self._flying):
                 self.collect(index)
+            self._flags = None
             self.reduced = True
 
     @contextlib.contextmanager
@@ -409,19 +457,45 @@ class Reducer:
             self._abandoned.pop()
 
 
-def _end_rounds(backward):
-    """End the rounds that are complete at the end of a backward pass.
-
-    All are launched before one is waited for: another worker may wait for them in another order.
-    """
-    complete = [reducer for reducer in _alive if reducer.is_complete(backward)]
-    for reducer in complete:
-        reducer.launch()
+def _end_backward(backward):
+    """End the rounds that are complete at the end of a backward pass."""
+    watching = [reducer for reducer in _alive if reducer.watches(backward)]
+    node = _current_node()
+    if node is not None:  # this pass is inside another one, as that of a checkpoint
+        _end_with_outer(node, watching)
+        return
+    for reducer in watching:
+        reducer.watch(None)
+    complete = [reducer for reducer in watching if reducer.complete]
+    for reducer in complete:  # all before one is waited for: another worker may have others, or wait in another order
+        reducer.launch(whole=len(complete) > 1)
     for reducer in complete:
         reducer.collect_all()
 
 
-@torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
+def _end_with_outer(node, watching):
+    """Watch the end of the backward pass that runs this node, instead of that of the pass inside it."""
+
+    def watch(*_):
+        registered.remove()
+        outer = torch._C._current_graph_task_id()
+        for reducer in watching:
+            reducer.watch(outer)
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(outer))
+
+    registered = node.register_hook(watch)
+
+
+def launch_open():
+    """Launch rounds that other workers may wait for, before this worker waits for something else."""
+    if torch._C._current_graph_task_id() == -1:
+        for reducer in [reducer for reducer in _alive if reducer.open]:
+            reducer.launch(whole=True)
+
+
+before_operations.append(launch_open)
+
+
 def _unshared(gradient):
     """Return a copy of a gradient whose memory something else uses, as the sum is computed in place.
 
@@ -457,16 +531,26 @@ def may_train(parameter):
     return parameter.requires_grad or (parameter.is_floating_point() and not parameter.is_inference())
 
 
-def _make_hook(reducer, index):
-    """Return a hook, of the parameter with this index, that does not keep the reducer alive."""
+def _make_hooks(reducer, index):
+    """Return what runs before and after a gradient is added to that of the parameter with this index.
+
+    They do not keep the reducer alive.
+    """
     reference = weakref.ref(reducer)
 
-    def hook(parameter):
+    @torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
+    def before(gradient):
+        alive = reference()
+        if alive is not None:
+            alive.before_gradient()
+        return _unshared(gradient)
+
+    def after(parameter):
         alive = reference()
         if alive is not None:
             alive.gradient_ready(index, parameter)
 
-    return hook
+    return before, after
 
 
 def _unknown_rate(index):

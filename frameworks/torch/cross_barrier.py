@@ -102,7 +102,8 @@ class _CrossBarrier(_Distributed):
         return loss
 
     def _begin_step(self):
-        self._byteps.launch()
+        self._byteps.end_step()
+        self._byteps.launch(whole=True)
         count = len(self._byteps.parameters)
         self._pending = {index for index in range(count) if self._byteps.in_flight(index)}
         self._plan.keep(self._pending)

@@ -23,6 +23,7 @@ from byteps._basics import (
     run_push_pull,
     shutdown,
     size,
+    start,
     suspend,
     synchronize,
     wait_all,
@@ -211,8 +212,8 @@ def push_pull_async(
     del version
     op = choose_op(average, op)
     source, target, result = _into_new(tensor)
-    native = _bps.push_pull(
-        source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    native = start(
+        _bps.push_pull, source, target, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return _handle(native, tensor, result)
 
@@ -242,8 +243,8 @@ def push_pull_async_inplace(
             _reverse_push_pull, name, priority, Compression.none, op, prescale_factor, postscale_factor
         ),
     )
-    native = _bps.push_pull(
-        memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
+    native = start(
+        _bps.push_pull, memory, None, full_name(name), op, priority, prescale_factor, postscale_factor, learning_rate
     )
     return Handle(native, tensor, finish)
 
@@ -388,14 +389,14 @@ def broadcast_async(tensor, root_rank, name=None, priority=0):
     """
     root = check_root(root_rank)
     source, target, result = _into_new(tensor)
-    return _handle(_bps.broadcast(source, target, full_name(name), root, priority), tensor, result)
+    return _handle(start(_bps.broadcast, source, target, full_name(name), root, priority), tensor, result)
 
 
 def broadcast_async_(tensor, root_rank, name=None, priority=0):
     """Start a broadcast in place and return its Handle at once. Arguments as for broadcast_()."""
     root = check_root(root_rank)
     memory, finish = _in_place(tensor, functools.partial(_reverse_broadcast, root, name, priority))
-    return Handle(_bps.broadcast(memory, None, full_name(name), root, priority), tensor, finish)
+    return Handle(start(_bps.broadcast, memory, None, full_name(name), root, priority), tensor, finish)
 
 
 def broadcast(tensor, root_rank, name=None, priority=0):

@@ -29,9 +29,8 @@ class _Distributed:
     def synchronize(self):
         """Wait until all gradients have been reduced, unless they have been since the last backward().
 
-        step() and a GradScaler do it by themselves, and so does a backward() after which no gradient is
-        missing. Call it before gradients are read or changed if a step has several backward passes for
-        different parameters, or if workers use different ones::
+        backward(), step() and a GradScaler do it by themselves, but for a backward() with backward_passes_per_step > 1
+        after which gradients are missing. Call it before these are read or changed::
 
             optimizer.synchronize()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -245,9 +244,9 @@ def DistributedOptimizer(
     same step.
 
     When backward() returns, the gradients are those of all workers, and may be clipped, unscaled (by a
-    GradScaler: an infinity on one worker makes all skip the step) or logged. Only while some are missing, as
-    other backward passes are to bring them or only other workers use them, are they still on their way; then
-    synchronize() or step() ends the round, and a change before that is an error.
+    GradScaler: an infinity on one worker makes all skip the step) or logged. All workers call backward() equally often
+    in a step. With several backward passes per step, while some gradients are missing, others may still be on their
+    way; then synchronize() or step() ends the round, and a change before that is an error.
 
     Args:
         optimizer: any torch.optim.Optimizer.

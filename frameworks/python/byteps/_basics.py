@@ -289,9 +289,19 @@ def require_equal(text, what):
         raise MismatchError(f"{what} differ between the workers in names, shapes or types; here: {text[:500]}")
 
 
+before_operations = []  # functions that launch what other workers may wait for, so that nothing else waits for them
+
+
+def start(operation, *arguments):
+    """Start an operation of the extension that the program asks for."""
+    for launch in before_operations:
+        launch()
+    return operation(*arguments)
+
+
 def run_push_pull(*arguments):
     """Run the extension's push_pull to its end."""
-    _bps.push_pull_wait(*arguments)
+    start(_bps.push_pull_wait, *arguments)
 
 
 def shared_buffer(size):
@@ -374,4 +384,4 @@ def wait_all(handles):
 
 def barrier():
     """Return when all workers have called it. Barriers meet in the order in which they are called."""
-    Handle(_bps.barrier(), None).wait()
+    Handle(start(_bps.barrier), None).wait()

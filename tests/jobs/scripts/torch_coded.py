@@ -100,7 +100,7 @@ class Loop:
         """All that follows on backward()."""
         if self.clip:
             if not self.amp and hasattr(self.optimizer, "synchronize"):
-                self.optimizer.synchronize()  # in the first step nobody knows yet that some are unused
+                self.optimizer.synchronize()  # CrossBarrier's gradients are on their way
             self.scaler.unscale_(self.optimizer)
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), 0.4)
         self.scaler.step(self.optimizer)
@@ -135,12 +135,11 @@ class Wanted(Loop):
             self.backward(rank, step, batches)
             everyone.append({name: p.grad for name, p in self.named.items()})
         for name, p in self.named.items():
-            if not p.requires_grad:
-                continue
+            if all(mine[name] is None for mine in everyone):
+                continue  # nobody sends it
             gradients = [torch.zeros_like(p) if mine[name] is None else mine[name] for mine in everyone]
             reduced = self.coders[name].round([g.numpy() for g in gradients], rate=rates[p])
-            used = any(mine[name] is not None for mine in everyone)
-            p.grad = torch.from_numpy(reduced.astype("float32")) if used else None
+            p.grad = torch.from_numpy(reduced.astype("float32"))
         self.finish(step)
         return self.weights()
 

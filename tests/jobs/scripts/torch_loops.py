@@ -12,6 +12,7 @@ from torch_device import generator
 
 import byteps.torch as bps
 from byteps.torch.cross_barrier import CrossBarrier
+from byteps.torch.ops import wait_all
 from byteps.torch.parallel import DistributedDataParallel
 
 STEPS = 20
@@ -168,7 +169,8 @@ def check_clipping():
     compare(CLIP, "optimizer", passes=3)
     compare(CLIP, "optimizer", optimizer=torch.optim.AdamW, wait=True)
     compare(CLIP, "barrier", wait=True)
-    compare(CLIP, "optimizer", partly=True, wait=bps.size() > 1)
+    compare(CLIP, "optimizer", partly=True)
+    compare(CLIP, "optimizer", partly=True, passes=3, wait=bps.size() > 1)
 
 
 def check_infinity_on_one_worker():
@@ -277,7 +279,8 @@ def check_changes_on_the_way():
                 optimizer = CrossBarrier(model, optimizer, named)
             else:
                 compression = getattr(bps.Compression, how, bps.Compression.none)
-                optimizer = bps.DistributedOptimizer(optimizer, named, compression)
+                optimizer = bps.DistributedOptimizer(optimizer, named, compression, 2)
+                (model.trunk.weight.sum() + model.first.weight.sum()).backward()
             (model.trunk.weight.sum() + model.first.weight.sum()).backward()
             parameter = model.first.weight
             change(parameter.grad, parameter)
@@ -291,6 +294,19 @@ def check_changes_on_the_way():
             bps.barrier()  # the others have ended their rounds as well
 
 
+def count_rounds(optimizer):
+    """Return a list that gets an entry for each round of the optimizer's gradients."""
+    reducer, rounds = optimizer._byteps, []
+    launch = reducer.launch
+
+    def counted(*arguments, **keywords):
+        rounds.append(None)
+        return launch(*arguments, **keywords)
+
+    reducer.launch = counted
+    return rounds
+
+
 def check_checkpoints():
     """Recomputed layers have a backward pass of their own inside the backward pass."""
     from torch.utils.checkpoint import checkpoint
@@ -299,6 +315,7 @@ def check_checkpoints():
         model = torch.nn.Sequential(*(torch.nn.Linear(6, 6) for _ in range(4))).double()
         bps.broadcast_parameters(model.state_dict())
         optimizer = bps.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1))
+        rounds = count_rounds(optimizer)
         for step in range(4):
             optimizer.zero_grad()
             gradients = []
@@ -313,6 +330,111 @@ def check_checkpoints():
             for parameter, *wants in zip(model.parameters(), *gradients):
                 torch.testing.assert_close(parameter.grad, sum(wants) / bps.size())
             optimizer.step()
+            assert len(rounds) == step + 1
+
+
+# ---- layers that only some workers use, or nobody, and losses with a backward() each ---------------------------------
+
+
+class Stack(torch.nn.Module):
+    """Layers of which a step leaves some out, one that nobody uses, and two heads."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(4)
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(6, 6) for _ in range(5))
+        self.pooler = torch.nn.Linear(6, 6)
+        self.heads = torch.nn.ModuleList(torch.nn.Linear(6, 1) for _ in range(2))
+        self.double()
+
+    def forward(self, x, left_out=(), head=0):
+        for i, layer in enumerate(self.layers):
+            x = x if i in left_out else torch.tanh(layer(x)) + x
+        return self.heads[head](x)
+
+
+def batch_of(rank, step, number):
+    return torch.randn(5, 6, generator=generator(1000 * step + 10 * rank + number), dtype=torch.float64)
+
+
+def compare_stacks(losses, passes=1, between=lambda loss: None, op=bps.Average):
+    """Train with losses(model, rank, step, number), which yields those of a pass; each has its backward(); and clip."""
+
+    def clip(model):
+        assert model.pooler.weight.grad is None
+        norms.append(torch.nn.utils.clip_grad_norm_(model.parameters(), BOUND))
+
+    model, norms = Stack(), []
+    plain = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    optimizer = bps.DistributedOptimizer(plain, model.named_parameters(), backward_passes_per_step=passes, op=op)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for number in range(passes):
+            for loss in losses(model, bps.rank(), step, number):
+                loss.backward()
+                between(loss.detach())
+        if passes == 1:
+            clip(model)
+            optimizer.step()
+        else:
+            optimizer.synchronize()
+            clip(model)
+            with optimizer.skip_synchronize():
+                optimizer.step()
+    found, norms_found = model, norms
+
+    model, norms = Stack(), []
+    plain = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    for step in range(STEPS):
+        plain.zero_grad()
+        for number in range(passes):
+            for rank in range(bps.size()):
+                for loss in losses(model, rank, step, number):
+                    (loss / (bps.size() if op == bps.Average else 1)).backward()
+        clip(model)
+        plain.step()
+    torch.testing.assert_close(norms_found, norms, rtol=1e-11, atol=1e-11)
+    for a, b in zip(found.parameters(), model.parameters()):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def check_layers_that_nobody_uses():
+    compare_stacks(lambda model, *which: [model(batch_of(*which)).pow(2).mean()])
+
+
+def check_dropped_layers():
+    """Others are left out by each worker in each pass; and metrics are averaged before the step."""
+
+    def losses(model, *which):
+        draw = torch.rand(5, generator=generator(sum(which) + 100 * which[0]))
+        yield model(batch_of(*which), [i for i in range(1, 5) if draw[i] < 0.5]).pow(2).mean()
+
+    def average(loss):
+        bps.push_pull(loss, name="metric")
+        bps.barrier()
+        wait_all([bps.push_pull_async_inplace(loss), bps.broadcast_async(loss, 0)])
+
+    for passes in (1, 2):
+        compare_stacks(losses, passes)
+        compare_stacks(losses, passes, average)
+
+
+def check_losses_with_a_backward_each():
+    """Those of two heads; the layers below are in both, and in the second pass one of them is not."""
+
+    def losses(model, *which):
+        for head in range(2):
+            yield model(batch_of(*which), [3] * head, head).pow(2).mean()
+
+    def of_one_layer_each(model, *which):
+        for layer, head in zip(model.layers, model.heads):
+            yield head(layer(batch_of(*which))).pow(2).mean()
+
+    compare_stacks(losses)
+    compare_stacks(of_one_layer_each)
+    compare_stacks(of_one_layer_each, 2)
+    compare_stacks(of_one_layer_each, 2, lambda loss: bps.push_pull(loss, name="metric"))
+    compare_stacks(of_one_layer_each, op=bps.Sum)
 
 
 # ---- what is frozen, and unfrozen later -----------------------------------------------------------------------------

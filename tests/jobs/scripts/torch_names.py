@@ -128,7 +128,9 @@ def check_optimizer_attributes():
     assert not optimizer._handles
     optimizer.set_backward_passes_per_step(1)
     assert optimizer.backward_passes_per_step == 1
-    model[1](torch.full((1, 3), bps.rank() + 1.0)).sum().backward()  # the embedding's is still to come
+    optimizer.set_backward_passes_per_step(2)
+    for _ in range(2):
+        model[1](torch.full((1, 3), (bps.rank() + 1.0) / 2)).sum().backward()  # the embedding's is still to come
     assert set(optimizer._handles) == set(model[1].parameters())
     handle, context = optimizer._handles[model[1].weight]
     mean = (bps.size() + 1) / 2
@@ -205,8 +207,11 @@ def check_changed_sparse_gradient():
     """A change between backward() and the end of the round is found, also in the sparse form."""
     model = network(sparse=True)
     plain = torch.optim.SGD(model.parameters(), 0.1)
-    optimizer = bps.DistributedOptimizer(plain, model.named_parameters(), sparse_as_dense=True)
-    model[0](tokens()).sum().backward()  # the gradients of the other layer are missing
+    optimizer = bps.DistributedOptimizer(
+        plain, model.named_parameters(), backward_passes_per_step=2, sparse_as_dense=True
+    )
+    for _ in range(2):
+        model[0](tokens()).sum().backward()  # the gradients of the other layer are missing
     model[0].weight.grad.mul_(2)
     checks.raised(RuntimeError, optimizer.step, "0.weight", "synchronize()")
     bps.barrier()
