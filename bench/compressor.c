@@ -351,6 +351,7 @@ int bps_bench_compressor(const struct bps_bench_request *request)
     json_t *rows = json_array();
     int result = BPS_EXIT_FAILURE;
     if (conf != NULL && loop != NULL) {
+        bps_cmd_guard(conf);
         result = run_compressors(request, conf, loop, rows);
     }
     if (result == 0) {

@@ -261,6 +261,7 @@ int bps_bench_reducer(const struct bps_bench_request *request)
     struct bps_loop *loop = bps_loop_new();
     int result = BPS_EXIT_FAILURE;
     if (conf != NULL && loop != NULL) {
+        bps_cmd_guard(conf);
         bps_status status = bps_reducer_open(conf, loop, &reducer, &report);
         result = status == BPS_OK ? run_loads(request, reducer) : bps_cmd_failure(NAME, "%s", report.text);
     }

@@ -230,6 +230,7 @@ int bps_bench_transport(const struct bps_bench_request *request)
         return BPS_EXIT_FAILURE;
     }
     bps_log_set_level(BPS_LOG_WARN);
+    bps_cmd_guard(conf);
     json_t *all = json_array();
     int result = run_transports(request, conf, all);
     if (result == 0) {

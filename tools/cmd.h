@@ -68,6 +68,12 @@ void bps_cmd_conf_fini(struct bps_cmd_conf *conf);
 /* Loads the configuration of a "worker", "server" or "scheduler" (NULL: as configured); prints errors. */
 struct bps_conf *bps_cmd_conf_load(const char *command, const struct bps_cmd_conf *conf, const char *role);
 
+/*
+ * From now on the log tells of a plugin that does not return after 5 s, or cluster.stall_warning if that is shorter;
+ * cluster.stall_timeout ends the process. NULL: nothing does.
+ */
+void bps_cmd_guard(const struct bps_conf *conf);
+
 /* ---- memory: these print a message and exit when there is none left ------------------------------------ */
 
 void *bps_cmd_alloc(size_t count, size_t size); /* zeroed */

@@ -9,6 +9,9 @@
 #include <string.h>
 #include <getopt.h>
 
+#include "base/plugin_call.h"
+#include "base/watchdog.h"
+
 static void say(const char *command, const char *format, va_list args)
 {
     fprintf(stderr, "byteps %s: ", command);
@@ -109,6 +112,18 @@ struct bps_conf *bps_cmd_conf_load(const char *command, const struct bps_cmd_con
     free(role_text);
     bps_cmd_conf_fini(&all);
     return loaded;
+}
+
+void bps_cmd_guard(const struct bps_conf *conf)
+{
+    static struct bps_watchdog_user user = {.limits = {.warn = 5 * BPS_S}};
+    if (conf != NULL) {
+        uint64_t warn = conf->cluster.stall_warning;
+        user.limits.warn = warn > 0 && warn < user.limits.warn ? warn : user.limits.warn;
+        user.limits.call = conf->cluster.stall_timeout;
+    }
+    bps_plugin_calls_last_words();
+    bps_watchdog_begin(&user, NULL); /* without it, all is as before but for the words */
 }
 
 static _Noreturn void no_memory(void)

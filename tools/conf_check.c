@@ -314,6 +314,7 @@ int bps_conf_command_check(const struct bps_conf_command *command)
     bool good;
     struct bps_conf *conf = bps_conf_command_load(command, &good);
     struct check check = {.conf = conf};
+    bps_cmd_guard(conf);
     if (good) {
         check_plugins(&check);
     } else if (conf != NULL) {

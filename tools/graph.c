@@ -446,6 +446,7 @@ int bps_cmd_graph(int argc, char **argv)
     if (conf == NULL) {
         return BPS_EXIT_FAILURE;
     }
+    bps_cmd_guard(conf);
     int result = draw(conf, form, &plan);
     bps_conf_free(conf);
     return result;

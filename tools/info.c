@@ -285,6 +285,7 @@ int bps_cmd_info(int argc, char **argv)
     if (!conf) {
         return BPS_EXIT_FAILURE;
     }
+    bps_cmd_guard(conf);
     int result = show(conf, &plan, build, json);
     bps_conf_free(conf);
     return bps_cmd_finish(NAME, result);

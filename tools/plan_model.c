@@ -12,6 +12,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/tensor.h"
 #include "conf/tree.h"
 #include "conf/value.h"
 #include "tools/cmd.h"

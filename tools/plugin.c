@@ -275,6 +275,7 @@ static int info_open(uint32_t kind, const struct request *request)
     const struct bps_loaded *loaded;
     struct bps_report report;
 
+    bps_cmd_guard(NULL);
     if (bps_plugin_open(kind, request->name, NULL, &loaded, &report) != BPS_OK) {
         return bps_cmd_failure("plugin", "%s", report.text);
     }

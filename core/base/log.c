@@ -14,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/report.h"
+
 #define IDENTITY_WORDS 8
 
 static _Atomic uint32_t log_level = BPS_LOG_INFO;
@@ -134,16 +136,6 @@ static void add_identity(struct line *line)
     }
 }
 
-/* Text may come from a peer: it must neither begin lines of its own nor command the terminal. */
-static void clean(char *text, size_t length)
-{
-    for (size_t i = 0; i < length; i++) {
-        if ((unsigned char)text[i] < 0x20 || text[i] == 0x7f) {
-            text[i] = ' ';
-        }
-    }
-}
-
 static void write_all(const char *text, size_t length)
 {
     while (length > 0) {
@@ -176,7 +168,7 @@ void bps_log_write(uint32_t level, const char *component, const char *format, ..
     errno = saved; /* for %m */
     line_vadd(&line, format, arguments);
     va_end(arguments);
-    clean(line.text + start, line.length - start);
+    bps_make_printable(line.text + start);
     line.text[line.length++] = '\n';
     write_all(line.text, line.length);
     errno = saved;

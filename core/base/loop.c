@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/container.h"
 #include "base/log.h"
 #include "base/pollers.h"
 #include "base/timers.h"
@@ -78,6 +79,13 @@ struct bps_loop {
     _Atomic uint32_t driver; /* enum driver */
     _Atomic uint32_t drives; /* how often another thread has driven */
     atomic_bool awaited;     /* one of them may have left work for the next one */
+
+    /* For bps_loops_look(). */
+    _Atomic pid_t thread;  /* which drives, or did last; 0: it does not run */
+    _Atomic uintptr_t in;  /* the callback that it is in */
+    struct bps_post look;  /* asks it to come round */
+    atomic_bool looked_at; /* that post has been called, or none was made */
+    uint32_t asked;        /* guarded by loops_mutex */
 };
 
 /* ---- all loops of the process, for fork ---- */
@@ -124,6 +132,39 @@ void bps_loops_close_after_fork(void)
     }
 }
 
+/* ---- whether loops come round ---- */
+
+static pid_t own_id(void)
+{
+    static _Thread_local pid_t id;
+    return id != 0 ? id : (id = gettid());
+}
+
+static void on_look(struct bps_post *post)
+{
+    struct bps_loop *loop = bps_container(post, struct bps_loop, look);
+    atomic_store(&loop->looked_at, true);
+}
+
+void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), void *arg)
+{
+    struct bps_loop *loop;
+    lock_loops();
+    LIST_FOREACH(loop, &loops, entry) {
+        pid_t thread = atomic_load(&loop->thread);
+        if (thread == 0) {
+            continue;
+        }
+        if (atomic_exchange(&loop->looked_at, false)) {
+            loop->asked = 0;
+            bps_loop_post(loop, &loop->look);
+        }
+        const struct bps_loop_look look = {loop, thread, loop->asked++, atomic_load(&loop->in)};
+        fn(arg, &look);
+    }
+    unlock_loops();
+}
+
 /* ---- new, free ---- */
 
 static bool call_list_reserve(struct call_list *list)
@@ -161,6 +202,8 @@ struct bps_loop *bps_loop_new(void)
         !call_list_reserve(&loop->running)) {
         goto fail;
     }
+    loop->look.fn = on_look;
+    atomic_store(&loop->looked_at, true);
     LIST_INSERT_HEAD(&loops, loop, entry);
     unlock_loops();
     return loop;
@@ -236,7 +279,7 @@ void bps_loop_unwatch(struct bps_loop *loop, struct bps_watch *watch)
     LIST_INSERT_HEAD(&loop->removed, watch, entry);
 }
 
-static void call_watch(const struct epoll_event *event)
+static void call_watch(struct bps_loop *loop, const struct epoll_event *event)
 {
     struct bps_watch *watch = event->data.ptr;
     if (watch == NULL || watch->fn == NULL) {
@@ -252,6 +295,7 @@ static void call_watch(const struct epoll_event *event)
     if (event->events & (EPOLLRDHUP | EPOLLERR | EPOLLHUP)) {
         events |= BPS_HANGUP;
     }
+    atomic_store_explicit(&loop->in, (uintptr_t)watch->fn, memory_order_relaxed);
     watch->fn(watch->arg, events);
 }
 
@@ -345,6 +389,7 @@ static void run_deferred(struct bps_loop *loop)
     for (size_t i = 0; i < loop->running.count; i++) {
         struct call call = loop->running.calls[i];
         if (call.fn != NULL) {
+            atomic_store_explicit(&loop->in, (uintptr_t)call.fn, memory_order_relaxed);
             call.fn(call.arg);
         }
     }
@@ -518,7 +563,7 @@ static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
     loop->now = bps_now();
     int n = sleepy ? sleep_on_events(loop, events, deadline) : look_at_events(loop, events, worked);
     for (int i = 0; i < n; i++) {
-        call_watch(&events[i]);
+        call_watch(loop, &events[i]);
     }
     if (n > 0) {
         loop->now = bps_now();
@@ -538,19 +583,23 @@ static void turn(struct bps_loop *loop, uint64_t deadline)
     run_posts(loop);
     bps_timers_fire(&loop->timers, loop->now);
     run_deferred(loop);
+    atomic_store_explicit(&loop->in, 0, memory_order_relaxed);
 }
 
 void bps_loop_run(struct bps_loop *loop)
 {
     bool stop;
+    atomic_store(&loop->thread, own_id());
     do {
         /* Read before a turn takes the posts: what a thread posted before it stopped the loop is called. */
         stop = atomic_load(&loop->stop);
         turn(loop, UINT64_MAX);
         if (atomic_load_explicit(&loop->driver, memory_order_relaxed) != DRIVER_OWN) {
             stand_back(loop);
+            atomic_store(&loop->thread, own_id());
         }
     } while (!stop);
+    atomic_store(&loop->thread, 0);
     atomic_store(&loop->stop, false);
 }
 
@@ -594,6 +643,7 @@ static void leave_driving(struct bps_loop *loop, bool busy)
 static void begin_driving(struct bps_loop *loop)
 {
     atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    atomic_store_explicit(&loop->thread, own_id(), memory_order_relaxed);
     loop->now = bps_now();
     run_posts(loop);
     run_deferred(loop);

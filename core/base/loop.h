@@ -13,6 +13,7 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include <byteps/plugin.h> /* BPS_READABLE, bps_watch_fn, bps_call_fn */
 
@@ -82,6 +83,19 @@ struct bps_loop_wish {
     void *arg;
 };
 bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uint64_t deadline);
+
+/*
+ * For whoever looks after the loops of the process: asks each that runs to show that it comes round, and says of each
+ * to fn how often it has been asked since it last did (0: it is new, or has shown it), with the thread that drives it
+ * and the function that it calls now (NULL: none). Loops neither begin nor end meanwhile.
+ */
+struct bps_loop_look {
+    const struct bps_loop *loop;
+    pid_t thread;
+    uint32_t asked;
+    uintptr_t in;
+};
+void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), void *arg);
 
 /*
  * In a forked child: closes the descriptors of every loop of the process, those that are watched too, so that

@@ -24,4 +24,10 @@ static inline bps_status bps_failing(bps_status status)
 /* Writes "where: text". Where that is too long, the front of `where` is left out, not the reason. */
 void bps_report_at(struct bps_report *report, const char *where, const char *text);
 
+/*
+ * Texts may come from a peer, a plugin or an application, and may have been cut: puts '?' in place of what commands a
+ * terminal, begins a line, or is not UTF-8, so that they can be logged and become texts of any language.
+ */
+void bps_make_printable(char *text);
+
 #endif

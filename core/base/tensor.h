@@ -20,6 +20,11 @@
 #define BPS_WIRE_BROADCAST BPS_OPS
 #define BPS_WIRE_OPS       (BPS_OPS + 1u)
 
+/* More bytes than any memory has, so that what is computed from them cannot overflow. */
+#define BPS_TENSOR_LIMIT (1ull << 46)
+/* Of a tensor: 1 TiB by default. One that fails costs each worker a message for each partition that another claims. */
+#define BPS_PARTITIONS_LIMIT (1u << 18)
+
 /* Number of partitions that a tensor is cut into: at least 1, so that empty tensors meet too. */
 static inline uint32_t bps_partitions(uint64_t bytes, uint64_t partition)
 {
@@ -33,6 +38,12 @@ static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, u
     uint64_t first = (uint64_t)index * partition;
     uint64_t rest = first < bytes ? bytes - first : 0;
     return (uint32_t)(rest < partition ? rest : partition);
+}
+
+/* Whether a tensor may have so many bytes. */
+static inline bool bps_is_tensor(uint64_t bytes, uint64_t partition)
+{
+    return bytes <= BPS_TENSOR_LIMIT && bps_partitions(bytes, partition) <= BPS_PARTITIONS_LIMIT;
 }
 
 /*

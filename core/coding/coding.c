@@ -90,6 +90,7 @@ uint32_t bps_coding_type(uint32_t dtype)
 
 static size_t bound(const struct bps_coding *coding, uint32_t type, size_t count)
 {
+    BPS_CALLING(coding->compressor, "bound", NULL);
     return coding->ops->bound(coding->compressor->self, type, count);
 }
 
@@ -101,6 +102,7 @@ bool bps_coding_takes(const struct bps_coding *coding, uint32_t dtype)
 
 size_t bps_coding_bound(const struct bps_coding *coding, bool exact, uint32_t dtype, size_t count)
 {
+    BPS_CALLING(coding->compressor, "bound", NULL);
     return bps_coding_ops(coding, exact)->bound(coding->compressor->self, bps_coding_type(dtype), count);
 }
 

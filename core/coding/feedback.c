@@ -177,6 +177,7 @@ static bps_status add_coded(const struct bps_feedback *feedback, const struct bp
                             const void *coded, size_t bytes, void *lost)
 {
     const struct bps_coding *coding = feedback->coding;
+    BPS_CALLING(coding->compressor, "decode_add", NULL);
     return bps_coding_ops(coding, slice->exact)
         ->decode_add(coding->compressor->self, feedback->type, coded, bytes, lost, slice->count);
 }

@@ -95,6 +95,7 @@ static bps_status check(const struct bps_worker *worker, const struct bps_device
 static bps_status mark(const struct bps_worker *worker, const struct bps_device *device, struct bps_mark **out,
                        struct bps_report *report)
 {
+    BPS_CALLING(worker->device, "mark", NULL);
     bps_status status = device_ops(worker)->mark(worker->device->self, device, out, report);
     return bps_returned(worker->device, "mark", BPS_OK, status, report);
 }
@@ -102,6 +103,7 @@ static bps_status mark(const struct bps_worker *worker, const struct bps_device 
 static void release(const struct bps_worker *worker, struct bps_mark **mark)
 {
     if (*mark != NULL) {
+        BPS_CALLING(worker->device, "release", NULL);
         device_ops(worker)->release(worker->device->self, *mark);
         *mark = NULL;
     }
@@ -206,6 +208,7 @@ static void await(struct bps_operation *operation)
     if (operation->mark == NULL) {
         return; /* the last copy that leaves begins it */
     }
+    BPS_CALLING(worker->device, "await", bps_container(operation, struct bps_tensor_entry, operation)->name);
     bps_status status = device_ops(worker)->await(worker->device->self, operation->mark, on_input, operation, &report);
     status = bps_returned(worker->device, "await", BPS_OK, status, &report);
     if (status != BPS_OK) {
@@ -224,6 +227,7 @@ static void end(struct bps_operation *operation)
     if (tensor->leaving == 0) {
         return;
     }
+    BPS_CALLING(worker->device, "mark_copies", NULL);
     bps_status status = device_ops(worker)->mark_copies(worker->device->self, operation->request.device.index,
                                                         &operation->mark, &report);
     status = bps_returned(worker->device, "mark_copies", BPS_OK, status, &report);
@@ -236,6 +240,7 @@ static void follow(struct bps_operation *operation)
 {
     const struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
+    BPS_CALLING(worker->device, "follow", NULL);
     bps_status status =
         device_ops(worker)->follow(worker->device->self, &operation->request.device, operation->mark, &report);
     status = bps_returned(worker->device, "follow", BPS_OK, status, &report);
@@ -338,6 +343,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
     struct bps_copier *copier = to_device ? &worker->memory->to_device : &worker->memory->to_host;
     bps_status status = worker->failure;
     if (status == BPS_OK) {
+        BPS_CALLING(worker->device, "copy", task->tensor->name);
         status = device_ops(worker)->copy(worker->device->self, &copy, &report);
         status = bps_returned(worker->device, "copy", BPS_OK, status, &report);
     }
@@ -445,6 +451,7 @@ static bool reduce_on_device(struct bps_task *task)
     };
     arithmetic(operation, &reduction.op, &reduction.dtype);
     reduction.count = task->bytes / bps_dtype_size(reduction.dtype);
+    BPS_CALLING(worker->device, "reduce", task->tensor->name);
     bps_status status = device_ops(worker)->reduce(worker->device->self, &reduction, &report);
     status = bps_returned(worker->device, "reduce", BPS_OK, status, &report);
     if (status != BPS_OK) {

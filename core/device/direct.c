@@ -102,6 +102,7 @@ static void forget_freed(struct bps_worker *worker)
 static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
 {
     struct bps_report report = {""};
+    BPS_CALLING(worker->device, "region", NULL);
     bps_status status =
         share_ops(worker)->region(worker->device->self, piece->device, piece->memory, bytes, &piece->region, &report);
     status = bps_returned(worker->device, "region", BPS_OK, status, &report);
@@ -191,6 +192,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
 bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report)
 {
     const struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
+    BPS_CALLING(worker->device, "flush", NULL);
     bps_status status = share_ops(worker)->flush(worker->device->self, operation->request.device.index, report);
     return bps_returned(worker->device, "flush", BPS_OK, status, report);
 }

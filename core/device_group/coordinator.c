@@ -245,6 +245,7 @@ static void form(struct bps_coordinator *coordinator)
     uint8_t name[BPS_GROUP_NAME_BYTES];
     bps_status status = BPS_ERR_UNSUPPORTED;
     if (!share_a_device(coordinator, report.text, sizeof report.text)) {
+        BPS_CALLING(devices->reducer, "group.name", NULL);
         status = devices->ops->name(devices->self, name, &report);
         status = bps_returned(devices->reducer, "group.name", BPS_OK, status, &report);
     }

@@ -47,6 +47,7 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
     if (device == NULL || device->group == NULL) {
         return "a worker uses no reducer whose devices form groups";
     }
+    BPS_CALLING(reducer, "group.query", NULL);
     bps_status status = device->group->query(reducer->self, text, n, report);
     return bps_returned(reducer, "group.query", BPS_OK, status, report) == BPS_OK ? NULL : report->text;
 }
@@ -62,6 +63,7 @@ static void reached(struct bps_local_peer *peer)
 static void leave(struct bps_devices *devices)
 {
     if (devices->group != NULL) {
+        BPS_CALLING(devices->reducer, "group.leave", NULL);
         devices->ops->leave(devices->group);
     }
 }
@@ -69,6 +71,7 @@ static void leave(struct bps_devices *devices)
 static void drop(struct bps_devices *devices)
 {
     if (devices->group != NULL && devices->local->worker->failure != BPS_OK) {
+        BPS_CALLING(devices->reducer, "group.abort", NULL);
         devices->ops->abort(devices->group);
     }
 }
@@ -127,6 +130,7 @@ static void go_apart(struct bps_devices *devices, const char *why)
         return;
     }
     if (devices->group != NULL && devices->state != BPS_DEVICES_TOGETHER) {
+        BPS_CALLING(devices->reducer, "group.abort", NULL);
         devices->ops->abort(devices->group);
     }
     devices->state = BPS_DEVICES_OFF;
@@ -217,6 +221,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     }
     const char *why = obstacle(devices, operation);
     if (why == NULL) {
+        BPS_CALLING(devices->reducer, "group.identify", NULL);
         bps_status status = devices->ops->identify(devices->self, operation->request.device.index, identity, &report);
         status = bps_returned(devices->reducer, "group.identify", BPS_OK, status, &report);
         why = status != BPS_OK ? report.text : NULL;
@@ -321,6 +326,7 @@ static bps_status form(struct bps_devices *devices, const uint8_t *name)
         .arg = devices,
     };
     devices->state = BPS_DEVICES_FORMING;
+    BPS_CALLING(devices->reducer, "group.join", NULL);
     bps_status status = devices->ops->join(devices->self, &seat, &devices->group, &report);
     if (bps_returned(devices->reducer, "group.join", BPS_OK, status, &report) != BPS_OK) {
         devices->group = NULL;

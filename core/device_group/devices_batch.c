@@ -139,6 +139,7 @@ bps_status bps_devices_run(struct bps_devices *devices, struct bps_reader *order
         status = BPS_ERR_PROTOCOL;
     }
     if (status == BPS_OK) {
+        BPS_CALLING(devices->reducer, "group.run", NULL);
         status = devices->ops->run(devices->group, step, batch->tasks, on_batch, batch, &report);
         status = bps_returned(devices->reducer, "group.run", BPS_OK, status, &report);
     } else {

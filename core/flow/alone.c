@@ -25,6 +25,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     }
     const void *src = task->src;
     double scale = operation->request.prescale;
+    BPS_CALLING(worker->reducer, "reduce", task->tensor->name);
     kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, task->bytes / bps_dtype_size(dtype),
                    operation->request.postscale, 1);
     return BPS_OK;

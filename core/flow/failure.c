@@ -19,6 +19,8 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
     worker->failure_text = strdup(text);
     if (worker->failure_text == NULL) {
         worker->failure_text = calloc(1, 1);
+    } else {
+        bps_make_printable(worker->failure_text);
     }
     worker->life->failed(worker);
 }

@@ -71,6 +71,9 @@ static bps_status on_stalled(struct bps_worker *worker, const struct bps_header 
 {
     const struct bps_task *task = bps_task_find(worker, header);
     uint64_t now = bps_now();
+    if (task != NULL) {
+        task->tensor->operation.told = true;
+    }
     if (task != NULL && now - worker->warned > WARN_EVERY) {
         worker->warned = now;
         bps_warn(LOG, "tensor '%s' %s", task->tensor->name, text);

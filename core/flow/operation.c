@@ -67,6 +67,8 @@ static void arrive(struct bps_post *post)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     operation->active = true;
+    operation->waited = operation->held = 0;
+    operation->told = false;
     if (tensor->unnamed) {
         HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
     }
@@ -305,6 +307,7 @@ void bps_operation_error(struct bps_operation *operation, bps_status status, con
     } else {
         snprintf(line, sizeof line, "tensor '%s': %s", tensor->name, text);
     }
+    bps_make_printable(line);
     free(operation->text);
     operation->text = strdup(line);
 }

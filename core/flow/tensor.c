@@ -200,7 +200,7 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
         BPS_REPORT(report, "%u is not a data type", dtype);
         return BPS_ERR_INVALID;
     }
-    if (count > BPS_TENSOR_LIMIT / size || bps_partitions(count * size, worker->partition) > BPS_PARTITIONS_LIMIT) {
+    if (count > BPS_TENSOR_LIMIT / size || !bps_is_tensor(count * size, worker->partition)) {
         BPS_REPORT(report,
                    "%lu %s are too large: a tensor has at most %u partitions, and %lu bytes; raise "
                    "worker.partition",

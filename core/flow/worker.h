@@ -21,6 +21,7 @@
 #include "coding/feedback.h"
 #include "graph/graph.h"
 #include "node/form.h"
+#include "node/guard.h"
 #include "node/member.h"
 #include "node/pinning.h"
 #include "node/unnamed.h"
@@ -118,6 +119,8 @@ struct bps_operation {
     bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
     bool direct;               /* [app], then [core] the network reaches it: bps_direct_reaches() */
     struct bps_range written;  /* [core] where no other one in flight may write; begin NULL: nowhere */
+    uint64_t waited, held;     /* [core] ns since it began, since the job failed, for bps_overdue_look() */
+    bool told;                 /* [core] the log has been told that it waits */
     struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
@@ -257,12 +260,15 @@ struct bps_worker {
     uint64_t warned;
     struct bps_timer *grace; /* waits for the scheduler's word on a loss */
     struct bps_timer *drain; /* bounds what shutdown waits for */
+    struct bps_timer *clock; /* for what this worker waits for itself */
+    uint64_t joining;        /* ns that it has waited for its links */
     char suspicion[400];     /* what a lost link looked like from here */
     bps_status failure;      /* BPS_OK: the job is fine */
     char *failure_text;
     bps_status join_status; /* [const] once joined: the result of init */
     sem_t joined, ended;    /* for the thread that called init or shutdown */
     struct bps_post leave_post;
+    struct bps_guard guard;
 };
 
 /* A job of this process alone has no scheduler, no server and no network. */
@@ -288,6 +294,9 @@ void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *t
  * with this text.
  */
 void bps_worker_suspect(struct bps_worker *worker, bps_status status, const char *text);
+/* ---- overdue.c ---- */
+/* [core] Time has passed: tells of operations that have waited too long, or fails the job for one. */
+void bps_overdue_look(struct bps_worker *worker, uint64_t passed);
 /* ---- tensor.c ---- */
 bps_status bps_table_init(struct bps_tensor_table *table);
 void bps_table_fini(struct bps_tensor_table *table);

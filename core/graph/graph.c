@@ -59,6 +59,7 @@ static bps_status open_stage(struct bps_node *node, const struct bps_conf_node *
         bps_instance_open(BPS_KIND_STAGE, node->name, node->name, entry, path, loop, &node->instance, report);
     if (status == BPS_OK) {
         node->ops = node->instance->ops;
+        BPS_CALLING(node->instance, "query", NULL);
         node->ops->query(node->instance->self, &node->attr);
     }
     return status;

@@ -22,6 +22,7 @@ static bps_status passes(struct bps_node *node, const struct bps_tensor_info *te
                    node->name, bps_dtype_name(tensor->dtype));
         return BPS_ERR_UNSUPPORTED;
     }
+    BPS_CALLING(node->instance, "bind", tensor->name);
     bps_status returned = node->ops->bind(node->instance->self, tensor, state, &reason);
     bps_status status = bps_returned(node->instance, "bind", BPS_AGAIN, returned, report);
     if (status < 0 && status == returned) {
@@ -106,6 +107,7 @@ void bps_path_fini(struct bps_path *path)
     for (uint32_t i = 0; i < path->length; i++) {
         const struct bps_path_step *step = &path->step[i];
         if (step->node->instance != NULL) {
+            BPS_CALLING(step->node->instance, "unbind", NULL);
             step->node->ops->unbind(step->node->instance->self, step->state);
         }
     }

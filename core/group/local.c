@@ -42,7 +42,8 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
     local->worker = worker;
     local->transport = worker->local_transport;
     STAILQ_INIT(&local->unsent);
-    bps_lobby_init(&local->lobby, &bps_local_guests, transport, local, (uint32_t)worker->conf->cluster.workers);
+    bps_lobby_init(&local->lobby, &bps_local_guests, local->transport, local, (uint32_t)worker->conf->cluster.workers);
+    BPS_CALLING(local->transport, "listen", NULL);
     bps_status status = transport->listen(local->transport->self, "", bps_lobby_accept, &local->lobby, local->address,
                                           sizeof local->address, report);
     status = bps_returned(local->transport, "listen", BPS_OK, status, report);

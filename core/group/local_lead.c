@@ -254,6 +254,7 @@ static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
+    BPS_CALLING(local->transport, "loan_read", NULL);
     return lose(peer, "loan_read",
                 peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes) : BPS_ERR_LOST);
 }
@@ -264,6 +265,7 @@ static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loa
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
+    BPS_CALLING(local->transport, "loan_write", NULL);
     return lose(peer, "loan_write",
                 peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
                                    : BPS_ERR_LOST);

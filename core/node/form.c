@@ -147,8 +147,8 @@ bps_status bps_get_form(struct bps_reader *r, uint64_t partition, struct bps_for
     uint64_t bytes = bps_get_u64(r);
     uint32_t ndim = bps_get_u8(r);
     bool told = ndim != NOT_TOLD;
-    if (r->bad || dtype >= BPS_DTYPES || bytes > BPS_TENSOR_LIMIT || bytes % bps_dtype_size(dtype) != 0 ||
-        bps_partitions(bytes, partition) > BPS_PARTITIONS_LIMIT || (told && ndim > BPS_DIMENSIONS)) {
+    if (r->bad || dtype >= BPS_DTYPES || bytes % bps_dtype_size(dtype) != 0 || !bps_is_tensor(bytes, partition) ||
+        (told && ndim > BPS_DIMENSIONS)) {
         return BPS_ERR_PROTOCOL;
     }
     for (uint32_t i = 0; told && i < ndim; i++) {

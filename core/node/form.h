@@ -12,9 +12,7 @@
 
 #include <byteps/types.h>
 
-#define BPS_NAME_LIMIT       1023u        /* bytes of a tensor's name */
-#define BPS_TENSOR_LIMIT     (1ull << 46) /* bytes: larger than any memory */
-#define BPS_PARTITIONS_LIMIT (1u << 20)   /* smaller than what would make tables of partitions absurd */
+#define BPS_NAME_LIMIT 1023u /* bytes of a tensor's name */
 
 struct bps_form {
     uint64_t bytes;

@@ -42,7 +42,7 @@ struct bps_member {
     struct bps_timer *ticker;
     struct bps_alive alive;
     uint64_t since, reminded;
-    bool joined, ended;
+    bool joined, ended, silent;
     char waiting[512]; /* what it waits for, for the time-out */
 };
 
@@ -248,6 +248,21 @@ static const struct bps_link_handler handler = {
 
 /* ---- time ---- */
 
+/* A scheduler speaks first, and at once. */
+static void check_silence(struct bps_member *m, uint64_t now)
+{
+    const struct bps_link *link = &m->link;
+    bool silent = link->connected != 0 && link->last_received == link->connected && now - link->connected > BPS_S;
+    if (silent && !m->silent) {
+        m->silent = true;
+        snprintf(m->waiting, sizeof m->waiting,
+                 "waiting for the scheduler at %s: what listens there lets us connect and says nothing; is it another "
+                 "program?",
+                 cluster(m)->scheduler);
+        bps_warn(LOG, "%s", m->waiting);
+    }
+}
+
 static void on_tick(void *arg)
 {
     struct bps_member *m = arg;
@@ -262,6 +277,7 @@ static void on_tick(void *arg)
         m->link.last_received = now;
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
+    check_silence(m, now);
     if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + LATER) {
         snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
                  (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);

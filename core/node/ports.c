@@ -31,6 +31,7 @@ static bps_status listen_at(const struct bps_instance *transport, const char *ad
                             char *actual, size_t n, struct bps_report *report)
 {
     const struct bps_transport_ops *ops = transport->ops;
+    BPS_CALLING(transport, "listen", NULL);
     bps_status status = ops->listen(transport->self, address, bps_lobby_accept, lobby, actual, n, report);
     return bps_returned(transport, "listen", BPS_OK, status, report);
 }
@@ -38,7 +39,7 @@ static bps_status listen_at(const struct bps_instance *transport, const char *ad
 bps_status bps_ports_listen(const struct bps_conf *conf, const struct bps_instance *transport, const char *address,
                             struct bps_lobby *lobby, char *actual, size_t n, struct bps_report *report)
 {
-    lobby->transport = transport->ops;
+    lobby->transport = transport;
     if (conf->ports.first == 0 || !leaves_port_open(address)) {
         return listen_at(transport, address, lobby, actual, n, report);
     }

@@ -53,6 +53,7 @@ bps_status bps_transport_check_host(const struct bps_conf *conf, const char *add
 uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t times)
 {
     struct bps_transport_attr attr = {.lanes = 1};
+    BPS_CALLING(transport, "query", NULL);
     ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
     uint32_t lanes = (attr.lanes > 0 ? attr.lanes : 1) * times;
     return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/plugin_call.h"
 #include "base/report.h"
 #include "plugin/check.h"
 #include "plugin/search.h"
@@ -104,6 +105,7 @@ bps_status bps_file_open(const char *path, const struct bps_elf *elf, const stru
     const struct bps_module *module;
     void *handle, *symbol;
 
+    BPS_IN_PLUGIN(path, "", "loading", NULL);
     /* NODELETE: thread-local and driver destructors of a plugin crash a process that has unloaded it. */
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {

@@ -68,6 +68,7 @@ static bps_status open_plugin(struct bps_instance *instance, const char *path, s
 {
     struct bps_report why = {""};
     char where[256];
+    BPS_CALLING(instance, "open", NULL);
     bps_status returned = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
     bps_status status = bps_returned(instance, "open", BPS_OK, returned, report);
 
@@ -77,6 +78,12 @@ static bps_status open_plugin(struct bps_instance *instance, const char *path, s
     snprintf(where, sizeof where, "%s: %s", path, instance->loaded->plugin->name);
     bps_report_at(report, where, why.text[0] ? why.text : bps_strerror(status));
     return status;
+}
+
+static void close_plugin(const struct bps_instance *instance)
+{
+    BPS_CALLING(instance, "close", NULL);
+    common_ops(instance).close(instance->self);
 }
 
 static void release_options(struct bps_instance *instance)
@@ -151,7 +158,7 @@ void bps_instance_close(struct bps_instance *instance)
     if (!instance) {
         return;
     }
-    common_ops(instance).close(instance->self);
+    close_plugin(instance);
     bps_host_free(instance->host);
     release_options(instance);
     free(instance);

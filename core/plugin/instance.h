@@ -6,6 +6,7 @@
 #define BPS_PLUGIN_INSTANCE_H
 
 #include "base/loop.h"
+#include "base/plugin_call.h"
 #include "plugin/host.h"
 #include "plugin/registry.h"
 
@@ -17,6 +18,10 @@ struct bps_instance {
     void *options; /* filled option struct */
     char name[64]; /* of the instance in the configuration: "net" */
 };
+
+/* From here to the end of the block this thread is in a callback of the plugin, for a tensor or NULL. */
+#define BPS_CALLING(instance_, callback_, tensor_)                                                                     \
+    BPS_IN_PLUGIN((instance_)->loaded->plugin->name, (instance_)->host->instance, (callback_), (tensor_))
 
 /*
  * Opens the plugin that `group` (such as transports.net) names by its member "plugin", or `plugin` if that is

@@ -72,6 +72,7 @@ static void detach(const struct bps_shared *shared, unsigned told)
 {
     for (unsigned i = 0; i < told; i++) {
         if (concerns(&users[i], shared)) {
+            BPS_CALLING(users[i].instance, "detach", NULL);
             users[i].detach(users[i].instance->self, &shared->region);
         }
     }
@@ -80,6 +81,7 @@ static void detach(const struct bps_shared *shared, unsigned told)
 static bps_status attach_to(const struct bps_memory_user *user, const struct bps_shared *shared,
                             struct bps_report *report)
 {
+    BPS_CALLING(user->instance, "attach", NULL);
     bps_status status = user->attach(user->instance->self, &shared->region, report);
     return bps_returned(user->instance, "attach", BPS_OK, status, report);
 }

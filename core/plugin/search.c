@@ -86,6 +86,12 @@ bool bps_process_privileged(void)
     return geteuid() == 0 || getauxval(AT_SECURE) != 0;
 }
 
+/* Whoever it belongs to can write it, too. */
+static bool is_owner_trusted(const struct stat *st)
+{
+    return st->st_uid == 0 || st->st_uid == getuid() || st->st_uid == geteuid();
+}
+
 /* The directory where the file really lies: a link to it may lie elsewhere. */
 static bps_status trust_directory(const char *path, struct bps_report *report)
 {
@@ -101,6 +107,12 @@ static bps_status trust_directory(const char *path, struct bps_report *report)
                           "chmod o-w %.800s",
                           (unsigned)st.st_mode & 07777, real);
     }
+    if (!is_owner_trusted(&st)) {
+        return bps_refuse(report,
+                          "its directory belongs to user %u, neither to root nor to the user of this process, which is "
+                          "privileged; chown root %.800s",
+                          (unsigned)st.st_uid, real);
+    }
     return BPS_OK;
 }
 
@@ -115,6 +127,12 @@ bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
         return bps_refuse(report,
                           "can be written by everyone (mode %04o), and this process is privileged; chmod o-w %s",
                           (unsigned)st.st_mode & 07777, path);
+    }
+    if (!is_owner_trusted(&st)) {
+        return bps_refuse(report,
+                          "belongs to user %u, neither to root nor to the user of this process, which is privileged; "
+                          "chown root %s",
+                          (unsigned)st.st_uid, path);
     }
     return trust_directory(path, report);
 }

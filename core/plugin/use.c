@@ -52,6 +52,7 @@ bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, 
     const struct bps_reducer_ops *ops = reducer->ops;
     uint32_t asked = op == BPS_AVERAGE && !bps_is_integer(dtype) ? BPS_SUM : op;
     bool none = op == BPS_AVERAGE && dtype == BPS_BOOL;
+    BPS_CALLING(reducer, "kernels", NULL);
     bps_status returned = none ? BPS_ERR_UNSUPPORTED : ops->kernels(reducer->self, asked, dtype, out);
     bps_status status = bps_returned(reducer, "kernels", BPS_OK, returned, report);
     if (status != BPS_OK && status == returned) {

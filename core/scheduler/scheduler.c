@@ -16,6 +16,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "node/alive.h"
+#include "node/guard.h"
 #include "node/loaded.h"
 #include "node/member.h"
 #include "node/ports.h"
@@ -41,6 +42,7 @@ struct bps_scheduler {
     struct bps_declared declared;
     struct bps_timer *ticker;
     struct bps_alive alive;
+    struct bps_guard guard;
     char *agreement, *loaded;
     char host[64];
     enum phase phase;
@@ -612,6 +614,9 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     s->agreement = bps_conf_agreement(conf);
     bps_status status = s->agreement == NULL ? BPS_ERR_NOMEM : bps_transport_check_host(conf, c->scheduler, report);
     if (status == BPS_OK) {
+        status = bps_guard_begin(&s->guard, conf, loop, NULL, NULL, report);
+    }
+    if (status == BPS_OK) {
         status = bps_alive_begin(&s->alive, loop, conf, report);
     }
     if (status == BPS_OK) {
@@ -657,6 +662,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
     bps_roster_fini(&s->roster);
     bps_declared_fini(&s->declared);
     bps_instance_close(s->net);
+    bps_guard_end(&s->guard);
     free(s->agreement);
     free(s->loaded);
     free(s);

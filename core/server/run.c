@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "node/guard.h"
 #include "node/member.h"
 #include "node/transport.h"
 #include "server/server.h"
@@ -17,6 +18,8 @@ struct process {
     struct bps_loop *loop;
     struct bps_pinning pinning;
     struct bps_server *server;
+    struct bps_member *member;
+    struct bps_guard guard;
     bps_status verdict;
     struct bps_report *report;
 };
@@ -99,6 +102,15 @@ static const struct bps_member_events events = {
     .ended = on_ended,
 };
 
+/* One of the shards cannot go on. */
+static void on_stuck(void *arg, const char *text)
+{
+    struct process *p = arg;
+    if (p->member != NULL) {
+        bps_member_leave(p->member, text); /* the scheduler ends the job, which ends us */
+    }
+}
+
 static void on_stop(void *arg, uint32_t ready)
 {
     (void)ready;
@@ -109,27 +121,30 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
 {
     struct process p = {.conf = conf, .loop = bps_loop_new(), .report = report};
     struct bps_instance *net = NULL;
-    struct bps_member *member = NULL;
     struct bps_watch *watch = NULL;
-    bps_status status = p.loop == NULL ? BPS_ERR_NOMEM : bps_transport_open(conf, p.loop, &net, report);
+    bps_status status = p.loop == NULL ? BPS_ERR_NOMEM : bps_guard_begin(&p.guard, conf, p.loop, on_stuck, &p, report);
+    if (status == BPS_OK) {
+        status = bps_transport_open(conf, p.loop, &net, report);
+    }
     if (status == BPS_OK && stop >= 0) {
         watch = bps_loop_watch(p.loop, stop, on_stop, &p);
         status = watch == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status == BPS_OK) {
-        status = bps_member_new(conf, p.loop, net, "", &events, &p, &member, report);
+        status = bps_member_new(conf, p.loop, net, "", &events, &p, &p.member, report);
     }
     if (status == BPS_OK) {
         bps_loop_run(p.loop);
         status = p.verdict;
     }
-    bps_member_free(member);
+    bps_member_free(p.member);
     if (watch != NULL) {
         bps_loop_unwatch(p.loop, watch);
     }
     bps_server_free(p.server);
     bps_pinning_fini(&p.pinning);
     bps_instance_close(net);
+    bps_guard_end(&p.guard);
     bps_loop_free(p.loop);
     return status;
 }

@@ -7,6 +7,7 @@
  */
 #include "server/shard.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #define LOG            "shard"
 #define LANES_LIMIT    64u
 #define FEEDBACK_CHUNK (1u << 20)
+#define UNREAD_LIMIT   (64u << 20) /* bytes of answers */
 
 /* The codings of a lane, by the numbers that its worker gives them, from 1. */
 struct lane_codings {
@@ -123,6 +125,7 @@ static void on_attach(void *owner, const struct bps_region *region)
     const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
     const struct bps_transport_ops *transport = net->ops;
     struct bps_report report = {""};
+    BPS_CALLING(net, "attach", NULL);
     bps_status status = transport->attach(net->self, region, &report);
     if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
         bps_warn(LOG, "%s", report.text);
@@ -133,6 +136,7 @@ static void on_detach(void *owner, const struct bps_region *region)
 {
     const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
     const struct bps_transport_ops *transport = net->ops;
+    BPS_CALLING(net, "detach", NULL);
     transport->detach(net->self, region);
 }
 
@@ -239,8 +243,13 @@ static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const 
     uint64_t bytes, from = header->bytes;
     bool dropped = (header->flags & BPS_FLAG_DROPPED) != 0;
     const char *error = bps_sum_error(shard->sum, header->tensor, header->partition, dropped, &bytes);
-    uint64_t rest = from < bytes ? bytes - from : 0;
+    uint64_t rest = from < bytes ? bytes - from : 0, queued = lane->guest->link.queued;
     rest = rest < FEEDBACK_CHUNK ? rest : FEEDBACK_CHUNK;
+    if (queued > UNREAD_LIMIT) { /* it asks for one at a time */
+        bps_error(LOG, "worker %u asks what coding has lost, and has not read %" PRIu64 " MiB of the answers",
+                  lane->rank, queued >> 20);
+        return BPS_ERR_PROTOCOL;
+    }
     return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);
 }
 

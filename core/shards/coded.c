@@ -233,6 +233,7 @@ static void encode(struct bps_task *task, uint32_t index)
         bps_feedback_apply(&task->feedback, &part, x, coded->scratch);
         x = coded->scratch;
     }
+    BPS_CALLING(coding->compressor, "encode", tensor->name);
     coded->sent_bytes = ops_of(task)->encode(coding->compressor->self, bps_coding_type(dtype_of(task)), x,
                                              count_of(task, index), &random, coded->sent);
 }
@@ -327,6 +328,7 @@ static bps_status decode_to(const struct bps_task *task, uint32_t index, void *t
 {
     const struct bps_coding *coding = task->tensor->coding;
     const struct bps_coded_slice *coded = coded_of(task, index);
+    BPS_CALLING(coding->compressor, "decode", task->tensor->name);
     return ops_of(task)->decode(coding->compressor->self, bps_coding_type(dtype_of(task)), coded->result,
                                 coded->result_bytes, to, count_of(task, index));
 }

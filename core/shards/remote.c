@@ -258,6 +258,7 @@ static void on_attach(void *owner, const struct bps_region *region)
     const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
     const struct bps_transport_ops *transport = net->ops;
     struct bps_report report = {""};
+    BPS_CALLING(net, "attach", NULL);
     bps_status status = transport->attach(net->self, region, &report);
     if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
         bps_warn(LOG, "%s", report.text);
@@ -268,6 +269,7 @@ static void on_detach(void *owner, const struct bps_region *region)
 {
     const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
     const struct bps_transport_ops *transport = net->ops;
+    BPS_CALLING(net, "detach", NULL);
     transport->detach(net->self, region);
 }
 

@@ -12,7 +12,7 @@ static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *noti
 {
     const struct bps_contribution shape = {
         .id = notice->id, .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0}};
-    if (notice->bytes > BPS_TENSOR_LIMIT ||
+    if (!bps_is_tensor(notice->bytes, sum->config.partition) ||
         notice->id.partition >= bps_partitions(notice->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }

@@ -54,6 +54,7 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
             continue; /* another one of its group has spoken for it */
         }
         bool adds = !empty && to == d->sum.data;
+        BPS_CALLING(d->coding->compressor, adds ? "decode_add" : "decode", NULL);
         bps_status returned =
             (adds ? ops->decode_add : ops->decode)(self, d->type, coded->data, coded->bytes, to, d->count);
         bps_status status =
@@ -151,6 +152,7 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
     if (moves) {
         bps_feedback_apply(feedback, &part, d->sum.data, d->sum.data);
     }
+    BPS_CALLING(compressor, "encode", NULL);
     size_t bytes = bps_coding_ops(d->coding, round->spec.exact)
                        ->encode(compressor->self, d->type, d->sum.data, d->count, &random, coded);
     status = bps_returned_bytes(compressor, "encode", bytes, room, report);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group.c - groups of ranks: who contributes here, and for whom a frame speaks. */
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "sum/round.h"
 
 /* Links the ranks of each group in a ring, in their order. */
@@ -86,6 +88,20 @@ static bool is_taken(const struct bps_round *round, uint32_t rank)
     return bps_bit(round->joined_bits, rank) && (bps_bit(round->spoke_bits, rank) || !bps_is_absent(round->sum, rank));
 }
 
+/* What others have not joined is held for its opener, who must not fill this process. */
+static bool opens(struct bps_round *round, uint32_t rank)
+{
+    struct bps_sum *sum = round->sum;
+    round->opener = rank;
+    sum->held[rank] += round->memory;
+    if (sum->held[rank] > sum->config.held) {
+        bps_error("sum",
+                  "worker %u has begun more partitions, which others have not, than %s holds for it: %" PRIu64 " MiB",
+                  rank, sum->here, sum->config.held >> 20);
+    }
+    return sum->held[rank] <= sum->config.held;
+}
+
 bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_group)
 {
     const uint32_t *mate = round->sum->mate;
@@ -102,6 +118,9 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_grou
         i = for_group ? mate[i] : rank;
     } while (i != rank);
     bps_set_bit(round->spoke_bits, rank);
+    if (round->opener == UINT32_MAX && !opens(round, rank)) {
+        return BPS_ERR_PROTOCOL;
+    }
     if (for_group) {
         bps_set_bit(round->for_group_bits, rank);
     }

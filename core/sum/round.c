@@ -52,6 +52,7 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
     }
     memset(round, 0, head + bits + parts);
     round->memory = head + bits + parts;
+    round->opener = UINT32_MAX;
     round->joined_bits = (uint64_t *)((char *)round + head);
     round->spoke_bits = round->joined_bits + words;
     round->for_group_bits = round->spoke_bits + words;
@@ -179,6 +180,9 @@ static void free_round(struct bps_round *round)
     release_blocks(round);
     bps_rounds_remove(&round->base);
     free(round->odd);
+    if (round->opener != UINT32_MAX) {
+        round->sum->held[round->opener] -= round->memory;
+    }
     bps_pool_put(&round->sum->pool, round, round->memory);
 }
 

@@ -10,9 +10,6 @@
 #include "sum/sum.h"
 #include "sum/verdict.h"
 
-/* More bytes than any memory has, so that what is computed from them cannot overflow. */
-#define BPS_TENSOR_LIMIT (1ull << 46)
-
 /* What a worker has pushed. */
 struct bps_pushed {
     uint32_t rank;
@@ -69,6 +66,7 @@ struct bps_round {
     size_t memory;               /* of this struct and what follows it */
     bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
+    uint32_t opener;             /* rank whose frame has opened it; UINT32_MAX: it is about to speak */
     uint32_t lost;               /* rank whose loan could not be reached, or whose bytes not decoded */
     uint64_t max_bytes;          /* the largest tensor among the contributions */
     uint32_t odds;
@@ -90,6 +88,7 @@ struct bps_sum {
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
     bool uncollected;                /* a round was to be collected meanwhile */
+    uint64_t *held;                  /* by rank: bytes of the rounds that it has opened */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
     char here[32];                   /* whose process this is, for messages */
 

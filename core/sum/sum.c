@@ -17,7 +17,8 @@ static bps_status init(struct bps_sum *sum)
     sum->words = (config->workers + 63) / 64;
     sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
     sum->source = calloc(sum->members, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
-    if (sum->left_bits == NULL || sum->source == NULL) {
+    sum->held = calloc(config->workers, sizeof *sum->held);
+    if (sum->left_bits == NULL || sum->source == NULL || sum->held == NULL) {
         return BPS_ERR_NOMEM;
     }
     sum->weight = (double *)(sum->source + sum->members);
@@ -38,6 +39,7 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
         return BPS_ERR_NOMEM;
     }
     sum->config = *config;
+    sum->config.held = config->held > 0 ? config->held : BPS_SUM_HELD;
     bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
     bps_status status = init(sum);
     if (status != BPS_OK) {
@@ -64,6 +66,7 @@ void bps_sum_free(struct bps_sum *sum)
     bps_heap_fini(&sum->due);
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
+    free(sum->held);
     free(sum->left_bits);
     free(sum->source); /* weight and origin follow it */
     free(sum->scratch);
@@ -150,7 +153,8 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
 {
     const struct bps_spec *spec = &c->spec;
     size_t size = bps_dtype_size(spec->dtype);
-    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes > BPS_TENSOR_LIMIT || spec->bytes % size != 0 ||
+    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 ||
+        !bps_is_tensor(spec->bytes, sum->config.partition) ||
         c->id.partition >= bps_partitions(spec->bytes, sum->config.partition)) {
         return BPS_ERR_PROTOCOL;
     }

@@ -113,6 +113,8 @@ struct bps_sum_events {
 
 #define BPS_SUM_ALL UINT32_MAX
 
+#define BPS_SUM_HELD (1ull << 30) /* 160 GB of partitions of the default size */
+
 struct bps_sum_config {
     uint32_t workers;
     uint64_t partition, slice; /* bytes; an aggregator does not cut partitions */
@@ -120,6 +122,7 @@ struct bps_sum_config {
     uint32_t only;             /* aggregator: the one group that contributes; else BPS_SUM_ALL */
     uint32_t leader;           /* with `only`: rank of this process */
     bool partial;              /* with `only`: neither average nor postscale; the sum goes to the leader */
+    uint64_t held;             /* bytes of rounds that one rank has opened and that are not over; 0: BPS_SUM_HELD */
     bool rank_order;           /* sum in the order of ranks, not of arrival; an aggregator always does */
     struct bps_instance *reducer;
     const struct bps_sum_events *events;

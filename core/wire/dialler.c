@@ -19,8 +19,7 @@ bps_status bps_dialler_start(struct bps_dialler *d, struct bps_loop *loop, uint6
                               .address = address,
                               .lane = lane,
                               .deadline = bps_now() + patience};
-    bps_status status = bps_link_dial(link, handler, owner, transport->ops, transport->self, address, lane, report);
-    return bps_returned(transport, "dial", BPS_OK, status, report);
+    return bps_link_dial(link, handler, owner, transport, address, lane, report);
 }
 
 static void dial_again(void *arg)
@@ -29,9 +28,7 @@ static void dial_again(void *arg)
     struct bps_link *link = d->link;
     struct bps_report report = {""};
     d->timer = NULL;
-    bps_status status = bps_link_dial(link, link->handler, link->owner, link->transport, d->transport->self, d->address,
-                                      d->lane, &report);
-    status = bps_returned(d->transport, "dial", BPS_OK, status, &report);
+    bps_status status = bps_link_dial(link, link->handler, link->owner, d->transport, d->address, d->lane, &report);
     if (status != BPS_OK) {
         link->handler->closed(link->owner, link, status, report.text);
     }

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
+#include "plugin/returned.h"
 #include "wire/handshake.h"
 
 struct bps_parcel {
@@ -42,6 +43,7 @@ static void link_reset(struct bps_link *link)
     link->state = BPS_LINK_IDLE;
     free_parcels(&link->queue);
     free_parcels(&link->writing);
+    link->queued = 0;
     free(link->payload);
     link->payload = NULL;
 }
@@ -173,7 +175,13 @@ static void on_sent(void *user, void *cookie)
     }
     struct bps_parcel *parcel = (struct bps_parcel *)((uintptr_t)cookie & ~(uintptr_t)1);
     STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
+    link->queued -= sizeof *parcel + parcel->bytes;
     free(parcel);
+}
+
+static const struct bps_transport_ops *ops_of(const struct bps_link *link)
+{
+    return link->transport->ops;
 }
 
 bps_status bps_link_send(struct bps_link *link, const struct bps_header *header, const void *payload, size_t bytes)
@@ -183,7 +191,7 @@ bps_status bps_link_send(struct bps_link *link, const struct bps_header *header,
     }
     struct bps_parcel *parcel = malloc(sizeof *parcel + bytes);
     if (parcel == NULL) { /* the peer would wait for it */
-        link->transport->finish(link->channel);
+        bps_link_finish(link);
         return BPS_ERR_NOMEM;
     }
     struct bps_header full = *header;
@@ -194,7 +202,8 @@ bps_status bps_link_send(struct bps_link *link, const struct bps_header *header,
         memcpy(parcel->payload, payload, bytes);
     }
     STAILQ_INSERT_TAIL(&link->queue, parcel, entry);
-    link->transport->kick(link->channel);
+    link->queued += sizeof *parcel + bytes;
+    bps_link_kick(link);
     return BPS_OK;
 }
 
@@ -220,7 +229,8 @@ bps_status bps_link_send_text(struct bps_link *link, uint8_t type, const char *t
 void bps_link_kick(struct bps_link *link)
 {
     if (link->channel != NULL) {
-        link->transport->kick(link->channel);
+        BPS_CALLING(link->transport, "kick", NULL);
+        ops_of(link)->kick(link->channel);
     }
 }
 
@@ -237,7 +247,7 @@ void bps_link_keep_alive(struct bps_link *link, uint64_t now, uint64_t quiet)
 static void on_connected(void *user)
 {
     struct bps_link *link = user;
-    link->last_received = bps_now();
+    link->connected = link->last_received = bps_now();
 }
 
 static void on_closed(void *user, bps_status status, const char *text)
@@ -258,7 +268,7 @@ static const struct bps_channel_events link_events = {
 };
 
 static void link_init(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
-                      const struct bps_transport_ops *transport, const char *peer)
+                      const struct bps_instance *transport, const char *peer)
 {
     memset(link, 0, sizeof *link);
     link->handler = handler;
@@ -271,12 +281,14 @@ static void link_init(struct bps_link *link, const struct bps_link_handler *hand
 }
 
 bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
-                         const struct bps_transport_ops *transport, void *instance, const char *address, uint32_t lane,
+                         const struct bps_instance *transport, const char *address, uint32_t lane,
                          struct bps_report *report)
 {
     link_init(link, handler, owner, transport, address);
     link->state = BPS_LINK_DIALLING;
-    bps_status status = transport->dial(instance, address, lane, &link_events, link, &link->channel, report);
+    BPS_CALLING(transport, "dial", NULL);
+    bps_status status = ops_of(link)->dial(transport->self, address, lane, &link_events, link, &link->channel, report);
+    status = bps_returned(transport, "dial", BPS_OK, status, report);
     if (status != BPS_OK) {
         link_reset(link);
     }
@@ -284,7 +296,7 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
 }
 
 const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
-                                                 void *owner, const struct bps_transport_ops *transport,
+                                                 void *owner, const struct bps_instance *transport,
                                                  struct bps_channel *channel, const char *peer, void **user)
 {
     link_init(link, handler, owner, transport, peer);
@@ -301,7 +313,8 @@ const struct bps_channel_events *bps_link_accept(struct bps_link *link, const st
 void bps_link_finish(struct bps_link *link)
 {
     if (link->channel != NULL) {
-        link->transport->finish(link->channel);
+        BPS_CALLING(link->transport, "finish", NULL);
+        ops_of(link)->finish(link->channel);
     }
 }
 
@@ -310,6 +323,7 @@ void bps_link_drop(struct bps_link *link)
     struct bps_channel *channel = link->channel;
     if (channel != NULL) {
         link_reset(link);
-        link->transport->drop(channel);
+        BPS_CALLING(link->transport, "drop", NULL);
+        ops_of(link)->drop(channel);
     }
 }

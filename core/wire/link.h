@@ -14,6 +14,7 @@
 
 #include <sys/queue.h>
 
+#include "plugin/instance.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 #include "wire/proof.h"
@@ -56,7 +57,7 @@ enum bps_link_state { BPS_LINK_IDLE, BPS_LINK_DIALLING, BPS_LINK_ACCEPTED, BPS_L
 struct bps_link {
     const struct bps_link_handler *handler;
     void *owner;
-    const struct bps_transport_ops *transport;
+    const struct bps_instance *transport;
     struct bps_channel *channel; /* NULL: closed */
     enum bps_link_state state;
     bool welcomed; /* dialler: the acceptor has let it in */
@@ -66,21 +67,23 @@ struct bps_link {
     char peer[128];
 
     struct bps_parcels queue, writing;
+    uint64_t queued; /* bytes of memory of all these */
 
     struct bps_sink sink; /* collects a message */
     struct bps_header header;
     uint8_t *payload;
 
     uint64_t last_sent, last_received; /* ns */
+    uint64_t connected;                /* dialler: when it was; 0: not yet */
 };
 
 /* Starts to connect. closed or welcome follows. */
 bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
-                         const struct bps_transport_ops *transport, void *instance, const char *address, uint32_t lane,
+                         const struct bps_instance *transport, const char *address, uint32_t lane,
                          struct bps_report *report);
 /* Takes over an accepted channel and challenges the peer. Returns what bps_accept_fn has to return. */
 const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
-                                                 void *owner, const struct bps_transport_ops *transport,
+                                                 void *owner, const struct bps_instance *transport,
                                                  struct bps_channel *channel, const char *peer, void **user);
 
 /* Acceptor: whether the dialler has proved that it knows this key. BPS_ERR_REFUSED: it has not. */

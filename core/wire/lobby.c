@@ -7,7 +7,7 @@
 #include "base/clock.h"
 
 void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *handler,
-                    const struct bps_transport_ops *transport, void *host, uint32_t members)
+                    const struct bps_instance *transport, void *host, uint32_t members)
 {
     lobby->handler = handler;
     lobby->transport = transport;

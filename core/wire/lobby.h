@@ -27,7 +27,7 @@ struct bps_guest {
 
 struct bps_lobby {
     const struct bps_link_handler *handler;
-    const struct bps_transport_ops *transport;
+    const struct bps_instance *transport; /* NULL: not known before it listens */
     void *host;
     uint32_t members;  /* how many links of members may come at once */
     uint32_t unproved; /* guests */
@@ -35,7 +35,7 @@ struct bps_lobby {
 };
 
 void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *handler,
-                    const struct bps_transport_ops *transport, void *host, uint32_t members);
+                    const struct bps_instance *transport, void *host, uint32_t members);
 /*
  * Drops everybody who still waits; the handler's closed is called for each, as for all that the lobby drops.
  */

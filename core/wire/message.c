@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
+
 void bps_writer_init(struct bps_writer *w)
 {
     memset(w, 0, sizeof *w);
@@ -159,12 +161,7 @@ void bps_get_text(struct bps_reader *r, char *out, size_t room)
     n = n < room - 1 ? n : room - 1;
     bps_get_bytes(r, out, n);
     out[n] = '\0';
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)out[i];
-        if (c < ' ' || c == 127) {
-            out[i] = '?';
-        }
-    }
+    bps_make_printable(out);
     r->at = r->end;
 }
 

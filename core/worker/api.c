@@ -12,6 +12,7 @@
 #include <byteps/framework.h>
 
 #include "base/log.h"
+#include "base/report.h"
 #include "conf/layer.h"
 #include "flow/worker.h"
 #include "group/local.h"
@@ -49,6 +50,15 @@ static bps_status no_job(struct bps_report *report)
                atomic_load(&forked) ? "this is a forked child of a byteps process; only its parent is in the job"
                                     : "BytePS has not been initialized; call init first");
     return BPS_ERR_STATE;
+}
+
+/* What every function of byteps.h with a report returns. */
+static bps_status told(bps_status status, struct bps_report *report)
+{
+    if (status < 0 && report != NULL) {
+        bps_make_printable(report->text);
+    }
+    return status;
 }
 
 /* The job, counted as used until release(); NULL and a report if there is none. */
@@ -249,7 +259,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
         }
     }
     pthread_mutex_unlock(&life);
-    return status;
+    return told(status, report);
 }
 
 /* What coding has left of the tensors, as bytes that outlive the job. */
@@ -302,7 +312,7 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
     finish(worker, NULL);
     bps_log_set_identity("");
     pthread_mutex_unlock(&life);
-    return status;
+    return told(status, report);
 }
 
 bps_status bps_shutdown(struct bps_report *report)
@@ -399,7 +409,7 @@ bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps
     }
     bps_status status = bps_worker_declare(worker, declarations, n, out, report);
     release();
-    return status;
+    return told(status, report);
 }
 
 /* Takes the operation of a named tensor: nothing of it is in flight then. The lock is held. */
@@ -432,7 +442,7 @@ bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, stru
     release();
     if (status != BPS_OK) {
         bps_writer_fini(&w);
-        return status;
+        return told(status, report);
     }
     *state = w.data;
     *bytes = w.size;
@@ -461,7 +471,7 @@ bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, 
         free(copy);
     }
     release();
-    return status;
+    return told(status, report);
 }
 
 bps_status bps_forget(const char *const *names, size_t n, struct bps_report *report)
@@ -500,7 +510,7 @@ static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32
     }
     bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
     release();
-    return status;
+    return told(status, report);
 }
 
 /* Before anything else of it is read. */
@@ -539,7 +549,7 @@ static bps_status run(const struct bps_push_pull *request, uint32_t op, bool bar
     bps_status status =
         bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
     release();
-    return status;
+    return told(status, report);
 }
 
 bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_ns, bps_handle *out,
@@ -620,7 +630,7 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
     }
     status = bps_operation_wait(worker, handle, timeout_ns, report);
     release();
-    return status;
+    return told(status, report);
 }
 
 /* ---- bindings ---- */

@@ -24,6 +24,7 @@
  * How long a worker that leaves waits for its operations; then it gives up, so that the others do not wait.
  */
 #define DRAIN_LIMIT (5 * BPS_S)
+#define MIN_PERIOD  (10 * BPS_MS)
 
 /* ---- failing ---- */
 
@@ -271,6 +272,53 @@ static void on_drain_limit(void *arg)
     }
 }
 
+/* Between two looks at what this worker waits for. */
+static uint64_t clock_period(const struct bps_conf_cluster *cluster)
+{
+    uint64_t limit = BPS_S / 2;
+    const uint64_t all[] = {cluster->stall_warning, cluster->stall_timeout, cluster->rendezvous_timeout};
+    for (uint32_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        limit = all[i] > 0 && all[i] / 8 < limit ? all[i] / 8 : limit;
+    }
+    return limit > MIN_PERIOD ? limit : MIN_PERIOD;
+}
+
+/* Links that do not come about, though their transport says nothing. Whoever dials knows more, and is given the time. */
+static void check_joining(struct bps_worker *worker, uint64_t passed)
+{
+    uint64_t limit = worker->conf->cluster.rendezvous_timeout;
+    uint32_t near = bps_local_links(worker->local), far = bps_remotes_links(worker);
+    char text[400];
+    worker->joining += passed;
+    if (worker->joining < limit + limit / 4 + 2 * BPS_S) {
+        return;
+    }
+    snprintf(text, sizeof text,
+             "the job is complete, but of this worker's connections, %u to shards by transport %s and %u to workers of "
+             "this host by transport %s, only %u came about in %.0f s (cluster.rendezvous_timeout: %.0f s)",
+             far, worker->net->loaded->plugin->name, near,
+             worker->local_transport != NULL ? worker->local_transport->loaded->plugin->name : "none",
+             worker->opened_links, (double)worker->joining / 1e9, (double)limit / 1e9);
+    bps_worker_fail(worker, BPS_ERR_TIMEOUT, text);
+}
+
+/* Time in which we were stopped does not count. */
+static void on_clock(void *arg)
+{
+    struct bps_worker *worker = arg;
+    uint64_t period = clock_period(&worker->conf->cluster);
+    if (worker->phase == BPS_WORKER_JOINING && worker->book != NULL && worker->failure == BPS_OK) {
+        check_joining(worker, period);
+    }
+    bps_overdue_look(worker, period);
+}
+
+/* A thread of this worker, or of the server in it, does not come back. */
+static void on_stuck(void *arg, const char *text)
+{
+    bps_worker_fail(arg, BPS_ERR_TIMEOUT, text);
+}
+
 static const struct bps_life life = {
     .failed = on_failed,
     .link_opened = on_link_opened,
@@ -335,6 +383,9 @@ void bps_worker_free(struct bps_worker *worker)
         if (worker->drain != NULL) {
             bps_loop_cancel(worker->loop, worker->drain);
         }
+        if (worker->clock != NULL) {
+            bps_loop_cancel(worker->loop, worker->clock);
+        }
     }
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
@@ -344,6 +395,7 @@ void bps_worker_free(struct bps_worker *worker)
     bps_instance_close(worker->reducer);
     bps_memory_close(worker->net);
     bps_copy_close(worker); /* last of those that know of memory: it gives back the staging memory */
+    bps_guard_end(&worker->guard);
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
@@ -400,10 +452,18 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     choose_steps(worker);
     if (status == BPS_OK) {
         worker->loop = bps_loop_new();
-        status = worker->loop == NULL ? BPS_ERR_IO : bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
+        status = worker->loop == NULL
+                     ? BPS_ERR_IO
+                     : bps_guard_begin(&worker->guard, worker->conf, worker->loop, on_stuck, worker, report);
+    }
+    if (status == BPS_OK) {
+        status = bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
     }
     if (status == BPS_OK) {
         bps_loop_spin(worker->loop, BPS_LOOP_SPIN);
+        uint64_t period = clock_period(cluster);
+        worker->clock = bps_loop_timer(worker->loop, period, period, on_clock, worker);
+        status = worker->clock == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status == BPS_OK && bps_graph_needs_threads(worker->graph)) {
         status = bps_thread_pool_need(worker, report);

@@ -325,7 +325,7 @@ class Bad(Case):
         )
         name = self.write("a 4000000000 float32\n")
         self.bad(
-            "byteps plan: tensor 'a' would have 250000000 partitions; expected at most 1048576, raise "
+            "byteps plan: tensor 'a' would have 250000000 partitions; expected at most 262144, raise "
             "worker.partition\n",
             "plan",
             "--model",

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stopped processes: too long, and they are lost; shorter than the time-out, and nothing happens."""
 
+import contextlib
+import ctypes
+import os
+import pathlib
 import time
 import unittest
 
@@ -55,6 +59,40 @@ class TooLong(unittest.TestCase):
             cases[f"{victim} at work"] = lambda v=victim: self.stop(LOOP, v)
             cases[f"{victim} idle"] = lambda v=victim: self.stop(IDLE, v)
         cluster.side_by_side(self, cases)
+
+
+@contextlib.contextmanager
+def seized(pid, name):
+    """Return a context in which one thread of a process stands still, as in a page fault on a dead disk."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    tasks = f"/proc/{pid}/task"
+    (thread,) = (int(t) for t in os.listdir(tasks) if pathlib.Path(tasks, t, "comm").read_text().strip() == name)
+
+    def ptrace(request):
+        if libc.ptrace(request, thread, None, None) != 0:
+            raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of {name}")
+
+    ptrace(0x4206)  # PTRACE_SEIZE
+    ptrace(0x4207)  # PTRACE_INTERRUPT
+    os.waitpid(thread, 0x40000000)  # __WALL
+    yield
+    ptrace(17)  # PTRACE_DETACH
+
+
+class OneThread(unittest.TestCase):
+    """The thread of a shard stands still, and the others of its process do not."""
+
+    def test_shard(self):
+        settings = ["cluster.peer_timeout=2s", "server.shards=1"]
+        with cluster.ByHand(LOOP, settings=settings) as job:
+            for part in members(job):
+                job.wait_for("grad runs", part)
+            why = r"server 0 \(.*\) gave up: thread bps-shard \(\d+, stopped\) has not come back to its events, for "
+            with seized(job.pid("server 0"), "bps-shard"):
+                for part in members(job):
+                    self.assertRegex(job.wait_for("gave up", part, "any"), why)
+            for part, end in job.finish().items():
+                self.assertNotEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
 
 
 class LossAndSignal(unittest.TestCase):

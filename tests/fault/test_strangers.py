@@ -257,7 +257,7 @@ class Impostor(unittest.TestCase):
         self.meet(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n" * 3, *words)
 
     def test_silence(self):
-        self.meet(b"", "did not gather within 2 s")
+        self.meet(b"", "did not gather within 2 s: waiting for the scheduler at 127.0.0.1:{port}: what listens there")
 
     def test_wrong_messages(self):
         book = struct.pack("<III", 1, 1, 4_000_000_000)

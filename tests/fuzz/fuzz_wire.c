@@ -218,15 +218,19 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
 /* Which end this is; then the frames: type, length in two bytes, payload. What an end draws is zeros. */
 static void try_link(const uint8_t *data, size_t size)
 {
+    static const struct bps_plugin plugin = {.name = "nowhere"};
+    static const struct bps_loaded loaded = {.plugin = &plugin};
+    static struct bps_host host = {.instance = ""};
     const struct bps_channel_events *events = NULL;
+    const struct bps_instance transport = {.loaded = &loaded, .ops = &nowhere, .self = &events, .host = &host};
     struct bps_link link;
     void *user;
     bool accepts = size > 0 && data[0] % 2 == 0;
     bps_log_set_level(0);
     if (accepts) {
-        events = bps_link_accept(&link, &handler, NULL, &nowhere, channel, "nobody", &user);
+        events = bps_link_accept(&link, &handler, NULL, &transport, channel, "nobody", &user);
     } else {
-        bps_link_dial(&link, &handler, NULL, &nowhere, &events, "nobody", 0, NULL);
+        bps_link_dial(&link, &handler, NULL, &transport, "nobody", 0, NULL);
     }
     bool open = events != NULL;
     for (size_t at = 1; open && at + 3 <= size;) {

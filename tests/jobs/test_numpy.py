@@ -165,7 +165,7 @@ class Processes(unittest.TestCase):
         """An error that quotes them is the one that it is about."""
         env = {**os.environb, b"BYTEPS_CONF": b"/no/\xff.conf"}
         result = self.python("import byteps.numpy as bps; bps.init()", env=env)
-        self.assertIn(r"byteps._errors.ConfigurationError: /no/\xff.conf: ", result.stderr)
+        self.assertIn("byteps._errors.ConfigurationError: /no/?.conf: ", result.stderr)
 
     def test_exit_with_operations_in_flight(self):
         result = self.python(

@@ -486,9 +486,13 @@ class Privileged(Case):
         )
 
     def test_foreign_owner(self):
-        """Root in a container often works on a user's files."""
+        """Whoever a file or its directory belongs to can write there."""
+        why = "belongs to user 12345, neither to root nor to the user of this process, which is privileged; chown root "
         os.chown(self.copy(), 12345, -1)
-        self.assertEqual(self.plugin("info", "crafted").returncode, 0)
+        self.refused(why + self.file())
+        os.chown(self.file(), 0, -1)
+        os.chown(self.dir, 12345, -1)
+        self.refused(f"its directory {why}{self.dir}")
 
     def test_world_writable_directory(self):
         self.copy()

@@ -115,6 +115,21 @@ const struct bps_module *__wrap_bps_builtin_module(size_t index)
     return index < 4 ? modules[index] : NULL;
 }
 
+/* It would wait for time that passes in no thread of ours. */
+bps_status __wrap_bps_watchdog_begin(struct bps_watchdog_user *user, struct bps_report *report);
+bps_status __wrap_bps_watchdog_begin(struct bps_watchdog_user *user, struct bps_report *report)
+{
+    (void)user;
+    (void)report;
+    return BPS_OK;
+}
+
+void __wrap_bps_watchdog_end(struct bps_watchdog_user *user);
+void __wrap_bps_watchdog_end(struct bps_watchdog_user *user)
+{
+    (void)user;
+}
+
 /*
  * Memory of bps_alloc() is that of a process, and so are those who hear of it: here are many workers, and none uses
  * it.

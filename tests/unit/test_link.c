@@ -155,7 +155,7 @@ static void setup(void)
                       BPS_OK,
                   "%s", report.text);
     const struct bps_transport_ops *ops = net->ops;
-    bps_lobby_init(&lobby, &acceptor_handler, ops, NULL, MEMBERS);
+    bps_lobby_init(&lobby, &acceptor_handler, net, NULL, MEMBERS);
     ck_assert_int_eq(ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
                      BPS_OK);
     ck_assert_ptr_nonnull(bps_loop_timer(loop, 60 * BPS_S, 0, on_deadline, NULL));
@@ -177,7 +177,7 @@ static void teardown(void)
 static void dial(void)
 {
     struct bps_report report = {""};
-    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net->ops, net->self, address, 0, &report), BPS_OK);
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net, address, 0, &report), BPS_OK);
     bps_loop_run(loop);
 }
 

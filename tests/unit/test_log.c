@@ -14,6 +14,7 @@
 
 #include "base/assert.h"
 #include "base/log.h"
+#include "base/report.h"
 #include "config.h"
 
 static FILE *file;
@@ -94,7 +95,32 @@ START_TEST(foreign_text_stays_within_its_line)
 {
     bps_log_hide_time(true);
     bps_info("x", "a\nERROR b\033[31m\tc\r\177 \303\251");
-    ck_assert_str_eq(written(), "INFO  x: a ERROR b [31m c   \303\251\n");
+    ck_assert_str_eq(written(), "INFO  x: a?ERROR b?[31m?c?? \303\251\n");
+}
+END_TEST
+
+START_TEST(texts_are_made_printable)
+{
+    static const struct {
+        const char *text, *clean;
+    } cases[] = {
+        {"", ""},
+        {"plain ~", "plain ~"},
+        {"gr\xc3\xbc\xc3\x9f, \xe2\x82\xac, \xf0\x9f\x98\x80", "gr\xc3\xbc\xc3\x9f, \xe2\x82\xac, \xf0\x9f\x98\x80"},
+        {"a\nb\033[2J\177\t", "a?b?[2J??"},
+        {"\xc2\x9b", "??"},               /* a control character of two bytes */
+        {"\x80 \xff \xc0\xaf", "? ? ??"}, /* no beginning; the slash in two bytes */
+        {"\xed\xa0\x80", "???"},          /* half of a pair of UTF-16 */
+        {"\xf4\x90\x80\x80", "????"},     /* beyond the last one */
+        {"cut \xe2\x82", "cut ??"},
+        {"\xf0\x9f\x98", "???"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "%s", cases[i].text);
+        bps_make_printable(text);
+        ck_assert_str_eq(text, cases[i].clean);
+    }
 }
 END_TEST
 
@@ -291,6 +317,7 @@ int main(void)
     tcase_add_test(all, a_line_has_time_level_identity_and_component);
     tcase_add_test(all, the_level_decides);
     tcase_add_test(all, foreign_text_stays_within_its_line);
+    tcase_add_test(all, texts_are_made_printable);
     tcase_add_test(all, too_long_text_is_cut);
     tcase_add_test(all, errno_is_told_and_kept);
     tcase_add_test(all, lines_of_threads_do_not_mix);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "server/sum_frames.h"
 #include "sum/round.h"
 #include "wire/link.h"
@@ -88,6 +89,8 @@ static void deliver_all(void)
     }
 }
 
+static uint64_t held; /* see struct bps_sum_config */
+
 static void start(uint32_t n, bool rank_order)
 {
     const struct bps_sum_config config = {.workers = n,
@@ -95,6 +98,7 @@ static void start(uint32_t n, bool rank_order)
                                           .slice = SLICE,
                                           .only = BPS_SUM_ALL,
                                           .rank_order = rank_order,
+                                          .held = held,
                                           .reducer = reducer,
                                           .events = &events};
     workers = n;
@@ -546,6 +550,48 @@ START_TEST(test_poison)
 }
 END_TEST
 
+/* A worker that begins what nobody else does is stopped before it has filled this process; what is over is not held. */
+START_TEST(test_what_one_worker_has_begun)
+{
+    struct bps_header h = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 400);
+    uint32_t begun = 0, id;
+    h.root = (uint32_t)-BPS_ERR_FAILED;
+    held = 1 << 20;
+    start(2, false);
+    held = 0;
+    bps_log_set_level(0);
+    for (id = 0; id < 10000; id++) {
+        h.tensor = BPS_ID_UNNAMED + id;
+        ck_assert_int_eq(bps_frame_poison(sum, 0, &h, "worker 0: no"), BPS_OK);
+        ck_assert_int_eq(bps_frame_poison(sum, 1, &h, "worker 1: no"), BPS_OK);
+    }
+    bps_status status = BPS_OK;
+    for (; status == BPS_OK; id++) {
+        h.tensor = BPS_ID_UNNAMED + id;
+        status = bps_frame_poison(sum, 0, &h, "worker 0: no");
+        ck_assert_uint_lt(++begun, 10000);
+    }
+    ck_assert_int_eq(status, BPS_ERR_PROTOCOL);
+    ck_assert_uint_gt(begun, 100);
+    h.tensor = BPS_ID_UNNAMED + id;
+    ck_assert_int_eq(bps_frame_poison(sum, 1, &h, "worker 1: no"), BPS_OK);
+}
+END_TEST
+
+/* The other workers answer for each partition that a failed tensor claims. */
+START_TEST(test_absurd_claims)
+{
+    struct bps_header h = tensor_header(BPS_ID_UNNAMED + 1, 0, BPS_FLOAT32, BPS_SUM, 400);
+    h.root = (uint32_t)-BPS_ERR_FAILED;
+    start(2, false);
+    h.bytes = (uint64_t)BPS_PARTITIONS_LIMIT * PARTITION + 4;
+    ck_assert_int_eq(bps_frame_poison(sum, 0, &h, "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(push_small(0, h), BPS_ERR_PROTOCOL);
+    h.bytes -= 4;
+    ck_assert_int_eq(bps_frame_poison(sum, 0, &h, "no"), BPS_OK);
+}
+END_TEST
+
 START_TEST(test_leave)
 {
     struct bps_header h = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 400);
@@ -834,6 +880,8 @@ int main(void)
     tcase_add_loop_test(tests, test_odd_one_out, 0, 16);
     tcase_add_test(tests, test_wrong_root);
     tcase_add_loop_test(tests, test_poison, 0, 6);
+    tcase_add_test(tests, test_what_one_worker_has_begun);
+    tcase_add_test(tests, test_absurd_claims);
     tcase_add_test(tests, test_leave);
     tcase_add_loop_test(tests, test_overlapping_rounds, 0, 2);
     tcase_add_test(tests, test_stalls);

@@ -17,6 +17,8 @@
 #include <byteps/types.h>
 
 #ifdef __cplusplus
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wshadow" /* a function and the struct that it takes have one name, as in C's stat() */
 extern "C" {
 #endif
 
@@ -282,5 +284,6 @@ BPS_API bps_status bps_unregister(void *address, struct bps_report *report);
 
 #ifdef __cplusplus
 }
+#pragma GCC diagnostic pop
 #endif
 #endif

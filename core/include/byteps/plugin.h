@@ -132,13 +132,13 @@ struct bps_note {
 #define BPS_PLUGIN_NOTE(kind_, name_, version_) struct bps_note
 #else
 /* Put it once at file scope for each plugin: BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0"); */
-#define BPS_PLUGIN_NOTE(kind_, name_, version_)           BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __LINE__)
+#define BPS_PLUGIN_NOTE(kind_, name_, version_)           BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __COUNTER__)
 #define BPS_PLUGIN_NOTE_AT(kind_, name_, version_, line_) BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)
 #define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                              \
     __attribute__((used, aligned(4),                                                                                   \
                    section(".note.byteps"))) static const struct bps_note bps_plugin_note_##line_ = {                  \
         7,                                                                                                             \
-        sizeof(struct bps_note_body),                                                                                  \
+        sizeof(((struct bps_note *)0)->body),                                                                          \
         BPS_NOTE_TYPE,                                                                                                 \
         "BytePS",                                                                                                      \
         {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}

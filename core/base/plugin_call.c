@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plugin_call.c - see plugin_call.h. */
+#include "base/plugin_call.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/queue.h>
+#include <unistd.h>
+
+struct thread {
+    struct bps_plugin_calls calls; /* first */
+    LIST_ENTRY(thread) entry;
+    pid_t id;
+};
+
+/* NULL: it has been in none. A handler of a signal reads it, so that reading must not need memory. */
+static _Thread_local struct thread *here __attribute__((tls_model("initial-exec")));
+static struct thread spare;                                       /* of threads for which there is no memory */
+static pthread_mutex_t threads_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
+static LIST_HEAD(, thread) threads = LIST_HEAD_INITIALIZER(threads);
+static pthread_key_t leaving; /* takes a thread that ends off the list */
+
+static void lock_threads(void)
+{
+    pthread_mutex_lock(&threads_mutex);
+}
+
+static void unlock_threads(void)
+{
+    pthread_mutex_unlock(&threads_mutex);
+}
+
+static void leave(void *arg)
+{
+    struct thread *thread = arg;
+    lock_threads();
+    LIST_REMOVE(thread, entry);
+    unlock_threads();
+    here = NULL;
+    free(thread);
+}
+
+/* Of the threads of the parent, a child has only the calling one. */
+static void in_child(void)
+{
+    LIST_INIT(&threads);
+    if (here != NULL) {
+        here->id = gettid();
+        LIST_INSERT_HEAD(&threads, here, entry);
+    }
+    unlock_threads();
+}
+
+__attribute__((constructor)) static void prepare(void)
+{
+    pthread_key_create(&leaving, leave);
+    pthread_atfork(lock_threads, unlock_threads, in_child);
+}
+
+static struct thread *enter(void)
+{
+    struct thread *thread = calloc(1, sizeof *thread);
+    if (thread == NULL) {
+        return &spare;
+    }
+    thread->id = gettid();
+    lock_threads();
+    LIST_INSERT_HEAD(&threads, thread, entry);
+    unlock_threads();
+    pthread_setspecific(leaving, thread);
+    return here = thread;
+}
+
+struct bps_plugin_calls *bps_plugin_calls(void)
+{
+    return here != NULL ? &here->calls : &enter()->calls;
+}
+
+void bps_plugin_calls_each(void (*fn)(void *arg, pid_t thread, const struct bps_plugin_calls *calls), void *arg)
+{
+    struct thread *thread;
+    lock_threads();
+    LIST_FOREACH(thread, &threads, entry) {
+        fn(arg, thread->id, &thread->calls);
+    }
+    unlock_threads();
+}
+
+/* ---- words ---- */
+
+/* As of strlcat, which a handler of a signal may not call; so for all. */
+static void add(char *text, size_t n, const char *more)
+{
+    size_t at = strlen(text);
+    while (at + 1 < n && *more != '\0') {
+        text[at++] = *more++;
+    }
+    text[at] = '\0';
+}
+
+static void describe(const struct bps_plugin_call *call, char *text, size_t n)
+{
+    text[0] = '\0';
+    add(text, n, "plugin ");
+    add(text, n, call->plugin);
+    if (call->instance[0] != '\0') {
+        add(text, n, " (");
+        add(text, n, call->instance);
+        add(text, n, ")");
+    }
+    add(text, n, ", ");
+    add(text, n, call->callback);
+    if (call->tensor != NULL) {
+        add(text, n, ", of tensor '");
+        add(text, n, call->tensor);
+        add(text, n, "'");
+    }
+}
+
+bool bps_plugin_call_text(const struct bps_plugin_calls *calls, char *text, size_t n)
+{
+    uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_acquire);
+    const struct bps_plugin_call *latest = atomic_load_explicit(&calls->latest, memory_order_acquire);
+    text[0] = '\0';
+    if (latest == NULL) {
+        return false;
+    }
+    const struct bps_plugin_call call = *latest; /* on the stack of a thread that may be just leaving it */
+    atomic_thread_fence(memory_order_acquire);
+    if (atomic_load_explicit(&calls->changes, memory_order_relaxed) != changes) {
+        return false;
+    }
+    describe(&call, text, n);
+    return true;
+}
+
+/* ---- the last words of a process ---- */
+
+static const struct {
+    int number;
+    const char *name;
+} fatal[] = {{SIGSEGV, "SIGSEGV"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"}, {SIGABRT, "SIGABRT"}};
+
+#define FATAL (sizeof fatal / sizeof fatal[0])
+
+static struct sigaction before[FATAL]; /* what the process had done */
+
+/* Once: what this thread says is the cause, and an exit() that follows is not. */
+static void say(const char *what)
+{
+    static atomic_bool said;
+    char text[600], line[700] = "byteps: ";
+    if (here == NULL || !bps_plugin_call_text(&here->calls, text, sizeof text) || atomic_exchange(&said, true)) {
+        return;
+    }
+    add(line, sizeof line - 1, what);
+    add(line, sizeof line - 1, " in ");
+    add(line, sizeof line - 1, text);
+    add(line, sizeof line, "\n");
+    ssize_t n = write(STDERR_FILENO, line, strlen(line));
+    (void)n;
+}
+
+static void on_fatal(int number, siginfo_t *info, void *context)
+{
+    size_t i = 0;
+    while (fatal[i].number != number) {
+        i++;
+    }
+    say(fatal[i].name);
+    if (before[i].sa_flags & SA_SIGINFO) {
+        before[i].sa_sigaction(number, info, context);
+    } else if (before[i].sa_handler != SIG_DFL && before[i].sa_handler != SIG_IGN) {
+        before[i].sa_handler(number);
+    } else {
+        sigaction(number, &before[i], NULL); /* a fault happens again when we return */
+        if (info->si_code <= 0 || number == SIGABRT) {
+            raise(number);
+        }
+    }
+}
+
+static void on_exit_in_call(void)
+{
+    say("exit()");
+}
+
+static void install(void)
+{
+    struct sigaction action = {.sa_sigaction = on_fatal, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    for (size_t i = 0; i < FATAL; i++) {
+        sigaction(fatal[i].number, &action, &before[i]);
+    }
+    atexit(on_exit_in_call);
+}
+
+void bps_plugin_calls_last_words(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, install);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * plugin_call.h - which callback of a plugin each thread is in, for those who find it there too long (watchdog.h), and
+ * for the last words of a process that ends in one.
+ *
+ * The record lies on the stack of the thread that makes the call; calls within calls form a list. Beginning and ending
+ * one costs a few stores and no system call.
+ */
+#ifndef BPS_BASE_PLUGIN_CALL_H
+#define BPS_BASE_PLUGIN_CALL_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct bps_plugin_call {
+    const char *plugin;   /* its name, or its file while that is loaded */
+    const char *instance; /* "transports.net"; "": it has none yet */
+    const char *callback; /* "encode" */
+    const char *tensor;   /* NULL: of none */
+    struct bps_plugin_call *outer;
+};
+
+/* Of a thread. */
+struct bps_plugin_calls {
+    _Atomic(struct bps_plugin_call *) latest; /* NULL: it is in none */
+    _Atomic uint64_t changes;                 /* calls that have begun and ended: while it stays, so does `latest` */
+};
+
+/* Those of the calling thread. */
+struct bps_plugin_calls *bps_plugin_calls(void);
+
+static inline void bps_plugin_call_begin(struct bps_plugin_call *call)
+{
+    struct bps_plugin_calls *calls = bps_plugin_calls();
+    call->outer = atomic_load_explicit(&calls->latest, memory_order_relaxed);
+    uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_relaxed);
+    atomic_store_explicit(&calls->changes, changes + 1, memory_order_relaxed);
+    atomic_store_explicit(&calls->latest, call, memory_order_release);
+}
+
+static inline void bps_plugin_call_end(const struct bps_plugin_call *call)
+{
+    struct bps_plugin_calls *calls = bps_plugin_calls();
+    uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_relaxed);
+    atomic_store_explicit(&calls->latest, call->outer, memory_order_relaxed);
+    atomic_store_explicit(&calls->changes, changes + 1, memory_order_release);
+}
+
+/* From here to the end of the block this thread is in a callback of a plugin. */
+#define BPS_IN_PLUGIN(plugin_, instance_, callback_, tensor_)                                                          \
+    __attribute__((cleanup(bps_plugin_call_end))) struct bps_plugin_call plugin_call_ = {                              \
+        (plugin_), (instance_), (callback_), (tensor_), NULL};                                                         \
+    bps_plugin_call_begin(&plugin_call_)
+
+/* "plugin clip (worker.graph[0]), run, of tensor 'x'". False, and no text: the thread is in none, or just leaves it. */
+bool bps_plugin_call_text(const struct bps_plugin_calls *calls, char *text, size_t n);
+
+/* Calls fn for each thread that has been in a callback; they neither begin nor end meanwhile. */
+void bps_plugin_calls_each(void (*fn)(void *arg, pid_t thread, const struct bps_plugin_calls *calls), void *arg);
+
+/*
+ * From now on a process that is ended by a signal of a fault, abort() or exit() in a callback says so on standard error
+ * before it goes on as it would have.
+ */
+void bps_plugin_calls_last_words(void);
+
+#endif
