@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each public header compiles alone, as C99 and as C++, with all warnings as errors.
+# Each public header compiles alone, as C99 and as C++, with all warnings as errors; and so do the notes of plugins.
 set -e
 dir=${top_srcdir:?}/core/include
 work=$(mktemp -d)
@@ -9,14 +9,27 @@ trap 'rm -rf "$work"' EXIT
 cxx=yes
 command -v "${CXX:-c++}" >/dev/null || { echo "SKIP: c++: there is no C++ compiler"; cxx=no; }
 
+compile_cxx() {
+    [ $cxx = no ] || "${CXX:-c++}" -std=c++11 -Wall -Wextra -Wshadow -Werror -I"$dir" -fsyntax-only "$1"
+}
+
 for path in "$dir"/byteps/*.h; do
     header=${path##*/}
     printf '#include <byteps/%s>\n#include <byteps/%s>\nint main(void) { return 0; }\n' "$header" "$header" >"$work/alone.c"
     cp "$work/alone.c" "$work/alone.cc"
     echo "$header as C99"
     $CC -std=c99 -pedantic -Wall -Wextra -Wshadow -Werror -I"$dir" -fsyntax-only "$work/alone.c"
-    if [ $cxx = yes ]; then
-        echo "$header as C++"
-        "${CXX:-c++}" -std=c++11 -Wall -Wextra -Werror -I"$dir" -fsyntax-only "$work/alone.cc"
-    fi
+    echo "$header as C++"
+    compile_cxx "$work/alone.cc"
 done
+
+cat >"$work/notes.c" <<'END'
+#include <byteps/framework.h>
+#include <byteps/stage.h>
+BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "one", "1.0"); BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "other", "1.0");
+BPS_FRAMEWORK_NOTE("torch", "2.0");
+END
+cp "$work/notes.c" "$work/notes.cc"
+echo "notes"
+$CC -std=c99 -Wall -Wextra -Wshadow -Werror -I"$dir" -fsyntax-only "$work/notes.c"
+compile_cxx "$work/notes.cc"

@@ -20,8 +20,8 @@
 
 static int help(void)
 {
-    fputs("Usage: byteps launch [--] COMMAND [ARGUMENT]...\n"
-          "       bpslaunch COMMAND [ARGUMENT]...\n"
+    fputs("Usage: byteps launch [OPTIONS] [--] COMMAND [ARGUMENT]...\n"
+          "       bpslaunch [OPTIONS] COMMAND [ARGUMENT]...\n"
           "\n"
           "Starts what this machine does in a job; environment variables tell what that is:\n"
           "\n"
@@ -35,7 +35,8 @@ static int help(void)
           "  BYTEPS_FORCE_DISTRIBUTED=1\n"
           "                       use servers even with one machine\n"
           "\n"
-          "Each worker gets BYTEPS_LOCAL_RANK and BYTEPS_LOCAL_SIZE. 'byteps run' starts a whole job.\n",
+          "Each worker gets BYTEPS_LOCAL_RANK and BYTEPS_LOCAL_SIZE. 'byteps run' starts a whole job.\n"
+          "\n" BPS_CMD_CONF_HELP "      --help             print this\n",
           stdout);
     return bps_cmd_finish(NAME, 0);
 }
@@ -200,14 +201,37 @@ static int launch(char **command)
     return worker ? launch_workers(distributed, command) : launch_service(role, distributed);
 }
 
+/* All that is started here reads these variables: what is later in BYTEPS_SET is stronger. */
+static bool hand_on(const struct bps_cmd_conf *conf)
+{
+    bool good = conf->file == NULL || setenv("BYTEPS_CONF", conf->file, 1) == 0;
+    for (size_t i = 0; i < conf->nset && good; i++) {
+        const char *before = getenv("BYTEPS_SET");
+        char *text = bps_cmd_print("%s\n%s", before != NULL ? before : "", conf->set[i]);
+        good = setenv("BYTEPS_SET", text, 1) == 0;
+        free(text);
+    }
+    return good;
+}
+
 int bps_cmd_launch(int argc, char **argv)
 {
-    static const struct option options[] = {{"help", no_argument, NULL, 'h'}, {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        BPS_CMD_CONF_OPTIONS,
+        {"help", no_argument, NULL, 'h'},
+        {NULL, 0, NULL, 0},
+    };
+    struct bps_cmd_conf conf = {0};
+    int code;
     opterr = 0;
     optind = 1;
-    int code = getopt_long(argc, argv, "+:h", options, NULL);
-    if (code == 'h') {
-        return help();
+    while ((code = getopt_long(argc, argv, "+:h", options, NULL)) != -1) {
+        if (!bps_cmd_conf_take(&conf, code, optarg)) {
+            bps_cmd_conf_fini(&conf);
+            return code == 'h' ? help() : bps_cmd_bad_option(NAME, code, argv);
+        }
     }
-    return code == -1 ? launch(argv + optind) : bps_cmd_bad_option(NAME, code, argv);
+    bool good = hand_on(&conf);
+    bps_cmd_conf_fini(&conf);
+    return good ? launch(argv + optind) : bps_cmd_failure(NAME, "%s", strerror(errno));
 }

@@ -49,6 +49,21 @@ static struct {
     char text[TEXT_LIMIT];
 } counter = {.fd = -1};
 
+/* What listens is the parent's, and its port free when that has ended. */
+static void close_in_child(void)
+{
+    if (counter.fd >= 0) {
+        close(counter.fd);
+        counter.fd = -1;
+    }
+}
+
+/* Before there are threads: a fork that is under way does not call what is registered meanwhile. */
+__attribute__((constructor)) static void prepare_for_fork(void)
+{
+    pthread_atfork(NULL, NULL, close_in_child);
+}
+
 static const char *variable(const char *name)
 {
     const char *value = getenv(name);

@@ -198,6 +198,11 @@ class _CrossBarrier(_Distributed):
         self.flush()
         return super().state_dict()
 
+    def __reduce_ex__(self, protocol):
+        """Bring all parameters up to date; then as DistributedOptimizer."""
+        self.flush()
+        return super().__reduce_ex__(protocol)
+
     def load_state_dict(self, state_dict):
         """Bring all parameters up to date and take the state of an optimizer."""
         self.flush()

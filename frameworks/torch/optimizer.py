@@ -145,6 +145,11 @@ class _Distributed:
         """Take the state of an optimizer; what coding has left counts only on the worker that has saved it."""
         super().load_state_dict(_feedback.take(state_dict, self._byteps))
 
+    def __reduce_ex__(self, protocol):
+        """Pickle and copy the wrapped optimizer: what reduces gradients belongs to the job. Wrap what comes of it."""
+        base = type(self).__bases__[1]
+        return object.__new__, (base,), base.__getstate__(self)
+
     def add_param_group(self, param_group):
         """Add a group of parameters; all workers must do so at the same point."""
         check_momentum(self._byteps.coding, have_momentum([{**self.defaults, **param_group}]))

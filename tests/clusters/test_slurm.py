@@ -41,6 +41,20 @@ CONFIGURATION = """\
 PLACES = [(0, 4, 0, 2), (1, 4, 1, 2), (2, 4, 0, 2), (3, 4, 1, 2)]
 
 
+# What listens in a forked child, which may live on: nothing.
+FORKED = """
+import os, byteps.numpy as bps
+bps.init()
+if os.fork() == 0:
+    paths = [f"/proc/self/fd/{fd}" for fd in os.listdir("/proc/self/fd")]
+    own = {os.stat(path).st_ino for path in paths if os.path.exists(path)}
+    rows = [line.split() for name in ("tcp", "tcp6") for line in open(f"/proc/net/{name}").readlines()[1:]]
+    listening = sum(row[3] == "0A" and int(row[9]) in own for row in rows)
+    os.write(1, f"{listening} of a child listen\\n".encode())
+    os._exit(0)
+os.wait()
+bps.shutdown()
+"""
 ENDLESS = 'import os, time, byteps.numpy as bps; bps.init(); os.write(1, b"runs\\n"); time.sleep(600)'
 
 
@@ -153,6 +167,11 @@ class Jobs(Case):
                     self.skipTest("Slurm wants libpmix.so, of libpmix-dev")
                 self.assertEqual(step.returncode, 0, text)
                 self.check(text, PLACES)
+
+    def test_a_fork(self):
+        step, text = self.srun(harness.python(), "-c", FORKED)
+        self.assertEqual(step.returncode, 0, text)
+        self.assertEqual(sorted(text.splitlines()), 4 * ["0 of a child listen"], text)
 
     def test_as_documented(self):
         """Each command of docs/clusters.md."""

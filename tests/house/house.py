@@ -102,8 +102,9 @@ def folders():
 
 
 def lines():
-    """The lines of all C files and headers of core/."""
-    return sum(len(path.read_bytes().splitlines()) for path in (SOURCE / "core").rglob("*.[ch]"))
+    """The lines of all C files and headers of core/, but for what configure makes of a template."""
+    files = (path for path in (SOURCE / "core").rglob("*.[ch]") if not path.with_name(f"{path.name}.in").exists())
+    return sum(len(path.read_bytes().splitlines()) for path in files)
 
 
 def longest_header():

@@ -5,6 +5,7 @@ import contextlib
 import os
 import socket
 import subprocess
+import tempfile
 import unittest
 
 import harness
@@ -119,6 +120,19 @@ class Workers(unittest.TestCase):
         args = ["a b", "", "it's", "$HOME", '"', "--help"]
         done = worker(harness.python(), "-c", "import sys; print(sys.argv[1:])", *args)
         self.assertEqual(done.stdout, f"{args}\n", done)
+
+    def test_settings(self):
+        """--set and --conf reach what is started, over what was there."""
+        show = ("sh", "-c", "byteps conf show | grep -e partition -e slice")
+        with tempfile.NamedTemporaryFile("w", suffix=".conf") as file:
+            file.write('worker = { partition = "1 MiB"; slice = "32 KiB"; };\n')
+            file.flush()
+            options = ("--conf", file.name, "--set", "worker.partition=2MiB")
+            done = worker(*options, "--", *show, BYTEPS_SET="worker.partition=8MiB")
+        self.assertIn('partition = "2 MiB"', done.stdout, done)
+        self.assertIn('slice = "32 KiB"', done.stdout, done)
+        done = worker("--set", "worker.partiton=2MiB", "--", *show)
+        self.assertIn("worker.partition", done.stderr, done)
 
     def test_failure_ends_the_others(self):
         done = worker(

@@ -8,6 +8,7 @@ import hashlib
 import numbers
 import operator
 import os
+import sys
 import threading
 
 from ._coding import coding_text
@@ -122,6 +123,12 @@ def init(lazy=True, *, conf=None, set=None):
 
 def _join(conf, settings):
     global _job
+    process = sys.modules.get("multiprocessing.process")
+    if process is not None and getattr(process.current_process(), "_inheriting", False):
+        raise InvalidError(
+            "a process that multiprocessing has spawned, such as a DataLoader's worker, imports the program anew, and "
+            'this call of init() with it; put what the program does below: if __name__ == "__main__":'
+        )
     begins = not is_initialized()
     _bps.init(conf, settings)
     _job += begins

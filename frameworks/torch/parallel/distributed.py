@@ -42,7 +42,25 @@ class DistributedDataParallel(torch.nn.Module):
         module: the wrapped module.
     """
 
-    def __init__(self, module, device_ids=None, broadcast_buffers=True, compression=Compression.none):
+    def __init__(
+        self,
+        module,
+        device_ids=None,
+        broadcast_buffers=True,
+        compression=Compression.none,
+        *,
+        output_device=None,
+        dim=0,
+        init_sync=True,
+        process_group=None,
+        bucket_cap_mb=None,
+        find_unused_parameters=False,
+        check_reduction=False,
+        gradient_as_bucket_view=False,
+        static_graph=False,
+        mixed_precision=None,
+        device_mesh=None,
+    ):
         """Wrap a module.
 
         Args:
@@ -53,14 +71,27 @@ class DistributedDataParallel(torch.nn.Module):
                 to all before each forward pass in training.
             compression: as for DistributedOptimizer. There is no learning rate here: what error feedback keeps is
                 added as it is; and that momentum is not in both, this and the optimizer, is for you to see.
+            init_sync: bring parameters and buffers of worker 0 to all now.
+            output_device, dim, bucket_cap_mb, find_unused_parameters, check_reduction, gradient_as_bucket_view,
+                static_graph: accepted, as programs for PyTorch's class have them, and without effect: there is one
+                device, gradients have no buckets, and which parameters are used may change with each step.
+            process_group, mixed_precision, device_mesh: PyTorch's own means, which only None leaves to BytePS.
+
+        Raises:
+            ValueError: a device, or an argument, that makes no sense here; or a parameter has another optimizer or
+                module around it that reduces its gradient.
         """
         super().__init__()
+        del output_device, dim, bucket_cap_mb, find_unused_parameters, check_reduction, gradient_as_bucket_view
+        del static_graph
         _check_devices(module, device_ids)
+        _check_none(process_group=process_group, mixed_precision=mixed_precision, device_mesh=device_mesh)
         self.module = module
         self.broadcast_buffers = broadcast_buffers
         self._queued = False
         named = [(name, p) for name, p in module.named_parameters() if may_train(p)]
-        broadcast_parameters(module.state_dict())
+        if init_sync:
+            broadcast_parameters(module.state_dict())
         self._reducer = Reducer(named, compression, Average)
         self._reducer.on_gradient = self._on_gradient
 
@@ -119,6 +150,15 @@ class DistributedDataParallel(torch.nn.Module):
         if self._queued:
             self._queued = False
             self._reducer.finish()
+
+
+def _check_none(**arguments):
+    for name, value in arguments.items():
+        if value is not None:
+            raise ValueError(
+                f"{name}={value!r}: BytePS reduces gradients itself, among all workers of its job; leave {name} out, "
+                "or use PyTorch's own DistributedDataParallel with bps.ddp_hook.push_pull_hook"
+            )
 
 
 def _check_devices(module, device_ids):

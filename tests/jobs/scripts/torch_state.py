@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bringing workers to the same state: parameters, optimizers, after a checkpoint, after suspend()."""
 
+import copy
 import io
+import pickle
 
 import checks
 import torch
@@ -10,6 +12,7 @@ from torch_device import DEVICE, generator
 
 import byteps
 import byteps.torch as bps
+from byteps.torch.cross_barrier import CrossBarrier
 
 OPTIMIZERS = [
     lambda p: torch.optim.SGD(p, 0.1),
@@ -104,6 +107,33 @@ def check_wrapped_optimizer_state():
         plain = torch.optim.Adam(model.parameters(), 0.5)
         plain.load_state_dict(content)  # needs nothing of BytePS
         assert plain.state_dict()["state"][0]["step"] == 3
+
+
+def check_pickles():
+    """An optimizer, its schedule and copies of them are those of the optimizer that was wrapped."""
+    for wrap in (lambda model, plain: bps.DistributedOptimizer(plain), CrossBarrier):
+        torch.manual_seed(3)
+        model = torch.nn.Linear(3, 2)
+        optimizer = wrap(model, torch.optim.SGD(model.parameters(), 0.5, momentum=0.9))
+        schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+        for _ in range(2):
+            optimizer.zero_grad()
+            model(torch.ones(1, 3)).sum().backward()
+            optimizer.step()
+            schedule.step()
+        file = io.BytesIO()
+        torch.save((optimizer, schedule), file)
+        file.seek(0)
+        again = pickle.loads(pickle.dumps((optimizer, schedule)))
+        for one, its in (again, torch.load(file, weights_only=False), copy.deepcopy((optimizer, schedule))):
+            assert type(one) is torch.optim.SGD and its.optimizer is one and its.last_epoch == 2
+            group = one.param_groups[0]
+            assert group["lr"] == optimizer.param_groups[0]["lr"]
+            for a, b in zip(group["params"], model.parameters()):
+                assert torch.equal(a, b)
+                assert torch.equal(one.state[a]["momentum_buffer"], optimizer.state[b]["momentum_buffer"])
+            one.step()
+        bps.barrier()
 
 
 def check_wrapping_keeps_state():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on several workers gives the same parameters as one process with the whole batch."""
 
+import inspect
 import warnings
 
 import checks
@@ -15,6 +16,11 @@ from byteps.torch.cross_barrier import CrossBarrier
 from byteps.torch.parallel import DistributedDataParallel
 
 STEPS = 8
+# What programs give to PyTorch's own wrapper.
+TAKEN = (
+    "output_device dim init_sync process_group bucket_cap_mb find_unused_parameters check_reduction "
+    "gradient_as_bucket_view static_graph"
+).split()
 BATCH = 12  # of all workers together; divisible by 1, 2, 3
 
 OPTIMIZERS = {
@@ -456,7 +462,12 @@ def check_two_models_with_the_same_names():
 
 def check_parallel_module():
     model = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4)))
-    other = DistributedDataParallel(torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5)))
+    plain = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.BatchNorm1d(5))
+    for name in ("process_group", "mixed_precision", "device_mesh"):
+        checks.raised(ValueError, lambda n=name: DistributedDataParallel(plain, **{n: 1}), name)
+    torch_own = inspect.signature(torch.nn.parallel.DistributedDataParallel).parameters
+    theirs = {name: torch_own[name].default for name in TAKEN}
+    other = DistributedDataParallel(plain, **{**theirs, "find_unused_parameters": True, "static_graph": True})
     agree(model)
     for step in range(3):
         x = torch.randn(6, 3, generator=generator(10 * step + bps.rank()))
