@@ -83,7 +83,7 @@ static const struct bps_option server_table[] = {
     {"shards", BPS_OPT_INT, 0, offsetof(struct bps_conf_server, shards), "0", "0..256",
      "Threads of a server, each with its own tensors; 0: half the cores, on loopback at least two."},
     {"use", BPS_OPT_LIST, 0, offsetof(struct bps_conf_server, use), "sum", NULL,
-     "The reducer that sums, a name in reducers, or several in order of preference."},
+     "The reducer that sums, a name in reducers, or several: what one has no sum of, the next one sums."},
     {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival", "arrival|rank",
      "In which order contributions are summed; rank gives the same bits in every run."},
     {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "1", "0.001..1000",

@@ -19,13 +19,14 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     }
     uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
     uint32_t dtype = operation->request.dtype;
-    bps_status status = bps_reducer_kernels(worker->reducer, op, dtype, &kernels, report);
+    const struct bps_instance *reducer;
+    bps_status status = bps_reducer_kernels(worker->reducer, op, dtype, &kernels, &reducer, report);
     if (status != BPS_OK) {
         return status;
     }
     const void *src = task->src;
     double scale = operation->request.prescale;
-    BPS_CALLING(worker->reducer, "reduce", task->tensor->name);
+    BPS_CALLING(reducer, "reduce", task->tensor->name);
     kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, task->bytes / bps_dtype_size(dtype),
                    operation->request.postscale, 1);
     return BPS_OK;

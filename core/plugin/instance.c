@@ -158,6 +158,7 @@ void bps_instance_close(struct bps_instance *instance)
     if (!instance) {
         return;
     }
+    bps_instance_close(instance->next);
     close_plugin(instance);
     bps_host_free(instance->host);
     release_options(instance);

@@ -17,6 +17,8 @@ struct bps_instance {
     struct bps_host *host;
     void *options; /* filled option struct */
     char name[64]; /* of the instance in the configuration: "net" */
+    /* The next one of a list of reducers, which does what this one cannot, and is closed with it; NULL: none. */
+    struct bps_instance *next;
 };
 
 /* From here to the end of the block this thread is in a callback of the plugin, for a tensor or NULL. */

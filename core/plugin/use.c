@@ -15,22 +15,25 @@ static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const cha
     return bps_instance_open(kind, NULL, name, bps_conf_find(conf, path), path, loop, out, report);
 }
 
-bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map, const struct bps_conf_node *use,
-                        const char *fallback, struct bps_loop *loop, struct bps_instance **out,
-                        struct bps_report *report)
+static uint32_t count_of(const struct bps_conf_node *use)
+{
+    return use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
+}
+
+/* Opens the first usable one from `*at` on, which becomes its place in the list. */
+static bps_status open_from(const struct bps_conf *conf, uint32_t kind, const char *map,
+                            const struct bps_conf_node *use, const char *fallback, struct bps_loop *loop, uint32_t *at,
+                            struct bps_instance **out, struct bps_report *report)
 {
     struct bps_report reason = {""};
-    uint32_t n = use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
-    for (uint32_t i = 0; i < n; i++) {
-        const char *name = use == NULL ? fallback : use->kind == BPS_CONF_LIST ? use->children[i]->text : use->text;
+    uint32_t n = count_of(use);
+    for (; *at < n; ++*at) {
+        const char *name = use == NULL ? fallback : use->kind == BPS_CONF_LIST ? use->children[*at]->text : use->text;
         bps_status status = open_one(conf, kind, map, name, loop, out, &reason);
         if (status == BPS_OK) {
-            if (i > 0) {
-                bps_warn(map, "using '%s'", name);
-            }
             return BPS_OK;
         }
-        if (i + 1 == n) {
+        if (*at + 1 == n) {
             BPS_REPORT(report, "%s", reason.text);
             return status;
         }
@@ -39,24 +42,57 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
     return bps_fail(report, BPS_ERR_CONF, "%s: the list of names to use is empty", map);
 }
 
+bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *map, const struct bps_conf_node *use,
+                        const char *fallback, struct bps_loop *loop, struct bps_instance **out,
+                        struct bps_report *report)
+{
+    uint32_t at = 0;
+    bps_status status = open_from(conf, kind, map, use, fallback, loop, &at, out, report);
+    if (status == BPS_OK && at > 0) {
+        bps_warn(map, "using '%s'", (*out)->name);
+    }
+    return status;
+}
+
+/* All usable ones: what the first cannot sum, the next may. One that is not usable is told, and missed by nobody. */
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_REDUCER, "reducers", bps_conf_find(conf, "server.use"), "sum", loop, out,
-                        report);
+    const struct bps_conf_node *use = bps_conf_find(conf, "server.use");
+    struct bps_report reason;
+    uint32_t at = 0;
+    bps_status status = open_from(conf, BPS_KIND_REDUCER, "reducers", use, "sum", loop, &at, out, report);
+    for (struct bps_instance **next = out; status == BPS_OK && ++at < count_of(use);) {
+        next = &(*next)->next;
+        if (open_from(conf, BPS_KIND_REDUCER, "reducers", use, "sum", loop, &at, next, &reason) != BPS_OK) {
+            bps_warn("reducers", "'%s' is not usable: %s", use->children[count_of(use) - 1]->text, reason.text);
+        }
+    }
+    return status;
+}
+
+static bps_status ask(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
+                      struct bps_report *report)
+{
+    const struct bps_reducer_ops *ops = reducer->ops;
+    BPS_CALLING(reducer, "kernels", NULL);
+    return bps_returned(reducer, "kernels", BPS_OK, ops->kernels(reducer->self, op, dtype, out), report);
 }
 
 bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
-                               struct bps_report *report)
+                               const struct bps_instance **by, struct bps_report *report)
 {
-    const struct bps_reducer_ops *ops = reducer->ops;
     uint32_t asked = op == BPS_AVERAGE && !bps_is_integer(dtype) ? BPS_SUM : op;
-    bool none = op == BPS_AVERAGE && dtype == BPS_BOOL;
-    BPS_CALLING(reducer, "kernels", NULL);
-    bps_status returned = none ? BPS_ERR_UNSUPPORTED : ops->kernels(reducer->self, asked, dtype, out);
-    bps_status status = bps_returned(reducer, "kernels", BPS_OK, returned, report);
-    if (status != BPS_OK && status == returned) {
-        BPS_REPORT(report, "reducer '%s' has no %s of %s", reducer->name, bps_op_name(op), bps_dtype_name(dtype));
+    const struct bps_instance *one = op == BPS_AVERAGE && dtype == BPS_BOOL ? NULL : reducer;
+    bps_status status = BPS_ERR_UNSUPPORTED;
+    for (; one != NULL && status == BPS_ERR_UNSUPPORTED; one = one->next) {
+        status = ask(one, asked, dtype, out, report);
+        *by = one;
+    }
+    if (status != BPS_OK && status != BPS_ERR_PLUGIN) {
+        BPS_REPORT(report, "reducer '%s'%s has no %s of %s", reducer->name,
+                   reducer->next != NULL ? ", or one behind it in server.use," : "", bps_op_name(op),
+                   bps_dtype_name(dtype));
     }
     return status;
 }

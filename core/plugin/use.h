@@ -17,13 +17,19 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
                         const char *fallback, struct bps_loop *loop, struct bps_instance **out,
                         struct bps_report *report);
 
-/* The reducer that sums: the first usable instance of server.use. */
+/*
+ * The reducers that sum: the usable instances of server.use, of which the first is in front of the others and the one
+ * that is asked first.
+ */
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report);
 
-/* Its kernels for BPS_SUM and so on of a type. An error comes with "reducer 'sum' has no ...", or whose fault it is. */
+/*
+ * The kernels for BPS_SUM and so on of a type, and who has them. An error comes with "reducer 'sum' has no ...", or
+ * whose fault it is.
+ */
 bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
-                               struct bps_report *report);
+                               const struct bps_instance **by, struct bps_report *report);
 
 /*
  * The reducer that reaches the memory of tensors: the first usable instance of worker.use. *out is NULL if

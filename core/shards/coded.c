@@ -57,10 +57,11 @@ static uint32_t bound_of(const struct bps_task *task, uint32_t index)
 static bps_status find_kernels(const struct bps_worker *worker, uint32_t dtype, struct bps_kernels *out,
                                struct bps_report *report)
 {
-    bps_status status = bps_reducer_kernels(worker->reducer, BPS_SUM, dtype, out, report);
+    const struct bps_instance *reducer;
+    bps_status status = bps_reducer_kernels(worker->reducer, BPS_SUM, dtype, out, &reducer, report);
     if (status == BPS_OK && out->accumulator != bps_coding_type(dtype)) {
-        BPS_REPORT(report, "reducer '%s' does not sum %s in %s, as coding needs", worker->reducer->name,
-                   bps_dtype_name(dtype), bps_dtype_name(bps_coding_type(dtype)));
+        BPS_REPORT(report, "reducer '%s' does not sum %s in %s, as coding needs", reducer->name, bps_dtype_name(dtype),
+                   bps_dtype_name(bps_coding_type(dtype)));
         status = BPS_ERR_UNSUPPORTED;
     }
     return status;

@@ -96,7 +96,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     if (bps_block_get(cursor->sum, &slice->block, room_of(cursor)) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    BPS_CALLING(cursor->sum->config.reducer, "fold", NULL);
+    BPS_CALLING(cursor->round->reducer, "fold", NULL);
     if (known > 0) {
         add(cursor, offset, data, known);
     }
@@ -113,7 +113,7 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     (void)report;
     slice->payload = slice->block.data;
     if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST) {
-        BPS_CALLING(round->sum->config.reducer, "finish", NULL);
+        BPS_CALLING(round->reducer, "finish", NULL);
         settle(slice);
         if (!is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
             round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element, last->scale,

@@ -147,7 +147,8 @@ bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void 
 {
     const struct bps_exchange_config *config = &round->exchange->config;
     struct bps_exchange_part *part = &round->part[config->rank];
-    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels, report);
+    const struct bps_instance *by;
+    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels, &by, report);
     if (status != BPS_OK) {
         return status;
     }

@@ -11,14 +11,15 @@
 
 #define FEW_MEMBERS 16u
 
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
-                            struct bps_report *report)
+bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
+                            const struct bps_instance **by, struct bps_report *report)
 {
+    *by = reducer;
     if (spec->op == BPS_WIRE_BROADCAST) {
         *out = (struct bps_kernels){.accumulator = spec->dtype}; /* only moves bytes */
         return BPS_OK;
     }
-    return bps_reducer_kernels(reducer, spec->op, spec->dtype, out, report);
+    return bps_reducer_kernels(reducer, spec->op, spec->dtype, out, by, report);
 }
 
 /*
@@ -111,8 +112,9 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
     summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
     struct bps_kernels kernels = {.accumulator = summed.dtype};
+    const struct bps_instance *reducer;
     struct bps_report why;
-    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &why);
+    bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &reducer, &why);
     struct bps_round *round = allocate(sum, slices, choose_policy(sum, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
@@ -120,6 +122,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->sum = sum;
     round->spec = c->spec;
     round->kernels = kernels;
+    round->reducer = reducer;
     choose_factors(round);
     round->element = c->spec.coding != NULL ? 1 : (uint32_t)bps_dtype_size(c->spec.dtype);
     round->grid = grid;

@@ -51,6 +51,7 @@ struct bps_round {
     struct bps_spec spec;
     int32_t priority;
     struct bps_kernels kernels;
+    const struct bps_instance *reducer; /* whose they are */
     const struct bps_sum_policy *policy;
     uint32_t element, width;     /* bytes of an element as it is sent, and in the slices' blocks; 1 of what is coded */
     uint32_t grid;               /* bytes of the tensor in each slice but the last */
@@ -189,8 +190,8 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 /* Bytes of a tensor that make a slice. */
 uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec);
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
-bps_status bps_find_kernels(struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
-                            struct bps_report *report);
+bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
+                            const struct bps_instance **by, struct bps_report *report);
 /* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
 bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */

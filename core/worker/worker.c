@@ -283,7 +283,7 @@ static uint64_t clock_period(const struct bps_conf_cluster *cluster)
     return limit > MIN_PERIOD ? limit : MIN_PERIOD;
 }
 
-/* Links that do not come about, though their transport says nothing. Whoever dials knows more, and is given the time. */
+/* Links that do not come about, though their transport says nothing. Whoever dials knows more, and gets the time. */
 static void check_joining(struct bps_worker *worker, uint64_t passed)
 {
     uint64_t limit = worker->conf->cluster.rendezvous_timeout;

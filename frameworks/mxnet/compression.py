@@ -2,6 +2,8 @@
 """Smaller element types on the wire: arrays are sent as float16 and converted back. And the original's parameters, by
 which the core codes gradients on the network."""
 
+import warnings
+
 from byteps._coded_names import coded
 from byteps._coding import model_coding_text
 
@@ -40,11 +42,26 @@ class Compression:
 
 _METHODS = ("compressor", "ef", "momentum")
 
+# The original's programs have the keys of all its compressors in one dictionary, whichever of them they use.
+_DETAILS = {
+    "onebit": {"scaling"},
+    "topk": {"k"},
+    "randomk": {"k", "seed"},
+    "dithering": {"k", "seed", "partition", "normalize"},
+}
+_ALL_DETAILS = set().union(*_DETAILS.values())
+
+
+def _is_off(parameters):
+    """Return whether a compressor is named there, and it is none."""
+    return "compressor" in parameters and not parameters["compressor"]
+
 
 def from_parameters(parameters):
     """Return the compressor that the original's compression_params mean.
 
-    What is empty there is left out, and "threshold" is without effect.
+    What is empty there is left out, "threshold" is without effect, and so are the keys of other compressors. With an
+    empty "compressor" nothing is coded.
 
     Raises:
         TypeError, ValueError: as for byteps.mxnet.declare(), or there is a detail of a compressor without its name.
@@ -52,14 +69,28 @@ def from_parameters(parameters):
     parameters = dict(parameters or {})
     base = Compression.fp16 if parameters.pop("fp16", False) else Compression.none
     parameters.pop("threshold", None)
+    compressor = parameters.get("compressor")
+    others = _ALL_DETAILS - _DETAILS[compressor] if compressor in _DETAILS else set()
     given = {
         key: value
         for key, value in parameters.items()
-        if value not in (None, "") and not (key in _METHODS and value is False)
+        if value not in (None, "") and not (key in _METHODS and value is False) and key not in others
     }
     if not any(given.values()):
         return base
+    if _is_off(parameters):
+        lost = [key for key in ("ef", "momentum") if key in given]
+        if lost:
+            text = f"compression_params name no compressor, so there is no effect of {' and '.join(lost)}"
+            warnings.warn(text, stacklevel=3)
+        return base
     return coded(base, model_coding_text(given))
+
+
+def sends_signs(parameters):
+    """Return whether such parameters send signs alone, whose sum says nothing of the size of gradients."""
+    parameters = parameters or {}
+    return parameters.get("compressor") == "onebit" and parameters.get("scaling") is False
 
 
 def take_momentum(compression_params, optimizer_params):
@@ -68,7 +99,7 @@ def take_momentum(compression_params, optimizer_params):
     Raises:
         KeyError: the optimizer has none.
     """
-    if not (compression_params or {}).get("momentum"):
+    if not (compression_params or {}).get("momentum") or _is_off(compression_params):
         return compression_params, optimizer_params
     rest = dict(optimizer_params or {})
     return {**compression_params, "mu": rest.pop("momentum")}, rest

@@ -26,14 +26,16 @@ class BytePS(KVStoreBase):
         learning_rate: that goes along with gradients, for what coding has lost of them; 0: it is not known.
     """
 
-    def __init__(self, root_rank=0, op=Sum, *, takes_stale=False):
+    def __init__(self, root_rank=0, op=Sum, *, takes_stale=False, scales=(1.0, 1.0)):
         """Make a store.
 
         Args:
             root_rank: the worker whose parameters all begin with.
             op: how values are reduced.
             takes_stale: whoever pushes gradients sees to those that backward() has not made anew.
+            scales: the factors before and after the reduction.
         """
+        self._scales = scales
         self._root, self._op, self._takes_stale = root_rank, op, takes_stale
         self._weights = {}  # by key: the arrays that gradients of this key are for
         self._compression = from_parameters(None)
@@ -67,7 +69,7 @@ class BytePS(KVStoreBase):
         small, context = self._compression.compress(total)
         name = self._name("gradient", key)
         declare_coded([name], coding_of(self._compression))
-        push_pull_inplace(small, None, name, priority, self._op, learning_rate=self.learning_rate)
+        push_pull_inplace(small, None, name, priority, self._op, *self._scales, self.learning_rate)
         result = self._compression.decompress(small, context)
         for target in targets:
             if target is not result:

@@ -6,8 +6,9 @@ import warnings
 from mxnet import gluon
 
 from byteps._basics import Average
+from byteps._horovod import predivide_scales
 
-from .compression import take_momentum
+from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters
 from .kvstore import BytePS
 from .optimizer import DistributedOptimizer
@@ -24,7 +25,19 @@ class DistributedTrainer(gluon.Trainer):
     the same on all workers, a parameter is left out where no worker has used it; where some have, all update it.
     """
 
-    def __init__(self, params, optimizer, optimizer_params=None, root_rank=0, compression_params=None):
+    def __init__(
+        self,
+        params,
+        optimizer,
+        optimizer_params=None,
+        root_rank=0,
+        compression_params=None,
+        *,
+        compression=Compression.none,
+        gradient_predivide_factor=1.0,
+        prefix=None,
+        num_groups=0,
+    ):
         """Make a trainer.
 
         Args:
@@ -38,17 +51,29 @@ class DistributedTrainer(gluon.Trainer):
                 workers. With ``"momentum": "nesterov"`` each worker gives its gradients momentum before they are
                 coded, by the ``momentum`` of optimizer_params, and the optimizer itself has none. Error feedback
                 follows the learning rate. Small gradients lose nothing: those below "min_bytes", or below
-                BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that.
+                BYTEPS_MIN_COMPRESS_BYTES (64 KiB) if it does not say that. An empty compressor is none, and keys of
+                other compressors are left out. ``"scaling": False`` of onebit sends signs alone: as in the original,
+                step() then moves weights by the learning rate whatever the batch size.
+            compression: Horovod's argument: Compression.none or .fp16.
+            gradient_predivide_factor: f divides by f before the sum and by size() / f after it.
+            prefix, num_groups: Horovod's, without effect: names are told apart, and nothing is sent in groups.
 
         Raises:
-            TypeError, ValueError: compression_params makes no sense.
+            TypeError, ValueError: compression_params or another argument makes no sense.
             KeyError: it has momentum, and optimizer_params has none.
         """
+        del prefix, num_groups
+        if compression not in (Compression.none, Compression.fp16):
+            raise ValueError(f"compression={compression!r} is not known; expected Compression.none or Compression.fp16")
+        if compression is Compression.fp16:
+            compression_params = {**(compression_params or {}), "fp16": True}
         if isinstance(optimizer, DistributedOptimizer):
             warnings.warn("DistributedTrainer averages gradients itself; it takes the optimizer inside", stacklevel=2)
             optimizer = optimizer.inner
         compression_params, optimizer_params = take_momentum(compression_params, optimizer_params)
-        self._store = BytePS(root_rank, Average, takes_stale=True)
+        scales = predivide_scales(gradient_predivide_factor, Average)
+        self._signs, self._steps = sends_signs(compression_params), False
+        self._store = BytePS(root_rank, Average, takes_stale=True, scales=scales)
         self._store.set_gradient_compression(compression_params)  # refuses what makes no sense now, not in a step
         super().__init__(
             params,
@@ -61,13 +86,33 @@ class DistributedTrainer(gluon.Trainer):
         self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
         broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
 
+    def step(self, batch_size, ignore_stale_grad=False):
+        """Average the gradients over all workers and make a step of the optimizer; batch_size: of this worker."""
+        self._steps = True
+        try:
+            super().step(batch_size, ignore_stale_grad)
+        finally:
+            self._steps = False
+
+    def _init_params(self):
+        """Bring parameters to all workers; programs for the original call it before the first step."""
+        if not self._kv_initialized:
+            self._init_kvstore()
+        super()._init_params()
+
     def _allreduce_grads(self):
         self._store.learning_rate = self.learning_rate
+        # Signs forget what gradients are divided by, so that has to be done before.
+        before = self._optimizer.rescale_grad if self._signs and self._steps else 1.0
         for parameter in self._trained():
             for weight, gradient in zip(parameter.list_data(), parameter.list_grad()):
                 if not weight._fresh_grad:
                     gradient[:] = 0  # it is the average of an earlier step
+                elif before != 1:
+                    gradient *= before
         super()._allreduce_grads()
+        if before != 1:
+            self._optimizer.rescale_grad = 1.0
 
     def _update(self, ignore_stale_grad=False):
         if ignore_stale_grad:

@@ -74,6 +74,23 @@ class SecondReducer(Case):
         self.check_sum(result, "11 22")
         self.assertTrue(any(self.MARK in line for line in result.lines("worker 0", "err")), result)
 
+    def test_preference(self):
+        """What the first of a list cannot sum, the next one does."""
+        conf = self.LOG + 'reducers = { fast = { plugin = "slow"; }; };\nserver = { use = [ "fast", "sum" ]; };\n'
+        program = (
+            "import numpy as np, byteps.numpy as bps; bps.init(); "
+            "[print(bps.push_pull(np.full(2, 1.5, t), False).tolist()) for t in ('float32', 'float16', 'bool')]"
+        )
+        file = os.path.join(self.dir, "byteps.conf")
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(conf)
+        for workers, servers in ((2, 1), (1, 0)):
+            result = harness.run([harness.python(), "-c", program], workers=workers, servers=servers,
+                                 options=["--conf", file], env={"BYTEPS_PLUGIN_PATH": self.path})
+            self.assertEqual(result.status, 0, result)
+            each = [str(2 * [1.5 * workers])] * 2 + ["[True, True]"]
+            self.assertEqual(result.lines("worker 0"), each, result)
+
     def test_misspelt(self):
         result = self.run_job(["1", "2"], "\n" + self.LINE.replace("slow", "slwo"))
         self.assertNotEqual(result.status, 0, result)

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of MXNet that are coded on the network, against the formulas."""
 
+import warnings
+
 import checks
 import coded_ops
 import mxnet as mx
@@ -81,9 +83,59 @@ def check_a_store():
     follow(weight, trainer(weight, ALL, make), coded_ops.Job(), average=False)
 
 
+ORIGINAL = {"compressor": "", "ef": "", "momentum": "", "scaling": False, "k": 1, "fp16": False}  # of its example
+
+
+def check_the_dictionary_of_the_original():
+    """It has the keys of all compressors, whichever is in use."""
+    for compressor, coder in (("onebit", coded_ops.Job(scaling=False)), ("topk", None), ("randomk", None)):
+        params = {**ORIGINAL, "compressor": compressor, "ef": "vanilla", "min_bytes": 0}
+        train, weight = None, parameter()
+        train = trainer(weight, params)
+        if coder is not None:
+            follow(weight, train, coder)
+        else:
+            backward(weight, coded_ops.everyone(0, COUNT))
+            train.step(1)
+            assert np.count_nonzero(weight.grad().asnumpy()) == 1  # k = 1
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        trainer(parameter(), {**ORIGINAL, "momentum": "nesterov"}, momentum=0.5)
+    assert ["no effect" in str(one.message) for one in caught if "compression" in str(one.message)] == [True], caught
+
+
+def check_signs_move_by_the_learning_rate():
+    """Whatever the size of the batch; those of gradients that are not coded, as small ones, are its mean."""
+    for params, moves in (({"min_bytes": 0}, 0.5), ({}, None)):
+        weight = parameter()
+        train = trainer(weight, {**ORIGINAL, "compressor": "onebit", **params})
+        train._init_params()
+        gradients = coded_ops.everyone(3, COUNT)
+        backward(weight, gradients)
+        train.step(16)
+        found = weight.data().asnumpy()
+        if moves is None:
+            np.testing.assert_allclose(found, -0.5 / 16 * np.mean(gradients, axis=0), rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_allclose(np.abs(found), moves)
+
+
+def check_arguments_of_horovod():
+    halves, divided = {"compression": bps.Compression.fp16}, {"gradient_predivide_factor": 4.0}
+    for how in (halves, divided, {"prefix": "p", "num_groups": 2}):
+        weight = parameter()
+        train = bps.DistributedTrainer({"weight": weight}, "sgd", {"learning_rate": 0.5}, **how)
+        gradients = coded_ops.everyone(0, COUNT)
+        backward(weight, gradients)
+        train.step(2)
+        np.testing.assert_allclose(weight.data().asnumpy(), -0.25 * np.mean(gradients, axis=0), rtol=2e-3, atol=2e-3)
+    make = lambda **how: bps.DistributedTrainer({"weight": parameter()}, "sgd", **how)  # noqa: E731
+    checks.raised(ValueError, lambda: make(compression="onebit"), "onebit")
+    checks.raised(ValueError, lambda: make(gradient_predivide_factor=0), "positive")
+
+
 def check_nothing_is_coded_without():
-    nothing = {"compressor": "", "ef": None, "momentum": "", "scaling": False}  # as the original's example has it
-    for params in (None, {}, nothing, {"fp16": False}):
+    for params in (None, {}, ORIGINAL, {**ORIGINAL, "momentum": "nesterov"}, {"fp16": False}):
         weight = parameter()
         train = trainer(weight, params, momentum=0.5)
         gradients = coded_ops.everyone(0, COUNT)
