@@ -136,7 +136,7 @@ void bps_loops_close_after_fork(void)
 
 static pid_t own_id(void)
 {
-    static _Thread_local pid_t id;
+    static _Thread_local pid_t id __attribute__((tls_model("initial-exec")));
     return id != 0 ? id : (id = gettid());
 }
 

@@ -16,8 +16,7 @@ struct thread {
     pid_t id;
 };
 
-/* NULL: it has been in none. A handler of a signal reads it, so that reading must not need memory. */
-static _Thread_local struct thread *here __attribute__((tls_model("initial-exec")));
+_Thread_local struct bps_plugin_calls *bps_plugin_calls_here;
 static struct thread spare;                                       /* of threads for which there is no memory */
 static pthread_mutex_t threads_mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the list */
 static LIST_HEAD(, thread) threads = LIST_HEAD_INITIALIZER(threads);
@@ -39,13 +38,14 @@ static void leave(void *arg)
     lock_threads();
     LIST_REMOVE(thread, entry);
     unlock_threads();
-    here = NULL;
+    bps_plugin_calls_here = NULL;
     free(thread);
 }
 
 /* Of the threads of the parent, a child has only the calling one. */
 static void in_child(void)
 {
+    struct thread *here = (struct thread *)bps_plugin_calls_here;
     LIST_INIT(&threads);
     if (here != NULL) {
         here->id = gettid();
@@ -60,23 +60,18 @@ __attribute__((constructor)) static void prepare(void)
     pthread_atfork(lock_threads, unlock_threads, in_child);
 }
 
-static struct thread *enter(void)
+struct bps_plugin_calls *bps_plugin_calls_first(void)
 {
     struct thread *thread = calloc(1, sizeof *thread);
     if (thread == NULL) {
-        return &spare;
+        return &spare.calls;
     }
     thread->id = gettid();
     lock_threads();
     LIST_INSERT_HEAD(&threads, thread, entry);
     unlock_threads();
     pthread_setspecific(leaving, thread);
-    return here = thread;
-}
-
-struct bps_plugin_calls *bps_plugin_calls(void)
-{
-    return here != NULL ? &here->calls : &enter()->calls;
+    return bps_plugin_calls_here = &thread->calls;
 }
 
 void bps_plugin_calls_each(void (*fn)(void *arg, pid_t thread, const struct bps_plugin_calls *calls), void *arg)
@@ -105,10 +100,10 @@ static void describe(const struct bps_plugin_call *call, char *text, size_t n)
 {
     text[0] = '\0';
     add(text, n, "plugin ");
-    add(text, n, call->plugin);
-    if (call->instance[0] != '\0') {
+    add(text, n, call->names->plugin);
+    if (call->names->instance[0] != '\0') {
         add(text, n, " (");
-        add(text, n, call->instance);
+        add(text, n, call->names->instance);
         add(text, n, ")");
     }
     add(text, n, ", ");
@@ -153,7 +148,8 @@ static void say(const char *what)
 {
     static atomic_bool said;
     char text[600], line[700] = "byteps: ";
-    if (here == NULL || !bps_plugin_call_text(&here->calls, text, sizeof text) || atomic_exchange(&said, true)) {
+    if (bps_plugin_calls_here == NULL || !bps_plugin_call_text(bps_plugin_calls_here, text, sizeof text) ||
+        atomic_exchange(&said, true)) {
         return;
     }
     add(line, sizeof line - 1, what);

@@ -15,12 +15,17 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+/* Who is called, as messages name it: the plugin, and the instance, such as "transports.net", or "". */
+struct bps_plugin_names {
+    const char *plugin, *instance;
+};
+
 struct bps_plugin_call {
-    const char *plugin;   /* its name, or its file while that is loaded */
-    const char *instance; /* "transports.net"; "": it has none yet */
+    const struct bps_plugin_names *names;
     const char *callback; /* "encode" */
     const char *tensor;   /* NULL: of none */
     struct bps_plugin_call *outer;
+    struct bps_plugin_calls *calls; /* that it is one of */
 };
 
 /* Of a thread. */
@@ -29,12 +34,19 @@ struct bps_plugin_calls {
     _Atomic uint64_t changes;                 /* calls that have begun and ended: while it stays, so does `latest` */
 };
 
-/* Those of the calling thread. */
-struct bps_plugin_calls *bps_plugin_calls(void);
+/* Those of the calling thread; NULL: it has made none. A handler of a signal reads it: that must not need memory. */
+extern _Thread_local struct bps_plugin_calls *bps_plugin_calls_here
+    __attribute__((tls_model("initial-exec"), visibility("hidden")));
+/* Makes them. */
+struct bps_plugin_calls *bps_plugin_calls_first(void);
 
 static inline void bps_plugin_call_begin(struct bps_plugin_call *call)
 {
-    struct bps_plugin_calls *calls = bps_plugin_calls();
+    struct bps_plugin_calls *calls = bps_plugin_calls_here;
+    if (__builtin_expect(calls == NULL, 0)) {
+        calls = bps_plugin_calls_first();
+    }
+    call->calls = calls;
     call->outer = atomic_load_explicit(&calls->latest, memory_order_relaxed);
     uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_relaxed);
     atomic_store_explicit(&calls->changes, changes + 1, memory_order_relaxed);
@@ -43,16 +55,16 @@ static inline void bps_plugin_call_begin(struct bps_plugin_call *call)
 
 static inline void bps_plugin_call_end(const struct bps_plugin_call *call)
 {
-    struct bps_plugin_calls *calls = bps_plugin_calls();
+    struct bps_plugin_calls *calls = call->calls;
     uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_relaxed);
     atomic_store_explicit(&calls->latest, call->outer, memory_order_relaxed);
     atomic_store_explicit(&calls->changes, changes + 1, memory_order_release);
 }
 
 /* From here to the end of the block this thread is in a callback of a plugin. */
-#define BPS_IN_PLUGIN(plugin_, instance_, callback_, tensor_)                                                          \
-    __attribute__((cleanup(bps_plugin_call_end))) struct bps_plugin_call plugin_call_ = {                              \
-        (plugin_), (instance_), (callback_), (tensor_), NULL};                                                         \
+#define BPS_IN_PLUGIN(names_, callback_, tensor_)                                                                      \
+    __attribute__((cleanup(bps_plugin_call_end))) struct bps_plugin_call plugin_call_ = {(names_), (callback_),        \
+                                                                                         (tensor_), NULL, NULL};       \
     bps_plugin_call_begin(&plugin_call_)
 
 /* "plugin clip (worker.graph[0]), run, of tensor 'x'". False, and no text: the thread is in none, or just leaves it. */

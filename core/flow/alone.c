@@ -5,11 +5,28 @@
 #include "flow/step.h"
 #include "plugin/use.h"
 
+/* What scales a task; a tensor of another type or operation has other ways, and so another one of these. */
+struct scaling {
+    const struct bps_instance *reducer; /* NULL: not known yet */
+    struct bps_kernels kernels;
+};
+
+static bps_status find(const struct bps_operation *operation, const struct bps_instance *reducer, struct scaling *out,
+                       struct bps_report *report)
+{
+    uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
+    const struct bps_instance *by;
+    bps_status status = bps_reducer_kernels(reducer, op, operation->request.dtype, &out->kernels, &by, report);
+    if (status == BPS_OK) {
+        out->reducer = by;
+    }
+    return status;
+}
+
 static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 {
     const struct bps_operation *operation = &task->tensor->operation;
-    const struct bps_worker *worker = task->tensor->worker;
-    struct bps_kernels kernels;
+    struct scaling *scaling = bps_task_context(task);
     if (operation->op == BPS_WIRE_BROADCAST) {
         if (operation->root != 0) {
             BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->root);
@@ -17,18 +34,17 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
         }
         return BPS_OK;
     }
-    uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
-    uint32_t dtype = operation->request.dtype;
-    const struct bps_instance *reducer;
-    bps_status status = bps_reducer_kernels(worker->reducer, op, dtype, &kernels, &reducer, report);
-    if (status != BPS_OK) {
-        return status;
+    if (scaling->reducer == NULL) {
+        bps_status status = find(operation, task->tensor->worker->reducer, scaling, report);
+        if (status != BPS_OK) {
+            return status;
+        }
     }
     const void *src = task->src;
     double scale = operation->request.prescale;
-    BPS_CALLING(reducer, "reduce", task->tensor->name);
-    kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, task->bytes / bps_dtype_size(dtype),
-                   operation->request.postscale, 1);
+    size_t count = task->bytes / bps_dtype_size(operation->request.dtype);
+    BPS_CALLING(scaling->reducer, "reduce", task->tensor->name);
+    scaling->kernels.reduce(task->dst, &src, scale != 1.0 ? &scale : NULL, 1, count, operation->request.postscale, 1);
     return BPS_OK;
 }
 
@@ -43,6 +59,11 @@ static bool start(struct bps_task *task)
 }
 
 static const struct bps_step_ops alone = {
-    .name = "alone", .takes = "all, in a job of one worker", .crosses = true, .start = start};
+    .name = "alone",
+    .takes = "all, in a job of one worker",
+    .crosses = true,
+    .context = sizeof(struct scaling),
+    .start = start,
+};
 
 const struct bps_step_ops *const bps_alone_steps[] = {&alone, NULL};

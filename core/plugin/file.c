@@ -105,7 +105,8 @@ bps_status bps_file_open(const char *path, const struct bps_elf *elf, const stru
     const struct bps_module *module;
     void *handle, *symbol;
 
-    BPS_IN_PLUGIN(path, "", "loading", NULL);
+    const struct bps_plugin_names names = {path, ""};
+    BPS_IN_PLUGIN(&names, "loading", NULL);
     /* NODELETE: thread-local and driver destructors of a plugin crash a process that has unloaded it. */
     handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     if (!handle) {

@@ -111,6 +111,7 @@ static bps_status start(struct bps_instance *instance, const struct bps_conf_nod
         status = BPS_ERR_NOMEM;
         goto fail_options;
     }
+    instance->names = (struct bps_plugin_names){instance->loaded->plugin->name, instance->host->instance};
     status = open_plugin(instance, path, report);
     if (status != BPS_OK) {
         goto fail_host;

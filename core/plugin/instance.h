@@ -16,14 +16,14 @@ struct bps_instance {
     void *self;      /* what open returned */
     struct bps_host *host;
     void *options; /* filled option struct */
+    struct bps_plugin_names names;
     char name[64]; /* of the instance in the configuration: "net" */
     /* The next one of a list of reducers, which does what this one cannot, and is closed with it; NULL: none. */
     struct bps_instance *next;
 };
 
 /* From here to the end of the block this thread is in a callback of the plugin, for a tensor or NULL. */
-#define BPS_CALLING(instance_, callback_, tensor_)                                                                     \
-    BPS_IN_PLUGIN((instance_)->loaded->plugin->name, (instance_)->host->instance, (callback_), (tensor_))
+#define BPS_CALLING(instance_, callback_, tensor_) BPS_IN_PLUGIN(&(instance_)->names, (callback_), (tensor_))
 
 /*
  * Opens the plugin that `group` (such as transports.net) names by its member "plugin", or `plugin` if that is

@@ -246,7 +246,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .poisoned = on_poisoned,
     };
     static const struct bps_reducer_ops ops = {.kernels = stub_kernels};
-    static struct bps_instance reducer = {.loaded = &stub_loaded, .ops = &ops, .host = &stub_host};
+    static struct bps_instance reducer = {.ops = &ops};
     const struct bps_exchange_config config = {
         .workers = WORKERS,
         .rank = RANK,

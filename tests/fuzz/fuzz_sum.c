@@ -295,7 +295,7 @@ static bps_status fake_decode(void *instance, uint32_t dtype, const void *src, s
 
 static const struct bps_compressor_ops fake_ops = {
     .bound = fake_bound, .encode = fake_encode, .decode = fake_decode, .decode_add = fake_decode_add};
-static struct bps_instance fake = {.loaded = &stub_loaded, .ops = &fake_ops, .host = &stub_host};
+static struct bps_instance fake = {.ops = &fake_ops};
 static const struct bps_coding codings[] = {
     {.text = "one", .compressor = &fake, .ops = &fake_ops, .feedback = true, .narrow = 32, .wide = 16},
     {.text = "two", .compressor = &fake, .ops = &fake_ops, .narrow = 24, .wide = 16},
@@ -491,7 +491,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .failed = on_failed,
     };
     static const struct bps_reducer_ops ops = {.kernels = stub_kernels};
-    static struct bps_instance reducer = {.loaded = &stub_loaded, .ops = &ops, .host = &stub_host};
+    static struct bps_instance reducer = {.ops = &ops};
     static const uint32_t groups[4][WORKERS] = {{0, 1, 2}, {0, 1, 0}, {0, 1, 0}, {0, 0, 0}};
     uint32_t kind = size > 0 ? data[0] >> 1 & 3 : 0;
     const struct bps_sum_config config = {

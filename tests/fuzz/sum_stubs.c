@@ -14,10 +14,6 @@ void check(bool holds)
     }
 }
 
-static const struct bps_plugin plugin = {.name = "stub"};
-const struct bps_loaded stub_loaded = {.plugin = &plugin};
-struct bps_host stub_host = {.instance = ""};
-
 /* ---- memory ---- */
 
 /*

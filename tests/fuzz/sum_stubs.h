@@ -8,13 +8,7 @@
 
 #include <byteps/reducer.h>
 
-#include "plugin/instance.h"
-
 void check(bool holds);
-
-/* Of instances, whose plugins and hosts have names for messages. */
-extern const struct bps_loaded stub_loaded;
-extern struct bps_host stub_host;
 
 bps_status stub_kernels(void *self, uint32_t op, uint32_t dtype, struct bps_kernels *out);
 
