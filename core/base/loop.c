@@ -30,6 +30,7 @@
 #define EVENTS_PER_TURN 64
 #define POLLS_PER_TURN  64            /* while it spins: descriptors wait for so many polls */
 #define POLLS_ALONE     (20 * BPS_US) /* so long may pollers with work keep descriptors waiting */
+#define SPARE_CALLS     32            /* that can be deferred when there is no memory any more */
 #define SHORT_SLEEP     4             /* times `spin`: after a longer sleep it does not pay to spin */
 #define PATIENCE        (10 * BPS_MS) /* how long a loop stays without a driver that may come back */
 #define SHORT_PATIENCE  BPS_MS        /* the same with work for that driver */
@@ -167,15 +168,16 @@ void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), voi
 
 /* ---- new, free ---- */
 
+/* Grows early: what a job does that fails for want of memory still finds room, and is not called at once. */
 static bool call_list_reserve(struct call_list *list)
 {
-    if (list->count < list->room) {
+    if (list->count + SPARE_CALLS < list->room) {
         return true;
     }
-    size_t room = list->room == 0 ? 64 : 2 * list->room;
+    size_t room = list->room == 0 ? 2 * SPARE_CALLS : 2 * list->room;
     struct call *calls = realloc(list->calls, room * sizeof *calls);
     if (calls == NULL) {
-        return false;
+        return list->count < list->room;
     }
     list->calls = calls;
     list->room = room;

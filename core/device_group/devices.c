@@ -122,10 +122,19 @@ static void release(struct bps_operation *operation)
     bps_tasks_start(operation);
 }
 
+static struct bps_operation *first_asking(const struct bps_worker *worker)
+{
+    struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
+    while (operation != NULL && !operation->asking) {
+        operation = TAILQ_NEXT(operation, entry);
+    }
+    return operation;
+}
+
 static void go_apart(struct bps_devices *devices, const char *why)
 {
     struct bps_worker *worker = devices->local->worker;
-    struct bps_operation *operation, *next;
+    struct bps_operation *operation;
     if (devices->state == BPS_DEVICES_OFF) {
         return;
     }
@@ -135,11 +144,8 @@ static void go_apart(struct bps_devices *devices, const char *why)
     }
     devices->state = BPS_DEVICES_OFF;
     snprintf(devices->text, sizeof devices->text, "%s", why);
-    for (operation = TAILQ_FIRST(&worker->operations); operation != NULL; operation = next) {
-        next = TAILQ_NEXT(operation, entry);
-        if (operation->asking) {
-            release(operation);
-        }
+    while ((operation = first_asking(worker)) != NULL) { /* each may fail the job, which ends any of the others */
+        release(operation);
     }
 }
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/report.h"
 #include "flow/step.h"
 
 #define BATCH_LIMIT      8192u      /* tensors in one message, */
@@ -220,7 +221,9 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
     for (size_t i = 0; i < n; i++) {
         bps_tensor slot;
         pthread_mutex_lock(&worker->table.lock);
-        bps_status status = declare_one(worker, &declarations[i], &slot, report);
+        bps_status status = atomic_load(&worker->closing)
+                                ? bps_fail(report, BPS_ERR_STATE, "the worker is shutting down")
+                                : declare_one(worker, &declarations[i], &slot, report);
         pthread_mutex_unlock(&worker->table.lock);
         if (status != BPS_OK) {
             return status;

@@ -42,8 +42,8 @@ struct bps_member {
     struct bps_timer *ticker;
     struct bps_alive alive;
     uint64_t since, reminded;
-    bool joined, ended, silent;
-    char waiting[512]; /* what it waits for, for the time-out */
+    bool joined, ended, silent, told;
+    char waiting[640]; /* what it waits for, for the time-out */
 };
 
 static const struct bps_conf_cluster *cluster(const struct bps_member *m)
@@ -213,6 +213,23 @@ static bool has_moved(struct bps_member *m)
     return strcmp(before, cluster(m)->scheduler) != 0 || memcmp(secret, m->conf->secret, sizeof secret) != 0;
 }
 
+/* It may be on its way back, as one that somebody starts again. If not, the user has to know what to do. */
+static void await_return(struct bps_member *m, bps_status status, const char *text)
+{
+    snprintf(m->waiting, sizeof m->waiting,
+             "the scheduler at %s has ended with its last job (%.100s); " BPS_REMEDY_STAY, ending, text);
+    if (!bps_dialler_again(&m->dialler, status)) {
+        lose(m, BPS_ERR_REFUSED, m->waiting);
+        return;
+    }
+    if (!m->told) {
+        m->told = true;
+        bps_warn(LOG, "%s; waiting for it to come back", m->waiting);
+    }
+    look_again(m);
+    m->dialler.address = cluster(m)->scheduler;
+}
+
 static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_member *m = owner;
@@ -226,9 +243,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     } else if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);
     } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
-        snprintf(why, sizeof why, "the scheduler at %s has ended with its last job (%s); " BPS_REMEDY_STAY, ending,
-                 text);
-        lose(m, BPS_ERR_REFUSED, why);
+        await_return(m, status, text);
     } else if (bps_dialler_again(&m->dialler, status)) {
         snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
         look_again(m);

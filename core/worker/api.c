@@ -265,7 +265,9 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
 /* What coding has left of the tensors, as bytes that outlive the job. */
 static void save_states(struct bps_worker *worker)
 {
+    pthread_mutex_lock(&worker->table.lock); /* who declares now has ended before, or is refused */
     atomic_store(&worker->closing, true);
+    pthread_mutex_unlock(&worker->table.lock);
     for (uint32_t i = 0; i < DRAIN_STEPS && atomic_load(&worker->in_flight) > 0; i++) {
         usleep(DRAIN_STEP_US);
     }

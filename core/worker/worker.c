@@ -31,6 +31,7 @@
 static void abort_operation(struct bps_worker *worker, struct bps_operation *operation)
 {
     bps_operation_error(operation, worker->failure, worker->failure_text);
+    operation->asking = false;
     if (operation->waiting) {
         return; /* ends when the device lets go of it */
     }

@@ -2,6 +2,7 @@
 /* module.c - the functions of the extension module _bps. The package byteps is made of them. */
 #include "python.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,22 +150,51 @@ static PyObject *call_conf(PyObject *module, PyObject *args)
     return status < 0 ? python_raise(status, "") : python_text(text);
 }
 
+/* Of the Python thread and of the one that asks, which may be forsaken. */
+struct saving {
+    atomic_int owners;
+    void *state;
+    size_t bytes;
+    char name[];
+};
+
+static void leave_saving(void *arg)
+{
+    struct saving *saving = arg;
+
+    if (atomic_fetch_sub(&saving->owners, 1) == 1) {
+        free(saving->state);
+        free(saving);
+    }
+}
+
+static bps_status run_save_feedback(void *arg, struct bps_report *report)
+{
+    struct saving *saving = arg;
+
+    return bps_save_feedback(saving->name, &saving->state, &saving->bytes, report);
+}
+
 static PyObject *call_save_feedback(PyObject *module, PyObject *args)
 {
-    struct bps_report report = {.text = ""};
+    struct saving *saving;
     const char *name;
-    void *state = NULL;
-    size_t bytes = 0;
     PyObject *result;
-    bps_status status;
 
     (void)module;
     if (!PyArg_ParseTuple(args, "s", &name))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS status = bps_save_feedback(name, &state, &bytes, &report);
-    Py_END_ALLOW_THREADS if (status < 0) return python_raise(status, report.text);
-    result = PyBytes_FromStringAndSize(state, (Py_ssize_t)bytes);
-    free(state);
+    saving = calloc(1, sizeof(*saving) + strlen(name) + 1);
+    if (saving == NULL)
+        return PyErr_NoMemory();
+    strcpy(saving->name, name);
+    atomic_store(&saving->owners, 2);
+    result = python_blocking_call(run_save_feedback, saving, leave_saving);
+    if (result != NULL) {
+        Py_DECREF(result);
+        result = PyBytes_FromStringAndSize(saving->state, (Py_ssize_t)saving->bytes);
+    }
+    leave_saving(saving);
     return result;
 }
 

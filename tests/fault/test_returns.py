@@ -47,7 +47,15 @@ def said(job, text):
 
 
 class Ends(unittest.TestCase):
-    """The scheduler ends with its job, so that a worker that returns hears at once what to do."""
+    """The scheduler ends with its job, so that a worker that returns hears at once what to do; it waits nevertheless, as
+    for any scheduler, since somebody may start that again.
+    """
+
+    def told(self, job, part, text):
+        line = job.wait_for(REMEDY, part, "any")
+        self.assertIn(text, line)
+        if "waiting for it to come back" in line:
+            job.kill(part)
 
     def refused(self, end, text):
         self.assertEqual(end.status, 3, end)
@@ -58,9 +66,9 @@ class Ends(unittest.TestCase):
     def test_all_return_at_once(self):
         for workers in (1, 2, 3):
             with self.subTest(workers=workers), cluster.ByHand(TWICE, workers=workers) as job:
-                ends = job.finish()
                 for rank in range(workers):
-                    self.refused(ends[f"worker {rank}"], job.address)
+                    self.told(job, f"worker {rank}", job.address)
+                ends = job.finish()
                 self.assertEqual([ends[part].status for part in ("scheduler", "server 0")], [0, 0])
 
     def test_one_returns_before_the_others_leave(self):
@@ -73,9 +81,8 @@ class Ends(unittest.TestCase):
         with cluster.ByHand(["init", "leave", "gate:gone", "init"]) as job:
             job.parts["scheduler"].process.wait(harness.DEADLINE)
             job.open("gone")
-            ends = job.finish()
             for rank in range(2):
-                self.refused(ends[f"worker {rank}"], f"the scheduler at {job.address} has ended with its last job")
+                self.told(job, f"worker {rank}", f"the scheduler at {job.address} has ended with its last job")
 
     def test_scheduler_ends_after_the_handshake(self):
         """Its process is over when the JOIN arrives: to the worker it is the same as one that is gone."""
@@ -93,12 +100,15 @@ class Ends(unittest.TestCase):
             self.refused(ends["worker 0"], f"the scheduler at {job.address} has ended with its last job")
 
     def test_started_again(self):
+        """Also by somebody who is slower than the workers."""
         with cluster.ByHand(["init", "leave", "gate:again", "init", "leave"]) as job:
             for part in ("scheduler", "server 0"):
                 job.parts[part].process.wait(harness.DEADLINE)
+            job.open("again")
+            for rank in range(2):
+                job.wait_for("waiting for it to come back", f"worker {rank}", "err")
             job.start_scheduler("scheduler again", job.address)
             job.start("server 0", "server 0 again")
-            job.open("again")
             for part, end in job.finish().items():
                 self.assertEqual(end.status, 0, f"{part}\n{cluster.show(job.now())}")
 

@@ -50,6 +50,10 @@ static void take_a_pause(struct bps_util_listener *listener, int error)
                   "accept: %s; peers wait until there is room again (see ulimit -n of this process)", strerror(error));
     }
     listener->pause = host->timer(host, ACCEPT_PAUSE, 0, accept_again, listener);
+    if (listener->pause == NULL) { /* no event comes again for those who wait already */
+        listener->deferred = true;
+        host->defer(host, accept_later, listener);
+    }
 }
 
 /* Errors that belong to the connection that was to be accepted, not to the listener. */

@@ -210,3 +210,12 @@ void verbs_listeners_close(struct verbs *verbs)
         listener_free(verbs, listener);
     }
 }
+
+bool verbs_listens_by(const struct verbs *verbs, const struct rdma_cm_id *id)
+{
+    const struct verbs_listener *listener = LIST_FIRST(&verbs->listeners);
+    while (listener != NULL && listener->id != id) {
+        listener = LIST_NEXT(listener, entry);
+    }
+    return listener != NULL;
+}

@@ -83,6 +83,11 @@ static void on_event(void *arg, uint32_t events)
         rdma_ack_cm_event(event);
         if (copy.event == RDMA_CM_EVENT_CONNECT_REQUEST) {
             verbs_listen_request(verbs, copy.listen_id->context, copy.id, said.data, said.bytes);
+        } else if (verbs_listens_by(verbs, copy.id)) { /* whose context is no channel */
+            if (copy.event == RDMA_CM_EVENT_DEVICE_REMOVAL) {
+                verbs->host->log(verbs->host, BPS_LOG_ERROR,
+                                 "the RDMA device was removed: nobody can connect to this process over it any more");
+            }
         } else if (copy.listen_id == NULL && copy.id->context != NULL && copy.event != RDMA_CM_EVENT_TIMEWAIT_EXIT &&
                    copy.event != RDMA_CM_EVENT_ADDR_CHANGE) {
             dispatch_channel(copy.id->context, &copy, &said);

@@ -248,8 +248,8 @@ static void free_arrived(struct verbs_pair *pair)
         STAILQ_REMOVE_HEAD(&pair->arrived, entry);
         verbs_slot_free(slot);
     }
-    for (; pair->npieces > 0; pair->npieces--) {
-        struct verbs_piece *piece = &pair->pieces[pair->first_piece++ % pair->peer.credits];
+    while (pair->npieces > 0) {
+        struct verbs_piece *piece = verbs_piece_take(pair);
         if (piece->block != NULL) {
             verbs_arena_give(&pair->device->verbs->send, piece->block);
         }

@@ -104,8 +104,12 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
         verbs_channel_queue(channel);
         return;
     }
-    if (!good || pair->narrived >= pair->own.credits || !verbs_send_news(channel, message->credits, message->done) ||
-        (message->kind != VERBS_CREDIT && !fits(channel, message))) {
+    bool news = good && pair->narrived < pair->own.credits && verbs_send_news(channel, message->credits, message->done);
+    if (channel->state == VERBS_DEAD) { /* it was dropped as it heard what was sent */
+        verbs_slot_free(slot);
+        return;
+    }
+    if (!news || (message->kind != VERBS_CREDIT && !fits(channel, message))) {
         verbs_slot_free(slot);
         protocol_error(channel, "a message was not understood");
         return;

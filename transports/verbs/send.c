@@ -43,8 +43,7 @@ static void send_plain(struct bps_channel *channel, uint8_t kind)
 static void piece_read(struct bps_channel *channel)
 {
     struct verbs_pair *pair = channel->pair;
-    const struct verbs_piece piece = pair->pieces[pair->first_piece++ % pair->peer.credits];
-    pair->npieces--;
+    const struct verbs_piece piece = *verbs_piece_take(pair);
     channel->out.in_flight -= piece.bytes;
     if (piece.block != NULL) {
         verbs_arena_give(&pair->device->verbs->send, piece.block);
@@ -59,7 +58,7 @@ static void piece_read(struct bps_channel *channel)
 /* A frame that had nothing to be read has waited for those before it. */
 static bool first_has_no_bytes(const struct verbs_pair *pair)
 {
-    return pair->npieces > 0 && pair->pieces[pair->first_piece % pair->peer.credits].bytes == 0;
+    return pair->npieces > 0 && verbs_piece_at(pair, 0)->bytes == 0;
 }
 
 bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t done)
@@ -97,7 +96,7 @@ static void send_whole(struct bps_channel *channel, const struct bps_frame *fram
 static struct verbs_piece *add_piece(struct bps_channel *channel)
 {
     struct verbs_pair *pair = channel->pair;
-    struct verbs_piece *piece = &pair->pieces[(pair->first_piece + pair->npieces++) % pair->peer.credits];
+    struct verbs_piece *piece = verbs_piece_at(pair, pair->npieces++);
     *piece = (struct verbs_piece){.cookie = channel->out.frame.cookie};
     return piece;
 }
@@ -272,7 +271,7 @@ static bool send_keys(struct verbs_pair *pair)
 {
     uint8_t *slot = pair->memory + (size_t)pair->own.credits * pair->slot_bytes;
     for (uint32_t i = 0; i < pair->npieces; i++, slot += pair->slot_bytes) {
-        const struct verbs_piece *piece = &pair->pieces[(pair->first_piece + i) % pair->peer.credits];
+        const struct verbs_piece *piece = verbs_piece_at(pair, i);
         if (piece->bytes == 0) {
             continue;
         }

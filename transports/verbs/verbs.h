@@ -175,14 +175,28 @@ struct verbs_pair {
     uint32_t inline_bytes;
     uint8_t *memory; /* own messages, a slot for each credit of the peer's; and as many for keys */
     struct ibv_mr *mr;
-    uint32_t slot_bytes, slot;  /* messages of the channel */
-    struct verbs_slots arrived; /* messages not dealt with */
-    struct verbs_slots reading; /* those whose piece is being read, or has been */
-    uint32_t narrived;          /* of both */
-    uint32_t reads;             /* that the device has not returned */
-    struct verbs_piece *pieces; /* a ring of peer.credits */
-    uint32_t first_piece, npieces;
+    uint32_t slot_bytes, slot;     /* messages of the channel */
+    struct verbs_slots arrived;    /* messages not dealt with */
+    struct verbs_slots reading;    /* those whose piece is being read, or has been */
+    uint32_t narrived;             /* of both */
+    uint32_t reads;                /* that the device has not returned */
+    struct verbs_piece *pieces;    /* a ring of peer.credits */
+    uint32_t first_piece, npieces; /* the first one is below peer.credits: see verbs_piece_at() */
 };
+
+/* The pieces that the peer has yet to read lie in a ring of as many as it gives credits. */
+static inline struct verbs_piece *verbs_piece_at(const struct verbs_pair *pair, uint32_t i)
+{
+    return &pair->pieces[(pair->first_piece + i) % pair->peer.credits];
+}
+
+static inline struct verbs_piece *verbs_piece_take(struct verbs_pair *pair)
+{
+    struct verbs_piece *piece = verbs_piece_at(pair, 0);
+    pair->first_piece = (pair->first_piece + 1) % pair->peer.credits;
+    pair->npieces--;
+    return piece;
+}
 
 enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_SUSPENDED, VERBS_DEAD };
 
@@ -330,6 +344,8 @@ void verbs_manager_close(struct verbs *verbs);
 bps_status verbs_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
                         struct bps_report *report);
 void verbs_listeners_close(struct verbs *verbs);
+/* Whether it is the id of a listener, not that of a channel. */
+bool verbs_listens_by(const struct verbs *verbs, const struct rdma_cm_id *id);
 /* A peer wants to connect; `data` is what it says. */
 void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id, const void *data,
                           size_t bytes);

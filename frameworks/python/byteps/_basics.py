@@ -164,7 +164,7 @@ def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
     tensors again.
 
     The scheduler and the servers must be there: with ``cluster.stay``, as under ``byteps run``, they wait for
-    the same numbers of workers and servers; otherwise they have ended and must be started again.
+    the same numbers of workers and servers; otherwise they have ended and must be started again, which this waits for.
 
     Args:
         num_workers: number of machines, as in DMLC_NUM_WORKER, each with BYTEPS_LOCAL_SIZE workers; where
