@@ -8,10 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/report.h"
 #include "flow/step.h"
 
-#define BATCH_LIMIT      8192u      /* tensors in one message, */
+#define BATCH_LIMIT      8192u /* tensors in one message, */
+#define MANY_NAMES       10000u
 #define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */
 
 /* ---- [core] ---- */
@@ -134,6 +136,28 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
     return status;
 }
 
+/* Names with the number of a step in them are used once and kept for ever: says so, once. */
+static void look_at_names(struct bps_worker *worker)
+{
+    uint32_t names = HASH_CNT(by_id, worker->ids), once = 0, again = 0;
+    if (names < worker->names_looked_at || names < MANY_NAMES) {
+        return;
+    }
+    worker->names_looked_at = 2 * names;
+    for (const struct bps_tensor_entry *tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
+        uint32_t rounds = tensor->round - tensor->first_round;
+        once += rounds == 1;
+        again += rounds > 1;
+    }
+    if (once > names / 2 && (again > 0 || names >= 10 * MANY_NAMES)) {
+        bps_warn("worker",
+                 "%u tensors have names in this job, and most were used once; each name takes some 1.5 kB on every "
+                 "worker while the job lives, so give what is summed in each step the same name, or none",
+                 names);
+        worker->names_looked_at = UINT32_MAX;
+    }
+}
+
 bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply)
 {
     uint32_t n = bps_get_u32(reply);
@@ -157,6 +181,7 @@ bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply
     if (!bps_reader_done(reply) || !TAILQ_EMPTY(&worker->asked)) {
         return BPS_ERR_PROTOCOL;
     }
+    look_at_names(worker);
     ask(worker);
     return BPS_OK;
 }

@@ -252,6 +252,7 @@ struct bps_worker {
     bool dialled;                                 /* all links are begun */
     struct bps_tensor_entry *ids;                 /* by id: named tensors, and unnamed ones in flight */
     uint32_t last_id;                             /* the largest of the named ones so far */
+    uint32_t names_looked_at;                     /* how many, before it is asked again whether they are used again */
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;

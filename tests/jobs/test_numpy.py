@@ -138,6 +138,24 @@ class Losses(unittest.TestCase):
         self.assertIn("tensor 'unnamed.0 (call 1 without a name)': worker 0 did not contribute", text)
 
 
+class Names(unittest.TestCase):
+    """Those that are used once only are kept as long as the job; whoever makes one in each step is told."""
+
+    PROGRAM = (
+        "import numpy as np, byteps.numpy as bps\n"
+        "bps.init()\n"
+        "for i in range(10_001): bps.push_pull(np.ones(1), name={0}), bps.push_pull(np.ones(1), name='loss')\n"
+    )
+
+    @scripted.unwatched
+    def test_one_in_each_step(self):
+        for name, said in (("f'step.{i}'", 1), ("None", 0)):
+            command = [harness.python(), "-c", self.PROGRAM.format(name)]
+            result = harness.run(command, workers=2, servers=0)
+            self.assertEqual(result.status, 0, result)
+            self.assertEqual(result.err.count("most were used once"), 2 * said, result)
+
+
 class Processes(unittest.TestCase):
     """Single processes, without byteps run."""
 
