@@ -18,7 +18,8 @@ fail()
 files()
 {
     find "$source" \( -name .git -o -name '.venv*' -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
-        -o -name autom4te.cache -o -name build_info.h -o -name config.h \) -prune -o -type f \( "$@" \) -print
+        -o -name autom4te.cache -o -name build_info.h -o -name builtin_table.h -o -name config.h \) -prune \
+        -o -type f \( "$@" \) -print
 }
 
 # Prints where a line of the files is too long.

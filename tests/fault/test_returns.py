@@ -47,8 +47,9 @@ def said(job, text):
 
 
 class Ends(unittest.TestCase):
-    """The scheduler ends with its job, so that a worker that returns hears at once what to do; it waits nevertheless, as
-    for any scheduler, since somebody may start that again.
+    """The scheduler ends with its job, so that a worker that returns hears at once what to do.
+
+    It waits nevertheless, as for any scheduler, since somebody may start that again.
     """
 
     def told(self, job, part, text):
