@@ -121,8 +121,8 @@ struct look {
     struct bps_watchdog_limits limits;
     uint64_t passed; /* ns since the last one */
     bool stuck;
-    pid_t driver[THREADS]; /* threads whose loop was asked already: of their calls the loop tells */
-    uint32_t drivers;
+    struct bps_loop_look loop[THREADS]; /* those that were asked already: of their threads' calls the loop tells */
+    uint32_t loops;
 };
 
 static struct suspect *find(const void *what)
@@ -182,19 +182,24 @@ static void describe_loop(const struct bps_loop_look *one, char *what, size_t n)
     snprintf(what, n, "%s has not come back to its events%s%s,", thread, text[0] != '\0' ? " from " : "", text);
 }
 
-static void look_at_loop(void *arg, const struct bps_loop_look *one)
+/* Under the lock of all loops, where nothing else is to be locked: so it is judged later. */
+static void note_loop(void *arg, const struct bps_loop_look *one)
 {
     struct look *look = arg;
+    if (one->asked > 0 && look->loops < THREADS) {
+        look->loop[look->loops++] = *one;
+    }
+}
+
+static void look_at_loop(struct look *look, const struct bps_loop_look *one)
+{
     char what[600];
-    struct suspect *s = one->asked > 0 ? find(one->loop) : NULL;
+    struct suspect *s = find(one->loop);
     if (s == NULL) {
         return;
     }
     s->seen = true;
     s->silent += look->passed;
-    if (look->drivers < THREADS) {
-        look->driver[look->drivers++] = one->thread;
-    }
     uint64_t limit = look->limits.loop, warn = least(look->limits.warn, limit / 2);
     if (s->silent >= least(warn, limit)) {
         describe_loop(one, what, sizeof what);
@@ -205,10 +210,10 @@ static void look_at_loop(void *arg, const struct bps_loop_look *one)
 static bool drives(const struct look *look, pid_t thread)
 {
     uint32_t i = 0;
-    while (i < look->drivers && look->driver[i] != thread) {
+    while (i < look->loops && look->loop[i].thread != thread) {
         i++;
     }
-    return i < look->drivers;
+    return i < look->loops;
 }
 
 static void look_at_calls(void *arg, pid_t id, const struct bps_plugin_calls *calls)
@@ -279,7 +284,10 @@ static void act(const struct look *look)
 static void look_around(uint64_t passed)
 {
     struct look look = {.limits = limits(), .passed = passed};
-    bps_loops_look(look_at_loop, &look);
+    bps_loops_look(note_loop, &look);
+    for (uint32_t i = 0; i < look.loops; i++) {
+        look_at_loop(&look, &look.loop[i]);
+    }
     bps_plugin_calls_each(look_at_calls, &look);
     sweep();
     act(&look);

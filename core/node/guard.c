@@ -22,8 +22,11 @@ bps_status bps_guard_begin(struct bps_guard *guard, const struct bps_conf *conf,
                            void (*stuck)(void *arg, const char *text), void *arg, struct bps_report *report)
 {
     const struct bps_conf_cluster *c = &conf->cluster;
+    bool alone = c->role == BPS_ROLE_WORKER && c->scheduler[0] == '\0'; /* nobody waits for a sign of life */
     *guard = (struct bps_guard){
-        .user = {.limits = {.warn = c->stall_warning, .loop = c->peer_timeout, .call = c->stall_timeout},
+        .user = {.limits = {.warn = c->stall_warning,
+                            .loop = alone ? c->stall_timeout : c->peer_timeout,
+                            .call = c->stall_timeout},
                  .stuck = stuck != NULL ? on_stuck : NULL,
                  .arg = guard},
         .loop = loop,

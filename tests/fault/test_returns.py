@@ -76,6 +76,7 @@ class Ends(unittest.TestCase):
         with cluster.ByHand(["init", "@1:gate:late", "leave", "init"]) as job:
             job.wait_for("error: ", "worker 0")
             job.open("late")
+            self.told(job, "worker 1", job.address)
             self.refused(job.finish()["worker 0"], "is already complete, and its scheduler ends with it")
 
     def test_scheduler_is_gone(self):

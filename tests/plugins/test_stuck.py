@@ -19,7 +19,7 @@ sys.path.insert(0, os.path.join(modules.TOP, "tests", "jobs"))
 import harness  # noqa: E402  (it lies in the folder that was just added)
 
 SUM_JOB = os.path.join(os.environ.get("top_builddir", "."), "tests", "plugins", "sum_job")
-LIMITS = 'cluster = { stall_warning = "1 s"; stall_timeout = "3 s"; peer_timeout = "3 s"; };\n'
+LIMITS = 'cluster = { stall_warning = "1 s"; stall_timeout = "5 s"; peer_timeout = "4 s"; };\n'
 PUSH = '{ stage = "push_pull"; use = "net"; }'
 
 
