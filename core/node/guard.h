@@ -18,8 +18,8 @@ struct bps_guard {
 
 /*
  * From now on until bps_guard_end(): a loop may take cluster.peer_timeout for a turn, as peers wait so long for a sign
- * of life, or cluster.stall_timeout in a job of one process; so may a call into a plugin. Also, a process that ends in
- * such a call says so. The guard, with zeroes before, must live as long as the loop.
+ * of life, or cluster.stall_timeout in a job of one process. A call into a plugin may take cluster.stall_timeout. A
+ * process that ends in such a call says so. The guard, with zeroes before, must live as long as the loop.
  */
 bps_status bps_guard_begin(struct bps_guard *guard, const struct bps_conf *conf, struct bps_loop *loop,
                            void (*stuck)(void *arg, const char *text), void *arg, struct bps_report *report);
