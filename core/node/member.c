@@ -187,7 +187,7 @@ static void welcome(void *owner, struct bps_link *link)
     bps_link_send_message(link, BPS_FRAME_JOIN, &join);
     bps_writer_fini(&join);
     snprintf(m->waiting, sizeof m->waiting, "waiting for the other members of job '%s'", m->join.job);
-    bps_debug(LOG, "joined the scheduler at %s", link->peer);
+    bps_debug(LOG, "asks the scheduler at %s for its place", link->peer);
 }
 
 /* There may be a newer note of where the scheduler is, and of the job. */

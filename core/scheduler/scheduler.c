@@ -309,6 +309,9 @@ static bps_status on_join(struct bps_scheduler *s, struct bps_guest *guest, stru
         return BPS_OK;
     }
     bps_lobby_admit(guest);
+    char who[128];
+    bps_seat_text(guest->user, who, sizeof who);
+    bps_debug(LOG, "has joined: %s", who);
     if (!early && s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 1) {
         gather(s); /* the clock of a further generation starts with its first worker */
     }

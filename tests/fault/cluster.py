@@ -181,6 +181,10 @@ class _Gated:
             with open(os.path.join(self.gates, gate), "x", encoding="ascii"):
                 pass
 
+    def wait_joined(self, part):
+        """Waits until the scheduler knows this part; its log has to be at level debug."""
+        self.wait_for(f"has joined: {part} (", "scheduler", "err")
+
     def watch_ports(self, *parts):
         """Returns the ports of these parts, if they are TCP's; they have to be closed at the end."""
         found = []

@@ -52,10 +52,10 @@ def held(job, phase, victim):
 def reach(job, phase):
     """Waits until the job is where the phase begins."""
     if phase in JOINING:
-        job.wait_for("joined the scheduler", "worker 0", "err")
+        job.wait_joined("worker 0")
         job.wait_for("at late", "worker 1")
         if "server 0" in job.parts:
-            job.wait_for("joined the scheduler", "server 0", "err")
+            job.wait_joined("server 0")
         return
     marks = {"declare": "at declare", "push": "grad runs", "pull": "grad runs"}
     for part in workers(job):
@@ -77,7 +77,7 @@ def strike(job, phase, victim):
         job.stop(stopped)
     if phase == "connect":
         job.open("late")
-        job.wait_for("joined the scheduler", "worker 1", "err")
+        job.wait_joined("worker 1")
     elif phase == "declare":
         job.open("begun", "declare")
         for part in workers(job):

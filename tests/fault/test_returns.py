@@ -30,7 +30,7 @@ class CannotReturn(unittest.TestCase):
         settings = ["log.level=debug", "cluster.rendezvous_timeout=1h"]
         with cluster.ByRun(steps, workers=3, settings=settings) as job:
             job.wait_for("at late", "worker 1")
-            harness.until(lambda: said(job, "joined the scheduler") == 2, "second JOIN of worker 0")
+            harness.until(lambda: said(job, "asks the scheduler") == 2, "second JOIN of worker 0")
             pid = job.pid("worker 1")
             job.kill("worker 1")
             job.wait_for("error: ", "worker 0")  # worker 2 is still in the first generation

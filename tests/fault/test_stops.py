@@ -26,7 +26,7 @@ class TooLong(unittest.TestCase):
         settings = [f"cluster.peer_timeout={timeout}s", "log.level=debug", "server.shards=1"]
         with cluster.ByHand(steps, servers=servers, settings=settings) as job:
             if steps is GATHERING:
-                job.wait_for("joined the scheduler", "worker 0", "err")
+                job.wait_joined("worker 0")
             else:
                 for part in members(job):
                     job.wait_for("at idle" if steps is IDLE else "grad runs", part)
@@ -70,13 +70,19 @@ def seized(pid, name):
 
     def ptrace(request):
         if libc.ptrace(request, thread, None, None) != 0:
-            raise OSError(ctypes.get_errno(), f"ptrace {request:#x} of {name}")
+            error = ctypes.get_errno()
+            raise OSError(error, f"ptrace {request:#x} of {name}: {os.strerror(error)}")
 
     ptrace(0x4206)  # PTRACE_SEIZE
     ptrace(0x4207)  # PTRACE_INTERRUPT
     os.waitpid(thread, 0x40000000)  # __WALL
-    yield
-    ptrace(17)  # PTRACE_DETACH
+    try:
+        yield
+    finally:
+        try:
+            ptrace(17)  # PTRACE_DETACH
+        except ProcessLookupError:  # the process has ended, which nobody can see before its tracer has seen this thread
+            os.waitpid(thread, 0x40000000)
 
 
 class OneThread(unittest.TestCase):
@@ -139,7 +145,7 @@ class NotTooLong(unittest.TestCase):
 
     def gathering(self):
         with cluster.ByHand(["@1:gate:late", *LOOP], settings=["log.level=debug"]) as job:
-            job.wait_for("joined the scheduler", "worker 0", "err")
+            job.wait_joined("worker 0")
             for part in ("worker 0", "server 0"):
                 self.pause(job, part)
             job.stop("scheduler")

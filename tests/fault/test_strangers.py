@@ -80,7 +80,7 @@ class Processes(Stranger):
 
     def test_rank_taken_while_gathering(self):
         with cluster.ByHand(LATE, settings=["log.level=debug"]) as job:
-            job.wait_for("joined the scheduler", "worker 0", "err")
+            job.wait_joined("worker 0")
             job.start("worker 0", name="stranger", steps=["init"])
             taken = f"rank 0 is taken by worker 0 (host {socket.gethostname()[:60]}"
             self.check_both(job, taken, "wants it too")
@@ -108,7 +108,7 @@ class Restarted(unittest.TestCase):
         extra = {"worker 1": QUICK}
         with cluster.ByHand(LATE, settings=[*PATIENT, "log.level=debug"], extra=extra) as job:
             for part in ("worker 0", "server 0"):
-                job.wait_for("joined the scheduler", part, "err")
+                job.wait_joined(part)
             job.kill("worker 0")
             job.wait_for("was lost", "scheduler", "err")
             job.start("worker 0", name="worker 0 again", settings=QUICK)
@@ -125,7 +125,7 @@ class Restarted(unittest.TestCase):
         """Nobody waits for it yet, so that its successor is let in."""
         late = ("worker 0", "worker 1")
         with cluster.ByHand(LOOP, settings=["log.level=debug"], late=late) as job:
-            job.wait_for("joined the scheduler", "server 0", "err")
+            job.wait_joined("server 0")
             job.kill("server 0")
             job.wait_for("still waiting for the job to gather", "scheduler", "err")
             job.start("server 0", name="server 0 again")

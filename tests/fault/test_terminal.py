@@ -201,7 +201,7 @@ class NoTerminal(unittest.TestCase):
         cluster.side_by_side(self, {
             "tensor": lambda: self.late(push, ("at late", "worker 1"), False),
             "tensor, hosted": lambda: self.late(push, ("at late", "worker 1"), True),
-            "gathering": lambda: self.late(gather, ("joined the scheduler", "worker 0", "err"), False),
+            "gathering": lambda: self.late(gather, ("has joined: worker 0 (", "scheduler", "err"), False),
         })
 
     def test_timeout(self):

@@ -126,7 +126,7 @@ class Parts(unittest.TestCase):
         scheduler = self.begin()
         server = Serving(self.job)
         worker = self.start(WORKER, **{"log.level": "debug"})
-        while "joined the scheduler" not in worker.stderr.readline():
+        while "asks the scheduler" not in worker.stderr.readline():
             self.assertIsNone(worker.poll())
         scheduler.close()
         self.over(server)

@@ -20,7 +20,7 @@ JOINS = os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "examp
 FAILS = f"exec {shlex.quote(harness.python())} -c 'import no_such_module'"
 GRACE = ["--grace", "1h"]
 DEBUG = ["--set", "log.level=debug"]
-"""Members then say that they have joined."""
+"""The scheduler then says who has joined."""
 
 
 class Case(unittest.TestCase):
@@ -62,7 +62,7 @@ class Worker(Case):
     def test_that_others_wait_for(self):
         with self.job("joins", f"{self.gate('go')}; {FAILS}", options=DEBUG) as job:
             for part in ("worker 0", "server 0"):
-                job.wait_for("joined the scheduler", part, "err")
+                job.wait_for(f"has joined: {part} (", "scheduler", "err")
             self.open("go")
             result = job.wait()
         self.check(result, 1, r"worker 1 \(pid \d+\) exited with status 1", [0])
@@ -99,7 +99,7 @@ class Worker(Case):
 class Server(Case):
     def test_that_ends_before_any_worker_has_come(self):
         with self.job(*[f"{self.gate('go')}; joins"] * 2, options=DEBUG) as job:
-            job.wait_for("joined the scheduler", "server 0", "err")
+            job.wait_for("has joined: server 0 (", "scheduler", "err")
             os.kill(job.pid("server 0"), signal.SIGKILL)
             job.wait_for("ending the job", None, "err")
             self.open("go")
