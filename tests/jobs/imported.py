@@ -34,6 +34,7 @@ PASSED_ON = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signa
 MODULES = {
     "jax": ("jax", "optax"),
     "keras": ("keras",),
+    "keras on torch": ("keras", "torch._dynamo"),
     "mxnet": ("mxnet",),
     "tensorflow": ("tensorflow", "keras"),
     "torch": ("torch", "torch._dynamo"),

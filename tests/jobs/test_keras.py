@@ -14,32 +14,35 @@ PYTHON = harness.framework_python("tensorflow")
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_keras.py"
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
-# What the backend has a part in; the rest is the same code on all of them.
-OF_A_BACKEND = "fit train_on_batch compiled clipping accumulation compression mixed_precision mixed_policy values"
+# What the backend, or the size of the job, has a part in; the rest is the same code.
+OF_A_BACKEND = """
+    fit train_on_batch compiled clipping accumulation compression mixed_precision mixed_policy values
+""".split()
 
 
 class Training(scripted.TestCase):
     python = PYTHON
     framework = "keras"
 
-    def train(self, backend, **how):
+    def train(self, backend, *checks, **how):
         needed = "keras" if backend == "tensorflow" else backend
         if not harness.has_module(PYTHON, needed):
             self.skipTest(f"{needed} is not installed for {PYTHON}")
-        chosen = [] if backend == "tensorflow" else [f"check_{name}" for name in OF_A_BACKEND.split()]
+        chosen = [f"check_{name}" for name in checks]
         self.run_script("keras_train.py", *chosen, env={"KERAS_BACKEND": backend}, **how)
 
     def test_alone(self):
-        self.train("tensorflow", workers=1, servers=0)
+        self.train("tensorflow", *OF_A_BACKEND, workers=1, servers=0)
 
     def test_tensorflow(self):
-        self.train("tensorflow", workers=3, servers=1)
+        self.train("tensorflow", workers=2, servers=1)
 
     def test_torch(self):
-        self.train("torch", workers=2, servers=1)
+        self.framework = "keras on torch"
+        self.train("torch", *OF_A_BACKEND, workers=2, servers=1)
 
     def test_jax(self):
-        self.train("jax", workers=2, servers=1)
+        self.train("jax", *OF_A_BACKEND, workers=2, servers=1)
 
 
 @unittest.skipUnless(IMAGES.is_dir(), "the Debian package dataset-fashion-mnist is not installed")

@@ -11,16 +11,6 @@ PYTHON = harness.framework_python("tensorflow")
 os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
 
 
-class Operations(scripted.TestCase):
-    """In jobs of other sizes than the one that sanitizers watch; NumPy's go through all layouts of a job."""
-
-    python = PYTHON
-    framework = "tensorflow"
-
-    def test_three_workers_and_two_servers(self):
-        self.run_script("tensorflow_ops.py", workers=3, servers=2)
-
-
 class Training(scripted.TestCase):
     python = PYTHON
     framework = "tensorflow"

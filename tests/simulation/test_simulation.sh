@@ -5,14 +5,14 @@
 # sanitizer, which sees in each job what these do not, a part of them is enough.
 set -e
 simulate="${top_builddir:?}/tests/simulation/simulate"
-many=600 few=150
+many=300 few=75
 [ -z "$SANITIZER" ] || many=120 few=30
 "$simulate" "${SEED:-1}" $many
 "$simulate" "${SEED:-1}" $few 5
 "$simulate" "${SEED:-1}" $few 11
 [ -z "$SANITIZER" ] || exit 0
 for plant in twice never failed untold infinite server ratio size; do
-    if ! "$simulate" -p "$plant" 1 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
+    if ! "$simulate" -p "$plant" 1 60 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
         exit 1
     fi
