@@ -13,43 +13,36 @@
 #include <time.h>
 
 struct handle {
-    PyObject_HEAD bps_handle id;
+    PyObject_HEAD struct python_kept kept;
     bool ended;
-    bool waiting;                /* a thread is in bps_wait() for it */
-    bps_status status;           /* once ended */
-    char *text;                  /* of an error, or NULL */
-    PyObject *keep[PYTHON_KEEP]; /* two tensors and the name */
+    bool waiting;      /* a thread is in bps_wait() for it */
+    bps_status status; /* once ended */
+    char *text;        /* of an error, or NULL */
 };
 
 struct orphan {
     struct orphan *next;
-    bps_handle id;
-    PyObject *keep[PYTHON_KEEP];
+    struct python_kept kept;
 };
 
 static PyTypeObject *handle_type;
 static struct orphan *orphans;
 
-static void drop_all(PyObject *keep[PYTHON_KEEP])
-{
-    for (int i = 0; i < PYTHON_KEEP; i++)
-        Py_CLEAR(keep[i]);
-}
-
 /* ---- orphans ------------------------------------------------------------------------------------------- */
 
-/* Takes the references. Without memory they are never given back, which is better than memory in use. */
-static void orphan_add(bps_handle id, PyObject *keep[PYTHON_KEEP])
+/* Takes what is kept. Without memory it is never given back, which is better than memory in use. */
+static void orphan_add(struct python_kept *kept)
 {
     struct orphan *orphan = malloc(sizeof(*orphan));
 
-    if (orphan != NULL) {
-        orphan->id = id;
-        memcpy(orphan->keep, keep, sizeof(orphan->keep));
-        orphan->next = orphans;
-        orphans = orphan;
+    if (orphan == NULL) {
+        memset(kept->objects, 0, sizeof(kept->objects));
+        python_kept_drop(kept);
+        return;
     }
-    memset(keep, 0, PYTHON_KEEP * sizeof(keep[0]));
+    python_kept_move(&orphan->kept, kept);
+    orphan->next = orphans;
+    orphans = orphan;
 }
 
 void python_orphans_reap(void)
@@ -60,7 +53,7 @@ void python_orphans_reap(void)
     while (*at != NULL) {
         struct orphan *orphan = *at;
 
-        if (bps_wait(orphan->id, 0, NULL) == BPS_INPROGRESS) {
+        if (bps_wait(orphan->kept.id, 0, NULL) == BPS_INPROGRESS) {
             at = &orphan->next;
             continue;
         }
@@ -72,7 +65,7 @@ void python_orphans_reap(void)
         struct orphan *orphan = over;
 
         over = orphan->next;
-        drop_all(orphan->keep);
+        python_kept_drop(&orphan->kept);
         free(orphan);
     }
 }
@@ -81,10 +74,10 @@ void python_orphans_reap(void)
 static bps_handle orphan_named(PyObject *name)
 {
     for (const struct orphan *orphan = orphans; orphan != NULL; orphan = orphan->next) {
-        PyObject *its = orphan->keep[PYTHON_KEEP - 1];
+        PyObject *its = orphan->kept.objects[PYTHON_KEEP - 1];
 
         if (name != NULL && its != NULL && PyUnicode_Compare(its, name) == 0)
-            return orphan->id;
+            return orphan->kept.id;
     }
     return 0;
 }
@@ -113,21 +106,20 @@ int python_orphans_wait(PyObject *name)
 
 /* ---- life ---------------------------------------------------------------------------------------------- */
 
-PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP])
+PyObject *python_handle_new(bps_handle id, struct python_kept *kept)
 {
     struct handle *self = PyObject_GC_New(struct handle, handle_type);
 
+    kept->id = id;
     if (self == NULL) {
-        orphan_add(id, keep);
+        orphan_add(kept);
         return NULL;
     }
-    self->id = id;
+    python_kept_move(&self->kept, kept);
     self->ended = false;
     self->waiting = false;
     self->status = BPS_INPROGRESS;
     self->text = NULL;
-    memcpy(self->keep, keep, sizeof(self->keep));
-    memset(keep, 0, sizeof(self->keep));
     PyObject_GC_Track(self);
     return (PyObject *)self;
 }
@@ -139,7 +131,7 @@ static void handle_end(struct handle *self, bps_status status, const char *text)
     self->status = status;
     if (status < 0)
         self->text = strdup(text);
-    drop_all(self->keep);
+    python_kept_drop(&self->kept);
 }
 
 /* Asks whether the operation has ended, without waiting. */
@@ -148,9 +140,9 @@ static void handle_look(struct handle *self)
     struct bps_report report = {.text = ""};
     bps_status status;
 
-    if (self->ended || self->waiting || bps_poll(self->id) == BPS_INPROGRESS)
+    if (self->ended || self->waiting || bps_poll(self->kept.id) == BPS_INPROGRESS)
         return;
-    status = bps_wait(self->id, 0, &report);
+    status = bps_wait(self->kept.id, 0, &report);
     if (status != BPS_INPROGRESS)
         handle_end(self, status, report.text);
 }
@@ -158,7 +150,7 @@ static void handle_look(struct handle *self)
 static int handle_traverse(struct handle *self, visitproc visit, void *arg)
 {
     for (int i = 0; i < PYTHON_KEEP; i++)
-        Py_VISIT(self->keep[i]);
+        Py_VISIT(self->kept.objects[i]);
     return 0;
 }
 
@@ -167,7 +159,7 @@ static int handle_clear(struct handle *self)
 {
     handle_look(self);
     if (!self->ended) {
-        orphan_add(self->id, self->keep);
+        orphan_add(&self->kept);
         self->ended = true;
     }
     return 0;
@@ -205,7 +197,7 @@ static void handle_sleep(struct handle *self)
         Py_END_ALLOW_THREADS return;
     }
     self->waiting = true;
-    Py_BEGIN_ALLOW_THREADS status = bps_wait(self->id, PYTHON_SIGNAL_PERIOD_NS, &report);
+    Py_BEGIN_ALLOW_THREADS status = bps_wait(self->kept.id, PYTHON_SIGNAL_PERIOD_NS, &report);
     Py_END_ALLOW_THREADS self->waiting = false;
     if (status != BPS_INPROGRESS)
         handle_end(self, status, report.text);

@@ -305,6 +305,8 @@ static PyMethodDef functions[] = {
      "push_pull_wait(...)\n\nAs push_pull(), and waits: sooner than its handle would."},
     {"broadcast", python_broadcast, METH_VARARGS,
      "broadcast(tensor, result, name, root, priority) -> Handle\n\nresult None: in place."},
+    {"wait_memory", python_wait_memory, METH_O,
+     "wait_memory(keep)\n\nSleeps until no operation in flight uses the memory that this object keeps."},
     {"barrier", python_barrier, METH_NOARGS, "barrier() -> Handle"},
     {NULL, NULL, 0, NULL},
 };

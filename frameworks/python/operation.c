@@ -11,14 +11,8 @@ struct operation {
     bool waits; /* for its end, so that the library may do its work in this thread */
     uint32_t root;
     struct python_view in; /* its shape is the request's */
-    PyObject *keep[PYTHON_KEEP];
+    struct python_kept kept;
 };
-
-static void operation_fini(struct operation *operation)
-{
-    for (int i = 0; i < PYTHON_KEEP; i++)
-        Py_CLEAR(operation->keep[i]);
-}
 
 /* Whether the two share memory without being the same. */
 static bool overlap(const struct python_view *a, const struct python_view *b)
@@ -38,11 +32,11 @@ static int operation_tensors(struct operation *operation, PyObject *in, PyObject
 
     if (python_view_get(in, "the tensor", &operation->in) != 0)
         return -1;
-    operation->keep[0] = from->keep;
+    operation->kept.objects[0] = from->keep;
     if (!in_place) {
         if (python_view_get(out, "the result", &result) != 0)
             return -1;
-        operation->keep[1] = result.keep;
+        operation->kept.objects[1] = result.keep;
         to = &result;
     }
     if (to->read_only) {
@@ -88,7 +82,7 @@ static int operation_name(struct operation *operation, PyObject *name, PyObject 
     if (*bytes == NULL || PyBytes_AsStringAndSize(*bytes, &text, NULL) != 0)
         return -1;
     Py_INCREF(name);
-    operation->keep[PYTHON_KEEP - 1] = name;
+    operation->kept.objects[PYTHON_KEEP - 1] = name;
     operation->request.name = text;
     return 0;
 }
@@ -108,7 +102,7 @@ static bps_status operation_begin(const struct operation *operation, bps_handle 
 /* The rest of a wait that has taken a whole period. */
 static PyObject *operation_wait(struct operation *operation, bps_handle id)
 {
-    PyObject *handle = python_handle_new(id, operation->keep);
+    PyObject *handle = python_handle_new(id, &operation->kept);
     PyObject *result;
 
     if (handle == NULL || PyErr_CheckSignals() != 0) {
@@ -126,7 +120,7 @@ static PyObject *operation_wait(struct operation *operation, bps_handle id)
  */
 static int operation_make_room(const struct operation *operation, const char *text)
 {
-    PyObject *name = operation->keep[PYTHON_KEEP - 1];
+    PyObject *name = operation->kept.objects[PYTHON_KEEP - 1];
 
     if (!python_orphans_have(name)) {
         python_raise(BPS_ERR_BUSY, text);
@@ -151,6 +145,7 @@ static PyObject *operation_start(struct operation *operation)
     bps_handle id;
 
     python_orphans_reap();
+    python_kept_add(&operation->kept);
     status = operation_begin(operation, &id, &report);
     if (status == BPS_ERR_BUSY) {
         if (operation_make_room(operation, report.text) != 0)
@@ -160,7 +155,7 @@ static PyObject *operation_start(struct operation *operation)
     if (status < 0)
         return python_raise(status, report.text);
     if (!operation->waits)
-        return python_handle_new(id, operation->keep);
+        return python_handle_new(id, &operation->kept);
     if (status == BPS_INPROGRESS)
         return operation_wait(operation, id);
     Py_RETURN_NONE;
@@ -174,7 +169,7 @@ static PyObject *operation_run(struct operation *operation, PyObject *in, PyObje
     if (operation_name(operation, name, &bytes) == 0 && operation_tensors(operation, in, out) == 0)
         result = operation_start(operation);
     Py_XDECREF(bytes);
-    operation_fini(operation);
+    python_kept_drop(&operation->kept);
     return result;
 }
 
@@ -215,12 +210,12 @@ PyObject *python_broadcast(PyObject *module, PyObject *args)
 
 PyObject *python_barrier(PyObject *module, PyObject *none)
 {
-    PyObject *keep[PYTHON_KEEP] = {NULL};
+    struct python_kept nothing = {.id = 0};
     struct bps_report report = {.text = ""};
     bps_handle id;
     bps_status status = bps_barrier_async(NULL, NULL, &id, &report);
 
     (void)module;
     (void)none;
-    return status < 0 ? python_raise(status, report.text) : python_handle_new(id, keep);
+    return status < 0 ? python_raise(status, report.text) : python_handle_new(id, &nothing);
 }

@@ -16,6 +16,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/queue.h>
 
 #include <byteps/byteps.h>
 
@@ -65,14 +66,33 @@ struct python_view {
  */
 int python_view_get(PyObject *tensor, const char *role, struct python_view *out);
 
+/* ---- kept.c -------------------------------------------------------------------------------------------- */
+
+/* What an operation needs until it ends. */
+#define PYTHON_KEEP 3
+struct python_kept {
+    LIST_ENTRY(python_kept) entry;
+    bps_handle id;                  /* 0: of a call that has not returned */
+    PyObject *objects[PYTHON_KEEP]; /* what keeps the memory of two tensors, and the name; owned; NULL: nothing */
+};
+
+/* From now on python_wait_memory() sees it. */
+void python_kept_add(struct python_kept *kept);
+/* Moves all, into one that was not added. */
+void python_kept_move(struct python_kept *to, struct python_kept *from);
+/* Gives the objects back, whose destructors may run any code; one that was not added has zeros in its entry. */
+void python_kept_drop(struct python_kept *kept);
+
+/* A function of the module; module.c has its signature for Python. */
+PyObject *python_wait_memory(PyObject *module, PyObject *object);
+
 /* ---- handle.c ------------------------------------------------------------------------------------------ */
 
 /* Makes the type Handle and adds it to the module. Returns 0, or -1 with an exception. */
 int python_handle_setup(PyObject *module);
 
-/* A handle object for an operation in flight. Takes the references out of `keep`; they may be NULL. */
-#define PYTHON_KEEP 3
-PyObject *python_handle_new(bps_handle id, PyObject *keep[PYTHON_KEEP]);
+/* A handle object for an operation in flight. What this keeps moves into it. */
+PyObject *python_handle_new(bps_handle id, struct python_kept *kept);
 
 /*
  * Sleeps until the operation of a handle has ended. Returns None, or

@@ -55,6 +55,7 @@ from byteps._horovod import (
 
 from ._amp import reduce_before_unscaling
 from ._shared import empty
+from ._storage import free_after_operations
 from .compression import Compression
 from .functions import broadcast_object, broadcast_optimizer_state, broadcast_parameters
 from .ops import (
@@ -83,6 +84,7 @@ from . import cross_barrier, ddp_hook, parallel  # isort: skip
 
 byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
+free_after_operations()
 
 __all__ = [
     "Adasum",

@@ -232,8 +232,9 @@ def push_pull_async_inplace(
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
     The tensor's memory belongs to the library until synchronize(handle) has returned: do not read, write or
-    resize it. If the tensor is given other memory meanwhile, synchronize() raises a RuntimeError. A tensor that
-    is not contiguous is changed when synchronize() is called. Autograd sees it as push_pull_inplace().
+    resize it. If the tensor is given other memory meanwhile, synchronize() raises a RuntimeError; resize_() of its
+    storage waits for the operation first. A tensor that is not contiguous is changed when synchronize() is called.
+    Autograd sees it as push_pull_inplace().
     """
     del version
     op = choose_op(average, op)

@@ -167,9 +167,6 @@ def check_memory_that_is_replaced_on_the_way():
     def another_storage(tensor):
         tensor.set_(torch.full((count,), 7.0).untyped_storage(), 0, (count,))
 
-    def free(tensor):
-        tensor.untyped_storage().resize_(0)
-
     for i, change in enumerate((half, other, another_storage)):
         for in_place in (True, False):
             name = f"replaced.{i}.{in_place}"
@@ -189,14 +186,29 @@ def check_memory_that_is_replaced_on_the_way():
             else:
                 assert handle.wait().eq(want(100.0)).all()
             assert all(stranger.eq(5.0).all() for stranger in strangers)
-    tensor = torch.ones(3)
-    for start in (bps.push_pull_async_inplace, bps.push_pull_async):
-        handle = start(tensor, op=bps.Sum)
-        while not handle.poll():  # else it would be read or written after it was freed
-            pass
-        free(tensor)
-        checks.raised(RuntimeError, handle.wait, "freed")
-        tensor = torch.ones(3)
+
+
+def check_memory_that_is_freed_on_the_way():
+    """It is freed when the operation needs it no more; without that, its pages would be gone."""
+    free = {
+        "resize_": lambda tensor: tensor.untyped_storage().resize_(0),
+        "share_memory_": lambda tensor: tensor.share_memory_(),
+    }
+    for name, method in free.items():
+        for start in (bps.push_pull_async_inplace, bps.push_pull_async, broadcast_from_0, broadcast_from_0_in_place):
+            for _ in range(3):
+                tensor = torch.ones(1 << 20)
+                handle = start(tensor, name=f"freed by {name}")
+                method(tensor)
+                checks.raised(RuntimeError, handle.wait, "freed")
+
+
+def broadcast_from_0(tensor, name):
+    return bps.broadcast_async(tensor, 0, name)
+
+
+def broadcast_from_0_in_place(tensor, name):
+    return bps.broadcast_async_(tensor, 0, name)
 
 
 def want(others):
