@@ -4,7 +4,6 @@
 import contextlib
 import os
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +14,15 @@ BUILD = os.path.join(os.environ.get('top_builddir', '.'), 'bench', 'compare')
 START_LIMIT = 60  # seconds until a contestant is ready
 ROUND_LIMIT = 120  # seconds for one round
 ROUND_AIM = 0.4  # seconds: a slow contestant makes fewer iterations
+
+
+def succeeds(*command):
+    """Whether a command can be run, and ends well."""
+    nothing = subprocess.DEVNULL
+    try:
+        return subprocess.run(command, check=False, stdout=nothing, stderr=nothing).returncode == 0
+    except OSError:
+        return False
 
 
 class BenchError(Exception):
@@ -194,8 +202,7 @@ class Gloo(Contestant):
     @classmethod
     def missing(cls):
         for python in (os.environ.get('PYTHON'), sys.executable):
-            if python and subprocess.run([python, '-c', 'import torch.distributed'], check=False,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            if python and succeeds(python, '-c', 'import torch.distributed'):
                 cls.python = python
                 return None
         return 'no PyTorch; install it by pip install torch==2.13.0 and give --python or PYTHON'
@@ -210,9 +217,10 @@ class OpenMPI(Contestant):
 
     @classmethod
     def missing(cls):
-        if shutil.which('mpicc') and shutil.which('mpirun'):
+        compiles = succeeds('mpicc', '-E', os.path.join(SOURCE, 'mpi.c'))
+        if compiles and succeeds('mpirun', '--allow-run-as-root', '-n', '1', 'true'):
             return None
-        return 'no OpenMPI; install it by apt-get install openmpi-bin libopenmpi-dev'
+        return 'no OpenMPI that compiles and runs; install it by apt-get install openmpi-bin libopenmpi-dev'
 
     def build(self):
         program = os.path.join(self.directory, 'mpi')

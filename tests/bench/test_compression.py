@@ -3,7 +3,6 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
@@ -12,11 +11,9 @@ BENCH = os.path.join(os.environ["top_srcdir"], "bench")
 sys.path += [BENCH, os.path.join(BENCH, "compare"), os.path.join(os.environ["top_srcdir"], "tests", "jobs")]
 
 import coded_figures  # noqa: E402  (they lie in the folders that were just added)
-import harness  # noqa: E402
 import scripted  # noqa: E402
+import targets  # noqa: E402
 import testbed  # noqa: E402
-
-COMMAND = os.path.join(BENCH, "compare", "compression")
 
 
 def training(method, seed, accuracy, seconds, size, task="text"):
@@ -59,22 +56,19 @@ class Run(unittest.TestCase):
     def test_one_of_each_kind_and_going_on(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "figures.json")
-            command = [harness.python(), "-B", COMMAND, "--quick", "--shape", "2,1", "--task", "text", "--json", path,
-                       "--resume"]
+            flags = ["--quick", "--shape", "2,1", "--task", "text", "--json", path, "--resume"]
             for methods in (["none", "onebit"], ["onebit", "PowerSGD", "DDP fp16"]):
                 only = [word for method in methods for word in ("--only", method)]
-                done = subprocess.run([*command, *only], check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                      text=True)
-                self.assertEqual(done.returncode, 0, done.stdout)
+                said = targets.make(self, "bench-compression", *flags, *only)
             with open(path, encoding="utf-8") as file:
                 trainings = json.load(file)["trainings"]
         found = {each["method"]: each for each in trainings}
         methods = [each["method"] for each in trainings]
-        self.assertEqual(methods, ["none", "onebit", "PowerSGD", "DDP fp16"], done.stdout)
-        self.assertGreater(found["none"]["bytes"] / found["onebit"]["bytes"], 10, done.stdout)
+        self.assertEqual(methods, ["none", "onebit", "PowerSGD", "DDP fp16"], said)
+        self.assertGreater(found["none"]["bytes"] / found["onebit"]["bytes"], 10, said)
         for each in found.values():
             self.assertTrue(all(0 <= accuracy <= 1 for _, accuracy in each["points"]), each)
-            self.assertIn(each["method"], done.stdout)
+            self.assertIn(each["method"], said)
 
 
 if __name__ == "__main__":

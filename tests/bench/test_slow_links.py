@@ -3,19 +3,16 @@
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import unittest
 
 BENCH = os.path.join(os.environ["top_srcdir"], "bench")
-sys.path += [BENCH, os.path.join(BENCH, "compare"), os.path.join(os.environ["top_srcdir"], "tests", "jobs")]
+sys.path += [BENCH, os.path.join(BENCH, "compare")]
 
-import harness  # noqa: E402  (they lie in the folders that were just added)
-import report_tables  # noqa: E402
+import report_tables  # noqa: E402  (it lies in a folder that was just added)
+import targets  # noqa: E402
 import testbed  # noqa: E402
-
-COMMAND = os.path.join(BENCH, "compare", "slow_links")
 
 
 class Run(unittest.TestCase):
@@ -30,10 +27,8 @@ class Run(unittest.TestCase):
             model, path = os.path.join(folder, "model.txt"), os.path.join(folder, "figures.json")
             with open(model, "w", encoding="ascii") as file:
                 file.write("a 200000 float32\nb 1 float32\n")
-            command = [harness.python(), "-B", COMMAND, "--shape", "2,1", "--rounds", "1", "--case",
-                       f"{model},100mbit,2", "--coding", "onebit; feedback=true", "--json", path]
-            done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-            self.assertEqual(done.returncode, 0, done.stdout)
+            targets.make(self, "bench-slow-links", "--shape", "2,1", "--rounds", "1", "--case", f"{model},100mbit,2",
+                         "--coding", "onebit; feedback=true", "--json", path)
             with open(path, encoding="utf-8") as file:
                 figures = json.load(file)
         [result] = figures["results"]
