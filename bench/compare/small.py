@@ -9,7 +9,7 @@ import os
 import sys
 import time
 
-ELEMENTS, REPEATS, ROUNDS = 1024, 2000, 5
+ELEMENTS, REPEATS, ROUNDS = 1024, 500, 5
 
 
 def microseconds(run, barrier):
