@@ -78,6 +78,12 @@ def push_pull(
     compression = choose_compressor(compression, Compression.none)
     require_name(name, coding_of(compression))
     leaves, names, structure = _flatten(tree, name)
+    results = reduce_all(leaves, names, op, compression, axis_name, priority, prescale_factor, postscale_factor)
+    return jax.tree_util.tree_unflatten(structure, results)
+
+
+def reduce_all(leaves, names, op, compression, axis_name, priority, prescale, postscale):
+    """Return the reductions of arrays, which have these names (None: none); the rest is as for push_pull()."""
     small = [compression.compress(leaf) for leaf in leaves]
     for leaf in small:
         _require_numbers(leaf)
@@ -85,8 +91,8 @@ def push_pull(
         names,
         op=int(op),
         priority=priority,
-        prescale=float(prescale_factor),
-        postscale=float(postscale_factor),
+        prescale=float(prescale),
+        postscale=float(postscale),
         coding=coding_of(compression),
     )
     if not leaves:
@@ -95,10 +101,9 @@ def push_pull(
         results = bind(*small, request=request)
     else:
         results = _reduce_devices_too(small, request, axis_name)
-    results = [
+    return [
         result if result.dtype == leaf.dtype else result.astype(leaf.dtype) for result, leaf in zip(results, leaves)
     ]
-    return jax.tree_util.tree_unflatten(structure, results)
 
 
 def _reduce_devices_too(arrays, request, axis_name):

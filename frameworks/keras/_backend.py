@@ -35,6 +35,6 @@ if name == "tensorflow":
 elif name == "torch":
     from ._torch import Compression, reduce
 else:
-    from ._jax import Compression, reduce
+    from ._jax import Compression, reduce, wait  # noqa: F401
 
 __all__ = ["Compression", "name", "reduce"]

@@ -1,21 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients of Keras on JAX."""
 
-from byteps.jax import Compression, push_pull
+import jax
 
-__all__ = ["Compression", "reduce"]
+from byteps.jax import Compression
+from byteps.jax.ops import reduce_all
+
+__all__ = ["Compression", "reduce", "wait"]
 
 
 def reduce(how, names, gradients, learning_rate):
     """Return the reduced gradients. The learning rate may be a symbol, which push_pull cannot take along."""
     del learning_rate
-    before, after = how.scales
-    results = push_pull(
-        dict(zip(names, gradients)),
-        name="",
-        op=how.op,
-        compression=how.compression,
-        prescale_factor=before,
-        postscale_factor=after,
-    )
-    return [results[name] for name in names]
+    return reduce_all(gradients, names, how.op, how.compression, None, 0, *how.scales)
+
+
+def wait(variables):
+    """Wait until variables have the values of the last step; raise its failure."""
+    jax.block_until_ready([variable.value for variable in variables])

@@ -132,15 +132,39 @@ def _without_xla(compile_model):
     return compiled
 
 
+def _until_reduced(method):
+    """Return a method of a model on JAX that returns when the last step is done, and so raises its failure.
+
+    Keras itself waits for the loss only, and would tell of the gradients when the variables are used next, if ever.
+    """
+
+    @functools.wraps(method)
+    def trained(self, *args, **keywords):
+        result = method(self, *args, **keywords)
+        if is_distributed(self.optimizer):
+            _backend.wait(self.trainable_variables)
+        return result
+
+    return trained
+
+
+def _owner_of(method):
+    """Return the class that has a method of models, which load otherwise if it seems to be of the user's class."""
+    return next(kind for kind in keras.Model.__mro__ if method in vars(kind))
+
+
 def _change_keras():
     """Make known to Keras what a distributed optimizer needs of the classes around it."""
     scaled = keras.optimizers.LossScaleOptimizer
     scaled.apply = _reduce_before_unscaling(scaled.apply, at=0)
     scaled.stateless_apply = _reduce_before_unscaling(scaled.stateless_apply, at=1)
     if _backend.name == "tensorflow":
-        # In the class that has it: models whose class seems to have a compile() of its own load without one.
-        owner = next(kind for kind in keras.Model.__mro__ if "compile" in vars(kind))
+        owner = _owner_of("compile")
         owner.compile = _without_xla(owner.compile)
+    if _backend.name == "jax":
+        for name in ("fit", "train_on_batch"):
+            owner = _owner_of(name)
+            setattr(owner, name, _until_reduced(getattr(owner, name)))
 
 
 _change_keras()

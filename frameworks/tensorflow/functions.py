@@ -52,7 +52,8 @@ def broadcast_variables(variables, root_rank, scope="", process_set=None, inplac
     if tf.executing_eagerly():
         forms = ", ".join(f"{tuple(variable.shape)} {variable.dtype}" for variable in map(_resource, variables))
         require_equal(f"root {root_rank}: {forms}", "the variables to broadcast")
-        tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)()
+        graph = tf.function(lambda: [None for _ in _assign_all(variables, root_rank, scope)], autograph=False)
+        graph.get_concrete_function()()  # TensorFlow warns of calls that trace
         return None
     return tf.group(*_assign_all(variables, root_rank, scope))
 

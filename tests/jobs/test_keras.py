@@ -16,7 +16,8 @@ EXAMPLE = pathlib.Path(__file__).resolve().parents[2] / "examples" / "train_kera
 IMAGES = pathlib.Path("/usr/share/datasets/fashion-mnist")
 # What the backend, or the size of the job, has a part in; the rest is the same code.
 OF_A_BACKEND = """
-    fit train_on_batch compiled clipping accumulation compression mixed_precision mixed_policy values
+    fit train_on_batch compiled clipping accumulation compression mixed_precision mixed_policy models_that_differ
+    values
 """.split()
 
 

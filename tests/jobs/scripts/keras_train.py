@@ -157,8 +157,12 @@ def check_two_models():
 def check_models_that_differ():
     if bps.size() == 1:
         return
-    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9 + bps.rank())])
+    model = keras.Sequential([keras.Input((6,)), keras.layers.Dense(9 + bps.rank(), use_bias=False)])
     checks.raised(byteps.MismatchError, lambda: bps.broadcast_variables(model.variables, 0), "differ")
+    model.compile(bps.DistributedOptimizer(sgd()), "mse")
+    batch = np.ones((2, 6), np.float32), np.ones((2, 9 + bps.rank()), np.float32)
+    parts = "tensor 'byteps.Gradient.0", "worker 1 pushed [6, 10] float"
+    checks.raised(Exception, lambda: model.train_on_batch(*batch), *parts)
 
 
 def check_train_on_batch():

@@ -3,6 +3,7 @@
 
 import functools
 import os
+import unittest
 
 import checks
 import numpy as np
@@ -146,6 +147,13 @@ def check_variables_that_differ():
         return
     variables = [tf.Variable(tf.zeros(3 + bps.rank()))]
     checks.raised(byteps.MismatchError, lambda: bps.broadcast_variables(variables, 0), "differ")
+
+
+def check_variables_of_many_models():
+    """TensorFlow warns of a function that is traced in each of five calls."""
+    with unittest.TestCase().assertNoLogs(tf.get_logger(), "WARNING"):
+        for size in range(1, 9):
+            bps.broadcast_variables([tf.Variable(tf.ones(size)), tf.Variable(tf.ones(2))], 0)
 
 
 def check_session():
