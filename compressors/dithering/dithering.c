@@ -75,7 +75,7 @@ struct dithering {
     unsigned width; /* bits of a code in the fixed form */
     enum dithering_partition partition;
     enum normalize normalize;
-    bool compat;
+    struct xorshift_skips *skips; /* of compat; NULL: without */
 };
 
 static bps_status dithering_open(const struct bps_host *host, const void *options, void **instance_out,
@@ -92,7 +92,8 @@ static bps_status dithering_open(const struct bps_host *host, const void *option
                    NATURAL_LIMIT);
         return BPS_ERR_CONF;
     }
-    struct dithering *dithering = host->alloc(host, sizeof *dithering, 8);
+    size_t size = sizeof(struct dithering) + (given->compat ? sizeof(struct xorshift_skips) : 0);
+    struct dithering *dithering = host->alloc(host, size, 8);
     if (dithering == NULL) {
         BPS_REPORT(report, "out of memory");
         return BPS_ERR_NOMEM;
@@ -104,8 +105,11 @@ static bps_status dithering_open(const struct bps_host *host, const void *option
                                     .levels = levels,
                                     .width = 33 - (unsigned)__builtin_clz(levels),
                                     .partition = given->partition,
-                                    .normalize = given->normalize,
-                                    .compat = given->compat};
+                                    .normalize = given->normalize};
+    if (given->compat) {
+        dithering->skips = (struct xorshift_skips *)(dithering + 1);
+        xorshift_skips_init(dithering->skips);
+    }
     *instance_out = dithering;
     return BPS_OK;
 }
@@ -121,8 +125,8 @@ static void dithering_describe(void *instance, char *text, size_t n)
     const struct dithering *dithering = instance;
     snprintf(text, n, "%u %s levels of the %s%s, kernels for %s", dithering->levels,
              dithering->partition == LINEAR ? "linear" : "natural",
-             dithering->normalize == MAX ? "largest magnitude" : "length", dithering->compat ? ", as the original" : "",
-             dithering->isa);
+             dithering->normalize == MAX ? "largest magnitude" : "length",
+             dithering->skips != NULL ? ", as the original" : "", dithering->isa);
 }
 
 /* ---- the format ------------------------------------------------------------------------------------------ */
@@ -221,7 +225,7 @@ struct encoding {
 static void round_block(struct encoding *slice, const uint8_t *src, size_t count, uint16_t *codes)
 {
     const struct dithering *dithering = slice->dithering;
-    if (dithering->compat) {
+    if (dithering->skips != NULL) {
         struct original original = original_of(dithering, slice->dtype);
         bps_dithering_original_round(&original, src, count, &slice->state, slice->scale, codes);
     } else {
@@ -252,12 +256,14 @@ static size_t encode(const struct dithering *dithering, uint32_t dtype, const ui
 {
     struct encoding slice = {dithering, dtype, scale_of(dithering, dtype, src, count), {random->own, 0}, {0, 0}};
     size_t at = scale_bytes(dtype);
-    slice.state = (struct xorshift){random->shared, random->shared};
+    if (dithering->skips != NULL) {
+        slice.state = xorshift_of(dithering->skips, random, count);
+    }
     put_scale(dst, dtype, slice.scale);
     if (slice.scale == 0 || !isfinite(slice.scale)) {
         return at;
     }
-    if (!dithering->compat) {
+    if (dithering->skips == NULL) {
         get_scale(dst, dtype, &slice.scale);
     }
     while (count > 0) {
@@ -304,7 +310,7 @@ static void decode_block(const struct dithering *dithering, uint32_t dtype, cons
                          double scale, uint8_t *dst, bool add)
 {
     const struct dithering_rounding *kernels = &kernels_of(dithering, dtype)->of[dithering->partition];
-    if (dithering->compat) {
+    if (dithering->skips != NULL) {
         struct original original = original_of(dithering, dtype);
         bps_dithering_original_decode(&original, codes, count, scale, dst, add);
     } else {

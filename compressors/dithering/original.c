@@ -5,21 +5,10 @@
 #include <math.h>
 #include <string.h>
 
-static uint64_t next(struct xorshift *state)
-{
-    uint64_t t = state->a, s = state->b;
-    state->a = s;
-    t ^= t << 23;
-    t ^= t >> 17;
-    t ^= s ^ s >> 26;
-    state->b = t;
-    return t + s;
-}
-
 /* 2^64 - 1, which it multiplies with, is 2^64 as floating point. */
 static uint32_t bernoulli(struct xorshift *state, double p)
 {
-    return (double)next(state) < p * 0x1p64;
+    return (double)xorshift_next(state) < p * 0x1p64;
 }
 
 static double load(enum dithering_type type, const uint8_t *elements, size_t i)

@@ -13,10 +13,7 @@
 #include <stdbool.h>
 
 #include "kernels.h"
-
-struct xorshift {
-    uint64_t a, b;
-};
+#include "util/xorshift.h"
 
 struct original {
     enum dithering_type type;

@@ -15,15 +15,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "util/xorshift.h"
+
 __extension__ typedef unsigned __int128 uint128_t;
 
 struct draw {
     uint64_t number, drawn;
     size_t count, kept;
-    size_t size, longer; /* of a stratum; so many of them have one element more, */
-    size_t rest;         /* evenly: when this reaches `kept` */
-    size_t begin;        /* of the next stratum */
-    uint64_t state[2];   /* of compat */
+    size_t size, longer;   /* of a stratum; so many of them have one element more, */
+    size_t rest;           /* evenly: when this reaches `kept` */
+    size_t begin;          /* of the next stratum */
+    struct xorshift state; /* of compat */
     bool compat;
 };
 
@@ -41,10 +43,10 @@ static inline size_t draw_below(const struct draw *draw, uint64_t i, size_t n)
     return (size_t)((uint128_t)draw_mix(draw->number + (i + 1) * 0x9e3779b97f4a7c15u) * n >> 64);
 }
 
-/* `compat`: with replacement, by xorshift128+ that begins with the number twice, as the original BytePS. */
-static inline struct draw draw_begin(uint64_t number, size_t count, size_t kept, bool compat)
+/* `compat`: with replacement, by xorshift128+ from this state on; else the state's a is the number. */
+static inline struct draw draw_begin(struct xorshift state, size_t count, size_t kept, bool compat)
 {
-    struct draw draw = {.number = number, .count = count, .kept = kept, .state = {number, number}, .compat = compat};
+    struct draw draw = {.number = state.a, .count = count, .kept = kept, .state = state, .compat = compat};
     if (kept > 0) {
         draw.size = count / kept;
         draw.longer = count % kept;
@@ -53,22 +55,11 @@ static inline struct draw draw_begin(uint64_t number, size_t count, size_t kept,
     return draw;
 }
 
-static inline size_t draw_original(struct draw *draw)
-{
-    uint64_t t = draw->state[0], s = draw->state[1];
-    draw->state[0] = s;
-    t ^= t << 23;
-    t ^= t >> 17;
-    t ^= s ^ s >> 26;
-    draw->state[1] = t;
-    return (size_t)((t + s) % draw->count);
-}
-
 /* The next element, of `kept` there are. */
 static inline size_t draw_next(struct draw *draw)
 {
     if (draw->compat) {
-        return draw_original(draw);
+        return (size_t)(xorshift_next(&draw->state) % draw->count);
     }
     size_t size = draw->size, index;
     draw->rest += draw->longer;

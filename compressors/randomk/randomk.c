@@ -12,8 +12,9 @@
  *
  * If any element is not finite, all that are sent are NaN, and then all of the slice becomes NaN.
  *
- * `compat`: elements are drawn with replacement, as the original does. Those drawn again are sent as -0.0, since a peer
- * that adds must add each once.
+ * `compat`: elements are drawn with replacement, as the original does, with its numbers if there is a seed. The state
+ * of its generator, two uint64, stands where the number does otherwise. Elements drawn again are sent as -0.0, since a
+ * peer that adds must add each once.
  */
 #include <endian.h>
 #include <math.h>
@@ -26,7 +27,8 @@
 #include "util/kept.h"
 #include "values.h"
 
-#define HEAD 8u /* bytes before the elements */
+#define HEAD        8u  /* bytes before the elements, */
+#define COMPAT_HEAD 16u /* and with compat */
 
 struct randomk_options {
     double k;
@@ -46,6 +48,7 @@ static const struct bps_option randomk_options[] = {
 
 struct randomk {
     const struct bps_host *host;
+    struct xorshift_skips *skips; /* of compat */
     struct randomk_options options;
 };
 
@@ -60,12 +63,17 @@ static bps_status randomk_open(const struct bps_host *host, const void *options,
         BPS_REPORT(report, "unbiased = true: the original multiplies nothing; expected false with compat = true");
         return BPS_ERR_CONF;
     }
-    struct randomk *randomk = host->alloc(host, sizeof *randomk, 8);
+    size_t size = sizeof(struct randomk) + (given->compat ? sizeof(struct xorshift_skips) : 0);
+    struct randomk *randomk = host->alloc(host, size, 8);
     if (randomk == NULL) {
         BPS_REPORT(report, "out of memory");
         return BPS_ERR_NOMEM;
     }
     *randomk = (struct randomk){.host = host, .options = *given};
+    if (given->compat) {
+        randomk->skips = (struct xorshift_skips *)(randomk + 1);
+        xorshift_skips_init(randomk->skips);
+    }
     *instance_out = randomk;
     return BPS_OK;
 }
@@ -91,9 +99,19 @@ static const struct randomk_values *values_of(uint32_t dtype)
     return dtype == BPS_FLOAT32 ? &randomk_values32 : &randomk_values64;
 }
 
+static size_t head_bytes(const struct randomk *randomk)
+{
+    return randomk->options.compat ? COMPAT_HEAD : HEAD;
+}
+
+static size_t kept_by(const struct randomk *randomk, uint32_t dtype, size_t count)
+{
+    return kept_of(randomk->options.k, count, randomk->options.compat ? values_of(dtype)->size : 0);
+}
+
 static size_t coded_bytes(const struct randomk *randomk, uint32_t dtype, size_t count)
 {
-    return HEAD + kept_of(randomk->options.k, count, randomk->options.compat) * values_of(dtype)->size;
+    return head_bytes(randomk) + kept_by(randomk, dtype, count) * values_of(dtype)->size;
 }
 
 static size_t randomk_bound(void *instance, uint32_t dtype, size_t count)
@@ -101,10 +119,13 @@ static size_t randomk_bound(void *instance, uint32_t dtype, size_t count)
     return dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ? coded_bytes(instance, dtype, count) : 0;
 }
 
-static struct draw draw_of(const struct randomk *randomk, uint64_t number, size_t count)
+/* Where drawing begins: of compat both of it, otherwise the first. */
+static struct xorshift beginning(const struct randomk *randomk, const struct bps_random *random, size_t kept)
 {
-    bool compat = randomk->options.compat;
-    return draw_begin(number, count, kept_of(randomk->options.k, count, compat), compat);
+    if (randomk->options.independent) {
+        return (struct xorshift){random->own, random->own};
+    }
+    return randomk->options.compat ? xorshift_of(randomk->skips, random, kept) : (struct xorshift){random->shared, 0};
 }
 
 static double factor_of(const struct randomk_options *options, const struct draw *draw)
@@ -121,14 +142,16 @@ static size_t randomk_encode(void *instance, uint32_t dtype, const void *src, si
 {
     const struct randomk *randomk = instance;
     const struct randomk_values *values = values_of(dtype);
-    uint64_t number = randomk->options.independent ? random->own : random->shared, head = htole64(number);
-    const struct draw draw = draw_of(randomk, number, count);
-    memcpy(dst, &head, HEAD);
+    size_t kept = kept_by(randomk, dtype, count), at = head_bytes(randomk);
+    const struct xorshift begin = beginning(randomk, random, kept);
+    const struct draw draw = draw_begin(begin, count, kept, randomk->options.compat);
+    const uint64_t head[] = {htole64(begin.a), htole64(begin.b)};
+    memcpy(dst, head, at);
     if (!values->finite(src, count)) {
-        values->break_all((uint8_t *)dst + HEAD, draw.kept);
+        values->break_all((uint8_t *)dst + at, draw.kept);
     } else {
         uint32_t state = fp_enter();
-        values->gather(src, &draw, factor_of(&randomk->options, &draw), (uint8_t *)dst + HEAD);
+        values->gather(src, &draw, factor_of(&randomk->options, &draw), (uint8_t *)dst + at);
         fp_leave(state);
     }
     return coded_bytes(randomk, dtype, count);
@@ -139,13 +162,15 @@ static bps_status decode(const struct randomk *randomk, uint32_t dtype, const ui
                          size_t count, bool add)
 {
     const struct randomk_values *values = values_of(dtype);
-    uint64_t head;
+    uint64_t head[2] = {0, 0};
+    size_t at = head_bytes(randomk);
     if (bytes != coded_bytes(randomk, dtype, count)) {
         return BPS_ERR_PROTOCOL;
     }
-    memcpy(&head, src, HEAD);
-    const struct draw draw = draw_of(randomk, le64toh(head), count);
-    size_t nans = values->nans(src + HEAD, draw.kept);
+    memcpy(head, src, at);
+    const struct xorshift begin = {le64toh(head[0]), le64toh(head[1])};
+    const struct draw draw = draw_begin(begin, count, kept_by(randomk, dtype, count), randomk->options.compat);
+    size_t nans = values->nans(src + at, draw.kept);
     if (nans > 0) {
         values->break_all(dst, count);
         return nans == draw.kept ? BPS_OK : BPS_ERR_PROTOCOL;
@@ -154,7 +179,7 @@ static bps_status decode(const struct randomk *randomk, uint32_t dtype, const ui
         memset(dst, 0, count * values->size);
     }
     uint32_t state = fp_enter();
-    values->scatter(src + HEAD, &draw, add || draw.compat, dst);
+    values->scatter(src + at, &draw, add || draw.compat, dst);
     fp_leave(state);
     return BPS_OK;
 }
@@ -191,6 +216,7 @@ static const struct bps_plugin randomk_plugin = {
     .options = randomk_options,
     .options_size = sizeof(struct randomk_options),
     .ops = &randomk_ops,
+    .format = 1,
 };
 
 static const struct bps_plugin *const plugins[] = {&randomk_plugin};

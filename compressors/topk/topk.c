@@ -106,9 +106,9 @@ static size_t size_of(uint32_t dtype)
     return dtype == BPS_FLOAT32 ? 4 : 8;
 }
 
-static struct indices layout_of(const struct topk *topk, size_t count)
+static struct indices layout_of(const struct topk *topk, uint32_t dtype, size_t count)
 {
-    size_t kept = kept_of(topk->k, count, topk->compat);
+    size_t kept = kept_of(topk->k, count, topk->compat ? size_of(dtype) : 0);
     return indices_layout(count, kept < UINT32_MAX ? kept : UINT32_MAX);
 }
 
@@ -119,7 +119,7 @@ static size_t coded_bytes(const struct indices *indices, uint32_t dtype)
 
 static size_t topk_bound(void *instance, uint32_t dtype, size_t count)
 {
-    const struct indices indices = layout_of(instance, count);
+    const struct indices indices = layout_of(instance, dtype, count);
     return dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64 ? coded_bytes(&indices, dtype) : 0;
 }
 
@@ -182,7 +182,7 @@ static size_t topk_encode(void *instance, uint32_t dtype, const void *src, size_
                           const struct bps_random *random, void *dst)
 {
     const struct topk_kernels *kernels = kernels_of(instance, dtype);
-    const struct indices indices = layout_of(instance, count);
+    const struct indices indices = layout_of(instance, dtype, count);
     uint32_t head = htole32((uint32_t)indices.kept);
     (void)random;
     memcpy(dst, &head, HEAD);
@@ -210,7 +210,7 @@ static bool is_coded(const struct indices *indices, uint32_t dtype, const void *
 
 static bps_status topk_decode(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst, size_t count)
 {
-    const struct indices indices = layout_of(instance, count);
+    const struct indices indices = layout_of(instance, dtype, count);
     const uint8_t *string = (const uint8_t *)src + HEAD;
     if (!is_coded(&indices, dtype, src, bytes)) {
         return BPS_ERR_PROTOCOL;
@@ -224,7 +224,7 @@ static bps_status topk_decode(void *instance, uint32_t dtype, const void *src, s
 static bps_status topk_decode_add(void *instance, uint32_t dtype, const void *src, size_t bytes, void *dst,
                                   size_t count)
 {
-    const struct indices indices = layout_of(instance, count);
+    const struct indices indices = layout_of(instance, dtype, count);
     const uint8_t *string = (const uint8_t *)src + HEAD;
     if (!is_coded(&indices, dtype, src, bytes)) {
         return BPS_ERR_PROTOCOL;
@@ -256,6 +256,7 @@ static const struct bps_plugin topk_plugin = {
     .options = topk_options,
     .options_size = sizeof(struct topk_options),
     .ops = &topk_ops,
+    .format = 1,
 };
 
 static const struct bps_plugin *const plugins[] = {&topk_plugin};

@@ -20,19 +20,34 @@ static inline bool kept_is_valid(double k, struct bps_report *report)
     return true;
 }
 
+/* As the original BytePS has it: in float32, of the bytes of a slice that is filled up to whole words of signs. */
+static inline size_t kept_part_compat(double k, size_t count, size_t size)
+{
+    size_t word = 8 * size, padded = (count + word - 1) / word * word;
+    volatile float factor = (float)k, bytes = (float)(padded * size);
+    volatile float part = factor * bytes;
+    part = part / (float)size;
+    return (size_t)part;
+}
+
+static inline size_t kept_part(double k, size_t count)
+{
+    volatile double factor = k, part = factor * (double)count + 0.5;
+    return (size_t)part;
+}
+
 /*
- * `down`: a part is rounded down. The accesses to volatile objects keep the product between fp_enter and fp_leave:
- * peers must agree about it, whatever their threads have set.
+ * `compat`: as the original has it, of elements of so many bytes; 0: not so. The accesses to volatile objects keep the
+ * products between fp_enter and fp_leave: peers must agree about them, whatever their threads have set.
  */
-static inline size_t kept_of(double k, size_t count, bool down)
+static inline size_t kept_of(double k, size_t count, size_t compat)
 {
     if (k >= 1) {
         return k < (double)count ? (size_t)k : count;
     }
     uint32_t state = fp_enter();
-    volatile double factor = k, part = factor * (double)count + (down ? 0 : 0.5);
+    size_t kept = compat > 0 ? kept_part_compat(k, count, compat) : kept_part(k, count);
     fp_leave(state);
-    size_t kept = (size_t)part;
     kept = kept < 1 ? 1 : kept;
     return kept < count ? kept : count;
 }

@@ -398,5 +398,8 @@ struct bps_random bps_coding_random(const struct bps_coding *coding, uint32_t te
 {
     uint64_t shared =
         mix(mix(mix(coding->seed) ^ ((uint64_t)tensor << 32 | partition)) ^ ((uint64_t)round << 32 | slice));
-    return (struct bps_random){.shared = shared, .own = mix(shared ^ ((uint64_t)rank + 1))};
+    return (struct bps_random){.shared = shared,
+                               .own = mix(shared ^ ((uint64_t)rank + 1)),
+                               .seed = coding->seed,
+                               .round = round - coding->start};
 }

@@ -86,9 +86,19 @@ static void fill(struct slice *s, unsigned *seed)
 
 /* ---- the definitions ----------------------------------------------------------------------------------------- */
 
-static size_t kept_of(double k, size_t count, bool compat)
+/* Of the original BytePS: of a slice that is filled up to a multiple of 8 elements of its type, 4 or 8 bytes each. */
+static double part_of_the_original(float k, size_t count, size_t size)
 {
-    double part = compat ? floor(k * (double)count) : round(k * (double)count);
+    while (count % (8 * size) != 0) {
+        count++;
+    }
+    float bytes = k * (float)(count * size);
+    return floorf(bytes / (float)size);
+}
+
+static size_t kept_of(double k, size_t count, size_t compat)
+{
+    double part = compat > 0 ? part_of_the_original((float)k, count, compat) : round(k * (double)count);
     double kept = k >= 1 ? floor(k) : part < 1 ? 1 : part;
     return kept < (double)count ? (size_t)kept : count;
 }
@@ -113,16 +123,15 @@ static void draw_strata(uint64_t number, size_t count, size_t kept, size_t *inde
     }
 }
 
-static void draw_as_the_original(uint64_t number, size_t count, size_t kept, size_t *index)
+static void draw_as_the_original(uint64_t state[2], size_t count, size_t kept, size_t *index)
 {
-    uint64_t a = number, b = number;
     for (size_t j = 0; j < kept; j++) {
-        uint64_t t = a, s = b;
-        a = s;
+        uint64_t t = state[0], s = state[1];
+        state[0] = s;
         t ^= t << 23;
         t ^= t >> 17;
         t = t ^ s ^ (s >> 26);
-        b = t;
+        state[1] = t;
         index[j] = (size_t)((t + s) % count);
     }
 }
@@ -132,7 +141,11 @@ static double *factors(const struct slice *s, size_t kept, uint64_t number, int 
 {
     double *factor = calloc(s->count + 1, sizeof *factor), share = (double)s->count / (double)kept;
     size_t *index = calloc(kept + 1, sizeof *index);
-    ((flags & COMPAT) != 0 ? draw_as_the_original : draw_strata)(number, s->count, kept, index);
+    if ((flags & COMPAT) != 0) {
+        draw_as_the_original((uint64_t[]){number, number}, s->count, kept, index);
+    } else {
+        draw_strata(number, s->count, kept, index);
+    }
     for (size_t j = 0; j < kept; j++) {
         factor[index[j]] = (flags & UNBIASED) == 0 ? 1 : (flags & INDEPENDENT) != 0 ? share : sqrt(share);
     }
@@ -178,10 +191,43 @@ START_TEST(test_any_elements)
         draw.shared = 1 + (uint64_t)rand_r(&seed) * 0x9e3779b97f4a7c15u;
         struct slice s = make_slice(&rig, dtypes[example % 2], count);
         fill(&s, &seed);
-        slice_is_right(&rig, &s, kept_of(k, count, flags & COMPAT), flags);
+        slice_is_right(&rig, &s, kept_of(k, count, flags & COMPAT ? rig_size(s.dtype) : 0), flags);
         free_slice(&s);
         rig.ops->close(rig.instance);
     }
+}
+END_TEST
+
+/* With a seed it is one generator, which goes on from round to round. */
+START_TEST(test_the_seed_of_the_original)
+{
+    enum { COUNT = 50, KEPT = 3, ROUNDS = 3000 };
+    uint64_t state[2] = {77, 77};
+    struct rig rig;
+    must_open(&rig, KEPT, COMPAT);
+    struct slice s = make_slice(&rig, BPS_FLOAT32, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        rig_put(s.dtype, s.from, i, 1);
+    }
+    for (uint64_t round = 0; round < ROUNDS; round++) {
+        size_t index[KEPT], found = 0, want = 0;
+        bool drawn[COUNT] = {false};
+        draw_as_the_original(state, COUNT, KEPT, index);
+        draw = (struct bps_random){.shared = round * round, .own = round, .seed = 77, .round = round};
+        encode(&rig, &s);
+        ck_assert_int_eq(decode(&rig, &s), BPS_OK);
+        for (size_t j = 0; j < KEPT; j++) {
+            want += !drawn[index[j]];
+            drawn[index[j]] = true;
+            ck_assert_double_eq(rig_get(s.dtype, s.to, index[j]), 1);
+        }
+        for (size_t i = 0; i < COUNT; i++) {
+            found += rig_get(s.dtype, s.to, i) != 0;
+        }
+        ck_assert_uint_eq(found, want);
+    }
+    free_slice(&s);
+    rig.ops->close(rig.instance);
 }
 END_TEST
 
@@ -369,6 +415,7 @@ int main(void)
     TCase *tests = tcase_create("randomk");
     tcase_set_timeout(tests, 60);
     tcase_add_test(tests, test_any_elements);
+    tcase_add_test(tests, test_the_seed_of_the_original);
     tcase_add_test(tests, test_all_alike);
     tcase_add_test(tests, test_unbiased);
     tcase_add_test(tests, test_nan_and_infinity_are_not_hidden);

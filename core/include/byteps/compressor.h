@@ -23,6 +23,8 @@ extern "C" {
 struct bps_random {
     uint64_t shared; /* the same on all workers and the server for a slice of a round; others for other ones */
     uint64_t own;    /* differs among workers, too */
+    uint64_t seed;   /* as the user has given it; 0: he has not. The two above depend on it, too */
+    uint64_t round;  /* how often this slice was coded before, by each of them */
 };
 
 struct bps_compressor_ops {

@@ -42,6 +42,7 @@ def shared(tensor, round_number):
 
 
 def xorshift128p(seed, count):
+    """Return the first numbers of the original's generator."""
     a = b = seed
     numbers = []
     for _ in range(count):
@@ -56,22 +57,24 @@ def xorshift128p(seed, count):
 
 
 def kept(k, count):
-    return int(k) if k >= 1 else max(1, int(k * count))
+    """Return how many of float32 the original keeps, which fills a slice up to 32 elements."""
+    part = np.float32(k) * np.float32(-(-count // 32) * 32 * 4) / np.float32(4)
+    return int(k) if k >= 1 else max(1, int(part))
 
 
-def topk(x, seed, k):
+def topk(x, numbers, k):
     """Return what the original makes of float32, where no two magnitudes are the same."""
     places = np.argsort(-np.abs(x))[: kept(k, x.size)]
     return np.where(np.isin(np.arange(x.size), places), x, np.float32(0))
 
 
-def randomk(x, seed, k):
+def randomk(x, numbers, k):
     """Return what the original makes of float32: drawn with replacement, and assigned."""
-    places = xorshift128p(seed, kept(k, x.size)) % np.uint64(x.size)
+    places = numbers(kept(k, x.size)) % np.uint64(x.size)
     return np.where(np.isin(np.arange(x.size), places), x, np.float32(0))
 
 
-def dithering(x, seed, levels, partition, normalize):
+def dithering(x, numbers, levels, partition, normalize):
     """Return what the original makes of float32."""
     scale = np.abs(x).max().astype(np.float64) if normalize == "max" else np.sqrt((x.astype(np.float64) ** 2).sum())
     top = np.float64(levels if partition == "linear" else 2 ** (levels - 1))
@@ -84,8 +87,13 @@ def dithering(x, seed, levels, partition, normalize):
         low = np.array([1 << int(n - 1).bit_length() >> 1 if n > 0 else 0 for n in up], np.float32)
         length = np.maximum(low, 1)
     p = ((v - low) / length).astype(np.float64)
-    level = low + length * (xorshift128p(seed, x.size).astype(np.float64) < p * float(MASK))
+    level = low + length * (numbers(x.size).astype(np.float64) < p * float(MASK))
     return np.sign(x) * (level * np.float32(scale) / np.float32(top))
+
+
+def coded_twice(method, gradients, numbers, **form):
+    """Return what comes of these of all workers: coded by each, and their sum by the server."""
+    return method(sum(method(g, numbers, **form) for g in gradients), numbers, **form)
 
 
 def compare_with_the_original(method, places, **form):
@@ -99,9 +107,10 @@ def compare_with_the_original(method, places, **form):
         same_everywhere(results[-1], name)
 
     def matches(tensor, number, first):
-        seed = shared(tensor, first + number)
-        want = method(sum(method(g, seed, **form) for g in gradients[number]), seed, **form)
-        return np.allclose(results[number], want, rtol=1e-6)
+        def numbers(count):
+            return xorshift128p(shared(tensor, first + number), count)
+
+        return np.allclose(results[number], coded_twice(method, gradients[number], numbers, **form), rtol=1e-6)
 
     # Which number the job has given to the tensor, and to its first round, is nobody's business but the core's.
     found = [(tensor, first) for tensor in range(100) for first in range(2) if matches(tensor, 0, first)]
@@ -116,6 +125,21 @@ def check_the_original():
     for k in (0.0506, 40):
         compare_with_the_original(topk, 200, k=k)  # it draws nothing
         compare_with_the_original(randomk, 1, k=k)
+
+
+def check_the_seed_of_the_original():
+    """Its numbers go on from round to round."""
+    for method, form in ((randomk, {"k": 40}), (dithering, {"levels": 5, "partition": "linear", "normalize": "max"})):
+        name = f"seed.{method.__name__}"
+        bps.declare(name, {"compressor": method.__name__, "compat": True, "seed": 11, **form})
+        for number in range(4):
+
+            def numbers(count, number=number):
+                return xorshift128p(11, (number + 1) * count)[-count:]
+
+            gradients = everyone(number, 3000)
+            result = bps.push_pull(gradients[bps.rank()], name=name, average=False)
+            np.testing.assert_allclose(result, coded_twice(method, gradients, numbers, **form), rtol=1e-6)
 
 
 # ---- dithering ----------------------------------------------------------------------------------------------
