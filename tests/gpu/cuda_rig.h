@@ -6,10 +6,9 @@
 #ifndef CUDA_RIG_H
 #define CUDA_RIG_H
 
-#include <check.h>
-
 #include <byteps/device.h>
 
+#include "../unit/checks.h"
 #include "base/loop.h"
 #include "plugin/instance.h"
 #include "tests/gpu/standin/standin.h"

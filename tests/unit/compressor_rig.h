@@ -30,13 +30,4 @@ void rig_put(uint32_t dtype, void *elements, size_t i, double value);
 
 size_t rig_size(uint32_t dtype);
 
-/* ck_assert() of each element: libcheck writes down each of its own that holds, which takes longer than any coding. */
-#define rig_assert_msg(holds, ...)                                                                                     \
-    do {                                                                                                               \
-        if (!(holds)) {                                                                                                \
-            ck_abort_msg(__VA_ARGS__);                                                                                 \
-        }                                                                                                              \
-    } while (0)
-#define rig_assert(holds) rig_assert_msg(holds, "%s", #holds)
-
 #endif

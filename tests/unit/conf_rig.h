@@ -8,9 +8,9 @@
 #ifndef BPS_TEST_CONF_RIG_H
 #define BPS_TEST_CONF_RIG_H
 
-#include <check.h>
 #include <stdio.h>
 
+#include "checks.h"
 #include "conf/conf.h"
 
 /* Fixtures: an empty folder to work in, but for etc and etc/conf.d, and no variables. */

@@ -9,8 +9,7 @@
 #ifndef IPC_PEER_H
 #define IPC_PEER_H
 
-#include <check.h>
-
+#include "checks.h"
 #include "conf/conf.h"
 #include "must.h"
 #include "side.h"

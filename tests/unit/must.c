@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* must.c - how a test fails in the process that check runs it in, and in a child of that. */
+#include "checks.h"
 #include "must.h"
 
-#include <check.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

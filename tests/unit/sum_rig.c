@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include "checks.h"
 #include "sum_rig.h"
 
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,8 +7,7 @@
 #ifndef TCP_PEER_H
 #define TCP_PEER_H
 
-#include <check.h>
-
+#include "checks.h"
 #include "conf/conf.h"
 #include "side.h"
 

@@ -5,7 +5,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa); what this CPU or this
  * build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "compressor_rig.h"
 #include "watched.h"
 
@@ -236,8 +236,8 @@ static void slice_is_right(const struct rig *rig, struct slice *s)
     ck_assert_int_eq(decode(rig, s), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
         double x = rig_get(s->dtype, s->from, i), y = rig_get(s->dtype, s->to, i), right = meaning(s, i);
-        rig_assert_msg(same(y, right), "%a became %a, expected %a", x, y, right);
-        rig_assert(isfinite(x) || !isfinite(y));
+        ck_assert_msg(same(y, right), "%a became %a, expected %a", x, y, right);
+        ck_assert(isfinite(x) || !isfinite(y));
     }
     free(want);
 }
@@ -318,7 +318,7 @@ START_TEST(test_scales_at_the_ends)
         slice_is_right(&rig, &s);
         bool fits = largest / levels_of(&s) <= FLT_MAX;
         for (size_t i = 0; i < 32; i++) { /* of the first block */
-            rig_assert((isfinite(rig_get(s.dtype, s.to, i)) != 0) == fits);
+            ck_assert((isfinite(rig_get(s.dtype, s.to, i)) != 0) == fits);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -341,7 +341,7 @@ START_TEST(test_overflow_stays_visible)
         slice_is_right(&rig, &s);
         for (size_t i = 0; i < s.count; i++) {
             double y = rig_get(s.dtype, s.to, i);
-            rig_assert(i / m.block == 1 ? isnan(y) : isfinite(y));
+            ck_assert(i / m.block == 1 ? isnan(y) : isfinite(y));
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -365,7 +365,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &sum), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double want = ((double)i - 100) + rig_get(s.dtype, s.to, i);
-            rig_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
+            ck_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
         }
         free_slice(&s);
         free_slice(&sum);
@@ -399,10 +399,10 @@ START_TEST(test_the_mean)
         }
         for (size_t i = 0; m.stochastic && i < COUNT; i++) {
             double error = total[i] - rig_get(s.dtype, s.from, i);
-            rig_assert(fabs(error) < 5 * 0.5 / sqrt(ROUNDS));
+            ck_assert(fabs(error) < 5 * 0.5 / sqrt(ROUNDS));
             bias += error / COUNT;
         }
-        rig_assert(fabs(bias) < 5 * 0.5 / sqrt((double)ROUNDS * COUNT));
+        ck_assert(fabs(bias) < 5 * 0.5 / sqrt((double)ROUNDS * COUNT));
         free_slice(&s);
         rig.ops->close(rig.instance);
     }
@@ -562,12 +562,12 @@ START_TEST(test_options)
             return;
         }
         rig.ops->describe(rig.instance, text, sizeof text);
-        rig_assert(strstr(text, names[_i]) != NULL && text[0] == '0' + m.bits);
+        ck_assert(strstr(text, names[_i]) != NULL && text[0] == '0' + m.bits);
         ck_assert_int_eq(strstr(text, "chance") != NULL, m.stochastic);
         size_t before = 0;
         for (size_t count = 0; count < 5000; count++) {
             size_t bound = rig.ops->bound(rig.instance, BPS_FLOAT32, count);
-            rig_assert(bound == bytes_of(m, count) && bound >= before);
+            ck_assert(bound == bytes_of(m, count) && bound >= before);
             before = bound;
         }
         for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {

@@ -6,7 +6,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa); what this CPU or this
  * build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "compressor_rig.h"
 
 const struct bps_module *bps_module_compressor_cast(void);
@@ -198,13 +198,12 @@ static void element_is_right(const struct slice *s, size_t i, float want)
     double x = rig_get(s->dtype, s->from, i);
     unsigned code = s->code[place], right = nearest(s->format, scaled(s, x, want));
     code |= s->format->bytes == 2 ? (unsigned)s->code[place + 1] << 8 : 0;
-    rig_assert(scale == want);
-    rig_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", s->format->name, x, (double)scale, code,
-                   right);
+    ck_assert(scale == want);
+    ck_assert_msg(code == right, "%s: %a with scale %a is %#x, expected %#x", s->format->name, x, (double)scale, code,
+                  right);
     double y = rig_get(s->dtype, s->to, i);
-    rig_assert_msg(same(y, unscaled(s, meaning(s->format, code), scale)), "%s: %#x became %a", s->format->name, code,
-                   y);
-    rig_assert(isfinite(x) || !isfinite(y));
+    ck_assert_msg(same(y, unscaled(s, meaning(s->format, code), scale)), "%s: %#x became %a", s->format->name, code, y);
+    ck_assert(isfinite(x) || !isfinite(y));
 }
 
 /* Codes what is in s->from. */
@@ -241,7 +240,7 @@ START_TEST(test_all_codes)
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (int i = 0; i < codes; i++) {
             double y = rig_get(s.dtype, s.to, (size_t)i), want = unscaled(&s, meaning(s.format, (unsigned)i), scale);
-            rig_assert_msg(same(y, want), "%s: %#x became %a, expected %a", s.format->name, (unsigned)i, y, want);
+            ck_assert_msg(same(y, want), "%s: %#x became %a, expected %a", s.format->name, (unsigned)i, y, want);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -360,7 +359,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &sum), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double want = ((double)i - 100) + rig_get(s.dtype, s.to, i);
-            rig_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
+            ck_assert(same(rig_get(s.dtype, sum.to, i), s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
         }
         free_slice(&s);
         free_slice(&sum);
@@ -413,7 +412,7 @@ START_TEST(test_flushed_subnormals)
     unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     ck_assert_uint_eq(after & 0xffc0, flush & 0xffc0);
-    rig_assert(rig_get(s.dtype, s.to, 0) == 0x1p-129 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
+    ck_assert(rig_get(s.dtype, s.to, 0) == 0x1p-129 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
     free_slice(&s);
     rig.ops->close(rig.instance);
 #endif
@@ -482,7 +481,7 @@ START_TEST(test_options)
             return;
         }
         rig.ops->describe(rig.instance, text, sizeof text);
-        rig_assert(strstr(text, names[_i]) != NULL && strncmp(text, formats[to].name, strlen(formats[to].name)) == 0);
+        ck_assert(strstr(text, names[_i]) != NULL && strncmp(text, formats[to].name, strlen(formats[to].name)) == 0);
         ck_assert_int_eq(strstr(text, "128") != NULL, formats[to].bytes == 1);
         for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
             bool coded = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;

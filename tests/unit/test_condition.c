@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_condition.c - `when` of a stage: what is accepted and means what, and what is said of mistakes. */
-#include <check.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "checks.h"
 #include "graph/condition.h"
 
 static const struct bps_tensor_info tensor = {

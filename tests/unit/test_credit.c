@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_credit.c - the bound of what a shard has not answered: by urgency, its size, and that it gives way. */
-#include <check.h>
 #include <stdlib.h>
 
+#include "checks.h"
 #include "shards/credit.h"
 
 #define SLICE (128u << 10)

@@ -6,7 +6,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa); what this CPU or this
  * build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "compressor_rig.h"
 #include "watched.h"
 
@@ -312,7 +312,7 @@ static void codes_as_defined(const struct rig *rig, struct slice *s)
     find_scale(s);
     if (s->method->l2) { /* sums are rounded another way here */
         double scale = rig_get(s->dtype, s->code, 0);
-        rig_assert(fabs(scale - s->scale) <= s->scale * (s->dtype == BPS_FLOAT32 ? 1e-7 : 1e-14));
+        ck_assert(fabs(scale - s->scale) <= s->scale * (s->dtype == BPS_FLOAT32 ? 1e-7 : 1e-14));
         s->scale = scale;
     }
     find_levels(s);
@@ -322,11 +322,11 @@ static void codes_as_defined(const struct rig *rig, struct slice *s)
     ck_assert_int_eq(decode_add(rig, s), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
         double sum = (double)i + value(s, s->level[i]);
-        rig_assert(rig_get(s->dtype, s->to, i) == (s->dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
+        ck_assert(rig_get(s->dtype, s->to, i) == (s->dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
     }
     ck_assert_int_eq(decode(rig, s), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
-        rig_assert(rig_get(s->dtype, s->to, i) == value(s, s->level[i]));
+        ck_assert(rig_get(s->dtype, s->to, i) == value(s, s->level[i]));
     }
 }
 
@@ -405,10 +405,10 @@ START_TEST(test_extreme_lengths)
         encode(&rig, &s);
         double scale = rig_get(s.dtype, s.code, 0);
         want = fmin(10 * rig_get(s.dtype, s.from, 0), most);
-        rig_assert(fabs(scale - want) <= 1e-6 * want);
+        ck_assert(fabs(scale - want) <= 1e-6 * want);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
-            rig_assert(isfinite(rig_get(s.dtype, s.to, i)));
+            ck_assert(isfinite(rig_get(s.dtype, s.to, i)));
         }
         free_slice(&s);
     }
@@ -438,7 +438,7 @@ START_TEST(test_the_mean)
         double distance = s.scale * (m->natural && m->levels > 1 ? 0.5 : 1.0 / m->levels),
                tolerance = distance * 5 * 0.5 / sqrt(ROUNDS);
         for (size_t i = 0; i < COUNT; i++) {
-            rig_assert(fabs(sum[i] / ROUNDS - rig_get(s.dtype, s.from, i)) <= tolerance + 1e-6 * s.scale);
+            ck_assert(fabs(sum[i] / ROUNDS - rig_get(s.dtype, s.from, i)) <= tolerance + 1e-6 * s.scale);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -458,10 +458,10 @@ START_TEST(test_zeros_stay_zeros)
         encode(&rig, &s);
         ck_assert_uint_eq(s.bytes, rig_size(s.dtype));
         ck_assert_int_eq(decode_add(&rig, &s), BPS_OK);
-        rig_assert(rig_get(s.dtype, s.to, 99) == 99);
+        ck_assert(rig_get(s.dtype, s.to, 99) == 99);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
-            rig_assert(rig_get(s.dtype, s.to, i) == 0);
+            ck_assert(rig_get(s.dtype, s.to, i) == 0);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -484,12 +484,12 @@ START_TEST(test_nan_and_infinity_are_not_hidden)
         encode(&rig, &s);
         ck_assert_int_eq(decode_add(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
-            rig_assert(!isfinite(rig_get(s.dtype, s.to, i)));
+            ck_assert(!isfinite(rig_get(s.dtype, s.to, i)));
         }
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double x = rig_get(s.dtype, s.to, i);
-            rig_assert(isnan(broken[rest / 2 % 4]) ? isnan(x) : x == INFINITY);
+            ck_assert(isnan(broken[rest / 2 % 4]) ? isnan(x) : x == INFINITY);
         }
         free_slice(&s);
         rig.ops->close(rig.instance);
@@ -533,7 +533,7 @@ START_TEST(test_flushed_subnormals)
         unsigned after = _mm_getcsr();
         _mm_setcsr(before);
         ck_assert_uint_eq(after & 0xffc0, other & 0xffc0);
-        rig_assert(rig_get(s.dtype, s.code, 0) > 0);
+        ck_assert(rig_get(s.dtype, s.code, 0) > 0);
         free_slice(&s);
         rig.ops->close(rig.instance);
     }
@@ -553,7 +553,7 @@ static bps_status decode_bytes(const struct rig *rig, struct slice *s, const uin
     memcpy(other.code, code, bytes);
     bps_status status = decode(rig, &other);
     ck_assert_int_eq(decode_add(rig, &other), status);
-    rig_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
+    ck_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
     free(base);
     return status;
 }

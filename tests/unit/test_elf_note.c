@@ -3,7 +3,6 @@
  * test_elf_note.c - reads the notes of files that are made here byte by byte: right ones, and every kind of
  * damage.
  */
-#include <check.h>
 #include <elf.h>
 #include <link.h>
 #include <stdlib.h>
@@ -11,6 +10,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "plugin/elf_note.h"
 
 extern const ElfW(Ehdr) __ehdr_start __attribute__((visibility("hidden")));

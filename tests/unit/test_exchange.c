@@ -4,11 +4,11 @@
  * Here all of them are in one process, with a queue from each to each; whatever the order of deliveries, all
  * end every round in the same way.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "sum/exchange.h"
 #include "sum_rig.h"

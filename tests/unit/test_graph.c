@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_graph.c - graphs that cannot be built, and paths. (Graphs with stages run in tests/plugins.) */
-#include <check.h>
 #include <string.h>
 
+#include "checks.h"
 #include "graph/graph.h"
 
 static const struct bps_tensor_info tensor = {

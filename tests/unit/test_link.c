@@ -4,13 +4,13 @@
  * every stranger is a plain socket that writes its own bytes.
  */
 #include <arpa/inet.h>
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "plugin/instance.h"
 #include "wire/dialler.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_log.c - lines of the log, the words for statuses, types and operations, and what always holds. */
-#include <check.h>
 #include <errno.h>
 #include <pthread.h>
 #include <regex.h>
@@ -12,6 +11,7 @@
 
 #include <byteps/byteps.h>
 
+#include "checks.h"
 #include "base/assert.h"
 #include "base/log.h"
 #include "base/report.h"

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_loop.c - the event loop: posts, timers, watches, deferred calls, fork. */
-#include <check.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -10,6 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "base/loop.h"
 #include "must.h"

@@ -6,11 +6,11 @@
  * Each test runs once for each library (the loop index is the value of the option method); one that this build lacks
  * must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "compressor_rig.h"
 #include "watched.h"
 
@@ -143,7 +143,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double sum = (double)i + rig_get(s.dtype, s.from, i);
-            rig_assert(rig_get(s.dtype, s.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
+            ck_assert(rig_get(s.dtype, s.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)sum : sum));
         }
         free_slice(&s);
     }
@@ -169,9 +169,9 @@ static size_t read_chunk(const struct slice *s, size_t *at, size_t first, size_t
     *at += 2 * rig_size(s->dtype);
     for (size_t p = 0; p < rig_size(s->dtype); p++) {
         size_t length = s->code[head + 2 * p] + 256u * s->code[head + 2 * p + 1];
-        rig_assert(length > 0 && length <= n);
+        ck_assert(length > 0 && length <= n);
         for (size_t i = 0; i < n && length == n; i++) {
-            rig_assert(s->code[*at + i] == byte_of(s, first + i, p));
+            ck_assert(s->code[*at + i] == byte_of(s, first + i, p));
         }
         shorter += length < n;
         *at += length;
@@ -192,12 +192,12 @@ START_TEST(test_the_format)
         for (size_t i = 0; i < s.count; i += CHUNK) {
             size_t n = s.count - i < CHUNK ? s.count - i : CHUNK, shorter = read_chunk(&s, &at, i, n);
             if (n >= 1000) {
-                rig_assert(like == NOISE ? shorter == 0 : like != GRADIENTS || _i == 1 || shorter >= 1);
-                rig_assert(like != ONE_VALUE || shorter == rig_size(s.dtype));
+                ck_assert(like == NOISE ? shorter == 0 : like != GRADIENTS || _i == 1 || shorter >= 1);
+                ck_assert(like != ONE_VALUE || shorter == rig_size(s.dtype));
             }
         }
         ck_assert_uint_eq(at, s.bytes);
-        rig_assert(like != NOISE || s.count < 1000 || s.bytes == s.room);
+        ck_assert(like != NOISE || s.count < 1000 || s.bytes == s.room);
         free_slice(&s);
     }
     rig.ops->close(rig.instance);
@@ -259,7 +259,7 @@ static bps_status decode_bytes(const struct rig *rig, struct slice *s, const uin
     memcpy(other.code, code, bytes);
     bps_status status = decode(rig, &other);
     ck_assert_int_eq(decode_add(rig, &other), status);
-    rig_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
+    ck_assert(status == BPS_OK ? bytes <= s->room : status == BPS_ERR_PROTOCOL);
     free(base);
     return status;
 }

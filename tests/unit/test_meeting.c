@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_meeting.c - where the processes of a launcher meet: notes, and strange answers of stores and launchers. */
-#include <check.h>
 #include <netinet/in.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -8,6 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "meeting/meeting.h"
 

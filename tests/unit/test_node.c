@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_node.c - what the scheduler knows: seats and ranks, the book, declared tensors, agreement. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "base/heap.h"
 #include "scheduler/agreement.h"

@@ -5,7 +5,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa) and for both types;
  * what this CPU or this build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +13,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "compressor_rig.h"
 
 const struct bps_module *bps_module_compressor_onebit(void);
@@ -98,9 +98,9 @@ static void signs_and_the_mean(const struct rig *rig, uint32_t dtype, size_t cou
     ck_assert_int_eq(decode(rig, &s), BPS_OK);
     for (size_t i = 0; i < count; i++) {
         double x = rig_get(dtype, s.from, i), y = rig_get(dtype, s.to, i);
-        rig_assert(fabs(fabs(y) - mean) <= (dtype == BPS_FLOAT32 ? 1e-7 : 1e-15) * mean + 1e-45);
-        rig_assert((signbit(y) != 0) == (signbit(x) != 0));
-        rig_assert((s.code[rig_size(dtype) + i / 8] >> i % 8 & 1) == (signbit(x) != 0));
+        ck_assert(fabs(fabs(y) - mean) <= (dtype == BPS_FLOAT32 ? 1e-7 : 1e-15) * mean + 1e-45);
+        ck_assert((signbit(y) != 0) == (signbit(x) != 0));
+        ck_assert((s.code[rig_size(dtype) + i / 8] >> i % 8 & 1) == (signbit(x) != 0));
     }
     if (count % 8 > 0) {
         ck_assert_uint_eq(s.code[s.bytes - 1] >> count % 8, 0); /* the bits behind the last element */
@@ -153,7 +153,7 @@ static void adds(const struct rig *rig, uint32_t dtype, size_t count)
     ck_assert_int_eq(decode_add(rig, &sum), BPS_OK);
     for (size_t i = 0; i < count; i++) {
         double want = (double)i + rig_get(dtype, once.to, i);
-        rig_assert(rig_get(dtype, sum.to, i) == (dtype == BPS_FLOAT32 ? (double)(float)want : want));
+        ck_assert(rig_get(dtype, sum.to, i) == (dtype == BPS_FLOAT32 ? (double)(float)want : want));
     }
     free_slice(&once);
     free_slice(&sum);
@@ -206,7 +206,7 @@ START_TEST(test_without_scaling)
         encode(&rig, &s);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
-            rig_assert(rig_get(s.dtype, s.to, i) == (signbit(rig_get(s.dtype, s.from, i)) ? -1 : 1));
+            ck_assert(rig_get(s.dtype, s.to, i) == (signbit(rig_get(s.dtype, s.from, i)) ? -1 : 1));
         }
         free_slice(&s);
     }
@@ -227,7 +227,7 @@ START_TEST(test_the_mean_of_many_or_large_elements)
         }
         encode(&rig, &s);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
-        rig_assert(rig_get(s.dtype, s.to, many - 1) == rig_get(s.dtype, s.from, 0));
+        ck_assert(rig_get(s.dtype, s.to, many - 1) == rig_get(s.dtype, s.from, 0));
     }
     free_slice(&s);
     rig.ops->close(rig.instance);
@@ -247,7 +247,7 @@ START_TEST(test_nan_and_infinity_are_not_hidden)
         encode(&rig, &s);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
-            rig_assert(!isfinite(rig_get(s.dtype, s.to, i)));
+            ck_assert(!isfinite(rig_get(s.dtype, s.to, i)));
         }
         free_slice(&s);
         rig.ops->close(rig.instance);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_option.c - option tables: values, units, ranges, canonical text, nearest names. */
-#include <check.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "conf/option.h"
 #include "conf/schema.h"
 #include "conf/value.h"

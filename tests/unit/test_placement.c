@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_placement.c - shares by formula and by bandwidth, placement by them, unnamed tensors, who serves. */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "conf/conf.h"
 #include "node/unnamed.h"
 #include "scheduler/placement.h"

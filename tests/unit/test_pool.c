@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_pool.c - the pool of an engine: transports hear of the memory that its blocks lie in. */
-#include <check.h>
 
+#include "checks.h"
 #include "sum/pool.h"
 
 static struct bps_region attached;

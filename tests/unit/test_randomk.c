@@ -2,11 +2,11 @@
 /*
  * test_randomk.c - the compressor "randomk" against the definition of what it draws, and of what the original does.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "compressor_rig.h"
 
 const struct bps_module *bps_module_compressor_randomk(void);
@@ -168,9 +168,9 @@ static void slice_is_right(const struct rig *rig, struct slice *s, size_t kept, 
     ck_assert_int_eq(decode_add(rig, &sum), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
         double want = typed(s->dtype, rig_get(s->dtype, s->from, i) * factor[i]);
-        rig_assert_msg(rig_get(s->dtype, s->to, i) == want, "%zu of %zu: %a became %a", i, s->count, want,
-                       rig_get(s->dtype, s->to, i));
-        rig_assert(rig_get(s->dtype, sum.to, i) == typed(s->dtype, (double)i - 100 + want));
+        ck_assert_msg(rig_get(s->dtype, s->to, i) == want, "%zu of %zu: %a became %a", i, s->count, want,
+                      rig_get(s->dtype, s->to, i));
+        ck_assert(rig_get(s->dtype, sum.to, i) == typed(s->dtype, (double)i - 100 + want));
     }
     free(factor);
     free_slice(&sum);
@@ -257,7 +257,7 @@ START_TEST(test_all_alike)
         }
         double p = (double)kept / (double)count, mean = p * (double)rounds, deviation = sqrt(mean * (1 - p));
         for (size_t j = 0; j < count; j++) {
-            rig_assert_msg(fabs((double)times[j] - mean) < 5 * deviation, "%zu of %zu: %zu times", j, count, times[j]);
+            ck_assert_msg(fabs((double)times[j] - mean) < 5 * deviation, "%zu of %zu: %zu times", j, count, times[j]);
         }
         free(times);
         free_slice(&s);
@@ -311,7 +311,7 @@ START_TEST(test_nan_and_infinity_are_not_hidden)
         for (int add = 0; add < 2; add++) {
             ck_assert_int_eq(add ? decode_add(&rig, &s) : decode(&rig, &s), BPS_OK);
             for (size_t i = 0; i < s.count; i++) {
-                rig_assert(isnan(rig_get(s.dtype, s.to, i)));
+                ck_assert(isnan(rig_get(s.dtype, s.to, i)));
             }
         }
         free_slice(&s);

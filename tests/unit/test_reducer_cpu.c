@@ -5,7 +5,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa); what this
  * CPU or this build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +12,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "reducer_oracle.h"
 #include "watched.h"
 

@@ -3,13 +3,13 @@
  * test_registry.c - the rules for descriptors and operations, the search for files, the services for
  * instances, and the life of an instance with a real plugin: the reducer cpu, where it is built.
  */
-#include <check.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "base/log.h"
 #include "conf/option.h"
 #include "plugin/check.h"

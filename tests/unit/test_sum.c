@@ -5,11 +5,11 @@
  *
  * Values are small whole numbers, so that sums are exact whatever the order.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "server/sum_frames.h"

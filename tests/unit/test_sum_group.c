@@ -3,10 +3,10 @@
  * test_sum_group.c - a shard's engine and frames that stand for groups: who is counted, who hears what, what
  * is a breach. Four workers on two hosts unless a test says otherwise: 0 and 2 on one, 1 and 3 on the other.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "sum_rig.h"
 

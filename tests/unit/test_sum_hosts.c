@@ -6,10 +6,10 @@
  * Every rank lends its memory, mapped or not, in place or not, or sends bytes; all arrive in random order and
  * results are delivered at random times. What each rank has in the end is compared with the reducer's oracle.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "reducer_oracle.h"
 #include "sum_rig.h"
 

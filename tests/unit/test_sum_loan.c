@@ -4,10 +4,10 @@
  * with the news that there is none, and is not touched after that. Worker 0 is alone, 1, 2 and 3 are the
  * group; 2 leads.
  */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "sum_rig.h"
 

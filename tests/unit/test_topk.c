@@ -6,7 +6,6 @@
  * Each test runs once for every instruction set (the loop index is the value of the option isa); what this CPU or this
  * build lacks must be refused with a message, and its other tests have nothing to do.
  */
-#include <check.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include <immintrin.h>
 #endif
 
+#include "checks.h"
 #include "compressor_rig.h"
 
 const struct bps_module *bps_module_compressor_topk(void);
@@ -166,8 +166,8 @@ static void slice_is_right(const struct rig *rig, struct slice *s, size_t kept)
     ck_assert_int_eq(decode(rig, s), BPS_OK);
     for (size_t i = 0; i < s->count; i++) {
         const uint8_t *want = marks[i] ? s->from + i * size : zero;
-        rig_assert_msg(memcmp(s->to + i * size, want, size) == 0, "%zu of %zu: %a became %a", i, s->count,
-                       rig_get(s->dtype, s->from, i), rig_get(s->dtype, s->to, i));
+        ck_assert_msg(memcmp(s->to + i * size, want, size) == 0, "%zu of %zu: %a became %a", i, s->count,
+                      rig_get(s->dtype, s->from, i), rig_get(s->dtype, s->to, i));
     }
     free(marks);
 }
@@ -205,7 +205,7 @@ START_TEST(test_ties)
         encode(&rig, &s);
         ck_assert_int_eq(decode(&rig, &s), BPS_OK);
         for (size_t i = 0; i < 9; i++) {
-            rig_assert(rig_get(s.dtype, s.to, i) == want[i]);
+            ck_assert(rig_get(s.dtype, s.to, i) == want[i]);
         }
         free_slice(&s);
     }
@@ -276,7 +276,7 @@ START_TEST(test_decode_add_adds)
         ck_assert_int_eq(decode_add(&rig, &sum), BPS_OK);
         for (size_t i = 0; i < s.count; i++) {
             double want = ((double)i - 100) + rig_get(s.dtype, s.to, i);
-            rig_assert(rig_get(s.dtype, sum.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
+            ck_assert(rig_get(s.dtype, sum.to, i) == (s.dtype == BPS_FLOAT32 ? (double)(float)want : want));
         }
         free_slice(&s);
         free_slice(&sum);
@@ -318,12 +318,12 @@ START_TEST(test_bounds_grow)
         size_t before = 0;
         for (size_t count = 0; count < 20000; count++) {
             size_t bound = rig.ops->bound(rig.instance, dtype, count);
-            rig_assert_msg(bound >= before && bound > 0, "%zu bytes for %zu", bound, count);
+            ck_assert_msg(bound >= before && bound > 0, "%zu bytes for %zu", bound, count);
             before = bound;
         }
         for (size_t count = 20000; count < (size_t)1 << 33; count += count / 1000) {
             size_t bound = rig.ops->bound(rig.instance, dtype, count);
-            rig_assert(bound >= before);
+            ck_assert(bound >= before);
             before = bound;
         }
         rig.ops->close(rig.instance);
@@ -349,7 +349,7 @@ START_TEST(test_flushed_subnormals)
     unsigned after = _mm_getcsr();
     _mm_setcsr(before);
     ck_assert_uint_eq(after & 0xffc0, flush & 0xffc0);
-    rig_assert(rig_get(s.dtype, s.to, 0) == 0x1p-130 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
+    ck_assert(rig_get(s.dtype, s.to, 0) == 0x1p-130 && rig_get(s.dtype, s.to, 39) == 0x1p-129);
     free_slice(&s);
     rig.ops->close(rig.instance);
 #endif
@@ -436,7 +436,7 @@ START_TEST(test_options)
         return;
     }
     rig.ops->describe(rig.instance, text, sizeof text);
-    rig_assert(strstr(text, names[_i]) != NULL && strncmp(text, "1 % of", 6) == 0);
+    ck_assert(strstr(text, names[_i]) != NULL && strncmp(text, "1 % of", 6) == 0);
     for (uint32_t dtype = 0; dtype < BPS_DTYPES; dtype++) {
         bool coded = dtype == BPS_FLOAT32 || dtype == BPS_FLOAT64;
         ck_assert_uint_eq(rig.ops->bound(rig.instance, dtype, 100) > 0, coded);

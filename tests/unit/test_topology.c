@@ -6,7 +6,6 @@
  * A shape is a file of lines "PATH: TEXT", which become the files of a directory as the kernel's /sys is one:
  * hwloc reads it as it reads a real one.
  */
-#include <check.h>
 #include <errno.h>
 #include <linux/mempolicy.h>
 #include <stdio.h>
@@ -16,6 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "checks.h"
 #include "base/affinity.h"
 
 /* ---- machines ---- */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_trial.c - whether a coding pays, by a training whose steps take what each example says. */
-#include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "checks.h"
 #include "base/clock.h"
 #include "coding/trial.h"
 

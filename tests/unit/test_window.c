@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_window.c - the order over all shards of a worker: shares, urgency, and that nobody waits in vain. */
-#include <check.h>
 #include <stdlib.h>
 
+#include "checks.h"
 #include "shards/window.h"
 
 #define SLICE      (64u << 10)

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_message.c - what of the transport over RDMA needs no device: messages, terms, and the arena. */
-#include <check.h>
 #include <linux/mempolicy.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "../unit/checks.h"
 #include "../../transports/verbs/verbs.h"
 
 static const uint8_t kinds[] = {VERBS_WHOLE, VERBS_BEGIN, VERBS_PIECE, VERBS_CREDIT, VERBS_FINISH, VERBS_KEY};
