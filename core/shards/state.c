@@ -159,14 +159,15 @@ void bps_state_abandon(struct bps_worker *worker, bps_status status, const char 
     }
 }
 
-static bool has_feedback(const struct bps_tensor_entry *tensor)
+/* Of which coding its feedback is; NULL: it has none. After a push of another form that failed the tensor has that. */
+static const struct bps_coding *coding_of(const struct bps_tensor_entry *tensor)
 {
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         if (tensor->task[i].feedback.coding != NULL) {
-            return true;
+            return tensor->task[i].feedback.coding;
         }
     }
-    return false;
+    return NULL;
 }
 
 static void begin(struct bps_post *post)
@@ -174,16 +175,17 @@ static void begin(struct bps_post *post)
     struct bps_save *save = bps_container(post, struct bps_save, post);
     struct bps_tensor_entry *tensor = save->tensor;
     struct bps_worker *worker = tensor->worker;
+    const struct bps_coding *coding = coding_of(tensor);
     if (worker->failure != BPS_OK) {
         end(save, worker->failure, worker->failure_text);
     } else if (worker->phase >= BPS_WORKER_DRAINING) {
         end(save, BPS_ERR_STATE, "the worker is shutting down");
     } else if (tensor->operation.active) {
         end(save, BPS_ERR_BUSY, "the tensor is in flight; wait for it first");
-    } else if (has_feedback(tensor)) {
+    } else if (coding != NULL) {
         TAILQ_INSERT_TAIL(&worker->shards->saves, save, entry);
         save->listed = true;
-        bps_state_put_head(save->out, tensor);
+        bps_state_put_head(save->out, tensor, coding);
         advance(save);
     } else {
         finish(save);

@@ -28,7 +28,7 @@ struct bps_state_part {
     size_t bytes;
 };
 
-void bps_state_put_head(struct bps_writer *w, const struct bps_tensor_entry *tensor);
+void bps_state_put_head(struct bps_writer *w, const struct bps_tensor_entry *tensor, const struct bps_coding *coding);
 /* With that error; NULL: with its own. */
 void bps_state_put_part(struct bps_writer *w, uint32_t partition, const struct bps_feedback *feedback,
                         const void *error);

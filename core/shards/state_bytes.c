@@ -11,12 +11,12 @@
 
 /* ---- writing ---- */
 
-void bps_state_put_head(struct bps_writer *w, const struct bps_tensor_entry *tensor)
+void bps_state_put_head(struct bps_writer *w, const struct bps_tensor_entry *tensor, const struct bps_coding *coding)
 {
     size_t size = bps_dtype_size(tensor->path_dtype);
     bps_put_u32(w, MAGIC);
     bps_put_u32(w, VERSION);
-    bps_put_string(w, tensor->coding->text);
+    bps_put_string(w, coding->text);
     bps_put_u32(w, bps_coding_type(tensor->path_dtype));
     bps_put_u64(w, tensor->path_bytes / size);
     bps_put_u64(w, tensor->worker->partition / size);

@@ -10,6 +10,7 @@ many=300 few=75
 "$simulate" "${SEED:-1}" $many
 "$simulate" "${SEED:-1}" $few 5
 "$simulate" "${SEED:-1}" $few 11
+"$simulate" 100674 1 # saves what coding has left after a push of another type that has failed
 [ -z "$SANITIZER" ] || exit 0
 for plant in twice never failed untold infinite server ratio size; do
     if ! "$simulate" -p "$plant" 1 60 13 | grep -Eq "error feedback is lost|a result is wrong"; then
