@@ -34,7 +34,7 @@ struct bps_feedback {
     uint32_t slices;
     struct bps_feedback_state now, next;
     bool moving;    /* a round is not settled: it makes `next` */
-    bool summed;    /* a worker: all of its result has come */
+    bool summed;    /* a worker: all of its result has come, here or to who leads the partition */
     bool dropped;   /* a worker: the last round did not count, which the server is told with the next one */
     bool brings;    /* a worker, until a round counts: the server's error is in this one */
     uint32_t round; /* a server: that is not settled */

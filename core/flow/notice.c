@@ -62,6 +62,7 @@ static bps_status on_failed(struct bps_worker *worker, const struct bps_header *
         return bps_task_is_late(worker, header) ? BPS_OK : BPS_ERR_PROTOCOL;
     }
     refuse_rest(task->tensor, header, text);
+    task->feedback.summed = (header->flags & BPS_FLAG_SUMMED) != 0;
     bps_operation_blame(&task->tensor->operation, header->partition, bps_wire_status(header->root), text);
     bps_task_cancel(task);
     return BPS_OK;

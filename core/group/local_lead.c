@@ -379,6 +379,7 @@ static bool refuse_result(struct bps_tensor_entry *tensor, uint32_t partition, u
     bps_push_header(task, 0, 0, 0, &header);
     header.type = BPS_FRAME_FAILED;
     header.root = (uint32_t)-status;
+    header.flags = BPS_FLAG_SUMMED;
     task->failed = true; /* it need not hear it */
     bps_local_fail(tensor->worker->local, &header, text);
     return false;

@@ -42,6 +42,7 @@ bps_status bps_frame_notice(const struct bps_header *h, const char *text, struct
                                .bytes = h->bytes,
                                .status = bps_wire_status(h->root),
                                .text = text,
+                               .summed = h->type == BPS_FRAME_FAILED && (h->flags & BPS_FLAG_SUMMED) != 0,
                                .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                .answer = (h->flags & BPS_FLAG_ANSWER) != 0};
     return names_round(h) ? BPS_OK : BPS_ERR_PROTOCOL;
@@ -51,7 +52,7 @@ struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t ep
 {
     const struct bps_round_id *id = &notice->id;
     return (struct bps_header){.type = types[notice->kind],
-                               .flags = flags,
+                               .flags = (uint8_t)(flags | (notice->summed ? BPS_FLAG_SUMMED : 0)),
                                .epoch = epoch,
                                .tensor = id->tensor,
                                .bytes = notice->bytes,

@@ -65,6 +65,7 @@ bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed)
     if (round->deliveries == 0) { /* else the result is there and on its way */
         round->max_bytes = failed->bytes > round->max_bytes ? failed->bytes : round->max_bytes;
         round->handed_on = true;
+        round->summed = failed->summed;
         if (round->pending) {
             bps_round_end_pending(round, failed->status, failed->text);
         } else {

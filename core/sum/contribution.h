@@ -52,6 +52,7 @@ struct bps_notice {
     uint64_t bytes;    /* of the tensor; FAILED: of the largest one that was pushed */
     bps_status status; /* POISON, FAILED */
     const char *text;
+    bool summed;    /* FAILED: the network has summed it before */
     bool for_group; /* POISON: it stands for all ranks of its sender's group */
     bool answer;    /* POISON: its sender wants FAILED as well: another worker's reason may have come first */
 };

@@ -7,8 +7,12 @@
 
 static struct bps_notice notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
-    return (struct bps_notice){
-        .kind = kind, .id = round->base.id, .bytes = round->max_bytes, .status = round->base.verdict, .text = text};
+    return (struct bps_notice){.kind = kind,
+                               .id = round->base.id,
+                               .bytes = round->max_bytes,
+                               .status = round->base.verdict,
+                               .text = text,
+                               .summed = round->summed};
 }
 
 void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text)

@@ -66,6 +66,7 @@ struct bps_round {
     uint32_t deliveries;         /* of slices, that are under way */
     size_t memory;               /* of this struct and what follows it */
     bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
+    bool summed;                 /* partial: it has failed behind the network, which had its sum */
     bool handed_on;              /* partial: the network has the sum, or knows of the failure */
     uint32_t opener;             /* rank whose frame has opened it; UINT32_MAX: it is about to speak */
     uint32_t lost;               /* rank whose loan could not be reached, or whose bytes not decoded */

@@ -74,6 +74,9 @@ enum bps_frame_type {
 /* PUSH, POISON, FAILED: of a tensor that all workers of a host send to all others; no answer is wanted. */
 #define BPS_FLAG_EXCHANGE 4u
 
+/* FAILED, within a host: of a stage behind the network, which has summed the partition; what coding left moves on. */
+#define BPS_FLAG_SUMMED 8u
+
 /* PUSH that is coded: it brings what coding the sums of this slice has lost at the shard, which forgets that. */
 #define BPS_FLAG_BRINGS 8u
 

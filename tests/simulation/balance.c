@@ -2,11 +2,12 @@
 /*
  * balance.c - error feedback loses nothing and applies nothing twice: what was pushed is in the results, or in errors.
  *
- * Of each element of a tensor, over the rounds that have not failed for all, if its slice of the result is finite:
+ * Of each element of a tensor, over the rounds that the network has summed, if its slice of the result is finite:
  *
  *     pushed, by all workers = results, times what average divides by
  *                              + errors, as the workers save them: with that of the server, times the same
  *
+ * A round counts even if a stage behind the network fails for all: who has the result, and who has not, nobody knows.
  * An error is in units of its learning rate; so each round counts times its own.
  */
 #include <math.h>
@@ -23,8 +24,9 @@ struct book {
     struct sim_round round;
     double pushed[SIM_ELEMENTS];
     float result[SIM_ELEMENTS];
-    bool there[SIM_ELEMENTS];
-    bool counts; /* a worker has all of the result */
+    bool coded[SIM_ELEMENTS]; /* it came in this form */
+    bool came[SIM_ELEMENTS];
+    bool ended; /* well, on a worker */
 };
 
 /* What all workers have saved: in the part of one of them is what the server has. */
@@ -55,7 +57,7 @@ void sim_balance_pushed(uint32_t number, uint32_t round, const struct sim_round 
 
 void sim_balance_ended(uint32_t number, uint32_t round)
 {
-    books[number][round].counts = true;
+    books[number][round].ended = true;
 }
 
 /* The tensor's number in the job; false: it has no name. */
@@ -64,33 +66,39 @@ static bool number_of(const struct bps_tensor_entry *tensor, uint32_t *number)
     return !tensor->unnamed && sscanf(tensor->name, "t%u", number) == 1;
 }
 
+static void note_coded(const struct bps_coding *coding, const struct bps_coded_slice *slice, struct book *book,
+                       size_t first, uint32_t count)
+{
+    float x[SIM_ELEMENTS];
+    if (coding->ops->decode(coding->compressor->self, BPS_FLOAT32, slice->result, slice->result_bytes, x, count) ==
+        BPS_OK) {
+        differs |= book->coded[first] && memcmp(&book->result[first], x, count * sizeof *x) != 0;
+        memcpy(&book->result[first], x, count * sizeof *x);
+        memset(&book->coded[first], true, count);
+    }
+}
+
 /* The slice of a result as it has come, before anything is made of it. */
 static void note(const struct bps_task *task, uint32_t index)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_push *push = bps_push_of(task);
-    const struct bps_coded_slice *coded = &push->coded[index];
     uint32_t count = bps_partition_bytes(task->bytes, push->slice, index) / sizeof(float), number;
     size_t first = (task->partition * tensor->worker->partition + (size_t)index * push->slice) / sizeof(float);
-    float x[SIM_ELEMENTS];
-    if (!number_of(tensor, &number) || first + count > SIM_ELEMENTS ||
-        tensor->coding->ops->decode(tensor->coding->compressor->self, BPS_FLOAT32, coded->result, coded->result_bytes,
-                                    x, count) != BPS_OK) {
-        return;
+    if (number_of(tensor, &number) && first + count <= SIM_ELEMENTS) {
+        struct book *book = &books[number][sim_round_now(tensor->worker)];
+        memset(&book->came[first], true, count);
+        if (push->payload == &bps_payload_coded) {
+            note_coded(tensor->coding, &push->coded[index], book, first, count);
+        }
     }
-    struct book *book = &books[number][sim_round_now(tensor->worker)];
-    differs |= book->there[first] && memcmp(&book->result[first], x, count * sizeof *x) != 0;
-    memcpy(&book->result[first], x, count * sizeof *x);
-    memset(&book->there[first], true, count);
 }
 
 void __real_bps_remote_placed(struct bps_task *task, uint32_t index);
 void __wrap_bps_remote_placed(struct bps_task *task, uint32_t index);
 void __wrap_bps_remote_placed(struct bps_task *task, uint32_t index)
 {
-    if (bps_push_of(task)->payload == &bps_payload_coded) {
-        note(task, index);
-    }
+    note(task, index);
     __real_bps_remote_placed(task, index);
 }
 
@@ -137,12 +145,21 @@ static uint32_t begin_of(const struct book *book)
     return round;
 }
 
-/* The slice has come for good, and is finite: its errors have moved. */
+static bool is_summed(const struct book *book)
+{
+    bool summed = true;
+    for (uint32_t i = 0; i < book->round.count; i++) {
+        summed &= book->came[i];
+    }
+    return summed || book->ended;
+}
+
+/* The slice was coded, and is finite: its errors have moved. */
 static bool has_moved(const struct book *book, uint32_t first, uint32_t end)
 {
-    bool moved = book->counts && first < end;
+    bool moved = is_summed(book) && first < end;
     for (uint32_t i = first; i < end; i++) {
-        moved &= book->there[i] && isfinite(book->result[i]);
+        moved &= book->coded[i] && isfinite(book->result[i]);
     }
     return moved;
 }

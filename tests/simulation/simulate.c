@@ -355,10 +355,19 @@ static bool must_fail(const struct job *job, uint32_t number, uint32_t round)
     return is_troubled(job, number, round) && (job->trouble != STAGE_FAILS || job->stage == FIRST);
 }
 
-/* Who comes to a round of which a stage has failed may find its worker gone, and with it the words. */
+static bool any_leaves(const struct job *job)
+{
+    bool leaves = false;
+    for (uint32_t i = 0; i < job->workers; i++) {
+        leaves |= job->worker[i].leaves;
+    }
+    return leaves;
+}
+
+/* Who comes to a round of which a stage has failed may find that a worker has gone already, and with it the words. */
 static bool may_fail(const struct job *job, uint32_t number, uint32_t round, bps_status status)
 {
-    bool gone = job->trouble == STAGE_FAILS && job->worker[job->victim].leaves && status == BPS_ERR_LOST;
+    bool gone = job->trouble == STAGE_FAILS && any_leaves(job) && status == BPS_ERR_LOST;
     if (job->trouble == CODER_LIES) {
         return status == BPS_ERR_PROTOCOL || status == BPS_ERR_PLUGIN;
     }

@@ -11,6 +11,8 @@ many=300 few=75
 "$simulate" "${SEED:-1}" $few 5
 "$simulate" "${SEED:-1}" $few 11
 "$simulate" 100674 1 # saves what coding has left after a push of another type that has failed
+"$simulate" 300407 1 10 # a stage behind the network fails, in a host of several workers: for all,
+"$simulate" 405045 1 10 # and where another host has the result
 [ -z "$SANITIZER" ] || exit 0
 for plant in twice never failed untold infinite server ratio size; do
     if ! "$simulate" -p "$plant" 1 60 13 | grep -Eq "error feedback is lost|a result is wrong"; then
