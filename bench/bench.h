@@ -72,8 +72,6 @@ const char *bps_bench_size_text(uint64_t bytes);
 
 /* ---- script.c: print what is wrong; return an exit status ---- */
 
-/* Becomes a Python script with these words, up to NULL. Returns only when that fails. */
-int bps_bench_become_script(const char *script, char *const *words);
 /* Whether --plot, if it was given, will work. */
 int bps_bench_check_plot(const struct bps_bench_request *request);
 /* Whether a training can be measured here. */

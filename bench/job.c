@@ -90,7 +90,7 @@ static int become_testbed(const struct bps_bench_request *request, const char *s
     add_settings(&words, &request->conf);
     add_member(&words, self, argc, argv);
     add(&words, "--json");
-    int result = bps_bench_become_script("testbed/testbed", (char *const *)words.word);
+    int result = bps_cmd_become_script(BPS_BENCH_NAME, BPS_CMD_PYTHON, "testbed/testbed", (char *const *)words.word);
     free(words.word);
     return result;
 }

@@ -1,9 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * script.c - the parts of `byteps bench` that are in Python, which draw or make networks. They are
- * found in the directories of $BYTEPS_SCRIPT_PATH or in the installed one, and run by the python3 of the
- * PATH.
- */
+/* script.c - the parts of `byteps bench` that are in Python, which draw or make networks. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,45 +11,6 @@
 
 #define NAME BPS_BENCH_NAME
 
-/* Freed by the caller. */
-static char *find(const char *script)
-{
-    const char *path = getenv("BYTEPS_SCRIPT_PATH");
-    while (path != NULL && *path != '\0') {
-        size_t n = strcspn(path, ":");
-        char *file = bps_cmd_print("%.*s/%s", (int)n, path, script);
-        if (access(file, R_OK) == 0) {
-            return file;
-        }
-        free(file);
-        path += n + (path[n] == ':');
-    }
-    return bps_cmd_print("%s/%s", SCRIPTDIR, script);
-}
-
-int bps_bench_become_script(const char *script, char *const *words)
-{
-    size_t n = 0;
-    while (words[n] != NULL) {
-        n++;
-    }
-    char *file = find(script);
-    const char **all = bps_cmd_alloc(n + 4, sizeof *all);
-    all[0] = "python3";
-    all[1] = "-B"; /* leaves nothing in the folder of the scripts */
-    all[2] = file;
-    memcpy(all + 3, words, n * sizeof *all);
-    const char *what = file;
-    if (access(file, R_OK) == 0) {
-        execvp(all[0], (char *const *)all);
-        what = all[0];
-    }
-    int result = bps_cmd_failure(NAME, "cannot start %s: %s", what, strerror(errno));
-    free(all);
-    free(file);
-    return result;
-}
-
 /* Runs a script with a file as its standard input, and waits for its end. */
 static int run_script(const char *script, char *const *words, FILE *input)
 {
@@ -63,7 +20,7 @@ static int run_script(const char *script, char *const *words, FILE *input)
         if (input != NULL && dup2(fileno(input), STDIN_FILENO) < 0) {
             _exit(BPS_EXIT_FAILURE);
         }
-        _exit(bps_bench_become_script(script, words));
+        _exit(bps_cmd_become_script(NAME, BPS_CMD_PYTHON, script, words));
     }
     int status = 0;
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR) {
@@ -142,7 +99,7 @@ int bps_bench_train(const struct bps_bench_request *request)
         words[n++] = "--set";
         words[n++] = conf->set[i];
     }
-    int result = bps_bench_become_script("train.py", (char *const *)words);
+    int result = bps_cmd_become_script(NAME, BPS_CMD_PYTHON, "train.py", (char *const *)words);
     free(rounds);
     free(words);
     return result;

@@ -12,12 +12,12 @@ if [ -n "$DESTDIR" ]; then
     PKG_CONFIG_SYSROOT_DIR=$DESTDIR
     BYTEPS_PLUGIN_PATH=$DESTDIR${libdir:?}/byteps
     BYTEPS_MODEL_PATH=$DESTDIR${modelsdir:?}
-    export PKG_CONFIG_SYSROOT_DIR BYTEPS_PLUGIN_PATH BYTEPS_MODEL_PATH
+    LD_LIBRARY_PATH=$DESTDIR$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    export PKG_CONFIG_SYSROOT_DIR BYTEPS_PLUGIN_PATH BYTEPS_MODEL_PATH LD_LIBRARY_PATH
 fi
-LD_LIBRARY_PATH=$DESTDIR$libdir${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 PKG_CONFIG_PATH=$DESTDIR${pkgconfigdir:?}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
 PYTHONDONTWRITEBYTECODE=1
-export LD_LIBRARY_PATH PKG_CONFIG_PATH PYTHONDONTWRITEBYTECODE
+export PKG_CONFIG_PATH PYTHONDONTWRITEBYTECODE
 
 echo "byteps info"
 "$program" info
@@ -36,7 +36,8 @@ chmod -R u+w "$work/stage_clip"
 MAKEFLAGS="" make -C "$work/stage_clip" CC="${CC:-cc}" PKG_CONFIG="$PKG_CONFIG"
 BYTEPS_PLUGIN_PATH=$work/stage_clip${BYTEPS_PLUGIN_PATH:+:$BYTEPS_PLUGIN_PATH} "$program" plugin info clip
 
-if [ -d "$DESTDIR${pkgpythondir:?}" ] && [ -z "$DESTDIR" ]; then
-    echo "import byteps"
-    "$program" run -n 1 -- "$PYTHON" -c 'import byteps; print("byteps", byteps.__version__)'
+if [ -d "${pkgpythondir:?}" ] && [ -z "$DESTDIR" ]; then
+    echo "import byteps, in virtual environments and under launchers"
+    BINDIR=$bindir top_srcdir=$source "$PYTHON" "$source/tests/run-python.py" \
+        "$source/tests/installed/test_installed.py" || [ $? -eq 77 ]
 fi

@@ -27,6 +27,7 @@ int bps_cmd_graph(int argc, char **argv);
 int bps_cmd_plan(int argc, char **argv);
 int bps_cmd_info(int argc, char **argv);
 int bps_cmd_bench(int argc, char **argv);
+int bps_cmd_python(int argc, char **argv);
 
 /* Prints "byteps COMMAND: text" and where help is found; returns BPS_EXIT_USAGE. */
 int bps_cmd_usage(const char *command, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -39,6 +40,11 @@ int bps_cmd_failure(const char *command, const char *format, ...) __attribute__(
 int bps_cmd_bad_option(const char *command, int code, char **argv);
 /* Returns `status`, or BPS_EXIT_FAILURE with a message if standard output could not be written. */
 int bps_cmd_finish(const char *command, int status);
+
+/* That of the PATH: of the virtual environment, if one is active. */
+#define BPS_CMD_PYTHON "python3"
+/* Becomes a Python script with these words, up to NULL. Returns only when that fails, with the exit status. */
+int bps_cmd_become_script(const char *command, const char *python, const char *script, char *const *words);
 
 /* ---- the options --conf FILE and --set KEY=VALUE ------------------------------------------------------- */
 

@@ -101,7 +101,7 @@ static void environment(const struct bps_run *run, const struct bps_run_child *c
     snprintf(size, sizeof(size), "%d", run->options->plan.count);
     setenv("BYTEPS_LOCAL_RANK", rank, 1);
     setenv("BYTEPS_LOCAL_SIZE", size, 1);
-    bps_run_environment_python();
+    bps_run_environment_languages();
 }
 
 static int manage(void *arg)

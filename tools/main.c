@@ -25,6 +25,7 @@ static const struct command commands[] = {
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
     {"bench", "measure push_pull, a transport, the reducer or a training", bps_cmd_bench},
+    {"python", "let a Python find the package byteps", bps_cmd_python},
     {"info", "tell about this installation and this machine", bps_cmd_info},
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))

@@ -211,7 +211,7 @@ bool bps_run_keep_outer(void);
 /* In a process of a job: its variables become those that were noted. */
 void bps_run_leave_outer(void);
 /* Makes the installed package importable in whatever Python runs; the caller's own directories come first. */
-void bps_run_environment_python(void);
+void bps_run_environment_languages(void);
 /*
  * In the new process of a worker, with its environment: binds it to the cores of the section `affinity`. What
  * is wrong with those is printed and ends the process (run_bind.c).

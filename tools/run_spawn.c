@@ -89,16 +89,23 @@ static void set_configuration(const struct bps_run *run, const struct bps_run_ch
     free(text);
 }
 
-void bps_run_environment_python(void)
+/* A folder behind those of the caller, if it is there. */
+static void add_to_path(const char *name, const char *folder)
 {
     struct stat about;
-    if (stat(PKGPYTHONDIR, &about) == 0 && S_ISDIR(about.st_mode)) {
-        const char *own = getenv("PYTHONPATH");
-        char *path = own && *own ? bps_cmd_print("%s:%s", own, PKGPYTHONDIR) : bps_cmd_print("%s", PKGPYTHONDIR);
-        set_text("PYTHONPATH", path);
+    const char *own = getenv(name);
+    if (stat(folder, &about) == 0 && S_ISDIR(about.st_mode)) {
+        char *path = own && *own ? bps_cmd_print("%s:%s", own, folder) : bps_cmd_print("%s", folder);
+        set_text(name, path);
         free(path);
     }
+}
+
+void bps_run_environment_languages(void)
+{
+    add_to_path("PYTHONPATH", PKGPYTHONDIR);
     set_text("PYTHONUNBUFFERED", "1");
+    add_to_path("LD_LIBRARY_PATH", PLUGINDIR); /* there is a link to libbyteps, and nothing that others look for */
 }
 
 void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child)
@@ -111,7 +118,7 @@ void bps_run_environment(const struct bps_run *run, const struct bps_run_child *
     if (run->options->conf.file) {
         set_text("BYTEPS_CONF", run->options->conf.file);
     }
-    bps_run_environment_python();
+    bps_run_environment_languages();
 }
 
 /* ---- the process --------------------------------------------------------------------------------------- */
