@@ -37,7 +37,9 @@ MAKEFLAGS="" make -C "$work/stage_clip" CC="${CC:-cc}" PKG_CONFIG="$PKG_CONFIG"
 BYTEPS_PLUGIN_PATH=$work/stage_clip${BYTEPS_PLUGIN_PATH:+:$BYTEPS_PLUGIN_PATH} "$program" plugin info clip
 
 if [ -d "${pkgpythondir:?}" ] && [ -z "$DESTDIR" ]; then
-    echo "import byteps, in virtual environments and under launchers"
-    BINDIR=$bindir top_srcdir=$source "$PYTHON" "$source/tests/run-python.py" \
-        "$source/tests/installed/test_installed.py" || [ $? -eq 77 ]
+    for test in installed wheel; do
+        echo "import byteps: test_$test.py"
+        BINDIR=$bindir BUILDDIR=$PWD top_srcdir=$source "$PYTHON" "$source/tests/run-python.py" \
+            "$source/tests/installed/test_$test.py" || [ $? -eq 77 ]
+    done
 fi

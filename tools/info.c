@@ -8,11 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <byteps/byteps.h>
 #include <byteps/plugin.h>
 #include <byteps/transport.h>
 
+#include "base/place.h"
+#include "conf/option.h"
 #include "plugin/registry.h"
 #include "tools/build_info.h"
 #include "tools/plan.h"
@@ -46,10 +49,11 @@ void bps_transport_text_local(const struct bps_conf *conf, struct bps_loop *loop
 static int help(void)
 {
     fputs("Usage: byteps info [--build] [--json] [--model MODEL] [OPTIONS]\n"
+          "       byteps info NAME [OPTIONS]\n"
           "\n"
           "Tells about this installation and this machine; where the machine has several NUMA nodes or the\n"
           "configuration chooses cores, also what runs where; and with a model, what each server of the\n"
-          "configured job would get of it.\n"
+          "configured job would get of it. With the NAME of a line, such as pkg-config, its value alone.\n"
           "\n"
           "      --build            show what configure found, and why a plugin was not built\n"
           "      --json             for programs\n" BPS_PLAN_HELP BPS_CMD_CONF_HELP
@@ -92,24 +96,34 @@ static void first_line(const char *path, char *out, size_t n)
 }
 
 /* The instruction sets that the reducers know, as far as this CPU has them. */
-static void vector_sets(char *out, size_t n)
+static json_t *vector_sets(void)
 {
     static const char *const known[] = {"avx2",     "fma",         "f16c",        "avx512f", "avx512bw", "avx512dq",
                                         "avx512vl", "avx512_bf16", "avx512_fp16", "asimd",   "sve"};
     char line[8192], flags[sizeof(line) + 2], word[64];
-    size_t used = 0;
+    json_t *sets = json_array();
     line_value("/proc/cpuinfo", "flags", line, sizeof(line));
     if (!*line) {
         line_value("/proc/cpuinfo", "Features", line, sizeof(line));
     }
     snprintf(flags, sizeof(flags), " %s ", line);
-    *out = '\0';
-    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && used < n; i++) {
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
         snprintf(word, sizeof(word), " %s ", known[i]);
         if (strstr(flags, word)) {
-            used += (size_t)snprintf(out + used, n - used, "%s%s", used ? " " : "", known[i]);
+            json_array_append_new(sets, json_string(known[i]));
         }
     }
+    return sets;
+}
+
+/* The words of "a, b" */
+static json_t *list_of(char *text)
+{
+    json_t *list = json_array();
+    for (char *rest = text, *word; (word = strtok_r(rest, ", ", &rest)) != NULL;) {
+        json_array_append_new(list, json_string(word));
+    }
+    return list;
 }
 
 /* The cores that this process may use, which in a container may be fewer than there are. */
@@ -117,6 +131,12 @@ static int usable_cores(void)
 {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+/* A folder that may be absent. */
+static void add_folder(json_t *object, const char *key, const char *path)
+{
+    json_object_set_new(object, key, json_string(access(path, F_OK) == 0 ? path : "none"));
 }
 
 static void add(json_t *object, const char *key, const char *text)
@@ -160,13 +180,13 @@ static json_t *collect(const struct bps_conf *conf)
     add(info, "plugin abi", text);
     add(info, "plugins", bps_plugin_dir());
     add(info, "configuration", bps_conf_dir());
-    add(info, "python package", PKGPYTHONDIR);
+    add_folder(info, "python package", bps_place(BPS_PLACE_PYTHON));
+    add_folder(info, "pkg-config", bps_place(BPS_PLACE_PKGCONFIG));
     bps_model_list(text, sizeof(text));
-    add(info, "models", text);
+    json_object_set_new(info, "models", list_of(text));
     line_value("/proc/cpuinfo", "model name", text, sizeof(text));
     add(info, "cpu", text);
-    vector_sets(text, sizeof(text));
-    add(info, "vector instructions", text);
+    json_object_set_new(info, "vector instructions", vector_sets());
     json_object_set_new(info, "cores", json_integer(usable_cores()));
     bps_info_cores(info, conf);
     transports(info, conf);
@@ -179,18 +199,56 @@ static json_t *collect(const struct bps_conf *conf)
     return info;
 }
 
+static void print_value(const json_t *value)
+{
+    size_t i;
+    const json_t *item;
+    if (json_is_integer(value)) {
+        printf("%lld\n", (long long)json_integer_value(value));
+        return;
+    }
+    if (json_is_string(value)) {
+        puts(json_string_value(value));
+        return;
+    }
+    json_array_foreach(value, i, item)
+    {
+        printf("%s%s", i > 0 ? ", " : "", json_string_value(item));
+    }
+    putchar('\n');
+}
+
 static void print(json_t *info)
 {
     const char *key;
     json_t *value;
     json_object_foreach(info, key, value)
     {
-        if (json_is_integer(value)) {
-            printf("%-24s%lld\n", key, (long long)json_integer_value(value));
-        } else {
-            printf("%-24s%s\n", key, json_string_value(value));
+        printf("%-24s", key);
+        print_value(value);
+    }
+}
+
+/* One of them, by the name that print() shows, for scripts. */
+static int print_one(json_t *info, const char *name)
+{
+    const char *names[256], *key;
+    size_t n = 0;
+    const json_t *value = json_object_get(info, name);
+    json_t *any;
+    if (value) {
+        print_value(value);
+        return 0;
+    }
+    json_object_foreach(info, key, any)
+    {
+        if (n < 256) {
+            names[n++] = key;
         }
     }
+    const char *near = bps_nearest(name, names, n);
+    return near ? bps_cmd_usage(NAME, "there is no '%s'; did you mean '%s'?", name, near)
+                : bps_cmd_usage(NAME, "there is no '%s'", name);
 }
 
 /* Programs like their keys without blanks. */
@@ -218,7 +276,8 @@ static void print_json(json_t *info, bool build, json_t *placement)
     json_decref(out);
 }
 
-static int show(const struct bps_conf *conf, const struct bps_plan_request *request, bool build, bool json)
+static int show(const struct bps_conf *conf, const struct bps_plan_request *request, bool build, bool json,
+                const char *name)
 {
     struct bps_model model = {0};
     struct bps_plan plan = {0};
@@ -228,7 +287,9 @@ static int show(const struct bps_conf *conf, const struct bps_plan_request *requ
         return result;
     }
     json_t *info = collect(conf);
-    if (json) {
+    if (name) {
+        result = print_one(info, name);
+    } else if (json) {
         print_json(info, build, planned ? bps_plan_json(&plan, &model) : NULL);
     } else {
         print(info);
@@ -240,7 +301,7 @@ static int show(const struct bps_conf *conf, const struct bps_plan_request *requ
     json_decref(info);
     bps_plan_fini(&plan);
     bps_model_fini(&model);
-    return 0;
+    return result;
 }
 
 int bps_cmd_info(int argc, char **argv)
@@ -270,8 +331,12 @@ int bps_cmd_info(int argc, char **argv)
             return bps_cmd_bad_option(NAME, code, argv);
         }
     }
-    if (optind < argc) {
-        return bps_cmd_usage(NAME, "unexpected argument '%s'", argv[optind]);
+    const char *name = optind < argc ? argv[optind] : NULL;
+    if (optind + 1 < argc) {
+        return bps_cmd_usage(NAME, "unexpected argument '%s'", argv[optind + 1]);
+    }
+    if (name && (build || json || plan.model)) {
+        return bps_cmd_usage(NAME, "'%s' is printed alone: without --build, --json or --model", name);
     }
     if (!plan.model && plan.bandwidth) {
         return bps_cmd_usage(NAME, "--bandwidth needs --model");
@@ -286,7 +351,7 @@ int bps_cmd_info(int argc, char **argv)
         return BPS_EXIT_FAILURE;
     }
     bps_cmd_guard(conf);
-    int result = show(conf, &plan, build, json);
+    int result = show(conf, &plan, build, json, name);
     bps_conf_free(conf);
     return bps_cmd_finish(NAME, result);
 }

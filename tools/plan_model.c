@@ -12,6 +12,7 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
+#include "base/place.h"
 #include "base/tensor.h"
 #include "conf/tree.h"
 #include "conf/value.h"
@@ -35,7 +36,7 @@ static char *next_directory(const char **rest)
     size_t n = strcspn(*rest, ":");
     if (n == 0) {
         *rest = NULL;
-        return bps_cmd_print("%s", MODELDIR);
+        return bps_cmd_print("%s", bps_place(BPS_PLACE_MODELS));
     }
     char *directory = bps_cmd_print("%.*s", (int)n, *rest);
     *rest += n;

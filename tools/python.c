@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/place.h"
 #include "tools/cmd.h"
 
 #define NAME "python"
@@ -32,23 +33,24 @@ static const struct option options[] = {
 
 static int tell(const char *what, const char *python)
 {
-    char *const words[] = {(char *)what, PKGPYTHONDIR, NULL};
+    char *const words[] = {(char *)what, (char *)bps_place(BPS_PLACE_PYTHON), NULL};
     return bps_cmd_become_script(NAME, python, "python_path.py", words);
 }
 
 static int act(int what, const char *python)
 {
+    const char *folder = bps_place(BPS_PLACE_PYTHON);
     if (what == 'r') {
         return tell("remove", python);
     }
-    if (access(PKGPYTHONDIR "/byteps", R_OK) != 0) {
-        return bps_cmd_failure(NAME, "there is no package in %s: BytePS was installed without its Python part",
-                               PKGPYTHONDIR);
+    if (access(folder, R_OK) != 0) {
+        return bps_cmd_failure(
+            NAME, "there is no package in %s: this BytePS belongs to one Python, or has no part for it", folder);
     }
     if (what == 'i') {
         return tell("add", python);
     }
-    puts(PKGPYTHONDIR);
+    puts(folder);
     return bps_cmd_finish(NAME, 0);
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* run_spawn.c - starts one process of a job: its group, descriptors and environment. */
+#include "base/place.h"
 #include "tools/run.h"
 
 #include <errno.h>
@@ -103,9 +104,9 @@ static void add_to_path(const char *name, const char *folder)
 
 void bps_run_environment_languages(void)
 {
-    add_to_path("PYTHONPATH", PKGPYTHONDIR);
+    add_to_path("PYTHONPATH", bps_place(BPS_PLACE_PYTHON));
     set_text("PYTHONUNBUFFERED", "1");
-    add_to_path("LD_LIBRARY_PATH", PLUGINDIR); /* there is a link to libbyteps, and nothing that others look for */
+    add_to_path("LD_LIBRARY_PATH", bps_place(BPS_PLACE_PLUGINS)); /* with a link to libbyteps, and nothing of others */
 }
 
 void bps_run_environment(const struct bps_run *run, const struct bps_run_child *child)

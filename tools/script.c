@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/place.h"
 #include "tools/cmd.h"
 
 /* Freed by the caller. */
@@ -24,7 +25,7 @@ static char *find(const char *script)
         free(file);
         path += n + (path[n] == ':');
     }
-    return bps_cmd_print("%s/%s", SCRIPTDIR, script);
+    return bps_cmd_print("%s/%s", bps_place(BPS_PLACE_SCRIPTS), script);
 }
 
 int bps_cmd_become_script(const char *command, const char *python, const char *script, char *const *words)

@@ -3,7 +3,7 @@
  * registry.h - finds, checks and opens plugins.
  *
  * A plugin is named by kind and name, and is the file KIND_NAME.so in the first directory that has it: those
- * of $BYTEPS_PLUGIN_PATH (separated by ':'), then PLUGINDIR; before both come the plugins built into
+ * of $BYTEPS_PLUGIN_PATH (separated by ':'), then that of this installation; before both come the plugins built into
  * libbyteps. An opened plugin stays for the life of the process. Thread-safe.
  */
 #ifndef BPS_PLUGIN_REGISTRY_H
@@ -51,6 +51,6 @@ bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *ro
 const char *bps_kind_name(uint32_t kind);
 uint32_t bps_kind_from_name(const char *name);
 
-const char *bps_plugin_dir(void); /* PLUGINDIR as configured */
+const char *bps_plugin_dir(void); /* of this installation */
 
 #endif

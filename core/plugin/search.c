@@ -2,6 +2,7 @@
 /*
  * search.c - where plugins lie: directories, file names, and who may have written them.
  */
+#include "base/place.h"
 #include "plugin/search.h"
 
 #include <errno.h>
@@ -18,7 +19,7 @@
 
 const char *bps_plugin_dir(void)
 {
-    return PLUGINDIR;
+    return bps_place(BPS_PLACE_PLUGINS);
 }
 
 /* ---- directories -------------------------------------------------------------------------------------- */

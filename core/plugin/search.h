@@ -7,7 +7,7 @@
 
 #include <byteps/plugin.h>
 
-/* The directories in the order of the search: those of $BYTEPS_PLUGIN_PATH, then PLUGINDIR. */
+/* The directories in the order of the search: those of $BYTEPS_PLUGIN_PATH, then that of this installation. */
 struct bps_dirs {
     size_t count;
     char **items;

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `make install` has left works as users find it: in a virtual environment of each framework, under each launcher,
-without a variable that names a place. `make installcheck` runs this; BINDIR is where the program lies.
+"""What `make install` has left works as users find it: in a virtual environment of each framework, under each launcher.
+`make installcheck` runs this.
 """
 
 import os
@@ -8,72 +8,16 @@ import re
 import shutil
 import socket
 import subprocess
-import sys
-import tempfile
 import unittest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-TOP = os.path.dirname(os.path.dirname(HERE))
-sys.path += [os.path.join(TOP, "tests", "clusters")]
+from environments import SUM, Case, Environment, harness, launched, output  # the first, for the path of others
 
-for name in [name for name in os.environ if re.match("BYTEPS_|DMLC_|PYTHONPATH$|LD_LIBRARY_PATH$", name)]:
-    del os.environ[name]
+import test_slurm
+from launched import AS_ROOT
 
-import launched  # noqa: E402  (it is found by the line above, and takes the environment as it is then)
-import test_slurm  # noqa: E402
-from launched import AS_ROOT, harness  # noqa: E402
-
-SUM = os.path.join(HERE, "scripts", "sum.py")
-BINDIR = os.environ["BINDIR"]
 FRAMEWORKS = {"torch": "torch", "numpy": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax",
               "mxnet": "mxnet"}
 """Each part of the package, and whose virtual environment has what it needs."""
-PURELIB = "import sysconfig; print(sysconfig.get_path('purelib'))"
-
-
-def output(*command, **how):
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, **how).stdout.strip()
-
-
-class Environment:
-    """A new virtual environment that has a framework, as `activate` leaves the variables."""
-
-    def __init__(self, framework):
-        base = harness.framework_python(framework)
-        self.folder = tempfile.mkdtemp(prefix="venv-")
-        self.env = {**os.environ, "PATH": f"{self.folder}/bin:{BINDIR}:/usr/bin:/bin", "VIRTUAL_ENV": self.folder}
-        output(base, "-m", "venv", "--without-pip", self.folder)
-        self.packages = self.python(PURELIB)
-        with open(os.path.join(self.packages, "frameworks.pth"), "w", encoding="utf-8") as file:
-            file.write(output(base, "-c", PURELIB) + "\n")
-
-    def python(self, program):
-        return output("python3", "-c", program, env=self.env)
-
-    def install(self):
-        return output("byteps", "python", "--install", env=self.env)
-
-    def remove(self):
-        shutil.rmtree(self.folder, ignore_errors=True)
-
-
-class Case(unittest.TestCase):
-    def make(self, framework):
-        environment = Environment(framework)
-        self.addCleanup(environment.remove)
-        return environment
-
-    def execute(self, env, *command, **variables):
-        process = subprocess.Popen(command, env={**env, **variables}, **launched.BOTH)
-        text = harness.communicate(process)[0]
-        self.assertEqual(process.returncode, 0, text)
-        return text
-
-    def check(self, text, workers):
-        """All workers have the sum of all."""
-        lines = re.findall(r"worker (\d+) of (\d+): \[([^]]*)\]", text)
-        wanted = [(f"{rank}", f"{workers}", ", ".join(3 * [f"{workers}.0"])) for rank in range(workers)]
-        self.assertEqual(sorted(lines), wanted, text)
 
 
 class Packages(Case):
@@ -120,7 +64,7 @@ class Launchers(Case):
 
     @classmethod
     def setUpClass(cls):
-        environment = Environment("torch")
+        environment = Environment("torch", "--without-pip")
         cls.addClassCleanup(environment.remove)
         environment.install()
         cls.env = environment.env

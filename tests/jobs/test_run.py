@@ -58,7 +58,8 @@ class Program(unittest.TestCase):
             (["--versoin"], "unknown option '--versoin'"),
             ([], "no command given"),
             (["info", "--jsn"], "unknown or ambiguous option '--jsn'"),
-            (["info", "more"], "unexpected argument 'more'"),
+            (["info", "plugin"], "there is no 'plugin'; did you mean 'plugins'?"),
+            (["info", "plugins", "more"], "unexpected argument 'more'"),
         ):
             with self.subTest(args):
                 done = byteps(*args)

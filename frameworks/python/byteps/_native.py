@@ -13,10 +13,12 @@ _EXTENSION = "framework_python"
 
 
 def _directories():
+    """Those of the variable, then that of this installation, which may have been moved as a whole."""
     for directory in os.environ.get("BYTEPS_PLUGIN_PATH", "").split(":"):
         if directory:
             yield directory
-    yield _config.PLUGIN_DIRECTORY
+    moved = os.path.normpath(os.path.join(os.path.dirname(os.path.realpath(_config.__file__)), _config.FROM_HERE))
+    yield moved if os.path.isdir(moved) else _config.PLUGIN_DIRECTORY
 
 
 def find_plugin(name, part):
