@@ -126,25 +126,58 @@ static bool make_secret(void)
     return setenv(BPS_SECRET_VARIABLE, text, 1) == 0;
 }
 
-static int manage(void *arg)
+/* A command that cannot be started, or an end from outside, would come again. */
+static bool may_begin_anew(const struct bps_run *run, int status)
 {
-    struct bps_run_options *options = arg;
+    const struct bps_run_options *o = run->options;
+    bool fails = status != 0 && status != BPS_RUN_STATUS_NO_FILE && status != BPS_RUN_STATUS_NOT_EXEC;
+    return fails && !run->interrupted && !o->part && o->restart < o->restarts;
+}
+
+/* All of the job, once. */
+static int run_once(struct bps_run_options *options, size_t room, const char *scheduler, bool *again)
+{
     struct bps_run run = {.name = BPS_RUN_NAME, .options = options, .environment = bps_run_environment};
-    size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
-    if ((!options->part && !bps_run_keep_outer()) || !make_secret() || !bps_run_init(&run, room)) {
+    bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
+    options->plan.scheduler = alone && !options->part ? "" : scheduler;
+    if (!bps_run_init(&run, room)) {
         return BPS_EXIT_FAILURE;
     }
-    bool alone = options->plan.workers == 1 && options->plan.servers == 0 && !options->nhosts;
-    if (options->part) {
-        start_parts(&run);
-    } else if (alone) {
-        options->plan.scheduler = "";
+    if (options->part || alone) {
         start_parts(&run);
     } else {
         start_scheduler(&run);
     }
     int status = bps_run_loop(&run);
+    *again = may_begin_anew(&run, status);
     bps_run_fini(&run);
+    return status;
+}
+
+static bool begin_anew(struct bps_run_options *options)
+{
+    char count[16];
+    options->restart++;
+    fprintf(stderr, "byteps " BPS_RUN_NAME ": restart %d of %d\n", options->restart, options->restarts);
+    snprintf(count, sizeof(count), "%d", options->restart);
+    return setenv("BYTEPS_RESTART_COUNT", count, 1) == 0;
+}
+
+static int manage(void *arg)
+{
+    struct bps_run_options *options = arg;
+    const char *scheduler = options->plan.scheduler;
+    size_t room = 1 + (options->nhosts ? options->nhosts : (size_t)options->plan.count + (size_t)options->plan.servers);
+    if ((!options->part && !bps_run_keep_outer()) || !make_secret()) {
+        return BPS_EXIT_FAILURE;
+    }
+    options->ends = options->timeout ? bps_now() + options->timeout : 0;
+    bool again = false;
+    int status = run_once(options, room, scheduler, &again);
+    while (again && begin_anew(options)) {
+        again = false;
+        status = run_once(options, room, scheduler, &again);
+    }
     return status;
 }
 

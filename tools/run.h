@@ -60,8 +60,13 @@ struct bps_run_options {
     size_t nenv;
     const char *address; /* of the scheduler */
     const char *ssh;
-    uint64_t timeout; /* ns; 0: none */
-    uint64_t grace;   /* ns; how long the others may report when a part has died or the user interrupts */
+    uint64_t timeout;    /* ns; 0: none */
+    uint64_t grace;      /* ns; how long the others may report when a part has died or the user interrupts */
+    int restarts;        /* how often the job may begin anew when it has failed */
+    int restart;         /* how often it has */
+    uint64_t ends;       /* when --timeout ends it; 0: never */
+    const char *log_dir; /* a file for each part there; NULL: none */
+    bool tee;            /* what goes to those files is printed, too */
     bool prefix;
     bool color[2];  /* of stdout, stderr */
     bool part;      /* started by another `byteps run` through ssh */
@@ -70,6 +75,11 @@ struct bps_run_options {
     size_t nkept;
 };
 
+#define BPS_RUN_SLOTS_LIMIT 65536 /* on one host; the configuration knows how many workers there may be in all */
+
+/* "A:2,B:2" of an option, or a file with a host in each line. Return -1 to go on, or an exit status after a message. */
+int bps_run_hosts_parse(struct bps_run_options *options, const char *option, const char *text);
+int bps_run_hosts_read(struct bps_run_options *options, const char *path);
 /* Parses the command line and the configuration. Returns -1 to go on, or an exit status after a message. */
 int bps_run_options_parse(int argc, char **argv, struct bps_run_options *out);
 void bps_run_options_fini(struct bps_run_options *options);
@@ -91,6 +101,8 @@ struct bps_run_sink {
     size_t at, used, size;
 };
 
+#define BPS_RUN_LAST 200
+
 /* A line that begins with BPS_RUN_RECORD goes to the stream's record function instead, if it has one. */
 #define BPS_RUN_RECORD '\x1e'
 typedef void (*bps_run_record_fn)(void *arg, const char *text);
@@ -100,7 +112,9 @@ struct bps_run_stream {
     int fd;       /* -1: ended */
     size_t place; /* in the loop's array for poll; 0: none */
     struct bps_run_sink *sink;
-    char *prefix; /* before each line; "" for none */
+    struct bps_run_sink *log; /* that gets all lines without a prefix; NULL: none */
+    char *last;               /* BPS_RUN_LAST bytes for the last line that may say why the process ends; NULL: none */
+    char *prefix;             /* before each line; "" for none */
     bps_run_record_fn record;
     void *record_arg;
     char *data;
@@ -145,6 +159,8 @@ struct bps_run_child {
     bool told;     /* its failure is known already, before it is reaped */
     struct bps_run_stream stream[2];
     struct bps_run_sink control; /* to the standard input of the scheduler, or of a host's ssh */
+    struct bps_run_sink log;     /* its file in --log-dir */
+    char last[BPS_RUN_LAST];     /* line on its standard error */
 };
 
 enum bps_run_phase {
@@ -167,6 +183,7 @@ struct bps_run {
     uint64_t looks;                         /* for ended children, so far */
     uint64_t job_deadline;                  /* of --timeout; 0: none */
     int status;                             /* of the first part that failed */
+    char cause[400];                        /* which one that was, and of what; "": it has been said */
     bool interrupted;                       /* by a signal: what the parts exit with is of no interest */
     bool part_done;                         /* as a part: has told that no worker is left here */
     bool part_lost;                         /* as a part: the connection has ended */
@@ -180,7 +197,7 @@ struct bps_run {
     char said[512]; /* by the scheduler: lines, of which `said_taken` bytes have been looked at */
     size_t said_used, said_taken;
     const char *lost; /* the member whose loss ends the job, as in its messages; NULL: none so far */
-    struct bps_run_sink sink[2];
+    struct bps_run_sink sink[2], nowhere;
     struct bps_run_child *children;
     size_t nchildren, room;
 };
@@ -230,6 +247,8 @@ const char *bps_run_signal_name(int number, char *text, size_t n);
 
 /* What makes a job end (run_end.c). */
 void bps_run_fail(struct bps_run *run, int status);
+/* Says at the end which part failed first, behind all that the others have said. */
+void bps_run_conclude(struct bps_run *run);
 void bps_run_end(struct bps_run *run);
 /* If the job has not failed so far: workers that wait for others to join end with this text as their error. */
 void bps_run_absent(struct bps_run *run, const char *why);
@@ -249,6 +268,11 @@ void bps_run_part_control(struct bps_run *run);
 void bps_run_part_record(void *child, const char *text);
 /* As a part, tells the one who has started it; else does nothing. */
 void bps_run_part_tell(struct bps_run *run, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Of --log-dir: makes the directory, and opens the file of a part. False: it cannot, as errno tells (run_log.c). */
+bool bps_run_log_make(const char *dir);
+bool bps_run_log_open(struct bps_run *run, struct bps_run_child *child);
+/* Whether the name of a host stands for this machine (run_address.c). */
+bool bps_run_is_here(const char *host);
 /* Chooses an address of this machine that all hosts can reach, with port 0; freed by the caller. */
 char *bps_run_choose_address(const struct bps_run_options *options);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run_address.c - where the scheduler of a job over several hosts listens: on the way to the first other. */
+/* run_address.c - which host is this one, and where the scheduler listens: on the way to the first other. */
 #include "tools/run.h"
 
 #include <string.h>
@@ -22,4 +22,12 @@ char *bps_run_choose_address(const struct bps_run_options *options)
         }
     }
     return bps_cmd_print("127.0.0.1:0");
+}
+
+/* As another user it is reached like any other host. */
+bool bps_run_is_here(const char *host)
+{
+    char address[128];
+    bool ourselves;
+    return strchr(host, '@') == NULL && bps_route_source(host, address, sizeof address, &ourselves) && ourselves;
 }

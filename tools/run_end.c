@@ -19,6 +19,8 @@
 #include <string.h>
 #include <sys/wait.h>
 
+#include "base/report.h"
+
 /* A host ends its own parts first; only then would killing its ssh lose what they still say. */
 #define HOST_EXTRA (3 * BPS_S)
 /* A part that has died shows a little later than what others did because of it. */
@@ -114,7 +116,7 @@ void bps_run_fail(struct bps_run *run, int status)
 {
     if (!run->status) {
         run->status = status;
-        bps_run_part_tell(run, "failed %d", status);
+        bps_run_part_tell(run, "failed %d %s", status, run->cause);
     }
     if (run->phase == BPS_RUN_STARTING) {
         bps_run_end(run);
@@ -211,6 +213,32 @@ static int exit_status(int wait)
     return WIFSIGNALED(wait) ? BPS_RUN_STATUS_SIGNAL + WTERMSIG(wait) : WEXITSTATUS(wait);
 }
 
+/* "worker 1 failed first: status 1 (ValueError: no data)" */
+static void note_cause(struct bps_run *run, const struct bps_run_child *child, int status)
+{
+    const char *host = run->options->plan.host;
+    char name[32], how[64];
+    if (WIFSIGNALED(child->wait)) {
+        snprintf(how, sizeof(how), "killed by %s", bps_run_signal_name(WTERMSIG(child->wait), name, sizeof(name)));
+    } else {
+        snprintf(how, sizeof(how), "status %d", status);
+    }
+    bool words = child->last[0] != '\0';
+    snprintf(run->cause, sizeof(run->cause), "%s%s%s%s failed first: %s%s%s%s",
+             child->role == BPS_RUN_HOST ? "the connection to " : "", child->label, host ? " on host " : "",
+             host ? host : "", how, words ? " (" : "", child->last, words ? ")" : "");
+    bps_make_printable(run->cause);
+}
+
+void bps_run_conclude(struct bps_run *run)
+{
+    bool several = run->nchildren > 1 || run->options->nhosts > 0;
+    if (run->cause[0] && several && !run->options->part && !run->interrupted) {
+        bps_run_say(run, "%s", run->cause);
+    }
+    run->cause[0] = '\0';
+}
+
 /* Says how a part failed, and that the job ends for it if it is the first. */
 static void report(struct bps_run *run, const struct bps_run_child *child, pid_t pid)
 {
@@ -229,8 +257,13 @@ static void report(struct bps_run *run, const struct bps_run_child *child, pid_t
     }
     snprintf(what, sizeof(what), "%s%s (pid %d%s) %s", child->role == BPS_RUN_HOST ? "the connection to " : "",
              child->label, (int)pid, where, how);
-    if (!run->interrupted) {
+    /* The end of a service says nothing that the first failure has not said, unless something has killed it. */
+    bool is_news = is_open(run) || !is_service(child) || WIFSIGNALED(child->wait);
+    if (!run->interrupted && is_news) {
         bps_run_say(run, "%s%s", what, is_open(run) ? "; ending the job" : "");
+    }
+    if (!run->status) {
+        note_cause(run, child, status);
     }
     bps_run_absent(run, what);
     bps_run_fail(run, status);

@@ -36,11 +36,10 @@ bool bps_run_init(struct bps_run *run, size_t room)
     }
     bps_run_sink_init(&run->sink[0], STDOUT_FILENO);
     bps_run_sink_init(&run->sink[1], STDERR_FILENO);
+    run->nowhere.fd = -1;
     run->children = bps_cmd_alloc(room, sizeof(*run->children));
     run->room = room;
-    if (run->options->timeout) {
-        run->job_deadline = bps_now() + run->options->timeout;
-    }
+    run->job_deadline = run->options->ends;
     return true;
 }
 
@@ -50,6 +49,7 @@ void bps_run_fini(struct bps_run *run)
         bps_run_stream_end(&run->children[i].stream[0]);
         bps_run_stream_end(&run->children[i].stream[1]);
         bps_run_sink_fini(&run->children[i].control);
+        bps_run_sink_fini(&run->children[i].log);
     }
     free(run->children);
     bps_run_sink_fini(&run->sink[0]);
@@ -209,6 +209,9 @@ static bool finished(struct bps_run *run)
             }
             empty = empty && child->stream[s].fd < 0;
         }
+    }
+    if (empty) {
+        bps_run_conclude(run);
     }
     flush_sinks(run);
     empty = empty && !bps_run_sink_pending(&run->sink[0]) && !bps_run_sink_pending(&run->sink[1]);

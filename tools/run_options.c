@@ -14,8 +14,8 @@
 #include "conf/option.h"
 #include "conf/schema.h"
 
-#define SLOTS_LIMIT 65536 /* on one host; the configuration knows how many workers there may be in all */
-#define GRACE_LIMIT (3600 * BPS_S)
+#define RESTARTS_LIMIT 65536
+#define GRACE_LIMIT    (3600 * BPS_S)
 
 enum {
     OPT_HOSTS = 'H',
@@ -24,6 +24,10 @@ enum {
     OPT_ENV = 'e',
     OPT_GRACE = 256,
     OPT_SSH,
+    OPT_HOSTFILE,
+    OPT_RESTARTS,
+    OPT_LOG_DIR,
+    OPT_TEE,
     OPT_NO_PREFIX,
     OPT_PART
 };
@@ -32,6 +36,10 @@ static const struct option long_options[] = {
     {"workers", required_argument, NULL, 'n'},
     {"servers", required_argument, NULL, 's'},
     {"hosts", required_argument, NULL, OPT_HOSTS},
+    {"hostfile", required_argument, NULL, OPT_HOSTFILE},
+    {"restarts", required_argument, NULL, OPT_RESTARTS},
+    {"log-dir", required_argument, NULL, OPT_LOG_DIR},
+    {"tee", no_argument, NULL, OPT_TEE},
     {"address", required_argument, NULL, OPT_ADDRESS},
     {"ssh", required_argument, NULL, OPT_SSH},
     {"env", required_argument, NULL, OPT_ENV},
@@ -48,36 +56,35 @@ static int help(void)
 {
     fputs("Usage: byteps run [OPTIONS] [--] COMMAND [ARGUMENT]...\n"
           "\n"
-          "Starts a whole job: a scheduler, servers, and workers that run COMMAND. Ends all of it when a\n"
-          "part dies, and returns the exit status of the part that failed first.\n"
+          "Starts a whole job: a scheduler, servers, and workers that run COMMAND. Ends all\n"
+          "of it when a part dies, says which part failed first, and returns its status.\n"
           "\n"
           "  -n, --workers N        number of workers (default: cluster.workers, or 1)\n"
-          "  -s, --servers K        number of server processes; workers may host servers, too, see\n"
-          "                         cluster.colocated (default: cluster.servers, or 0)\n"
-          "  -H, --hosts A:2,B:2    start so many workers on each host through ssh, and the servers in turn\n"
-          "  -t, --timeout TIME     end the job after TIME, such as 90, 30min or 2h, with status 124\n"
-          "      --grace TIME       how long the others may report when a part has died (default: 10 s)\n"
-          "  -e, --env NAME[=VALUE] pass a variable on to the other hosts, or set it everywhere\n"
+          "  -s, --servers K        number of server processes; workers may host servers,\n"
+          "                         too, see cluster.colocated (default: cluster.servers,\n"
+          "                         or 0)\n"
+          "  -H, --hosts A:2,B:2    start so many workers on each host, and the servers in\n"
+          "                         turn; through ssh, but for this machine\n"
+          "      --hostfile FILE    the same from a file of lines such as \"A slots=2\"\n"
+          "  -t, --timeout TIME     end the job after TIME, such as 90, 30min or 2h, with\n"
+          "                         status 124\n"
+          "      --grace TIME       how long the others may report when a part has died\n"
+          "                         (default: 10 s)\n"
+          "      --restarts N       start all of it anew when it has failed, at most N times;\n"
+          "                         BYTEPS_RESTART_COUNT tells COMMAND how often that was\n"
+          "      --log-dir DIR      write what each part prints to DIR/worker-0.log and the\n"
+          "                         like, on the host where it runs\n"
+          "      --tee              and print it, too\n"
+          "  -e, --env NAME[=VALUE] pass a variable on to the other hosts, or set it\n"
+          "                         everywhere\n"
           "  -a, --address ADDRESS  where the scheduler listens, HOST or HOST:PORT\n"
-          "      --ssh COMMAND      use COMMAND instead of 'ssh -o BatchMode=yes -o ServerAliveInterval=10'\n"
+          "      --ssh COMMAND      instead of ssh -o BatchMode=yes -o ServerAliveInterval=10\n"
           "      --no-prefix        do not put [worker 0] and the like before each line\n" BPS_CMD_CONF_HELP
           "  -h, --help             show this text\n"
           "\n"
           "  byteps run -n 2 -s 1 -- python3 train.py --epochs 2\n",
           stdout);
     return bps_cmd_finish(BPS_RUN_NAME, 0);
-}
-
-static bool parse_slots(const char *text, int *out)
-{
-    char *end;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < 1 || value > SLOTS_LIMIT) {
-        return false;
-    }
-    *out = (int)value;
-    return true;
 }
 
 void *bps_run_keep(struct bps_run_options *o, void *memory)
@@ -99,53 +106,6 @@ void bps_run_options_fini(struct bps_run_options *o)
     }
     free(o->kept);
     bps_cmd_conf_fini(&o->conf);
-}
-
-/* ---- hosts --------------------------------------------------------------------------------------------- */
-
-/* "name", "name:2" or "[::1]:2", split in place. */
-static bool split_host(char *word, char **name, char **slots)
-{
-    *name = *word == '[' ? word + 1 : word;
-    char *end = strchr(word, *word == '[' ? ']' : ':');
-    if (*word == '[') {
-        if (!end || (end[1] && end[1] != ':')) {
-            return false;
-        }
-        *end++ = '\0';
-    }
-    *slots = end && *end ? end + 1 : NULL;
-    if (end) {
-        *end = '\0';
-    }
-    return true;
-}
-
-static bool parse_host(struct bps_run_options *o, const char *text, size_t n, struct bps_run_host *out)
-{
-    char *word = bps_run_keep(o, bps_cmd_print("%.*s", (int)n, text)), *slots;
-    out->slots = 1;
-    /* A name that begins with '-' would be an option of ssh. */
-    return split_host(word, &out->name, &slots) && *out->name && *out->name != '-' && !strpbrk(out->name, " \t\n[]") &&
-           (!slots || parse_slots(slots, &out->slots));
-}
-
-static int parse_hosts(const char *text, struct bps_run_options *o)
-{
-    size_t count = 1;
-    for (const char *c = text; *c; c++) {
-        count += *c == ',';
-    }
-    o->hosts = bps_run_keep(o, bps_cmd_alloc(count, sizeof(*o->hosts)));
-    for (o->nhosts = 0; o->nhosts < count; o->nhosts++) {
-        size_t n = strcspn(text, ",");
-        if (!parse_host(o, text, n, &o->hosts[o->nhosts])) {
-            return bps_cmd_usage(BPS_RUN_NAME, "--hosts: '%.*s' is not a host; expected NAME or NAME:WORKERS", (int)n,
-                                 text);
-        }
-        text += n + (text[n] == ',');
-    }
-    return -1;
 }
 
 /* ---- options ------------------------------------------------------------------------------------------- */
@@ -226,15 +186,55 @@ static int use_count(const char *key, const char *text, int *out)
     return -1;
 }
 
+static int use_workers(const char *text, struct bps_run_options *o)
+{
+    if (strcmp(text, "p") == 0) {
+        return bps_cmd_usage(BPS_RUN_NAME, "-np: the number of workers is -n, as in byteps run -n 2");
+    }
+    return use_count("workers", text, &o->plan.workers);
+}
+
+static int use_restarts(const char *text, int *out)
+{
+    char *end;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 0 || value > RESTARTS_LIMIT) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--restarts: '%s' is not a number from 0 to %d", text, RESTARTS_LIMIT);
+    }
+    *out = (int)value;
+    return -1;
+}
+
+/* The parts find it from wherever they run. */
+static int use_log_dir(struct bps_run_options *o, const char *dir)
+{
+    char *path = bps_run_log_make(dir) ? bps_run_keep(o, realpath(dir, NULL)) : NULL;
+    if (!path) {
+        return bps_cmd_failure(BPS_RUN_NAME, "--log-dir %s: %s", dir, strerror(errno));
+    }
+    o->log_dir = path;
+    return -1;
+}
+
 static int use_option(struct bps_run_options *o, int code, char *value, char **argv)
 {
     switch (code) {
     case 'n':
-        return use_count("workers", value, &o->plan.workers);
+        return use_workers(value, o);
     case 's':
         return use_count("servers", value, &o->plan.servers);
     case OPT_HOSTS:
-        return o->hosts ? bps_cmd_usage(BPS_RUN_NAME, "--hosts is given twice") : parse_hosts(value, o);
+        return bps_run_hosts_parse(o, "--hosts", value);
+    case OPT_HOSTFILE:
+        return bps_run_hosts_read(o, value);
+    case OPT_RESTARTS:
+        return use_restarts(value, &o->restarts);
+    case OPT_LOG_DIR:
+        return use_log_dir(o, value);
+    case OPT_TEE:
+        o->tee = true;
+        return -1;
     case OPT_TIMEOUT:
         return use_time("--timeout", value, UINT64_MAX / 2, &o->timeout);
     case OPT_GRACE:
@@ -338,7 +338,7 @@ static int use_configuration(struct bps_run_options *o)
 static int count_slots(struct bps_run_options *o)
 {
     int slots = 0;
-    for (size_t i = 0; i < o->nhosts && slots <= SLOTS_LIMIT; i++) {
+    for (size_t i = 0; i < o->nhosts && slots <= BPS_RUN_SLOTS_LIMIT; i++) {
         slots += o->hosts[i].slots;
     }
     if (o->nhosts && o->plan.workers >= 0 && slots != o->plan.workers) {
@@ -385,6 +385,9 @@ int bps_run_options_parse(int argc, char **argv, struct bps_run_options *o)
     o->command = argv + optind;
     if (!*o->command) {
         return bps_cmd_usage(BPS_RUN_NAME, "no command to run; expected such as: byteps run -n 2 -- python3 train.py");
+    }
+    if (o->tee && !o->log_dir) {
+        return bps_cmd_usage(BPS_RUN_NAME, "--tee needs --log-dir");
     }
     status = count_slots(o);
     if (status < 0) {

@@ -136,33 +136,50 @@ static size_t line_length(struct bps_run_stream *stream, size_t at)
     return (size_t)(end - (stream->data + at)) + 1;
 }
 
-static void emit(struct bps_run_stream *stream, const char *line, size_t n)
+/* Tracebacks and the like end with a line that is not indented. */
+static void keep_last(struct bps_run_stream *stream, const char *line, size_t n)
+{
+    if (stream->last && n > 1 && !strchr(" \t\r\n", line[0])) {
+        size_t length = n < BPS_RUN_LAST ? n : BPS_RUN_LAST - 1;
+        memcpy(stream->last, line, length);
+        stream->last[length] = '\0';
+        stream->last[strcspn(stream->last, "\r\n")] = '\0';
+    }
+}
+
+static void emit(struct bps_run_stream *stream, const char *line, size_t n, bool is_broken)
 {
     if (stream->record && n > 1 && line[0] == BPS_RUN_RECORD) {
-        char text[64];
+        char text[512];
         size_t length = n - 2 < sizeof(text) - 1 ? n - 2 : sizeof(text) - 1; /* without the newline */
         memcpy(text, line + 1, length);
         text[length] = '\0';
         stream->record(stream->record_arg, text);
         return;
     }
+    if (stream->log) {
+        bps_run_sink_put(stream->log, line, n);
+        bps_run_sink_put(stream->log, "\n", is_broken);
+        bps_run_sink_flush(stream->log);
+    }
+    keep_last(stream, line, n);
     bps_run_sink_put(stream->sink, stream->prefix, strlen(stream->prefix));
     if (stream->sink->terminal && *stream->prefix) {
         bps_run_sink_put(stream->sink, "\033[K", 3); /* a longer progress bar may stand on this line */
     }
     bps_run_sink_put(stream->sink, line, n);
+    bps_run_sink_put(stream->sink, "\n", is_broken);
 }
 
 static void emit_lines(struct bps_run_stream *stream)
 {
     size_t at = 0, n;
     while (at < stream->used && (n = line_length(stream, at)) > 0) {
-        emit(stream, stream->data + at, n);
+        emit(stream, stream->data + at, n, false);
         at += n;
     }
     if (stream->used - at >= LINE_LIMIT) {
-        emit(stream, stream->data + at, stream->used - at);
-        bps_run_sink_put(stream->sink, "\n", 1);
+        emit(stream, stream->data + at, stream->used - at, true);
         at = stream->used;
         stream->scanned = 0;
     }
@@ -202,8 +219,7 @@ void bps_run_stream_end(struct bps_run_stream *stream)
         return;
     }
     if (stream->used) {
-        emit(stream, stream->data, stream->used);
-        bps_run_sink_put(stream->sink, "\n", 1);
+        emit(stream, stream->data, stream->used, true);
     }
     close(stream->fd);
     free(stream->data);

@@ -6,7 +6,7 @@
  * shows in the list of processes: one line "byteps-part VERSION LENGTH", then LENGTH bytes of strings
  * "key=value", each ended by a zero byte. After that each byte is the number of a signal for the parts
  * there; 0 says that no worker is left anywhere, and the end of input that nobody cares any more. What comes
- * back is output with its prefixes, and on standard error the records "done", "absent WHY" and "failed STATUS".
+ * back is output with its prefixes, and on standard error the records "done", "absent WHY" and "failed STATUS CAUSE".
  */
 #include "tools/run.h"
 
@@ -20,6 +20,8 @@
 #include <unistd.h>
 
 #include <byteps/byteps.h>
+
+#include "base/report.h"
 
 #define HEADER      "byteps-part "
 #define SIZE_LIMIT  (64u << 20)
@@ -85,6 +87,10 @@ static void describe(FILE *file, const struct bps_run_options *o, const struct b
     put_number(file, "prefix", o->prefix);
     put_number(file, "color_out", o->color[0]);
     put_number(file, "color_err", o->color[1]);
+    put_number(file, "tee", o->tee);
+    if (o->log_dir) {
+        put(file, "log_dir", o->log_dir);
+    }
     if (o->conf.file) {
         put(file, "conf", o->conf.file);
     }
@@ -148,18 +154,20 @@ static char *quote(const char *word)
     return quoted;
 }
 
+/* By ssh, or, on this machine, by itself. */
 struct bps_run_child *bps_run_start_host(struct bps_run *run, size_t index)
 {
     const struct bps_run_options *o = run->options;
-    char self[4096], label[sizeof(run->children->label)];
+    char self[4096], label[sizeof(run->children->label)], *name = o->hosts[index].name;
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
     self[n > 0 ? n : 0] = '\0';
     char *program = quote(self);
     char *remote = bps_cmd_print("%s run --part", program);
     char *shell = bps_cmd_print("exec %s \"$@\"", o->ssh);
-    char *argv[] = {"sh", "-c", shell, "sh", o->hosts[index].name, remote, NULL};
-    snprintf(label, sizeof(label), "host %s", o->hosts[index].name);
-    struct bps_run_child *child = bps_run_spawn(run, BPS_RUN_HOST, (int)index, label, argv, -1);
+    char *by_ssh[] = {"sh", "-c", shell, "sh", name, remote, NULL}, *by_itself[] = {self, "run", "--part", NULL};
+    snprintf(label, sizeof(label), "host %s", name);
+    struct bps_run_child *child =
+        bps_run_spawn(run, BPS_RUN_HOST, (int)index, label, bps_run_is_here(name) ? by_itself : by_ssh, -1);
     if (child) {
         send_description(child, o, index);
     }
@@ -169,17 +177,31 @@ struct bps_run_child *bps_run_start_host(struct bps_run *run, size_t index)
     return child;
 }
 
+/* "failed STATUS CAUSE" */
+static void take_failure(struct bps_run_child *child, const char *text)
+{
+    struct bps_run *run = child->run;
+    int status, n = 0;
+    if (sscanf(text, "failed %d %n", &status, &n) != 1 || status <= 0 || status > 255) {
+        return;
+    }
+    child->told = true;
+    if (!run->status) {
+        snprintf(run->cause, sizeof(run->cause), "%s", n > 0 ? text + n : "");
+        bps_make_printable(run->cause);
+    }
+    bps_run_fail(run, status);
+}
+
 void bps_run_part_record(void *arg, const char *text)
 {
     struct bps_run_child *child = arg;
-    int status;
     if (strcmp(text, "done") == 0) {
         child->done = true;
     } else if (strncmp(text, "absent ", 7) == 0) {
         bps_run_absent(child->run, text + 7);
-    } else if (sscanf(text, "failed %d", &status) == 1 && status > 0 && status < 256) {
-        child->told = true;
-        bps_run_fail(child->run, status);
+    } else {
+        take_failure(child, text);
     }
 }
 
@@ -321,6 +343,14 @@ static bool take(struct bps_run_options *o, const char *key, char *value, size_t
         o->plan.job = value;
     } else if (strcmp(key, "grace_ms") == 0) {
         o->grace = strtoul(value, NULL, 10) * BPS_MS;
+    } else if (strcmp(key, "log_dir") == 0) {
+        o->log_dir = value;
+        if (!bps_run_log_make(value)) {
+            bps_cmd_failure(BPS_RUN_NAME, "--log-dir %s: %s", value, strerror(errno));
+            return false;
+        }
+    } else if (strcmp(key, "tee") == 0) {
+        o->tee = *value == '1';
     } else if (strcmp(key, "prefix") == 0) {
         o->prefix = *value == '1';
     } else if (strncmp(key, "color_", 6) == 0) {

@@ -251,16 +251,19 @@ static void take_pipes(struct bps_run *run, struct bps_run_child *child, struct 
     }
     const struct bps_run_options *o = run->options;
     int *ends[2] = {&p->out[0], &p->err[0]};
+    bool is_host = child->role == BPS_RUN_HOST, prints = is_host || !o->log_dir || o->tee;
     for (int i = 0; i < 2; i++) {
-        bool prefix = o->prefix && child->role != BPS_RUN_HOST;
+        bool prefix = o->prefix && !is_host;
         child->stream[i] = (struct bps_run_stream){
             .fd = *ends[i],
-            .sink = &run->sink[i],
+            .sink = prints ? &run->sink[i] : &run->nowhere,
+            .log = child->log.fd >= 0 ? &child->log : NULL,
+            .last = i == 1 && !is_host ? child->last : NULL,
             .prefix = prefix ? bps_run_prefix(child->label, child->rank, o->color[i]) : bps_cmd_print("%s", ""),
         };
         *ends[i] = -1;
     }
-    if (child->role == BPS_RUN_HOST) {
+    if (is_host) {
         child->stream[1].record = bps_run_part_record;
         child->stream[1].record_arg = child;
     }
@@ -270,11 +273,12 @@ struct bps_run_child *bps_run_spawn(struct bps_run *run, enum bps_run_role role,
                                     char **argv, int pass)
 {
     struct bps_run_child *child = &run->children[run->nchildren];
-    *child = (struct bps_run_child){.run = run, .role = role, .rank = rank, .control.fd = -1};
+    *child = (struct bps_run_child){.run = run, .role = role, .rank = rank, .control.fd = -1, .log.fd = -1};
     child->stream[0].fd = child->stream[1].fd = -1;
     snprintf(child->label, sizeof(child->label), "%s", label);
     struct pipes p;
-    if (!pipes_open(&p, run->inherit, role == BPS_RUN_HOST || role == BPS_RUN_SCHEDULER)) {
+    if (!bps_run_log_open(run, child) ||
+        !pipes_open(&p, run->inherit, role == BPS_RUN_HOST || role == BPS_RUN_SCHEDULER)) {
         goto fail;
     }
     pid_t manager = getpid(), pid = fork();

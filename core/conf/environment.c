@@ -273,9 +273,9 @@ static const struct variable variables[] = {
 
 /* Read elsewhere. A '*' stands for any ending. */
 static const char *const own[] = {
-    "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",         "BYTEPS_PLUGIN_PATH",
-    "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM",     "BYTEPS_MIN_COMPRESS_BYTES",
-    BPS_SECRET_VARIABLE,        "BYTEPS_OUTER*",      "BYTEPS_MEETING_FILE"};
+    "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",          "BYTEPS_PLUGIN_PATH",
+    "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM",      "BYTEPS_MIN_COMPRESS_BYTES",
+    BPS_SECRET_VARIABLE,        "BYTEPS_OUTER*",      "BYTEPS_MEETING_FILE", "BYTEPS_RESTART_COUNT"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 /* clang-format off */

@@ -27,8 +27,8 @@
 #include "scheduler/roster.h"
 
 #define LOG          "scheduler"
-#define REMIND_EVERY (5 * BPS_S)
-#define END_LIMIT    (3 * BPS_S) /* for members to hang up */
+#define REMIND_EVERY (30 * BPS_S) /* workers import frameworks meanwhile */
+#define END_LIMIT    (3 * BPS_S)  /* for members to hang up */
 #define NOBODY       UINT32_MAX
 
 enum phase { GATHERING, SERVING, RUNNING, ENDING };

@@ -98,6 +98,9 @@ class Usage(unittest.TestCase):
             (["run", "-n", "3", "--hosts", "a:2,b:2", "true"], "--hosts names places for 4"),
             (["run", "--wrokers", "2", "true"], "unknown or ambiguous option '--wrokers'"),
             (["run", "-n"], "option '-n' needs a value"),
+            (["run", "-np", "2", "true"], "-np: the number of workers is -n, as in byteps run -n 2"),
+            (["run", "--tee", "true"], "--tee needs --log-dir"),
+            (["run", "--restarts", "-1", "true"], "--restarts: '-1' is not a number from 0 to 65536"),
             (["run", "--conf"], "option '--conf' needs a value"),
             (["scheduler", "--announce", "out"], "--announce out: expected the number of an open descriptor"),
             (["scheduler", "--absent", "-1"], "--absent -1: expected the number of an open descriptor"),
@@ -143,6 +146,41 @@ class ExitStatus(unittest.TestCase):
         self.assertRegex(
             result.err, r"(?m)^byteps run: worker 1 \(pid \d+\) exited with status 3; ending the job$"
         )
+
+    def test_the_first_that_failed_is_said_last(self):
+        """And of what; services that end with the job say nothing of themselves."""
+        first = 'if [ "$BYTEPS_LOCAL_RANK" = 1 ]; then printf "  File x\\nValueError: no data\\n" >&2; exit 3; fi; '
+        result = shell(first + WAIT, workers=2, servers=1, options=HASTE)
+        self.assertEqual(result.err.splitlines()[-1],
+                         "byteps run: worker 1 failed first: status 3 (ValueError: no data)", result)
+        self.assertNotRegex(result.err, "(server 0|scheduler).* exited with", result)
+
+    def test_restarts(self):
+        """All of it, until it ends well or has had its turns; not where that could change nothing."""
+        once = 'echo "turn ${BYTEPS_RESTART_COUNT-none}"; [ "${BYTEPS_RESTART_COUNT-0}" -ge 1 ]'
+        result = shell(once, workers=2, options=["--restarts", "3"])
+        self.assertEqual((result.status, result.lines("worker 0")), (0, ["turn none", "turn 1"]), result)
+        self.assertIn("byteps run: restart 1 of 3\n", result.err)
+        result = shell("echo turn; exit 5", workers=2, options=["--restarts", "1"])
+        self.assertEqual((result.status, result.lines("worker 0")), (5, ["turn", "turn"]), result)
+        result = harness.run(["/nowhere/x"], workers=2, options=["--restarts", "1"])
+        self.assertEqual(result.status, 127, result)
+        self.assertNotIn("restart 1", result.err)
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            result = shell("echo out; echo err >&2; printf end", workers=2, options=["--log-dir", folder + "/logs"])
+            self.assertEqual((result.status, result.out), (0, ""), result)
+            self.assertEqual(sorted(os.listdir(folder + "/logs")), ["scheduler.log", "worker-0.log", "worker-1.log"])
+            with open(folder + "/logs/worker-1.log", encoding="utf-8") as file:
+                self.assertEqual(sorted(file.read().splitlines()), ["end", "err", "out"])
+            result = shell("echo out", workers=2, options=["--log-dir", folder, "--tee"])
+            self.assertEqual(result.lines("worker 0"), ["out"], result)
+            with open(folder + "/worker-0.log", encoding="utf-8") as file:
+                self.assertEqual(file.read(), "out\n")
+        done = byteps("run", "-n", "2", "--log-dir", "/proc/nowhere", "--", "true")
+        self.assertEqual((done.returncode, done.stderr),
+                         (1, "byteps run: --log-dir /proc/nowhere: No such file or directory\n"))
 
     def test_others_may_report_on_their_own(self):
         script = (

@@ -47,8 +47,9 @@ class Case(unittest.TestCase):
             pass
 
     def check(self, result, status, cause, others):
-        """The first line of `byteps run` names the cause, which is the error of the others; returns its lines."""
-        said = result.lines(None, "err")
+        """The first line of `byteps run` names the cause, the error of the others; returns all lines but the last."""
+        *said, last = result.lines(None, "err")
+        self.assertIn(" failed first: ", last)
         found = re.fullmatch(rf"byteps run: ({cause}); ending the job", said[0])
         self.assertTrue(found, result)
         self.assertEqual(result.status, status, result)

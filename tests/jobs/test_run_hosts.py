@@ -4,6 +4,7 @@
 import os
 import shlex
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -102,6 +103,34 @@ class Hosts(unittest.TestCase):
         with open(self.log, encoding="utf-8") as log:
             self.assertEqual(sorted(line.split()[0] for line in log), ["a", "b", "c"])
 
+    def test_this_machine(self):
+        """It needs no ssh, be it by name or by address."""
+        result = harness.run(["sh", "-c", 'echo "$BYTEPS_LOCAL_RANK/$BYTEPS_LOCAL_SIZE"'], workers=None,
+                             options=["--hosts", f"localhost:2,{socket.gethostname()},127.0.0.1", "--ssh", "false"])
+        self.assertEqual(result.status, 0, result)
+        self.assertEqual([result.lines(f"worker {rank}") for rank in range(4)], [["0/2"], ["1/2"], ["0/1"], ["0/1"]])
+
+    def test_a_file_of_hosts(self):
+        file = os.path.join(self.folder, "hosts")
+        for text, wanted in (
+            ("# ours\na slots=2\n\nb:1 # and\nc\n", ["a", "a", "b", "c"]),
+            ("a slots=2 more\n", r"hosts:1: 'a slots=2 more' is not a host; expected NAME, NAME:WORKERS or "),
+            ("a\nb slot=2\n", r"hosts:2: 'b slot=2' is not a host"),
+            ("a:x\n", r"hosts: 'a:x' is not a host"),
+            ("# none\n", r"there is no host in it"),
+        ):
+            with self.subTest(text):
+                with open(file, "w", encoding="utf-8") as out:
+                    out.write(text)
+                result = harness.run(
+                    ["sh", "-c", 'echo "$HOST_NAME"'], workers=None, env={"SSH_LOG": self.log}, cwd=self.folder,
+                    options=["--hostfile", file, "--address", "127.0.0.1", "--ssh", shlex.quote(self.ssh)])
+                if isinstance(wanted, str):
+                    self.assertEqual(result.status, 2, result)
+                    self.assertRegex(result.err, wanted)
+                else:
+                    self.assertEqual([result.lines(f"worker {rank}") for rank in range(4)], [[name] for name in wanted])
+
     def test_settings_and_streams(self):
         result = self.run_job(
             'printf "%s\\n" "$BYTEPS_SET" >&2', "a,b", servers=1, options=["--set", "worker.slice=64 KiB"]
@@ -154,6 +183,7 @@ class Hosts(unittest.TestCase):
         self.assertRegex(
             result.err, r"byteps run: worker 2 \(pid \d+, host b\) exited with status 7; ending the job\n"
         )
+        self.assertEqual(result.err.splitlines()[-1], "byteps run: worker 2 on host b failed first: status 7", result)
 
     def test_failure_before_all_have_joined(self):
         """The worker on the other host hears of it, and need not use the hour that it has."""
