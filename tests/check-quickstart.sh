@@ -47,8 +47,20 @@ refused "--epochs needs a value" train --epochs
 refused "--framework takes one of pytorch tensorflow jax mxnet, not 'caffe'" train --framework caffe
 refused "cannot read the file '/nowhere/byteps.conf'" train --conf /nowhere/byteps.conf
 refused "cannot read the file '/'" train --conf /
-refused "--compress takes the name of a compressor, not 'one bit'" train --compress 'one bit'
+compressors=$(find "${quickstart%/*}/compressors" -mindepth 2 -name configure.m4 | sed 's|/[^/]*$||; s|.*/||' |
+    LC_ALL=C sort | tr '\n' ' ')
+case $compressors in
+*"onebit randomk topk"*) ;;
+*) fail "these are all compressors: $compressors" ;;
+esac
+for name in nosuch util one 'onebit randomk' ''; do
+    refused "--compress takes one of ${compressors% }, not '$name'" train "--compress=$name"
+done
 refused "check has no option '--workers'" check --workers 2
+python=$PYTHON
+export PYTHON=/nowhere/python3
+refused "PYTHON names no Python: '/nowhere/python3'" train
+PYTHON=$python
 
 bash "$quickstart" --help </dev/null | grep -q -- --workers || fail "--help does not tell of --workers"
 
