@@ -64,7 +64,8 @@ struct bps_cmd_conf {
     }
 #define BPS_CMD_CONF_HELP                                                                                              \
     "      --conf FILE        read FILE after the system-wide configuration\n"                                         \
-    "      --set KEY=VALUE    set one value, such as worker.partition=8MiB; stronger than every file\n"
+    "      --set KEY=VALUE    set one value, such as worker.partition=8MiB; stronger\n"                                \
+    "                         than every file\n"
 
 /* Takes the option if it is one of the two. Out of memory ends the program. */
 bool bps_cmd_conf_take(struct bps_cmd_conf *conf, int code, const char *value);

@@ -15,9 +15,10 @@ static const char help_text[] =
     "       byteps conf show [FILE] [OPTIONS] [--origin] [--json]\n"
     "       byteps conf sample\n"
     "\n"
-    "check reads the configuration as a process of a job would, opens the plugins that it names, and prints\n"
-    "every problem, or that all is well. show prints the values in effect, in the form of a configuration\n"
-    "file. sample prints a commented file with all keys and with the options of all plugins installed here.\n"
+    "check reads the configuration as a process of a job would, opens the plugins\n"
+    "that it names, and prints every problem, or that all is well. show prints the\n"
+    "values in effect, in the form of a configuration file. sample prints a commented\n"
+    "file with all keys and with the options of all plugins installed here.\n"
     "\n" BPS_CMD_CONF_HELP
     "      --origin           show: tell where each value comes from\n"
     "      --json             show: print JSON; sizes are in bytes, times in seconds\n"

@@ -24,12 +24,15 @@
 static const char help_text[] =
     "Usage: byteps graph [--explain | --dot | --json] [--model MODEL] [OPTIONS]\n"
     "\n"
-    "Builds the stage graph of the configuration, as a worker and a server would, and prints it.\n"
+    "Builds the stage graph of the configuration, as a worker and a server would, and\n"
+    "prints it.\n"
     "\n"
-    "      --explain          tell which plugin each stage uses and what was negotiated\n"
+    "      --explain          tell which plugin each stage uses and what was\n"
+    "                         negotiated\n"
     "      --dot              print it in the language of graphviz\n"
     "      --json             print JSON\n" BPS_PLAN_HELP
-    "                         with --explain or --json: what each server would get of the model\n"
+    "                         with --explain or --json: what each server would get\n"
+    "                         of the model\n"
     BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */

@@ -51,11 +51,13 @@ static int help(void)
     fputs("Usage: byteps info [--build] [--json] [--model MODEL] [OPTIONS]\n"
           "       byteps info NAME [OPTIONS]\n"
           "\n"
-          "Tells about this installation and this machine; where the machine has several NUMA nodes or the\n"
-          "configuration chooses cores, also what runs where; and with a model, what each server of the\n"
-          "configured job would get of it. With the NAME of a line, such as pkg-config, its value alone.\n"
+          "Tells about this installation and this machine; where the machine has several\n"
+          "NUMA nodes or the configuration chooses cores, also what runs where; and with a\n"
+          "model, what each server of the configured job would get of it. With the NAME of\n"
+          "a line, such as pkg-config, its value alone.\n"
           "\n"
-          "      --build            show what configure found, and why a plugin was not built\n"
+          "      --build            show what configure found, and why a plugin was not\n"
+          "                         built\n"
           "      --json             for programs\n" BPS_PLAN_HELP BPS_CMD_CONF_HELP
           "  -h, --help             show this text\n",
           stdout);

@@ -41,7 +41,8 @@ static int help(void)
         printf("  %-10s %s\n", commands[i].name, commands[i].summary);
     }
     printf("\n"
-           "'byteps COMMAND --help' tells about one of them, byteps(1) and byteps.conf(5) about all.\n"
+           "'byteps COMMAND --help' tells about one of them, byteps(1) and byteps.conf(5)\n"
+           "about all.\n"
            "Two workers and one server on this machine:\n"
            "\n"
            "  byteps run -n 2 -s 1 -- python3 train.py\n");

@@ -16,16 +16,19 @@
 #define WORKERS_LIMIT 32768
 
 static const char help_text[] =
-    "Usage: byteps plan --model MODEL [--workers N] [--servers K] [--bandwidth RATE] [--compress CODING]\n"
-    "                   [--json] [OPTIONS]\n"
+    "Usage: byteps plan --model MODEL [--workers N] [--servers K] [--bandwidth RATE]\n"
+    "                   [--compress CODING] [--json] [OPTIONS]\n"
     "\n"
-    "Predicts how long one push_pull of all tensors of a model takes at least, by servers alone, by a ring,\n"
-    "and by the placement of BytePS, and shows what share of the bytes each server gets.\n"
+    "Predicts how long one push_pull of all tensors of a model takes at least, by\n"
+    "servers alone, by a ring, and by the placement of BytePS, and shows what share\n"
+    "of the bytes each server gets.\n"
     "\n"
     "  -n, --workers N        hosts with workers (default: cluster.workers, or 1)\n"
-    "  -s, --servers K        further hosts, with servers only (default: cluster.servers, or "
-    "0)\n" BPS_PLAN_HELP "      --compress CODING  whether to code pays: a member of compressors, a plugin or\n"
-    "                         \"plugin=NAME; OPTION=VALUE\"; its speed is measured here\n"
+    "  -s, --servers K        further hosts, with servers only (default:\n"
+    "                         cluster.servers, or 0)\n" BPS_PLAN_HELP
+    "      --compress CODING  whether to code pays: a member of compressors, a plugin\n"
+    "                         or \"plugin=NAME; OPTION=VALUE\"; its speed is measured\n"
+    "                         here\n"
     "      --json             for programs\n" BPS_CMD_CONF_HELP "  -h, --help             show this text\n"
     "\n"
     "  byteps plan --workers 4 --servers 2 --bandwidth 10Gbit --model resnet50\n";

@@ -93,7 +93,8 @@ struct bps_plan_request {
         "bandwidth", required_argument, NULL, BPS_PLAN_OPT_BANDWIDTH                                                   \
     }
 #define BPS_PLAN_HELP                                                                                                  \
-    "      --model MODEL      resnet50, vgg16, bert-large or a file with lines NAME COUNT TYPE\n"                      \
+    "      --model MODEL      resnet50, vgg16, bert-large, or a file with lines\n"                                     \
+    "                         NAME COUNT TYPE\n"                                                                       \
     "      --bandwidth RATE   of each host's link in each direction (default: " BPS_BANDWIDTH_DEFAULT ")\n"
 
 /* Takes the option if it is one of the two. */

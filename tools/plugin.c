@@ -13,20 +13,21 @@
 #include "tools/cmd.h"
 #include "tools/plugin_serves.h"
 
+/* clang-format off */
 static const char help_text[] =
     "Usage: byteps plugin list [--json]\n"
     "       byteps plugin info NAME [--kind KIND] [--json]\n"
     "\n"
-    "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the plugin directory, and\n"
-    "why one of them would be refused; of a framework binding, which frameworks it serves, and which\n"
-    "versions of them the python3 of the PATH has. It runs none of their code. info opens one plugin and\n"
-    "shows its options.\n"
+    "list shows every plugin in the directories of $BYTEPS_PLUGIN_PATH and in the\n"
+    "plugin directory, and why one of them would be refused; of a framework binding,\n"
+    "which frameworks it serves, and which versions of them the python3 of the PATH\n"
+    "has. It runs none of their code. info opens one plugin and shows its options.\n"
     "\n"
-    "      --kind KIND        transport, reducer, compressor, stage or framework; needed where several have "
-    "this "
-    "name\n"
+    "      --kind KIND        transport, reducer, compressor, stage or framework;\n"
+    "                         needed where several have this name\n"
     "      --json             print JSON\n"
     "      --help             print this\n";
+/* clang-format on */
 
 struct request {
     const char *name; /* of `info`; NULL: `list` */

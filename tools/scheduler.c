@@ -16,14 +16,16 @@
 static const char help_text[] =
     "Usage: byteps scheduler [OPTIONS]\n"
     "\n"
-    "Gathers the members of a job, hands out ranks, addresses and placement, and watches that all are\n"
-    "alive. Listens on cluster.scheduler (port 0: a free one of cluster.ports) and ends with the job.\n"
-    "`byteps run` starts it by itself.\n"
+    "Gathers the members of a job, hands out ranks, addresses and placement, and\n"
+    "watches that all are alive. Listens on cluster.scheduler (port 0: a free one of\n"
+    "cluster.ports) and ends with the job. `byteps run` starts it by itself.\n"
     "\n"
-    "      --announce FD      write lines to descriptor FD: the address \"host:port\" once it listens, and\n"
-    "                         \"lost MEMBER\" if the job ends for the loss of one\n"
-    "      --absent FD        read a line from descriptor FD: why a member will never join; workers that wait\n"
-    "                         for others, or come later, end with that as their error\n" BPS_CMD_CONF_HELP
+    "      --announce FD      write lines to descriptor FD: the address \"host:port\"\n"
+    "                         once it listens, and \"lost MEMBER\" if the job ends for\n"
+    "                         the loss of one\n"
+    "      --absent FD        read a line from descriptor FD: why a member will never\n"
+    "                         join; workers that wait for others, or come later, end\n"
+    "                         with that as their error\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */
 

@@ -14,8 +14,9 @@
 static const char help_text[] =
     "Usage: byteps server [OPTIONS]\n"
     "\n"
-    "Joins the job of cluster.scheduler as a summation server and ends with it. Beside workers that mpirun or\n"
-    "srun has started together with it, and with cluster.servers, it finds the scheduler itself.\n"
+    "Joins the job of cluster.scheduler as a summation server and ends with it.\n"
+    "Beside workers that mpirun or srun has started together with it, and with\n"
+    "cluster.servers, it finds the scheduler itself.\n"
     "\n" BPS_CMD_CONF_HELP
     "      --help             print this\n";
 /* clang-format on */

@@ -49,6 +49,18 @@ class Program(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertTrue(done.stdout.startswith(f"Usage: byteps {command}"), done.stdout)
 
+    def test_help_fits_a_terminal(self):
+        subcommands = {"conf": ("check", "show", "sample"), "plugin": ("list", "info"),
+                       "bench": ("push_pull", "transport", "reducer", "compressor", "train")}
+        commands = re.findall(r"(?m)^  ([a-z]+)  ", byteps("--help").stdout)
+        self.assertIn("conf", commands)
+        for command in [[], *([name] for name in commands if name not in ("run", "launch")),
+                        *([name, word] for name, words in subcommands.items() for word in words)]:
+            with self.subTest(command):
+                done = byteps(*command, "--help")
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual([line for line in done.stdout.splitlines() if len(line) > 80], [])
+
     def test_version(self):
         self.assertRegex(byteps("--version").stdout, r"^byteps \d+\.\d+\.\d+\n$")
 
