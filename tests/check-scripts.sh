@@ -14,7 +14,7 @@ fail()
     status=1
 }
 
-# Prints the shell scripts of the source tree: no builds in it, no templates, nothing that a tool has made.
+# Prints the shell scripts of the source tree, and what shells read that says so: no builds in it, no templates, nothing that a tool has made.
 shell_scripts()
 {
     find "$source" \( -name .git -o -name '.venv*' -o -name build -o -name 'build-*' -o -name 'byteps-[0-9]*' \
@@ -22,6 +22,7 @@ shell_scripts()
         -o -type f -size -200k -print |
     while read -r file; do
         case $(head -n 1 "$file" | tr -d '\0') in
+        '# SPDX'*) ! head -n 6 "$file" | grep -q '^# shellcheck shell=' || echo "$file" ;;
         '#!'*[/\ ]sh | '#!'*[/\ ]bash) head -n 6 "$file" | grep -q 'Generated ' || echo "$file" ;;
         esac
     done

@@ -102,7 +102,7 @@ def _move_parts(build, stage, package):
 
 
 def _add_information(build, package, tree):
-    """Metadata, and manuals where `man` looks in a virtual environment."""
+    """Metadata, and what `man` and shells look for in the prefix of a virtual environment."""
     version = _variable(build, "PACKAGE_VERSION")
     about = os.path.join(tree, f"{NAME}-{version}.dist-info")
     os.mkdir(about)
@@ -114,7 +114,8 @@ def _add_information(build, package, tree):
     shutil.copy("LICENSE", about)
     share = os.path.join(tree, f"{NAME}-{version}.data", "data", "share")
     os.makedirs(share)
-    shutil.move(f"{package}/{INSIDE}/share/man", f"{share}/man")
+    for name in ("man", "bash-completion", "zsh"):
+        shutil.move(f"{package}/{INSIDE}/share/{name}", f"{share}/{name}")
     return version, tag
 
 

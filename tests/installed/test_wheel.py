@@ -50,12 +50,13 @@ class Wheel(Case):
         self.check(self.execute(self.env, *torchrun, SUM, "numpy", OMP_NUM_THREADS="1"), 2)
 
     def test_program(self):
-        """What it has with it is in the package; the manual is where man looks."""
+        """What it has with it is in the package; the manual and completions are where man and shells look."""
         folder = os.path.join(self.packages, "byteps", "_install")
         self.assertEqual(self.execute(self.env, "byteps", "info", "plugins").strip(), f"{folder}/lib/byteps")
         self.assertIn("resnet50", self.execute(self.env, "byteps", "info", "models"))
         self.execute(self.env, "byteps", "plan", "--workers", "2", "--model", "resnet50")
-        self.assertTrue(os.path.exists(f"{self.env['VIRTUAL_ENV']}/share/man/man1/byteps.1"))
+        for name in ("man/man1/byteps.1", "bash-completion/completions/byteps", "zsh/site-functions/_byteps"):
+            self.assertTrue(os.path.exists(f"{self.env['VIRTUAL_ENV']}/share/{name}"), name)
         self.assertIn("Usage: byteps launch", self.execute(self.env, "bpslaunch", "--help"))
 
     def test_a_program_in_c(self):
