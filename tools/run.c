@@ -186,6 +186,9 @@ int bps_cmd_run(int argc, char **argv)
     struct bps_run_options options;
     bps_run_leave_outer();
     int status = bps_run_options_parse(argc, argv, &options);
+    if (status < 0 && options.caller && !bps_run_follow(options.caller)) {
+        status = bps_cmd_failure(BPS_RUN_NAME, "--caller: process %d is not our parent", (int)options.caller);
+    }
     if (status < 0) {
         status = bps_run_guarded(BPS_RUN_NAME, manage, &options);
     }

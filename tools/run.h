@@ -70,6 +70,7 @@ struct bps_run_options {
     bool prefix;
     bool color[2];  /* of stdout, stderr */
     bool part;      /* started by another `byteps run` through ssh */
+    pid_t caller;   /* the job ends with this process, 0: with none */
     char **command; /* NULL-terminated */
     void **kept;    /* memory that all of the above points to */
     size_t nkept;
@@ -204,6 +205,8 @@ struct bps_run {
 
 /* Runs `body` as the manager of a job under two guards. Returns in all three, with the exit status (run_guard.c). */
 int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg);
+/* Has SIGTERM sent to this process when its parent, the caller, ends; false if it has ended already. */
+bool bps_run_follow(pid_t caller);
 /* Stops this process, as SIGTSTP does where it is not blocked. */
 void bps_run_stop_self(void);
 /* Sends a signal to every child of this process that is not in children[n]; returns how many there were. */

@@ -183,6 +183,12 @@ static int guard(void *arg)
     return BPS_RUN_STATUS_SIGNAL + WTERMSIG(status);
 }
 
+bool bps_run_follow(pid_t caller)
+{
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    return getppid() == caller;
+}
+
 int bps_run_guarded(const char *name, int (*body)(void *arg), void *arg)
 {
     sigset_t set;

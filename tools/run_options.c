@@ -29,7 +29,8 @@ enum {
     OPT_LOG_DIR,
     OPT_TEE,
     OPT_NO_PREFIX,
-    OPT_PART
+    OPT_PART,
+    OPT_CALLER
 };
 
 static const struct option long_options[] = {
@@ -47,6 +48,7 @@ static const struct option long_options[] = {
     {"grace", required_argument, NULL, OPT_GRACE},
     {"no-prefix", no_argument, NULL, OPT_NO_PREFIX},
     {"part", no_argument, NULL, OPT_PART},
+    {"caller", required_argument, NULL, OPT_CALLER},
     {"help", no_argument, NULL, 'h'},
     BPS_CMD_CONF_OPTIONS,
     {NULL, 0, NULL, 0},
@@ -252,6 +254,9 @@ static int use_option(struct bps_run_options *o, int code, char *value, char **a
         return -1;
     case OPT_PART:
         o->part = true;
+        return -1;
+    case OPT_CALLER: /* for byteps.run() in Python */
+        o->caller = (pid_t)atol(value);
         return -1;
     case BPS_CMD_OPT_CONF:
         return use_conf(o, value);

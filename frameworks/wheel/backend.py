@@ -71,11 +71,13 @@ def _variable(build, name):
 
 
 def _move_package(build, stage, tree):
-    """The package, and where it finds its plugins."""
+    """The package, and where it finds its plugins and programs."""
     package = os.path.join(tree, "byteps")
     shutil.move(f"{stage}{_variable(build, 'pythondir')}/byteps", package)
     config = os.path.join(package, "_config.py")
-    _write(config, re.sub("^FROM_HERE = .*$", f'FROM_HERE = "{INSIDE}/lib/byteps"', _read(config), flags=re.M))
+    text = re.sub("^FROM_HERE = .*$", f'FROM_HERE = "{INSIDE}/lib/byteps"', _read(config), flags=re.M)
+    text = re.sub("^PROGRAMS_FROM_HERE = .*$", f'PROGRAMS_FROM_HERE = "{INSIDE}/bin"', text, flags=re.M)
+    _write(config, text)
     return package
 
 

@@ -6,7 +6,8 @@ Use it through the part for your framework::
     import byteps.torch as bps      # PyTorch
     import byteps.numpy as bps      # NumPy and anything with __dlpack__
 
-This module has what they share: the version, the exceptions, and the other parts of a job.
+This module has what they share: the version, the exceptions, the other parts of a job,
+and run(), which starts a whole job.
 """
 
 from ._errors import (
@@ -18,11 +19,21 @@ from ._errors import (
     MismatchError,
     NotInitializedError,
     TimeoutError,
+    WorkerError,
 )
 from ._native import bps as _bps
 from ._parts import Scheduler, serve
 
 __version__ = _bps.version()
+
+
+def __getattr__(name):
+    """Return run(), whose modules most programs do not need."""
+    if name == "run":
+        from ._run import run
+
+        return run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def coded_bytes():
@@ -44,7 +55,9 @@ __all__ = [
     "NotInitializedError",
     "Scheduler",
     "TimeoutError",
+    "WorkerError",
     "__version__",
     "coded_bytes",
+    "run",
     "serve",
 ]

@@ -54,6 +54,16 @@ class BusyError(Error, ValueError):
     status = -9
 
 
+class WorkerError(Error):
+    """A worker that byteps.run() has started has failed. The text has its traceback.
+
+    Attributes:
+        rank: which worker.
+    """
+
+    rank = None
+
+
 _CLASSES = {
     kind.status: kind
     for kind in (
