@@ -31,11 +31,13 @@ static int help(void)
           "  DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT\n"
           "                       address of the scheduler\n"
           "  DMLC_WORKER_ID       number of this machine, from 0 (role worker)\n"
-          "  BYTEPS_LOCAL_SIZE    workers here (default: as many as NVIDIA_VISIBLE_DEVICES lists, or 1)\n"
+          "  BYTEPS_LOCAL_SIZE    workers here (default: as many as\n"
+          "                       NVIDIA_VISIBLE_DEVICES lists, or 1)\n"
           "  BYTEPS_FORCE_DISTRIBUTED=1\n"
           "                       use servers even with one machine\n"
           "\n"
-          "Each worker gets BYTEPS_LOCAL_RANK and BYTEPS_LOCAL_SIZE. 'byteps run' starts a whole job.\n"
+          "Each worker gets BYTEPS_LOCAL_RANK and BYTEPS_LOCAL_SIZE.\n"
+          "'byteps run' starts a whole job.\n"
           "\n" BPS_CMD_CONF_HELP "      --help             print this\n",
           stdout);
     return bps_cmd_finish(NAME, 0);
