@@ -6,22 +6,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "conf/load.h"
 #include "conf/option.h"
 
 /* clang-format off */
 static const char help_text[] =
-    "Usage: byteps conf check [FILE] [OPTIONS]\n"
+    "Usage: byteps conf check [FILE] [OPTIONS] [--json]\n"
     "       byteps conf show [FILE] [OPTIONS] [--origin] [--json]\n"
     "       byteps conf sample\n"
     "\n"
     "check reads the configuration as a process of a job would, opens the plugins\n"
-    "that it names, and prints every problem, or that all is well. show prints the\n"
-    "values in effect, in the form of a configuration file. sample prints a commented\n"
-    "file with all keys and with the options of all plugins installed here.\n"
+    "that it names, and prints what it has read, and every problem, or that all is\n"
+    "well. show prints the values in effect, in the form of a configuration file.\n"
+    "sample prints a commented file with all keys and with the options of all plugins\n"
+    "installed here.\n"
     "\n" BPS_CMD_CONF_HELP
     "      --origin           show: tell where each value comes from\n"
-    "      --json             show: print JSON; sizes are in bytes, times in seconds\n"
+    "      --json             print JSON; sizes are in bytes, times in seconds\n"
     "      --help             print this\n";
 /* clang-format on */
 
@@ -31,19 +31,15 @@ static void print_problem(void *arg, const char *text)
     fprintf(stderr, "%s\n", text);
 }
 
-struct bps_conf *bps_conf_command_load(const struct bps_conf_command *command, bool *good)
+struct bps_conf_request bps_conf_command_request(const struct bps_conf_command *command)
 {
-    struct bps_conf_request request = {
+    return (struct bps_conf_request){
         .file = command->conf.file,
         .set = command->conf.set,
         .nset = command->conf.nset,
         .incomplete = true,
         .problem = print_problem,
-        .keep = true,
     };
-    struct bps_conf *conf = NULL;
-    *good = bps_conf_load_from(&request, &conf, NULL) == BPS_OK;
-    return conf;
 }
 
 static int parse(int argc, char **argv, struct bps_conf_command *out, bool *help)
@@ -100,8 +96,8 @@ static int dispatch(int argc, char **argv, struct bps_conf_command *command)
         return bps_cmd_usage("conf", sample ? "sample takes no argument '%s'" : "one file too many: '%s'",
                              argv[argc - 1]);
     }
-    if ((command->json || command->origin) && !show) {
-        return bps_cmd_usage("conf", "%s takes no %s", word, command->json ? "--json" : "--origin");
+    if ((command->json && sample) || (command->origin && !show)) {
+        return bps_cmd_usage("conf", "%s takes no %s", word, command->origin ? "--origin" : "--json");
     }
     if (sample && (command->conf.file != NULL || command->conf.nset != 0)) {
         return bps_cmd_usage("conf", "sample takes no --conf and no --set");

@@ -15,21 +15,8 @@
 
 struct check {
     const struct bps_conf *conf;
-    unsigned problems;
+    struct bps_findings found;
 };
-
-static void problem(void *arg, const char *text)
-{
-    struct check *check = arg;
-    fprintf(stderr, "%s\n", text);
-    check->problems++;
-}
-
-static void note(void *arg, const char *text)
-{
-    (void)arg;
-    printf("note: %s\n", text);
-}
 
 /* ---- plugins and their options ------------------------------------------------------------------------- */
 
@@ -200,9 +187,9 @@ static void check_instance(struct check *check, const struct bps_instance_map *m
         demand[i].usable += its && status == BPS_OK;
     }
     if (status != BPS_OK && is_missed(demand, n, instance, status)) {
-        tell_lines(&lines, problem, check);
+        tell_lines(&lines, bps_findings_problem, &check->found);
     } else if (status != BPS_OK && named) {
-        tell_lines(&lines, note, NULL);
+        tell_lines(&lines, bps_findings_note, &check->found);
     }
     bps_text_free(&lines);
     free(path);
@@ -213,18 +200,18 @@ static void check_map(struct check *check, const struct bps_instance_map *map)
     const struct bps_conf_node *node = bps_conf_find(check->conf, map->name);
     struct demand demand[2];
     uint32_t n = find_demands(check->conf, map->kind, demand);
-    unsigned before = check->problems;
+    unsigned before = check->found.problems;
     for (uint32_t i = 0; node != NULL && i < node->count; i++) {
         check_instance(check, map, node->children[i], demand, n);
     }
     for (uint32_t i = 0; i < n; i++) {
         char *text = NULL;
-        if (demand[i].usable == 0 && demand[i].without != NULL && check->problems == before) {
+        if (demand[i].usable == 0 && demand[i].without != NULL && check->found.problems == before) {
             text = bps_cmd_print("%s: no transport for it is usable", demand[i].without);
-            note(NULL, text);
+            bps_findings_note(&check->found, text);
         } else if (demand[i].usable == 0 && demand[i].without == NULL && is_list(&demand[i])) {
             text = bps_cmd_print("%s: none of the %s to use is usable", demand[i].use->origin, map->name);
-            problem(check, text);
+            bps_findings_problem(&check->found, text);
         }
         free(text);
     }
@@ -240,7 +227,7 @@ static void check_stages(struct check *check)
         if (bps_node_kind_of(stage->text) == BPS_NODE_PLUGIN) {
             try_plugin(BPS_KIND_STAGE, stage, graph->children[i], path, &lines);
         }
-        tell_lines(&lines, problem, check);
+        tell_lines(&lines, bps_findings_problem, &check->found);
         free(path);
     }
 }
@@ -253,7 +240,7 @@ static void check_graph(struct check *check)
     if (bps_graph_new(check->conf, NULL, &graph, &report) == BPS_OK) {
         bps_graph_free(graph);
     } else {
-        problem(check, report.text);
+        bps_findings_problem(&check->found, report.text);
     }
 }
 
@@ -270,7 +257,7 @@ static void check_options(struct check *check, uint32_t kind, const struct bps_c
         bps_plugin_open(kind, name->text, NULL, &loaded, NULL) == BPS_OK) {
         try_options(loaded->plugin, group, path, &lines);
     }
-    tell_lines(&lines, problem, check);
+    tell_lines(&lines, bps_findings_problem, &check->found);
 }
 
 /* The form of the rest is not known to be right, so that nothing can be said of what depends on it. */
@@ -303,31 +290,34 @@ static void check_plugins(struct check *check)
         }
     }
     check_stages(check);
-    if (check->problems == 0) {
+    if (check->found.problems == 0) {
         check_graph(check);
     }
-    bps_environment_notes(note, NULL);
+    bps_environment_notes(bps_findings_note, &check->found);
 }
 
 int bps_conf_command_check(const struct bps_conf_command *command)
 {
-    bool good;
-    struct bps_conf *conf = bps_conf_command_load(command, &good);
-    struct check check = {.conf = conf};
+    struct check check = {.conf = NULL};
+    const struct bps_conf_sources sources = {bps_findings_source, &check.found};
+    struct bps_conf_request request = bps_conf_command_request(command);
+    struct bps_conf *conf = NULL;
+    bps_findings_begin(&check.found, command);
+    request.problem = bps_findings_problem;
+    request.arg = &check.found;
+    request.sources = &sources;
+    request.keep = true;
+    bool good = bps_conf_load_from(&request, &conf, NULL) == BPS_OK;
     bps_cmd_guard(conf);
+    check.conf = conf;
     if (good) {
         check_plugins(&check);
     } else if (conf != NULL) {
         check_all_options(&check);
     }
-    bps_conf_free(conf);
-    if (!good || check.problems != 0) {
-        return BPS_EXIT_FAILURE;
+    if (!good && check.found.problems == 0) {
+        bps_findings_problem(&check.found, "byteps: out of memory");
     }
-    const char *variable = getenv("BYTEPS_CONF");
-    const char *file = command->conf.file != NULL              ? command->conf.file
-                       : variable != NULL && *variable != '\0' ? variable
-                                                               : "configuration";
-    printf("%s: ok\n", file);
-    return 0;
+    bps_conf_free(conf);
+    return bps_findings_end(&check.found);
 }

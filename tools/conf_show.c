@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conf_show.c - `byteps conf show`: the values in effect, as a configuration file or as JSON. */
 #include <inttypes.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,8 +126,7 @@ static void show_text(const struct bps_conf *conf, bool origin)
 
 /* ---- as JSON ------------------------------------------------------------------------------------------ */
 
-/* JSON has no place for bytes that are not UTF-8. */
-static json_t *json_text(const char *text)
+json_t *bps_conf_json_text(const char *text)
 {
     json_t *json = json_string(text);
     if (json == NULL) {
@@ -155,7 +153,7 @@ static json_t *json_node(const struct bps_conf_node *node)
         if (strcmp(node->text, "true") == 0 || strcmp(node->text, "false") == 0) {
             return json_boolean(node->text[0] == 't');
         }
-        return bps_parse_int(node->text, &integer) == BPS_OK ? json_integer(integer) : json_text(node->text);
+        return bps_parse_int(node->text, &integer) == BPS_OK ? json_integer(integer) : bps_conf_json_text(node->text);
     }
     json_t *json = node->kind == BPS_CONF_LIST ? json_array() : json_object();
     for (uint32_t i = 0; i < node->count; i++) {
@@ -174,7 +172,7 @@ static json_t *json_list(const char *field)
     memcpy(&list, field, sizeof list);
     json_t *json = json_array();
     for (uint32_t i = 0; i < list.count; i++) {
-        json_array_append_new(json, json_text(list.items[i]));
+        json_array_append_new(json, bps_conf_json_text(list.items[i]));
     }
     return json;
 }
@@ -201,7 +199,7 @@ static json_t *json_field(const struct bps_option *row, const void *target)
         return json_list(field);
     default:
         bps_option_format(row, target, text, sizeof text);
-        return json_text(text);
+        return bps_conf_json_text(text);
     }
 }
 
@@ -214,7 +212,7 @@ static void add_origin(json_t *origins, const char *path, const struct bps_conf_
             free(inner);
         }
     } else {
-        json_object_set_new(origins, path, json_text(node->origin));
+        json_object_set_new(origins, path, bps_conf_json_text(node->origin));
     }
 }
 
@@ -233,7 +231,7 @@ static void add_section(json_t *values, const struct bps_conf *conf, const struc
 
 static void add_note(void *arg, const char *text)
 {
-    json_array_append_new(arg, json_text(text));
+    json_array_append_new(arg, bps_conf_json_text(text));
 }
 
 static int show_json(const struct bps_conf *conf)
@@ -260,10 +258,9 @@ static int show_json(const struct bps_conf *conf)
 
 int bps_conf_command_show(const struct bps_conf_command *command)
 {
-    bool good;
-    struct bps_conf *conf = bps_conf_command_load(command, &good);
-    if (!good) {
-        bps_conf_free(conf);
+    struct bps_conf_request request = bps_conf_command_request(command);
+    struct bps_conf *conf;
+    if (bps_conf_load_from(&request, &conf, NULL) != BPS_OK) {
         return BPS_EXIT_FAILURE;
     }
     int status = 0;

@@ -122,6 +122,15 @@ struct bps_arena {
     struct bps_arena_block *blocks;
 };
 
+/*
+ * Told of all that a configuration is read from, what is stronger later: files and what they include, variables of the
+ * original, "BYTEPS_SET", "--set".
+ */
+struct bps_conf_sources {
+    void (*source)(void *arg, const char *name, bool is_file);
+    void *arg;
+};
+
 struct bps_conf {
     struct bps_conf_cluster cluster;
     struct bps_conf_worker worker;
@@ -134,6 +143,7 @@ struct bps_conf {
     const char *launcher;             /* "torchrun": this is one of several processes of it; NULL: of none */
     struct bps_conf_node *root;       /* of everything, plugin options included: see bps_conf_find() */
     struct bps_arena arena;
+    const struct bps_conf_sources *sources; /* while it is loaded; NULL: nobody wants to know */
 };
 
 /*

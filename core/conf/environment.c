@@ -19,6 +19,7 @@
 #include "base/report.h"
 #include "conf/layer.h"
 #include "conf/option.h"
+#include "conf/source.h"
 #include "conf/value.h"
 
 #define MEMBERS_RANGE "1..65536"
@@ -358,6 +359,7 @@ static bps_status layer_variable(struct bps_conf *conf, const struct variable *r
         }
         c.value = c.text;
     }
+    bps_source_tell(conf->sources, row->name, false);
     return bps_layer_scalar(conf, row->key, c.value, row->name, report);
 }
 

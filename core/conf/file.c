@@ -145,7 +145,7 @@ static bps_status merge_source(struct bps_source *source, bps_status status, str
 
 bps_status bps_layer_file(struct bps_conf *conf, const char *path, bool optional, struct bps_report *report)
 {
-    struct bps_source source = {.arena = &conf->arena};
+    struct bps_source source = {.arena = &conf->arena, .sources = conf->sources};
     bps_status status = bps_source_file(&source, path, optional, report);
     if (status == BPS_ERR_IO) {
         return BPS_OK;
@@ -156,7 +156,7 @@ bps_status bps_layer_file(struct bps_conf *conf, const char *path, bool optional
 bps_status bps_layer_text(struct bps_conf *conf, const char *name, const char *text, size_t n,
                           struct bps_report *report)
 {
-    struct bps_source source = {.arena = &conf->arena};
+    struct bps_source source = {.arena = &conf->arena, .sources = conf->sources};
     bps_status status = bps_source_text(&source, name, text, n, report);
     return merge_source(&source, status, conf, report);
 }

@@ -8,6 +8,7 @@
 #include "base/report.h"
 #include "conf/layer.h"
 #include "conf/option.h"
+#include "conf/source.h"
 #include "conf/validate.h"
 
 const char *bps_conf_dir(void)
@@ -93,7 +94,11 @@ static bps_status layer_all(struct bps_conf *conf, const struct bps_conf_request
         status = bps_layer_environment(conf, report);
     }
     if (status == BPS_OK && handed != NULL) {
+        bps_source_tell(conf->sources, "BYTEPS_SET", false);
         status = bps_layer_set_lines(conf, handed, "BYTEPS_SET", report);
+    }
+    if (status == BPS_OK && request->nset > 0) {
+        bps_source_tell(conf->sources, "--set", false);
     }
     for (size_t i = 0; i < request->nset && status == BPS_OK; i++) {
         status = bps_layer_set(conf, request->set[i], "--set", report);
@@ -124,11 +129,13 @@ bps_status bps_conf_load_from(const struct bps_conf_request *request, struct bps
     if (conf == NULL) {
         return bps_out_of_memory(report);
     }
+    conf->sources = request->sources;
     conf->root = bps_tree_node(&conf->arena, BPS_CONF_GROUP, NULL, NULL, "default");
     bps_status status = conf->root == NULL ? bps_out_of_memory(why) : layer_all(conf, request, why);
     if (status != BPS_OK && request->problem != NULL) {
         request->problem(request->arg, why->text);
     }
+    conf->sources = NULL;
     bool whole = status == BPS_OK;
     if (whole) {
         status = check_all(conf, request, why);

@@ -16,6 +16,7 @@ struct bps_conf_request {
     /* Called with every problem, while it makes sense to look for more. NULL: the first one is enough. */
     void (*problem)(void *arg, const char *text);
     void *arg;
+    const struct bps_conf_sources *sources; /* may be NULL */
     bool keep; /* the caller gets what could be read with its problems, too, to look for more of them */
 };
 

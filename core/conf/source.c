@@ -172,6 +172,7 @@ static bps_status include_file(struct scan *scan, const char *name, size_t n)
         BPS_REPORT(scan->report, "%.400s:%u: @include: %.600s", scan->file, scan->line, why.text);
         return status;
     }
+    bps_source_tell(scan->source->sources, inner.file, true);
     inner.at = data;
     inner.end = data + n;
     inner.line = 1;
@@ -381,6 +382,13 @@ static bps_status scan_text(struct scan *scan)
 
 /* ---- entries ---- */
 
+void bps_source_tell(const struct bps_conf_sources *sources, const char *name, bool is_file)
+{
+    if (sources != NULL) {
+        sources->source(sources->arg, name, is_file);
+    }
+}
+
 bps_status bps_source_text(struct bps_source *source, const char *name, const char *text, size_t n,
                            struct bps_report *report)
 {
@@ -402,6 +410,7 @@ bps_status bps_source_file(struct bps_source *source, const char *path, bool opt
     size_t n = 0;
     bps_status status = read_file(path, optional, &data, &n, report);
     if (status == BPS_OK) {
+        bps_source_tell(source->sources, path, true);
         status = bps_source_text(source, path, data, n, report);
     }
     free(data);

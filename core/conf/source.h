@@ -25,8 +25,12 @@ struct bps_source {
     struct bps_text code;          /* for libconfig: the same lines, in which all whole numbers have 64 bits */
     struct bps_source_line *lines; /* of each line of the text */
     size_t count, lines_room;
-    unsigned files; /* included */
+    unsigned files;                         /* included */
+    const struct bps_conf_sources *sources; /* told of each file that was read; may be NULL */
 };
+
+/* Tells of a source, if `sources` is not NULL. */
+void bps_source_tell(const struct bps_conf_sources *sources, const char *name, bool is_file);
 
 /* Reads a file. One that does not exist and is `optional` is BPS_ERR_IO without a report; everything else
  * that is wrong is BPS_ERR_CONF or BPS_ERR_NOMEM. */

@@ -24,6 +24,11 @@ def uncommented(sample):
     return re.sub(r"^(\s*)#(\S)", r"\1\2", sample, flags=re.MULTILINE)
 
 
+def without_read(out):
+    """What `conf check` prints, without the line of what it has read."""
+    return re.sub(r"(?m)^read: .*\n", "", out)
+
+
 class Case(unittest.TestCase):
     maxDiff = None
 
@@ -60,22 +65,27 @@ class Case(unittest.TestCase):
 
     def bad(self, message, *args, status=1, **more):
         result = self.conf(*args, **more)
-        self.assertEqual((result.returncode, result.stderr, result.stdout), (status, message, ""))
+        self.assertEqual((result.returncode, result.stderr), (status, message))
+        self.assertRegex(result.stdout, "^read: .*\n$" if "check" in args and status == 1 else "^$")
+
+    def well(self, file, *args, **more):
+        """`conf check` finds nothing wrong, and says what it has read."""
+        self.assertRegex(self.good("check", *args, **more), rf"^read: .*\n{re.escape(file)}: ok\n$")
 
 
 class Check(Case):
     def test_nothing(self):
-        self.assertEqual(self.good("check"), "configuration: ok\n")
+        self.well("configuration")
 
     def test_file(self):
         self.write("worker = { threads = 2; };\n")
-        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
-        self.assertEqual(self.good("check", "--conf", "a.conf"), "a.conf: ok\n")
-        self.assertEqual(self.good("check", BYTEPS_CONF="a.conf"), "a.conf: ok\n")
+        self.well("a.conf", "a.conf")
+        self.well("a.conf", "--conf", "a.conf")
+        self.well("a.conf", BYTEPS_CONF="a.conf")
 
     def test_a_job_whose_scheduler_comes_from_byteps_run(self):
         self.write("cluster = { workers = 4; servers = 2; };\n")
-        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.well("a.conf", "a.conf")
 
     def test_golden_files(self):
         names = sorted(name[:-5] for name in os.listdir(BAD) if name.endswith(".conf"))
@@ -116,7 +126,7 @@ class Check(Case):
         self.bad("b.conf: cannot be opened: No such file or directory\n", "check", "b.conf")
 
     def test_standard_input(self):
-        self.assertEqual(self.good("check", "/dev/stdin", text="worker = { threads = 2; };\n"), "/dev/stdin: ok\n")
+        self.well("/dev/stdin", "/dev/stdin", text="worker = { threads = 2; };\n")
         self.bad("/dev/stdin:1: worker.thread: unknown key; did you mean worker.threads?\n", "check", "/dev/stdin",
                  text="worker = { thread = 2; };\n")
 
@@ -156,7 +166,7 @@ class Check(Case):
         ):
             with self.subTest(stages):
                 result = self.conf("check", "--set", f"worker.graph=({stages})")
-                self.assertEqual((result.returncode, result.stdout), (1, ""))
+                self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""))
                 self.assertEqual(result.stderr.rpartition(": " + message)[1:], (": " + message, "\n"))
 
     def test_hierarchy_without_its_transport(self):
@@ -166,9 +176,9 @@ class Check(Case):
         result = self.conf(*absent)
         self.assertEqual((result.returncode, result.stderr), (0, ""))
         self.assertRegex(result.stdout, f"^note: {reason}note: workers of one host would not sum among themselves "
-                                        "first: no transport for it is usable\nconfiguration: ok\n$")
+                                        "first: no transport for it is usable\nread: --set\nconfiguration: ok\n$")
         result = self.conf(*absent, "--set", "worker.hierarchy=on")
-        self.assertEqual((result.returncode, result.stdout), (1, ""))
+        self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""))
         self.assertRegex(result.stderr, f"^{reason}$")
         for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
             with self.subTest(unused):
@@ -177,7 +187,7 @@ class Check(Case):
                 self.assertRegex(result.stdout, f"^note: {reason}note: workers would reach the servers of their own "
                                                 "host as all others: no transport for it is usable\n")
                 result = self.conf(*absent, "--set", unused, "--set", "server.local=false")
-                self.assertEqual((result.returncode, result.stdout), (1, ""))  # somebody wrote it
+                self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""))  # somebody wrote it
                 self.assertRegex(result.stderr, f"^{reason}$")
 
     def test_default_transport_that_is_not_installed(self):
@@ -196,9 +206,9 @@ class Check(Case):
             self.assertIn("no transport for it is usable", self.good("check", **here))
             for unused in ("worker.hierarchy=off", 'worker.graph=({stage="push_pull";})'):
                 here_only = ("--set", unused, "--set", "server.local=false")
-                self.assertEqual(self.good("check", *here_only, **here), "configuration: ok\n")
+                self.well("configuration", *here_only, **here)
             result = self.conf("check", "--set", "worker.hierarchy=on", **here)
-            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""))
             self.assertRegex(result.stderr, r"^default: transports\.local: there is no transport 'ipc'")
 
     def test_rdma_that_is_not_installed(self):
@@ -221,7 +231,7 @@ class Check(Case):
                    'worker = { hierarchy = "on"; graph = ( { stage = "local_reduce"; use = [ "fast", "local" ]; },\n'
                    '    { stage = "push_pull"; }, { stage = "local_broadcast"; } ); };\n')
         self.assertRegex(self.good("check", "a.conf"),
-                         r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\na\.conf: ok\n$")
+                         r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\nread: a\.conf\na\.conf: ok\n$")
         result = self.conf("check", "a.conf", "--set", "transports.local.plugin=nowhere")
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stderr, "a.conf:2: none of the transports to use is usable\n")
@@ -230,16 +240,59 @@ class Check(Case):
         self.write('transports = { fast = { plugin = "nowhere"; }; };\n'
                    'worker = { graph = ( { stage = "push_pull"; use = [ "fast", "net" ]; } ); };\n')
         out = self.good("check", "a.conf")
-        self.assertRegex(out, r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\na\.conf: ok\n$")
+        self.assertRegex(out, r"^note: a\.conf:1: transports\.fast: .*'nowhere'.*\nread: a\.conf\na\.conf: ok\n$")
         result = self.conf("check", "a.conf", "--set", "transports.net.plugin=nowhere")
         self.assertEqual(result.returncode, 1)
         self.assertEqual(result.stderr, "a.conf:2: none of the transports to use is usable\n")
+
+    def test_what_was_read(self):
+        """In its order, what is stronger later; what could not be read is not there."""
+        self.write("worker = { threads = 2; };\n", "b.conf")
+        self.write('@include "b.conf"\n')
+        read = "read: a.conf, b.conf, DMLC_NUM_SERVER, BYTEPS_SET, --set\n"
+        settings = {"BYTEPS_SET": "worker.threads=3", "DMLC_NUM_SERVER": "1"}
+        self.assertEqual(self.good("check", "a.conf", "--set", "worker.threads=4", "--set", "server.shards=1",
+                                   **settings), read + "a.conf: ok\n")
+        self.assertEqual(self.conf("check", "a.conf", "--set", "worker.threads=x", **settings).stdout, read)
+        self.assertEqual(self.conf("check", "c.conf").stdout, "read: nothing, so that all is default\n")
+
+    def findings(self, *args, status, **variables):
+        """The JSON of `conf check`, with nothing beside it."""
+        result = self.conf("check", "--json", *args, **variables)
+        self.assertEqual((result.returncode, result.stderr), (status, ""))
+        found = json.loads(result.stdout)
+        self.assertEqual(sorted(found), ["errors", "files", "ok", "settings", "warnings"])
+        return found
+
+    def test_errors_as_json(self):
+        self.write("worker = { partiton = 3; };\ntransports = { net = { streams = 99; }; };\n")
+        found = self.findings("a.conf", "--set", "server.shards=x", status=1)
+        self.assertEqual((found["ok"], found["files"], found["settings"]), (False, ["a.conf"], ["--set"]))
+        self.assertEqual([(one["file"], one["line"], one["key"]) for one in found["errors"]], [
+            ("a.conf", 1, "worker.partiton"),
+            (None, None, "server.shards"),
+            ("a.conf", 2, "transports.net.streams"),
+        ])
+        self.assertEqual(found["errors"][0]["text"],
+                         "a.conf:1: worker.partiton: unknown key; did you mean worker.partition?")
+        self.write("worker = {\n")
+        (error,) = self.findings("a.conf", status=1)["errors"]
+        self.assertEqual((error["file"], error["line"], error["key"]), ("a.conf", 1, None))
+        (error,) = self.findings(BYTEPS_CONF="b.conf", status=1)["errors"]
+        self.assertEqual(error, {"file": "b.conf", "line": None, "key": None,
+                                 "text": "b.conf: cannot be opened: No such file or directory"})
+
+    def test_notes_as_json(self):
+        found = self.findings(DMLC_NUM_SERVERS="3", status=0)
+        self.assertTrue(found["ok"])
+        self.assertEqual((found["files"], found["settings"], found["errors"]), ([], [], []))
+        self.assertRegex(found["warnings"][-1], "^DMLC_NUM_SERVERS is set, but not known")
 
     def test_variables_without_effect(self):
         out = self.good("check", BYTEPS_NCCL_NUM_RINGS="2", DMLC_NUM_SERVERS="3")
         self.assertEqual(out, "note: BYTEPS_NCCL_NUM_RINGS is set, but has no effect\n"
                               "note: DMLC_NUM_SERVERS is set, but not known; did you mean DMLC_NUM_SERVER?\n"
-                              "configuration: ok\n")
+                              "read: nothing, so that all is default\nconfiguration: ok\n")
 
 
 class Show(Case):
@@ -306,14 +359,14 @@ class Show(Case):
 class Sample(Case):
     def test_sample_is_valid(self):
         self.write(self.good("sample"))
-        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.well("a.conf", "a.conf")
         self.assertEqual(self.good("show", "a.conf"), self.good("show"))
 
     def test_defaults_of_the_sample_are_valid(self):
         sample = self.good("sample")
         self.assertIn("#streams = ", sample)
         self.write(uncommented(sample))
-        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.well("a.conf", "a.conf")
         plain, shown = (json.loads(self.good("show", "--json", *file))["configuration"] for file in ([], ["a.conf"]))
         for section in ("cluster", "worker", "server", "affinity", "log"):
             self.assertEqual(shown[section], plain[section])
@@ -383,7 +436,7 @@ class Graph(Case):
         graph = ["--set", 'worker.graph = ( { stage = "compress"; use = "auto"; }, { stage = "push_pull"; } )']
         self.write('compressors = { a = { plugin = "cast"; }; };\n'
                    'worker = { graph = ( { stage = "compress"; use = "auto"; }, { stage = "push_pull"; } ); };\n')
-        self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+        self.well("a.conf", "a.conf")
         explained = self.graph("--explain", *first, *graph)
         self.assertRegex(explained, r"coding     plugin=cast; .* auto=true;")
         self.assertIn("rank 0 measures", explained)
@@ -413,7 +466,7 @@ class Graph(Case):
             settings = ["--set", f"compressors.small = {compressor}", "--set", f"worker.graph = ( {graph} )"]
             result = subprocess.run([PROGRAM, "graph", *settings], env=dict(os.environ, LC_ALL="C"), cwd=self.folder,
                                     capture_output=True, text=True, timeout=120, check=False)
-            self.assertEqual((result.returncode, result.stdout), (1, ""), result.stderr)
+            self.assertEqual((result.returncode, without_read(result.stdout)), (1, ""), result.stderr)
             self.assertRegex(result.stderr, text)
 
     def test_numbers_that_are_words(self):
@@ -422,7 +475,7 @@ class Graph(Case):
             self.skipTest("built without the compressor block")
         for bits in ("4", '"4"'):
             self.write(f'compressors = {{ c = {{ plugin = "block"; bits = {bits}; }}; }};\n')
-            self.assertEqual(self.good("check", "a.conf"), "a.conf: ok\n")
+            self.well("a.conf", "a.conf")
             graph = self.graph("--explain", "--conf", "a.conf", "--set",
                                'worker.graph=({stage="compress"; use="c";},{stage="push_pull";})')
             self.assertIn("; bits=4;", graph)
@@ -469,7 +522,8 @@ class Usage(Case):
             ("one file too many: 'b'", ["check", "a", "b"]),
             ("one file too many: 'b'", ["check", "--conf", "a", "b"]),
             ("sample takes no argument 'a'", ["sample", "a"]),
-            ("check takes no --json", ["check", "--json"]),
+            ("check takes no --origin", ["check", "--origin"]),
+            ("sample takes no --json", ["sample", "--json"]),
             ("sample takes no --origin", ["sample", "--origin"]),
             ("sample takes no --conf and no --set", ["sample", "--set", "a=b"]),
             ("option '--set' needs a value", ["check", "--set"]),

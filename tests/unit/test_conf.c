@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "conf/load.h"
 #include "conf/option.h"
 #include "conf/tree.h"
 
@@ -114,6 +115,43 @@ START_TEST(each_layer_is_stronger_than_the_one_before)
     rig_expect(conf, "worker.threads", "7", "--set");
     rig_expect(conf, "worker.partition", "5 MiB", "BYTEPS_SET");
     bps_conf_free(conf);
+}
+END_TEST
+
+static void add_source(void *arg, const char *name, bool is_file)
+{
+    bps_text_add(arg, is_file ? " %s" : " [%s]", name);
+}
+
+static void expect_sources(const char *set, bps_status status, const char *expected)
+{
+    struct bps_text text = {0};
+    const struct bps_conf_sources sources = {add_source, &text};
+    struct bps_conf_request request = {
+        .confdir = "etc", .file = "my.conf", .set = &set, .nset = 1, .sources = &sources};
+    struct bps_conf *conf = NULL;
+    ck_assert_int_eq(bps_conf_load_from(&request, &conf, NULL), status);
+    ck_assert_str_eq(text.data, expected);
+    bps_text_free(&text);
+    bps_conf_free(conf);
+}
+
+START_TEST(sources_are_told_from_the_weakest_to_the_strongest)
+{
+    rig_write("etc/byteps.conf", "");
+    rig_write("etc/conf.d/20-b.conf", "");
+    rig_write("etc/conf.d/10-a.conf", "@include \"more\"\n");
+    rig_write("etc/conf.d/more", "");
+    rig_write("my.conf", "log = { level = \"info\"; };\n");
+    setenv("DMLC_NUM_WORKER", "1", 1);
+    setenv("DMLC_WORKER_ID", "", 1);
+    setenv("BYTEPS_SET", "worker.threads=5", 1);
+    expect_sources("worker.threads=6", BPS_OK,
+                   " etc/byteps.conf etc/conf.d/10-a.conf etc/conf.d/more etc/conf.d/20-b.conf my.conf"
+                   " [DMLC_NUM_WORKER] [BYTEPS_SET] [--set]");
+    rig_write("my.conf", "log = {\n");
+    expect_sources("worker.threads=6", BPS_ERR_CONF,
+                   " etc/byteps.conf etc/conf.d/10-a.conf etc/conf.d/more etc/conf.d/20-b.conf my.conf");
 }
 END_TEST
 
@@ -482,6 +520,7 @@ int main(void)
     tcase_add_test(tests, nothing_at_all_is_a_job_of_one);
     tcase_add_test(tests, defaults_follow_other_values);
     tcase_add_test(tests, each_layer_is_stronger_than_the_one_before);
+    tcase_add_test(tests, sources_are_told_from_the_weakest_to_the_strongest);
     tcase_add_test(tests, variable_names_the_file_unless_one_is_given);
     tcase_add_test(tests, groups_merge_and_lists_replace);
     tcase_add_test(tests, included_files_are_found_from_the_including_one);
