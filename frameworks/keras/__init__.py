@@ -39,12 +39,12 @@ from byteps._basics import (
 )
 from byteps._horovod import (
     Adasum,
+    absent,
     ccl_built,
     cuda_built,
     ddl_built,
     gloo_built,
     gloo_enabled,
-    missing,
     mpi_built,
     mpi_enabled,
     mpi_threads_supported,
@@ -65,13 +65,7 @@ from .functions import (
 )
 from .optimizer import DistributedOptimizer
 
-# What Horovod has and BytePS has not.
-allgather = missing("allgather")
-alltoall = missing("alltoall")
-reducescatter = missing("reducescatter")
-PartialDistributedOptimizer = missing("PartialDistributedOptimizer")
-ProcessSet = missing("ProcessSet")
-join = missing("join")
+__getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",
@@ -80,14 +74,10 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
-    "PartialDistributedOptimizer",
-    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
-    "allgather",
     "allreduce",
-    "alltoall",
     "barrier",
     "broadcast",
     "broadcast_global_variables",
@@ -105,7 +95,6 @@ __all__ = [
     "init",
     "is_homogeneous",
     "is_initialized",
-    "join",
     "load_model",
     "local_rank",
     "local_size",
@@ -115,7 +104,6 @@ __all__ = [
     "nccl_built",
     "push_pull",
     "rank",
-    "reducescatter",
     "resume",
     "rocm_built",
     "shutdown",

@@ -39,12 +39,12 @@ from byteps._basics import (
 )
 from byteps._horovod import (
     Adasum,
+    absent,
     ccl_built,
     cuda_built,
     ddl_built,
     gloo_built,
     gloo_enabled,
-    missing,
     mpi_built,
     mpi_enabled,
     mpi_threads_supported,
@@ -74,17 +74,7 @@ from .ops import (
 from .optimizer import DistributedOptimizer
 from .trainer import DistributedTrainer
 
-# What Horovod has and BytePS has not.
-allgather = missing("allgather")
-alltoall = missing("alltoall")
-reducescatter = missing("reducescatter")
-grouped_allgather = missing("grouped_allgather")
-grouped_reducescatter = missing("grouped_reducescatter")
-ProcessSet = missing("ProcessSet")
-add_process_set = missing("add_process_set")
-remove_process_set = missing("remove_process_set")
-start_timeline = missing("start_timeline")
-stop_timeline = missing("stop_timeline")
+__getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",
@@ -95,15 +85,11 @@ __all__ = [
     "DistributedTrainer",
     "Max",
     "Min",
-    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
-    "add_process_set",
-    "allgather",
     "allreduce",
     "allreduce_",
-    "alltoall",
     "barrier",
     "broadcast",
     "broadcast_",
@@ -120,10 +106,8 @@ __all__ = [
     "get_pushpull_speed",
     "gloo_built",
     "gloo_enabled",
-    "grouped_allgather",
     "grouped_allreduce",
     "grouped_allreduce_",
-    "grouped_reducescatter",
     "init",
     "is_homogeneous",
     "is_initialized",
@@ -136,13 +120,9 @@ __all__ = [
     "push_pull",
     "push_pull_inplace",
     "rank",
-    "reducescatter",
-    "remove_process_set",
     "resume",
     "rocm_built",
     "shutdown",
     "size",
-    "start_timeline",
-    "stop_timeline",
     "suspend",
 ]

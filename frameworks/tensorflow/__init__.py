@@ -41,12 +41,12 @@ from byteps._basics import (
 )
 from byteps._horovod import (
     Adasum,
+    absent,
     ccl_built,
     cuda_built,
     ddl_built,
     gloo_built,
     gloo_enabled,
-    missing,
     mpi_built,
     mpi_enabled,
     mpi_threads_supported,
@@ -75,22 +75,7 @@ from .ops import (
     size_op,
 )
 
-# What Horovod has and BytePS has not.
-allgather = missing("allgather")
-allgather_object = missing("allgather_object")
-alltoall = missing("alltoall")
-grouped_allgather = missing("grouped_allgather")
-grouped_reducescatter = missing("grouped_reducescatter")
-join = missing("join")
-reducescatter = missing("reducescatter")
-PartialDistributedGradientTape = missing("PartialDistributedGradientTape")
-PartialDistributedOptimizer = missing("PartialDistributedOptimizer")
-SyncBatchNormalization = missing("SyncBatchNormalization")
-ProcessSet = missing("ProcessSet")
-add_process_set = missing("add_process_set")
-remove_process_set = missing("remove_process_set")
-start_timeline = missing("start_timeline")
-stop_timeline = missing("stop_timeline")
+__getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",
@@ -101,18 +86,10 @@ __all__ = [
     "DistributedOptimizer",
     "Max",
     "Min",
-    "PartialDistributedGradientTape",
-    "PartialDistributedOptimizer",
-    "ProcessSet",
     "Product",
     "ReduceOp",
     "Sum",
-    "SyncBatchNormalization",
-    "add_process_set",
-    "allgather",
-    "allgather_object",
     "allreduce",
-    "alltoall",
     "barrier",
     "broadcast",
     "broadcast_global_variables",
@@ -128,13 +105,10 @@ __all__ = [
     "get_pushpull_speed",
     "gloo_built",
     "gloo_enabled",
-    "grouped_allgather",
     "grouped_allreduce",
-    "grouped_reducescatter",
     "init",
     "is_homogeneous",
     "is_initialized",
-    "join",
     "local_rank",
     "local_rank_op",
     "local_size",
@@ -146,14 +120,10 @@ __all__ = [
     "push_pull",
     "rank",
     "rank_op",
-    "reducescatter",
-    "remove_process_set",
     "resume",
     "rocm_built",
     "shutdown",
     "size",
     "size_op",
-    "start_timeline",
-    "stop_timeline",
     "suspend",
 ]

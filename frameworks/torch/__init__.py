@@ -41,6 +41,7 @@ from byteps._basics import (
 )
 from byteps._horovod import (
     Adasum,
+    absent,
     ccl_built,
     cuda_built,
     ddl_built,
@@ -85,6 +86,7 @@ from . import cross_barrier, ddp_hook, parallel  # isort: skip
 byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
 free_after_operations()
+__getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",

@@ -28,15 +28,63 @@ def refuse_process_set(process_set):
         raise NotImplementedError("process_set: there are no process sets; every operation is of all workers")
 
 
-def missing(name):
-    """Return a function of this name that says that BytePS has no such function."""
+_PARTS = "there are no process sets: every operation is of all workers"
+_GATHER = "push_pull an array that has room for all and zeros but for this worker's part; the sum is all parts"
+_SCATTER = "push_pull, and take this worker's part of the result"
+_EXCHANGE = "push_pull an array that has room for all and zeros but for what this worker sends"
+_TIMELINE = "there is no timeline; log.level = \"info\" tells at the end what was sent"
+_ABSENT = {
+    "ProcessSet": _PARTS,
+    "add_process_set": _PARTS,
+    "remove_process_set": _PARTS,
+    "global_process_set": "leave process_set= out",
+    "allgather": _GATHER,
+    "allgather_async": _GATHER,
+    "allgather_object": "broadcast_object() from each rank in turn",
+    "grouped_allgather": _GATHER,
+    "grouped_allgather_async": _GATHER,
+    "alltoall": _EXCHANGE,
+    "alltoall_async": _EXCHANGE,
+    "reducescatter": _SCATTER,
+    "reducescatter_async": _SCATTER,
+    "grouped_reducescatter": _SCATTER,
+    "grouped_reducescatter_async": _SCATTER,
+    "sparse_allreduce_async": "push_pull what to_dense() gives",
+    "join": "give every worker the same number of batches",
+    "start_timeline": _TIMELINE,
+    "stop_timeline": _TIMELINE,
+    "PartialDistributedGradientTape": "reduce the gradients of chosen variables by push_pull",
+    "PartialDistributedOptimizer": "reduce the gradients of chosen variables by push_pull",
+    "SyncBatchNormalization": "synchronized batch normalization is there for PyTorch only",
+    "elastic": "byteps run --restarts N starts the job anew; load the last checkpoint then",
+}
 
+
+class AbsentError(NotImplementedError, AttributeError):
+    """Something of Horovod that BytePS has not; hasattr() is false."""
+
+
+def _refusing(name, text):
     def refuse(*_, **__):
-        raise NotImplementedError(f"{name} is not there: BytePS has push_pull (allreduce) and broadcast")
+        raise NotImplementedError(text)
 
     refuse.__name__ = refuse.__qualname__ = name
-    refuse.__doc__ = "Raise NotImplementedError: BytePS has no such function."
+    refuse.__doc__ = f"Raise NotImplementedError: {text}."
     return refuse
+
+
+def absent(module):
+    """Return a __getattr__ for a module: what Horovod has and BytePS has not is refused by its name, when called."""
+
+    def getattr_(name):
+        if name not in _ABSENT:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        text = f"{module}.{name} is not there; instead: {_ABSENT[name]}"
+        if name == "elastic":  # a module there
+            raise AbsentError(text)
+        return _refusing(name, text)
+
+    return getattr_
 
 
 def mpi_built():

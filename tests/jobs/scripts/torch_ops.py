@@ -273,6 +273,16 @@ def check_gradients():
         assert not bps.push_pull(x).requires_grad
 
 
+def check_absent():
+    """What Horovod has and BytePS has not is told by its name, with what to use."""
+    for name, remedy in (("allgather", "push_pull"), ("join", "same number of batches"), ("ProcessSet", "all workers")):
+        checks.raised(NotImplementedError, lambda name=name: getattr(bps, name)(1),
+                      f"byteps.torch.{name} is not there; instead: ", remedy)
+    checks.raised(NotImplementedError, lambda: bps.elastic.run, "byteps.torch.elastic is not there", "--restarts")
+    checks.raised(AttributeError, lambda: bps.nosuch, "has no attribute 'nosuch'")
+    assert not hasattr(bps, "elastic")
+
+
 def check_compression():
     tensors = everyone(torch.float32)
     want = expected(bps.Sum, tensors)
