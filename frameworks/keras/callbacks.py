@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Callbacks of model.fit(): the same beginning for all workers, metrics of all, learning rates that suit many."""
 
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
 import keras
 import numpy as np
 
@@ -19,12 +23,12 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
     JAX, fit() would go on with what has no value.
     """
 
-    def __init__(self, root_rank=0, device="", local_variables=None):
+    def __init__(self, root_rank: int = 0, device: str = "", local_variables: Sequence[Any] | None = None) -> None:
         """Make the callback; device and local_variables are accepted for compatibility."""
         super().__init__()
         self.root_rank, self.done = root_rank, False
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Broadcast, if the variables are there."""
         self.done = False
         if self.model.built:
@@ -33,12 +37,12 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
                 optimizer.build(self.model.trainable_variables)
             self._broadcast()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Broadcast, if that is still to be done."""
         if not self.done:
             self._broadcast()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Wait for what the last step has changed."""
         if self.model.optimizer is not None:
             keras.ops.convert_to_numpy(self.model.optimizer.iterations)
@@ -62,11 +66,11 @@ class MetricAverageCallback(keras.callbacks.Callback):
     workers must have the same metrics.
     """
 
-    def __init__(self, device=""):
+    def __init__(self, device: str = "") -> None:
         """Make the callback; device is accepted for compatibility."""
         super().__init__()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Average what is in logs, in place."""
         names = sorted(name for name, value in (logs or {}).items() if np.ndim(value) == 0)
         if names:
@@ -91,14 +95,14 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
 
     def __init__(
         self,
-        multiplier,
-        start_epoch=0,
-        end_epoch=None,
-        staircase=True,
-        momentum_correction=True,
-        steps_per_epoch=None,
-        initial_lr=None,
-    ):
+        multiplier: float | Callable[[int], float],
+        start_epoch: int = 0,
+        end_epoch: int | None = None,
+        staircase: bool = True,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        initial_lr: float | None = None,
+    ) -> None:
         """Make the callback; the arguments are described above."""
         super().__init__()
         self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier
@@ -108,7 +112,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         self.steps_per_epoch, self.initial_lr = steps_per_epoch, initial_lr
         self.current_epoch = 0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         """Find out what was not given."""
         if self.initial_lr is None:
             self.initial_lr = self._learning_rate()
@@ -120,11 +124,11 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
                     "steps_per_epoch="
                 )
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Note the epoch."""
         self.current_epoch = epoch
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         """Set the learning rate, if that is to be done now."""
         if self.current_epoch < self.start_epoch:
             return
@@ -135,7 +139,7 @@ class LearningRateScheduleCallback(keras.callbacks.Callback):
         elif not self.staircase:
             self._adjust(self.current_epoch + batch / self.steps_per_epoch)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Log the learning rate."""
         if logs is not None:
             logs["lr"] = self._learning_rate()
@@ -167,8 +171,13 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """
 
     def __init__(
-        self, warmup_epochs=5, momentum_correction=True, steps_per_epoch=None, verbose=0, initial_lr=None
-    ):
+        self,
+        warmup_epochs: float = 5,
+        momentum_correction: bool = True,
+        steps_per_epoch: int | None = None,
+        verbose: int = 0,
+        initial_lr: float | None = None,
+    ) -> None:
         """Make the callback; the arguments are described above."""
 
         def multiplier(epoch):
@@ -179,7 +188,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
         super().__init__(multiplier, 0, warmup_epochs, False, momentum_correction, steps_per_epoch, initial_lr)
         self.verbose = verbose
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Log the learning rate; say when it has been raised."""
         super().on_epoch_end(epoch, logs)
         if epoch == self.end_epoch - 1 and self.verbose > 0:

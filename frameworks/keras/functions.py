@@ -1,18 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values, variables and saved models, alike on all backends: they go through NumPy."""
 
+from __future__ import annotations
+
+import os
+from typing import Any, Iterable, Sequence
+
 import keras
 import numpy as np
 
 from byteps import numpy as arrays
-from byteps._basics import check_root, require_equal
+from byteps._basics import ReduceOp, check_root, require_equal
 from byteps._horovod import refuse_process_set
 
 from . import _backend
 from .optimizer import Compression, DistributedOptimizer
 
 
-def push_pull(value, name=None, average=None, *, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def push_pull(
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    *,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> np.ndarray | float:
     """Return the reduction of a value over all workers, as a NumPy array or number.
 
     Args:
@@ -29,15 +42,15 @@ def push_pull(value, name=None, average=None, *, op=None, prescale_factor=1.0, p
 
 
 def allreduce(
-    value,
-    name=None,
-    average=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    op=None,
-    compression=None,
-    process_set=None,
-):
+    value: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    op: ReduceOp | None = None,
+    compression: type | None = None,
+    process_set: object = None,
+) -> np.ndarray | float:
     """Horovod's name of push_pull(); values are sent as they are, whatever the compression."""
     del compression
     refuse_process_set(process_set)
@@ -46,13 +59,13 @@ def allreduce(
     )
 
 
-def broadcast(value, root_rank, name=None):
+def broadcast(value: Any, root_rank: int, name: str | None = None) -> np.ndarray:
     """Return the value of worker root_rank, bit by bit the same, as a NumPy array or number."""
     array = np.asarray(keras.ops.convert_to_numpy(value))
     return arrays.broadcast(array, root_rank, name)[()]
 
 
-def broadcast_variables(variables, root_rank):
+def broadcast_variables(variables: Iterable[Any], root_rank: int) -> None:
     """Replace variables by those of worker root_rank, bit by bit the same; all are in flight at once.
 
     Args:
@@ -76,7 +89,7 @@ def broadcast_variables(variables, root_rank):
         variable.assign(handle.wait().view(value.dtype).reshape(variable.shape))
 
 
-def broadcast_global_variables(root_rank):
+def broadcast_global_variables(root_rank: int) -> None:
     """Raise RuntimeError: Keras 3 knows no global variables. The text says what to use instead."""
     raise RuntimeError(
         "Keras 3 has no global variables; use bps.callbacks.BroadcastGlobalVariablesCallback"
@@ -84,7 +97,13 @@ def broadcast_global_variables(root_rank):
     )
 
 
-def load_model(filepath, custom_optimizers=None, custom_objects=None, compression=Compression.none, **options):
+def load_model(
+    filepath: str | os.PathLike[str],
+    custom_optimizers: Sequence[type[keras.optimizers.Optimizer]] | None = None,
+    custom_objects: dict[str, Any] | None = None,
+    compression: type = Compression.none,
+    **options: Any,
+) -> keras.Model:
     """Load a model that was saved by model.save(), with its optimizer made distributed.
 
     Args:

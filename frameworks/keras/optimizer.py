@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: an optimizer of Keras 3 that reduces the gradients over all workers before each step."""
 
+from __future__ import annotations
+
 import contextlib
 import functools
 import typing
+from typing import TypeVar
 
 import keras
 
@@ -16,6 +19,8 @@ from byteps._names import unique_name
 from . import _backend
 from ._backend import Compression
 
+Optimizer = TypeVar("Optimizer")  # of whatever class
+
 
 class Reduction(typing.NamedTuple):
     """How gradients are reduced."""
@@ -23,7 +28,7 @@ class Reduction(typing.NamedTuple):
     compression: type
     sparse_as_dense: bool
     op: ReduceOp
-    scales: typing.Tuple[float, float]
+    scales: tuple[float, float]
     device: str
 
     def __call__(self, gradients, variables, learning_rate):
@@ -188,21 +193,21 @@ def _accumulate(optimizer, passes, average):
 
 
 def DistributedOptimizer(
-    optimizer,
-    name=None,
-    device_dense="",
-    device_sparse="",
-    compression=Compression.none,
-    sparse_as_dense=False,
-    gradient_predivide_factor=1.0,
-    op=Average,
-    backward_passes_per_step=1,
-    average_aggregated_gradients=False,
-    num_groups=0,
-    groups=None,
-    process_set=None,
-    scale_local_gradients=True,
-):
+    optimizer: Optimizer,
+    name: str | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type = Compression.none,
+    sparse_as_dense: bool = False,
+    gradient_predivide_factor: float = 1.0,
+    op: ReduceOp = Average,
+    backward_passes_per_step: int = 1,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: list | None = None,
+    process_set: object = None,
+    scale_local_gradients: bool = True,
+) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before each step.
 
     It is an instance of a subclass of the optimizer's class, with the same name, that shares the state of the

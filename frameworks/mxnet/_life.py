@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The end of a job, and of the process: the engine may still have operations for it in its queues."""
 
+from __future__ import annotations
+
 import atexit
 import contextlib
 import time
@@ -22,13 +24,13 @@ def _settle(in_queue):
     return not pending(in_queue)
 
 
-def shutdown():
+def shutdown() -> None:
     """Finish the operations in flight and leave the job; see byteps.numpy.shutdown()."""
     _settle(in_queue=True)
     _basics.shutdown()
 
 
-def suspend():
+def suspend() -> None:
     """Leave the job like shutdown(), but remember the declared tensors for resume()."""
     _settle(in_queue=True)
     _basics.suspend()

@@ -2,22 +2,28 @@
 """Smaller element types on the wire: arrays are sent as float16 and converted back. And the original's parameters, by
 which the core codes gradients on the network."""
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING, Any
 
 from byteps._coded_names import coded
 from byteps._coding import model_coding_text
+
+if TYPE_CHECKING:
+    import mxnet as mx
 
 
 class NoneCompressor:
     """Sends arrays as they are."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: mx.nd.NDArray) -> tuple[mx.nd.NDArray, Any]:
         """Return the array to send, and what decompress() needs to know."""
         return tensor, None
 
     @staticmethod
-    def decompress(tensor, ctx):
+    def decompress(tensor: mx.nd.NDArray, ctx: Any) -> mx.nd.NDArray:
         """Return the array as it was before compress()."""
         return tensor if ctx is None else tensor.astype(ctx)
 
@@ -26,7 +32,7 @@ class FP16Compressor(NoneCompressor):
     """Sends floating point arrays as float16: 10 bits of fraction, values up to 65504."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: mx.nd.NDArray) -> tuple[mx.nd.NDArray, Any]:
         """Return the array as float16, if it has a larger floating point type."""
         if tensor.dtype.__name__ in ("float32", "float64"):
             return tensor.astype("float16"), tensor.dtype

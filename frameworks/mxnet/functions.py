@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring all workers to the same parameters."""
 
+from __future__ import annotations
+
 import types
+from typing import Any, Mapping
 
 from mxnet import gluon
 
@@ -26,7 +29,7 @@ def _arrays(params):
     return arrays, deferred
 
 
-def broadcast_parameters(params, root_rank=0, prefix=""):
+def broadcast_parameters(params: Mapping[str, Any] | gluon.ParameterDict, root_rank: int = 0, prefix: str = "") -> None:
     """Replace parameters by those of worker root_rank, bit by bit the same.
 
     Args:

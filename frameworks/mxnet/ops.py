@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of arrays, as operations of MXNet's engine."""
 
+from __future__ import annotations
+
+from typing import Any, Sequence
+
 import mxnet as mx
 
-from byteps._basics import check_root, choose_op, declare, full_name
+from byteps._basics import ReduceOp, check_root, choose_op, declare, full_name
 from byteps._horovod import refuse_process_set
 
 from . import _library
@@ -59,15 +63,15 @@ def _enqueue(tensor, name, root, op, priority, prescale, postscale, rate=0.0):
 
 
 def push_pull_inplace(
-    tensor,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: mx.nd.NDArray,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> mx.nd.NDArray:
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     return _enqueue(
         tensor, name, -1, choose_op(average, op), priority, prescale_factor, postscale_factor, learning_rate
@@ -75,15 +79,15 @@ def push_pull_inplace(
 
 
 def push_pull(
-    tensor,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: mx.nd.NDArray,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> mx.nd.NDArray:
     """Return the reduction of an array over all workers, as a new array.
 
     With a name it returns at once, as all operations of MXNet do; any number of them is in flight at once.
@@ -111,7 +115,12 @@ def push_pull(
     )
 
 
-def broadcast_inplace(tensor, root_rank=0, name=None, priority=0):
+def broadcast_inplace(
+    tensor: mx.nd.NDArray,
+    root_rank: int = 0,
+    name: str | None = None,
+    priority: int = 0,
+) -> mx.nd.NDArray:
     """Replace an array by that of worker root_rank, bit by bit the same, and return it.
 
     Args:
@@ -122,7 +131,7 @@ def broadcast_inplace(tensor, root_rank=0, name=None, priority=0):
     return _enqueue(tensor, name, check_root(root_rank), 0, priority, 1.0, 1.0)
 
 
-def broadcast(tensor, root_rank=0, name=None, priority=0):
+def broadcast(tensor: mx.nd.NDArray, root_rank: int = 0, name: str | None = None, priority: int = 0) -> mx.nd.NDArray:
     """Return the array of worker root_rank, as a new array. Arguments as for broadcast_inplace()."""
     return broadcast_inplace(tensor.copy(), root_rank, name, priority)
 
@@ -130,13 +139,19 @@ def broadcast(tensor, root_rank=0, name=None, priority=0):
 # ---- the original's names --------------------------------------------------------------------------------
 
 
-def byteps_push_pull(tensor, version=0, priority=0, name=None, is_average=True):
+def byteps_push_pull(
+    tensor: mx.nd.NDArray,
+    version: int = 0,
+    priority: int = 0,
+    name: str | None = None,
+    is_average: bool = True,
+) -> None:
     """Reduce an array over all workers in place; `version` is without effect."""
     del version
     push_pull_inplace(tensor, is_average, name, priority)
 
 
-def byteps_declare_tensor(name, **kwargs):
+def byteps_declare_tensor(name: str, **kwargs: Any) -> None:
     """Announce a tensor before its first push_pull; not needed.
 
     Args:
@@ -150,30 +165,49 @@ def byteps_declare_tensor(name, **kwargs):
 
 
 def allreduce_(
-    tensor, average=None, name=None, priority=0, prescale_factor=1.0, postscale_factor=1.0, process_set=None, op=None
-):
+    tensor: mx.nd.NDArray,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    process_set: object = None,
+    op: ReduceOp | None = None,
+) -> mx.nd.NDArray:
     """Horovod's name of push_pull_inplace()."""
     refuse_process_set(process_set)
     return push_pull_inplace(tensor, average, name, priority, op, prescale_factor, postscale_factor)
 
 
-def allreduce(tensor, *args, **keywords):
+def allreduce(tensor: mx.nd.NDArray, *args: Any, **keywords: Any) -> mx.nd.NDArray:
     """Horovod's name of push_pull()."""
     return allreduce_(tensor.copy(), *args, **keywords)
 
 
-def grouped_allreduce_(tensors, average=None, name=None, *args, **keywords):
+def grouped_allreduce_(
+    tensors: Sequence[mx.nd.NDArray],
+    average: bool | None = None,
+    name: str | None = None,
+    *args: Any,
+    **keywords: Any,
+) -> list[mx.nd.NDArray]:
     """Reduce each array of a list in place; all are in flight at once. The other arguments as for allreduce_()."""
     name = "grouped" if name is None else name
     return [allreduce_(tensor, average, f"{name}.{i}", *args, **keywords) for i, tensor in enumerate(tensors)]
 
 
-def grouped_allreduce(tensors, *args, **keywords):
+def grouped_allreduce(tensors: Sequence[mx.nd.NDArray], *args: Any, **keywords: Any) -> list[mx.nd.NDArray]:
     """Return the reduction of each array of a list. The arguments as for grouped_allreduce_()."""
     return grouped_allreduce_([tensor.copy() for tensor in tensors], *args, **keywords)
 
 
-def broadcast_(tensor, root_rank, name=None, priority=0, process_set=None):
+def broadcast_(
+    tensor: mx.nd.NDArray,
+    root_rank: int,
+    name: str | None = None,
+    priority: int = 0,
+    process_set: object = None,
+) -> mx.nd.NDArray:
     """Horovod's name of broadcast_inplace()."""
     refuse_process_set(process_set)
     return broadcast_inplace(tensor, root_rank, name, priority)

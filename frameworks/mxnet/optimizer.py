@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer of MXNet whose gradients are averaged over all workers, for the Module interface."""
 
+from __future__ import annotations
+
+from typing import Any, Mapping
+
 import mxnet as mx
 
 from byteps._basics import Average
@@ -17,7 +21,12 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         inner: the optimizer.
     """
 
-    def __init__(self, optimizer, sym=None, gradient_predivide_factor=1.0):
+    def __init__(
+        self,
+        optimizer: mx.optimizer.Optimizer,
+        sym: Any = None,
+        gradient_predivide_factor: float = 1.0,
+    ) -> None:
         """Wrap an optimizer.
 
         Args:
@@ -35,11 +44,11 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
             raise AttributeError(name)
         return getattr(self.inner, name)
 
-    def create_state(self, index, weight):
+    def create_state(self, index: Any, weight: Any) -> Any:
         """Return the state of the optimizer inside."""
         return self.inner.create_state(index, weight)
 
-    def create_state_multi_precision(self, index, weight):
+    def create_state_multi_precision(self, index: Any, weight: Any) -> Any:
         """Return the state of the optimizer inside."""
         return self.inner.create_state_multi_precision(index, weight)
 
@@ -54,25 +63,25 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
         rate = self.inner.learning_rate
         push_pull_inplace(gradient, None, name, -_number(index), Average, before, after, rate)
 
-    def update(self, index, weight, grad, state):
+    def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradient and update the weight."""
         self._average(index, grad)
         self.inner.update(index, weight, grad, state)
 
-    def update_multi_precision(self, index, weight, grad, state):
+    def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Average the gradient and update the weight."""
         self._average(index, grad)
         self.inner.update_multi_precision(index, weight, grad, state)
 
-    def set_learning_rate(self, lr):
+    def set_learning_rate(self, lr: float) -> None:
         """Set that of the optimizer inside."""
         self.inner.set_learning_rate(lr)
 
-    def set_lr_mult(self, args_lr_mult):
+    def set_lr_mult(self, args_lr_mult: Mapping[Any, float]) -> None:
         """Set those of the optimizer inside."""
         self.inner.set_lr_mult(args_lr_mult)
 
-    def set_wd_mult(self, args_wd_mult):
+    def set_wd_mult(self, args_wd_mult: Mapping[Any, float]) -> None:
         """Set those of the optimizer inside."""
         self.inner.set_wd_mult(args_wd_mult)
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A trainer of Gluon whose gradients are averaged over all workers."""
 
+from __future__ import annotations
+
 import warnings
+from typing import TYPE_CHECKING, Any, Mapping
 
 from mxnet import gluon
 
@@ -12,6 +15,11 @@ from .compression import Compression, sends_signs, take_momentum
 from .functions import broadcast_parameters
 from .kvstore import BytePS
 from .optimizer import DistributedOptimizer
+
+if TYPE_CHECKING:
+    import mxnet as mx
+
+    from .compression import NoneCompressor
 
 
 class DistributedTrainer(gluon.Trainer):
@@ -27,17 +35,17 @@ class DistributedTrainer(gluon.Trainer):
 
     def __init__(
         self,
-        params,
-        optimizer,
-        optimizer_params=None,
-        root_rank=0,
-        compression_params=None,
+        params: Mapping[str, Any] | gluon.ParameterDict,
+        optimizer: str | mx.optimizer.Optimizer,
+        optimizer_params: Mapping[str, Any] | None = None,
+        root_rank: int = 0,
+        compression_params: Mapping[str, Any] | None = None,
         *,
-        compression=Compression.none,
-        gradient_predivide_factor=1.0,
-        prefix=None,
-        num_groups=0,
-    ):
+        compression: type[NoneCompressor] = Compression.none,
+        gradient_predivide_factor: float = 1.0,
+        prefix: str | None = None,
+        num_groups: int = 0,
+    ) -> None:
         """Make a trainer.
 
         Args:
@@ -86,7 +94,7 @@ class DistributedTrainer(gluon.Trainer):
         self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
         broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
 
-    def step(self, batch_size, ignore_stale_grad=False):
+    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
         """Average the gradients over all workers and make a step of the optimizer; batch_size: of this worker."""
         self._steps = True
         try:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Smaller element types: gradients are sent as float16 or bfloat16, summed so, and converted back."""
 
+from __future__ import annotations
+
 import tensorflow as tf
 
 
@@ -8,12 +10,12 @@ class Compressor:
     """Converts a tensor before it is sent and its result afterwards."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: tf.Tensor) -> tuple[tf.Tensor, tf.DType | None]:
         """Return the tensor to send, and what decompress() needs to know."""
         raise NotImplementedError
 
     @staticmethod
-    def decompress(tensor, context):
+    def decompress(tensor: tf.Tensor, context: tf.DType | None) -> tf.Tensor:
         """Return the tensor as it was before compress()."""
         raise NotImplementedError
 
@@ -22,12 +24,12 @@ class NoneCompressor(Compressor):
     """Sends tensors as they are."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: tf.Tensor) -> tuple[tf.Tensor, tf.DType | None]:
         """Return the tensor itself."""
         return tensor, None
 
     @staticmethod
-    def decompress(tensor, context):
+    def decompress(tensor: tf.Tensor, context: tf.DType | None) -> tf.Tensor:
         """Return the tensor itself."""
         return tensor
 

@@ -10,6 +10,10 @@ workers, so that a loss that is divided by strategy.num_replicas_in_sync, as Ker
 the batches of all. What strategy.reduce() and metrics add up stays on the worker.
 """
 
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
 import tensorflow as tf
 from tensorflow.python.distribute import cross_device_ops, values
 
@@ -21,12 +25,17 @@ from .gradients import reduction
 class CrossDeviceOps(cross_device_ops.ReductionToOneDevice):
     """Adds up over the devices of this worker, and averages gradients over all workers."""
 
-    def __init__(self, reduce_to_device=None, accumulation_fn=None):
+    def __init__(self, reduce_to_device: str | None = None, accumulation_fn: Callable[..., Any] | None = None) -> None:
         """Make it; the arguments are those of tf.distribute.ReductionToOneDevice."""
         super().__init__(reduce_to_device, accumulation_fn)
         self._between = reduction(op=Average, sparse_as_dense=True)
 
-    def batch_reduce_implementation(self, reduce_op, value_destination_pairs, options):
+    def batch_reduce_implementation(
+        self,
+        reduce_op: tf.distribute.ReduceOp,
+        value_destination_pairs: Sequence[tuple[Any, Any]],
+        options: Any,
+    ) -> list:
         """Reduce several values; gradients come this way, and all are in flight at once."""
         local = super().batch_reduce_implementation(reduce_op, value_destination_pairs, options)
         flat = [_first(value) for value in local]
@@ -49,7 +58,10 @@ def _everywhere(value, result):
     return type(value)(copies)
 
 
-def MirroredStrategy(devices=None, cross_device_ops=None):
+def MirroredStrategy(
+    devices: Sequence[str] | None = None,
+    cross_device_ops: tf.distribute.CrossDeviceOps | None = None,
+) -> tf.distribute.MirroredStrategy:
     """Return a tf.distribute.MirroredStrategy over devices of this worker that reduces over all workers.
 
     Args:

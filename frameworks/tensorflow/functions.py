@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring all workers to the same state: variables, in every way that TensorFlow runs, and any object."""
 
+from __future__ import annotations
+
 import pickle
+from typing import Callable, Iterable, TypeVar
 
 import tensorflow as tf
 
@@ -9,6 +12,8 @@ from byteps._basics import check_root, rank, require_equal
 from byteps._horovod import refuse_process_set
 
 from .ops import broadcast
+
+T = TypeVar("T")
 
 v1 = tf.compat.v1
 
@@ -29,7 +34,13 @@ def _assign_all(variables, root_rank, scope):
     return results
 
 
-def broadcast_variables(variables, root_rank, scope="", process_set=None, inplace=False):
+def broadcast_variables(
+    variables: Iterable[tf.Variable],
+    root_rank: int,
+    scope: str = "",
+    process_set: object = None,
+    inplace: bool = False,
+) -> tf.Operation | None:
     """Replace variables by those of worker root_rank, bit by bit the same.
 
     Args:
@@ -58,7 +69,7 @@ def broadcast_variables(variables, root_rank, scope="", process_set=None, inplac
     return tf.group(*_assign_all(variables, root_rank, scope))
 
 
-def broadcast_global_variables(root_rank):
+def broadcast_global_variables(root_rank: int) -> tf.Operation | None:
     """Return the operation that replaces all global variables of a graph by those of worker root_rank.
 
     Raises:
@@ -78,24 +89,30 @@ class BroadcastGlobalVariablesHook(v1.train.SessionRunHook):
     So all workers start alike when the variables are random, or were restored from a checkpoint on one.
     """
 
-    def __init__(self, root_rank, device=""):
+    def __init__(self, root_rank: int, device: str = "") -> None:
         """Make the hook; device: where to compute, as for tf.device()."""
         super().__init__()
         self.root_rank, self.device, self.operation = root_rank, device, None
 
-    def begin(self):
+    def begin(self) -> None:
         """Add the operation to the graph, unless it is there."""
         if self.operation is None or self.operation.graph is not v1.get_default_graph():
             with tf.device(self.device):
                 self.operation = broadcast_global_variables(self.root_rank)
 
-    def after_create_session(self, session, coord):
+    def after_create_session(self, session: tf.compat.v1.Session | None, coord: object) -> None:
         """Run it."""
         del coord
         session.run(self.operation)
 
 
-def broadcast_object(obj, root_rank=0, session=None, name=None, process_set=None):
+def broadcast_object(
+    obj: T,
+    root_rank: int = 0,
+    session: tf.compat.v1.Session | None = None,
+    name: str | None = None,
+    process_set: object = None,
+) -> T:
     """Return the object of worker root_rank on every worker; on the root the object itself.
 
     Args:
@@ -127,6 +144,11 @@ def _run(build, session):
             return own.run(result)
 
 
-def broadcast_object_fn(root_rank=0, session=None, name=None, process_set=None):
+def broadcast_object_fn(
+    root_rank: int = 0,
+    session: tf.compat.v1.Session | None = None,
+    name: str | None = None,
+    process_set: object = None,
+) -> Callable[[T], T]:
     """Return a function of one object that is broadcast_object() with the other arguments."""
     return lambda obj: broadcast_object(obj, root_rank, session, name, process_set)

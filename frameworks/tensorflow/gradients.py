@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gradients that are reduced over all workers: of a tape, and of an optimizer of TensorFlow 1."""
 
+from __future__ import annotations
+
 import functools
 import sys
 import typing
 import warnings
+from typing import TypeVar
 
 import tensorflow as tf
 
@@ -14,8 +17,10 @@ from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales, refuse_process_set
 from byteps._names import unique_name
 
-from .compression import Compression
+from .compression import Compression, Compressor
 from .ops import push_pull, unique
+
+Optimizer = TypeVar("Optimizer")  # of whatever class
 
 _OLD = tf.compat.v1.train.Optimizer
 
@@ -26,7 +31,7 @@ class Reduction(typing.NamedTuple):
     compression: type
     sparse_as_dense: bool
     op: ReduceOp
-    scales: typing.Tuple[float, float]
+    scales: tuple[float, float]
     device: str
 
     def __call__(self, gradients, variables):
@@ -122,18 +127,18 @@ class _DistributedGradientTape:
 
 
 def DistributedGradientTape(
-    gradtape,
-    device_dense="",
-    device_sparse="",
-    compression=Compression.none,
-    sparse_as_dense=False,
-    op=Average,
-    gradient_predivide_factor=1.0,
-    num_groups=0,
-    groups=None,
-    process_set=None,
-    scale_local_gradients=True,
-):
+    gradtape: tf.GradientTape,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: list | None = None,
+    process_set: object = None,
+    scale_local_gradients: bool = True,
+) -> tf.GradientTape:
     """Return a tape whose gradient() reduces over all workers what the given tape has recorded.
 
     ::
@@ -270,22 +275,22 @@ class _DistributedOptimizer(_OLD):
 
 
 def DistributedOptimizer(
-    optimizer,
-    name=None,
-    use_locking=False,
-    device_dense="",
-    device_sparse="",
-    compression=Compression.none,
-    sparse_as_dense=False,
-    backward_passes_per_step=1,
-    op=Average,
-    gradient_predivide_factor=1.0,
-    average_aggregated_gradients=False,
-    num_groups=0,
-    groups=None,
-    process_set=None,
-    scale_local_gradients=True,
-):
+    optimizer: Optimizer,
+    name: str | None = None,
+    use_locking: bool = False,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    sparse_as_dense: bool = False,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    average_aggregated_gradients: bool = False,
+    num_groups: int = 0,
+    groups: list | None = None,
+    process_set: object = None,
+    scale_local_gradients: bool = True,
+) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before it applies them.
 
     Args:

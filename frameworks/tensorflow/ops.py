@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of tensors, in eager mode, in tf.function and in sessions, and their gradients."""
 
+from __future__ import annotations
+
 import contextlib
 import operator
 import re
 import struct
 import warnings
+from typing import Any, Sequence, Union
 
 import tensorflow as tf
 
@@ -31,7 +34,9 @@ from byteps._native import bps as _bps
 from byteps.common import get_pushpull_speed
 
 from ._library import operations
-from .compression import Compression
+from .compression import Compression, Compressor
+
+TensorLike = Union[tf.Tensor, tf.IndexedSlices, tf.Variable, Sequence, float]
 
 __all__ = [
     "allreduce",
@@ -168,21 +173,21 @@ def _require_numbers(tensor):
 
 
 def push_pull(
-    tensor,
-    scope="",
-    average=None,
-    device_dense="",
-    device_sparse="",
-    compression=Compression.none,
-    op=None,
-    enable_async=False,
+    tensor: TensorLike,
+    scope: str = "",
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    enable_async: bool = False,
     *,
-    name=None,
-    priority=0,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=None,
-):
+    name: str | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float | None = None,
+) -> tf.Tensor | tf.IndexedSlices:
     """Return the reduction of a tensor over all workers, as a new tensor.
 
     Args:
@@ -229,7 +234,15 @@ def push_pull(
         return compression.decompress(result, context)
 
 
-def broadcast(tensor, root_rank, scope="", name=None, is_variable=True, *, priority=0):
+def broadcast(
+    tensor: TensorLike,
+    root_rank: int,
+    scope: str = "",
+    name: str | None = None,
+    is_variable: bool = True,
+    *,
+    priority: int = 0,
+) -> tf.Tensor:
     """Return the tensor of worker root_rank, bit by bit the same, on every worker.
 
     Args:
@@ -272,18 +285,18 @@ def _send(tensor, root, name, priority):
 
 
 def allreduce(
-    tensor,
-    average=None,
-    device_dense="",
-    device_sparse="",
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    name=None,
-    process_set=None,
-    ignore_name_scope=False,
-):
+    tensor: TensorLike,
+    average: bool | None = None,
+    device_dense: str = "",
+    device_sparse: str = "",
+    compression: type[Compressor] = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    name: str | None = None,
+    process_set: object = None,
+    ignore_name_scope: bool = False,
+) -> tf.Tensor | tf.IndexedSlices:
     """Horovod's name of push_pull()."""
     del ignore_name_scope
     refuse_process_set(process_set)
@@ -301,7 +314,12 @@ def allreduce(
     )
 
 
-def grouped_allreduce(tensors, *args, name=None, **keywords):
+def grouped_allreduce(
+    tensors: Sequence[TensorLike],
+    *args: Any,
+    name: str | None = None,
+    **keywords: Any,
+) -> list[tf.Tensor | tf.IndexedSlices]:
     """Return the push_pull of each tensor of a list; in a graph all are in flight at once.
 
     The other arguments are those of allreduce().
@@ -356,21 +374,21 @@ for _question in ("BytepsRank", "BytepsSize", "BytepsLocalRank", "BytepsLocalSiz
 # ---- questions in a graph --------------------------------------------------------------------------------
 
 
-def rank_op(name=None):
+def rank_op(name: str | None = None) -> tf.Tensor:
     """Return this worker's number as an int32 tensor, asked when the graph runs."""
     return operations.byteps_rank(name=name)
 
 
-def size_op(name=None):
+def size_op(name: str | None = None) -> tf.Tensor:
     """Return the number of workers as an int32 tensor, asked when the graph runs."""
     return operations.byteps_size(name=name)
 
 
-def local_rank_op(name=None):
+def local_rank_op(name: str | None = None) -> tf.Tensor:
     """Return this worker's number among those on the same host as an int32 tensor."""
     return operations.byteps_local_rank(name=name)
 
 
-def local_size_op(name=None):
+def local_size_op(name: str | None = None) -> tf.Tensor:
     """Return the number of workers on this host as an int32 tensor."""
     return operations.byteps_local_size(name=name)
