@@ -14,6 +14,8 @@ float8_e5m2, int8, int16, int32, int64, uint8 and bool are supported. All worker
 same tensors. Every failure is an exception, on every worker that took part, whose text has the cause.
 """
 
+from typing import TYPE_CHECKING
+
 from byteps._basics import (
     Average,
     Handle,
@@ -86,7 +88,8 @@ from . import cross_barrier, ddp_hook, parallel  # isort: skip
 byteps_push_pull = push_pull_async_inplace
 reduce_before_unscaling()
 free_after_operations()
-__getattr__ = absent(__name__)
+if not TYPE_CHECKING:  # else every name would be known
+    __getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",

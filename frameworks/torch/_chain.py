@@ -15,7 +15,7 @@ import threading
 
 import torch
 
-_started = queue.SimpleQueue()  # (handle, chain, future, stream) of what is on its way
+_started: "queue.SimpleQueue[tuple]" = queue.SimpleQueue()  # (handle, chain, future, stream) of what is on its way
 _lock = threading.Lock()
 _thread = None
 _resuming = threading.Lock()  # held by the thread while it is in PyTorch

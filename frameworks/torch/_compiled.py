@@ -47,7 +47,7 @@ def _define():
         return ops.push_pull(
             tensor,
             name=name,
-            op=op,
+            op=ReduceOp(op),
             priority=priority,
             prescale_factor=prescale,
             postscale_factor=postscale,

@@ -47,7 +47,7 @@ _CHANGED = (
     "clip_grad_norm_()"
 )
 
-_alive = weakref.WeakSet()  # the reducers of this process
+_alive: "weakref.WeakSet[Reducer]" = weakref.WeakSet()  # the reducers of this process
 
 
 class _Flight:

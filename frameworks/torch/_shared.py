@@ -11,19 +11,33 @@ The copy pays if something is added to it: over several backward passes, or from
 what it saves, so the hook gives its place up as soon as that happens. The block is freed with its last place.
 """
 
+from __future__ import annotations
+
 import itertools
 import weakref
+from typing import TYPE_CHECKING, overload
 
 import torch
 
 from byteps._basics import shared_buffer
 from byteps._native import bps as _bps
 
+if TYPE_CHECKING:
+    from typing import Any, Sequence
+
 _SMALL = 16 << 10  # bytes that a message between workers carries along; to copy them here saves nothing
 _LINE = 64  # bytes of the cache
 
 
-def empty(*size, dtype=None):
+@overload
+def empty(*size: int, dtype: torch.dtype | None = None) -> torch.Tensor: ...
+
+
+@overload
+def empty(size: Sequence[int], /, *, dtype: torch.dtype | None = None) -> torch.Tensor: ...
+
+
+def empty(*size: Any, dtype: torch.dtype | None = None) -> torch.Tensor:
     """Return a new CPU tensor in shared memory, where push_pull with workers of the same host is fastest.
 
     Use it for tensors that live long: each call takes a descriptor. The memory is freed with the last tensor

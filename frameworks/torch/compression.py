@@ -2,21 +2,33 @@
 """Smaller element types: gradients are pushed as float16 or bfloat16 and converted back. And the choice between that,
 where the sums are made in the smaller type, too, and coding on the network only, by a compressor of the core."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import torch
 
 from byteps._coding import coding_text
+
+if TYPE_CHECKING:
+    from typing import Any, Type, Union
+
+    from byteps._types import Coding
+
+    Cast = Union[Type["Compressor"], "Compressor"]
+    Choice = Union[Cast, Coding]
 
 
 class Compressor:
     """Converts a tensor before it is sent and its result afterwards."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, Any]:
         """Return the tensor to send, and what decompress() needs to know."""
         raise NotImplementedError
 
     @staticmethod
-    def decompress(tensor, context):
+    def decompress(tensor: torch.Tensor, context: Any) -> torch.Tensor:
         """Return the tensor as it was before compress()."""
         raise NotImplementedError
 
@@ -25,28 +37,28 @@ class NoneCompressor(Compressor):
     """Sends tensors as they are."""
 
     @staticmethod
-    def compress(tensor):
+    def compress(tensor: torch.Tensor) -> tuple[torch.Tensor, None]:
         """Return the tensor itself."""
         return tensor, None
 
     @staticmethod
-    def decompress(tensor, context):
+    def decompress(tensor: torch.Tensor, context: None) -> torch.Tensor:
         """Return the tensor itself."""
         return tensor
 
 
 class _CastCompressor(Compressor):
-    dtype = None
+    dtype: torch.dtype
 
     @classmethod
-    def compress(cls, tensor):
+    def compress(cls, tensor: torch.Tensor) -> tuple[torch.Tensor, torch.dtype | None]:
         """Return the tensor in the smaller type, if it has a larger floating point type."""
         if tensor.is_floating_point() and tensor.dtype.itemsize > cls.dtype.itemsize:
             return tensor.to(cls.dtype), tensor.dtype
         return tensor, None
 
     @classmethod
-    def decompress(cls, tensor, context):
+    def decompress(cls, tensor: torch.Tensor, context: torch.dtype | None) -> torch.Tensor:
         """Return the tensor in the type that it had."""
         return tensor if context is None else tensor.to(context)
 

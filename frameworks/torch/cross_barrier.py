@@ -12,8 +12,11 @@ layers overlaps the next iteration's forward pass of the first ones.
 The module also has all names of byteps.torch.
 """
 
+from __future__ import annotations
+
 import sys
 import weakref
+from typing import TYPE_CHECKING, overload
 
 import torch
 
@@ -24,9 +27,16 @@ from ._reducer import Reducer
 from .compression import Compression, choose
 from .optimizer import _check_passes, _Distributed, have_momentum, name_parameters, unwrap, wrap
 
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, NoReturn
 
-def __getattr__(name):
-    return getattr(sys.modules[__package__], name)
+    from . import *  # noqa: F403
+    from .compression import Choice
+    from .optimizer import Loss
+else:
+
+    def __getattr__(name):
+        return getattr(sys.modules[__package__], name)
 
 
 class _Plan:
@@ -81,7 +91,20 @@ class _Plan:
 class _CrossBarrier(_Distributed):
     """What is added to the class of the wrapped optimizer."""
 
-    def step(self, closure=None):
+    _num_steps: int
+    _steps: int
+    _pending: set[int]
+    _cleared: dict[int, bool]
+    _options: list[dict[str, Any]]
+    _plan: _Plan
+
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> float | torch.Tensor | None:
         """Note that a step is due for every parameter, and return at once.
 
         After synchronize(), which a GradScaler calls, it makes the whole step now.
@@ -120,11 +143,11 @@ class _CrossBarrier(_Distributed):
             self._pending if self._steps >= self._num_steps else self._plan.make(self._byteps.index, count)
         )
 
-    def flush(self):
+    def flush(self) -> None:
         """Wait for all gradients and bring all parameters up to date."""
         self._update(self._pending)
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Bring all parameters up to date; after backward(), wait until its gradients have been reduced.
 
         Call it before you look at parameters, and before you read or change gradients, as by
@@ -137,7 +160,7 @@ class _CrossBarrier(_Distributed):
         if self._byteps.dirty:
             self._byteps.finish()
 
-    def skip_synchronize(self):
+    def skip_synchronize(self) -> NoReturn:
         """Not possible here: the step is made while gradients arrive."""
         raise NotImplementedError(
             "CrossBarrier makes the step by itself; use DistributedOptimizer to skip it"
@@ -179,7 +202,7 @@ class _CrossBarrier(_Distributed):
         finally:
             self.param_groups = groups
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients; those that are on their way when they have been used."""
         if not self._byteps.busy:
             self._byteps.reset()
@@ -193,7 +216,7 @@ class _CrossBarrier(_Distributed):
                 else:
                     _clear(parameter, set_to_none)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Bring all parameters up to date and return the state of the optimizer."""
         self.flush()
         return super().state_dict()
@@ -203,12 +226,12 @@ class _CrossBarrier(_Distributed):
         self.flush()
         return super().__reduce_ex__(protocol)
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Bring all parameters up to date and take the state of an optimizer."""
         self.flush()
         super().load_state_dict(state_dict)
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; all workers must do so at the same point."""
         self.flush()
         super().add_param_group(param_group)
@@ -222,6 +245,12 @@ class _CrossBarrier(_Distributed):
             )
 
 
+if TYPE_CHECKING:
+
+    class _Crossing(_CrossBarrier, Any):
+        """An optimizer of the class given to CrossBarrier(), too, whichever that is."""
+
+
 def _clear(parameter, set_to_none):
     if set_to_none:
         parameter.grad = None
@@ -230,13 +259,13 @@ def _clear(parameter, set_to_none):
 
 
 def CrossBarrier(
-    model,
-    optimizer,
-    named_parameters=None,
-    compression=Compression.none,
-    backward_passes_per_step=1,
-    num_steps=10**6,
-):
+    model: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    compression: Choice = Compression.none,
+    backward_passes_per_step: int = 1,
+    num_steps: int = 10**6,
+) -> _Crossing:
     """Return an optimizer whose step() does not wait; see the module's text.
 
     It works with every optimizer whose update of a parameter depends on this parameter only (SGD, Adam, and

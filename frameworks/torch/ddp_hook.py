@@ -9,16 +9,29 @@ In place of None there may be how the buckets are coded on the network: {"compre
 The hook returns at once. DDP waits for the futures, in the order of the buckets, at the end of backward().
 """
 
+from typing import TYPE_CHECKING
+
+import torch
+
 from byteps._basics import Average, declare, job_number
 from byteps._names import unique_name
 
 from ._chain import start
 from .ops import push_pull_async_inplace
 
-_declared = set()  # (number of the job, name) of what is there with its compression
+# PyTorch compares the annotations of a hook with these very objects, so they are no strings.
+if TYPE_CHECKING or torch.distributed.is_available():
+    from torch.distributed import GradBucket
+else:
+    GradBucket = None
+
+if TYPE_CHECKING:
+    from byteps._types import Coding
+
+_declared: "set[tuple[int, str]]" = set()  # (number of the job, name) of what is there with its compression
 
 
-def bucket_name(bucket):
+def bucket_name(bucket: GradBucket) -> str:
     """Return a name that all workers give to this bucket, and that no other bucket has.
 
     DDP makes its buckets anew after the first backward pass, and numbers those of each model from 0.
@@ -42,7 +55,7 @@ def _reduce(compression, bucket):
     return (yield push_pull_async_inplace(bucket.buffer(), op=Average, name=name, priority=bucket.index()))
 
 
-def push_pull_hook(state, bucket):
+def push_pull_hook(state: "Coding", bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Replace a bucket of gradients by the average over all workers.
 
     Args:

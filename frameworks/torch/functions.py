@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring all workers to the same state: parameters, the state of an optimizer, any object."""
 
+from __future__ import annotations
+
 import pickle
+from typing import TYPE_CHECKING, overload
 
 import torch
 
@@ -10,8 +13,16 @@ from byteps._basics import check_root, rank, require_equal
 from . import _memory
 from .ops import broadcast_, broadcast_async_, wait_all
 
+if TYPE_CHECKING:
+    from typing import Any, Dict, Iterable, List, Tuple, TypeVar, Union
 
-def broadcast_parameters(params, root_rank=0, prefix="Parameter."):
+    T = TypeVar("T")
+    Nested = Union[torch.Tensor, Dict[Any, Any], List[Any], Tuple[Any, ...], None]
+
+
+def broadcast_parameters(
+    params: dict[Any, Any] | list[Any] | Iterable[Nested], root_rank: int = 0, prefix: str = "Parameter."
+) -> None:
     """Replace tensors by those of worker root_rank, in place and bit by bit the same; all are in flight at
     once.
 
@@ -93,7 +104,15 @@ def _broadcast_all(pairs, root):
     wait_all(handles)
 
 
-def broadcast_object(obj, root_rank=0, name=None):
+@overload
+def broadcast_object(obj: None, root_rank: int = 0, name: str | None = None) -> Any: ...
+
+
+@overload
+def broadcast_object(obj: T, root_rank: int = 0, name: str | None = None) -> T: ...
+
+
+def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
     """Return the object of worker root_rank on every worker; on the root the object itself.
 
     Args:
@@ -113,7 +132,7 @@ def broadcast_object(obj, root_rank=0, name=None):
     if data:
         buffer[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     broadcast_(buffer, root, name)
-    return obj if rank() == root else pickle.loads(bytes(memoryview(buffer.numpy())[: int(size)]))
+    return obj if rank() == root else pickle.loads(buffer.numpy()[: int(size)].tobytes())
 
 
 # ---- the state of an optimizer ---------------------------------------------------------------------------
@@ -187,7 +206,9 @@ def _install(optimizer, content):
             optimizer.state[parameter] = content["state"][i]
 
 
-def broadcast_optimizer_state(optimizer, root_rank=0, prefix="Parameter."):
+def broadcast_optimizer_state(
+    optimizer: torch.optim.Optimizer, root_rank: int = 0, prefix: str = "Parameter."
+) -> None:
     """Give all workers the optimizer state and options of worker root_rank, bit by bit the same.
 
     It may have any number of steps behind it on any worker, for example on the root only, after a

@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of tensors, under the names of BytePS and of Horovod."""
 
+from __future__ import annotations
+
 import functools
 import threading
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -32,6 +35,17 @@ from byteps._native import bps as _bps
 
 from . import _memory
 from .compression import Compression, choose
+
+if TYPE_CHECKING:
+    from typing import Iterable, Sequence
+
+    from byteps._basics import ReduceOp
+
+    from .compression import Cast, Choice
+
+    _GroupBase = Handle[list[torch.Tensor]]  # synchronize() and poll() take both
+else:
+    _GroupBase = object
 
 __all__ = [
     "BytePSPushPull",
@@ -130,7 +144,7 @@ def _reverse_broadcast(root, name, priority, gradients):
     return [total if rank() == root else total.masked_fill(torch.ones_like(total, dtype=torch.bool), 0)]
 
 
-def _declare_coded(names, compression):
+def _declare_coded(names: Sequence[str | None], compression: Choice) -> Cast:
     """Declare tensors as coded so, unless it is one of Compression; return the one of these that they have then."""
     cast, coding = choose(compression)
     if coding is None:
@@ -195,16 +209,16 @@ def _in_place(tensor, reverse):
 
 
 def push_pull_async(
-    tensor,
-    average=None,
-    name=None,
-    version=0,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    version: int = 0,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[torch.Tensor]:
     """Start a push_pull into a new tensor and return its Handle at once. Arguments as for push_pull().
 
     Autograd does not see it.
@@ -219,16 +233,16 @@ def push_pull_async(
 
 
 def push_pull_async_inplace(
-    tensor,
-    average=None,
-    name=None,
-    version=0,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    version: int = 0,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[torch.Tensor]:
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
     The tensor's memory belongs to the library until synchronize(handle) has returned: do not read, write or
@@ -251,17 +265,17 @@ def push_pull_async_inplace(
 
 
 def push_pull(
-    tensor,
-    average=None,
-    name=None,
-    version=0,
-    priority=0,
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    version: int = 0,
+    priority: int = 0,
+    compression: Choice = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> torch.Tensor:
     """Return the reduction of a tensor over all workers, as a new tensor. The argument is not changed.
 
     It is differentiable for Average and Sum: the gradient is the push_pull of the workers' gradients, so that
@@ -321,16 +335,16 @@ class BytePSPushPull:
 
 
 def push_pull_inplace(
-    tensor,
-    average=None,
-    name=None,
-    version=0,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    version: int = 0,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> torch.Tensor:
     """Reduce a tensor over all workers in place and return it. Arguments and errors as for push_pull().
 
     For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
@@ -359,7 +373,7 @@ _group_count = 0  # those of the current group that have been started
 _group_lock = threading.Lock()  # autograd runs hooks on several threads
 
 
-def byteps_torch_set_num_grads(num_grads):
+def byteps_torch_set_num_grads(num_grads: int) -> None:
     """Set after how many tensors push_pull_group_sync_inplace() starts counting again."""
     global _group_size, _group_count
     if not isinstance(num_grads, int) or num_grads < 1:
@@ -368,7 +382,14 @@ def byteps_torch_set_num_grads(num_grads):
         _group_size, _group_count = num_grads, 0
 
 
-def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, priority=0, learning_rate=0.0):
+def push_pull_group_sync_inplace(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    version: int = 0,
+    priority: int = 0,
+    learning_rate: float = 0.0,
+) -> tuple[Handle[torch.Tensor], int]:
     """Start a push_pull in place; return its Handle and how many tensors of its group have been started.
 
     The last tensor of a group has the count that byteps_torch_set_num_grads() was given; without that, all
@@ -383,7 +404,9 @@ def push_pull_group_sync_inplace(tensor, average=None, name=None, version=0, pri
     return handle, count
 
 
-def broadcast_async(tensor, root_rank, name=None, priority=0):
+def broadcast_async(
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0
+) -> Handle[torch.Tensor]:
     """Start a broadcast into a new tensor and return its Handle at once. Arguments as for broadcast().
 
     Autograd does not see it.
@@ -393,14 +416,16 @@ def broadcast_async(tensor, root_rank, name=None, priority=0):
     return _handle(start(_bps.broadcast, source, target, full_name(name), root, priority), tensor, result)
 
 
-def broadcast_async_(tensor, root_rank, name=None, priority=0):
+def broadcast_async_(
+    tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0
+) -> Handle[torch.Tensor]:
     """Start a broadcast in place and return its Handle at once. Arguments as for broadcast_()."""
     root = check_root(root_rank)
     memory, finish = _in_place(tensor, functools.partial(_reverse_broadcast, root, name, priority))
     return Handle(start(_bps.broadcast, memory, None, full_name(name), root, priority), tensor, finish)
 
 
-def broadcast(tensor, root_rank, name=None, priority=0):
+def broadcast(tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0) -> torch.Tensor:
     """Return the tensor of worker root_rank, bit by bit the same, as a new tensor on every worker.
 
     It is differentiable: the gradient is the sum of the workers' gradients on the root, and zeros on the
@@ -418,7 +443,7 @@ def broadcast(tensor, root_rank, name=None, priority=0):
     return result
 
 
-def broadcast_(tensor, root_rank, name=None, priority=0):
+def broadcast_(tensor: torch.Tensor, root_rank: int, name: str | None = None, priority: int = 0) -> torch.Tensor:
     """Replace the tensor by that of worker root_rank, in place, and return it. Arguments as for broadcast().
 
     For autograd it is like PyTorch's operations in place, but for a leaf that requires a gradient, such as a
@@ -433,14 +458,14 @@ def broadcast_(tensor, root_rank, name=None, priority=0):
 
 
 def allreduce(
-    tensor,
-    average=None,
-    name=None,
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Choice = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
     """Horovod's name of push_pull()."""
     return push_pull(
         tensor,
@@ -453,37 +478,58 @@ def allreduce(
     )
 
 
-def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def allreduce_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> torch.Tensor:
     """Horovod's name of push_pull_inplace()."""
     return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor).wait()
 
 
-def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def allreduce_async(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[torch.Tensor]:
     """Horovod's name of push_pull_async()."""
     return push_pull_async(
         tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
     )
 
 
-def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def allreduce_async_(
+    tensor: torch.Tensor,
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Handle[torch.Tensor]:
     """Horovod's name of push_pull_async_inplace()."""
     return push_pull_async_inplace(
         tensor, average, name, op=op, prescale_factor=prescale_factor, postscale_factor=postscale_factor
     )
 
 
-class GroupHandle:
+class GroupHandle(_GroupBase):
     """The operations of a group in flight. synchronize() returns the list of their results."""
 
-    def __init__(self, handles):
+    def __init__(self, handles: Sequence[Handle[torch.Tensor]]) -> None:
         """Make one handle of several."""
         self._handles = handles
 
-    def poll(self):
+    def poll(self) -> bool:
         """Return whether all operations have ended."""
         return all([handle.poll() for handle in self._handles])
 
-    def wait(self):
+    def wait(self) -> list[torch.Tensor]:
         """Sleep until all operations have ended and return their results; raise the first failure."""
         return wait_all(self._handles)
 
@@ -499,8 +545,13 @@ def _group(start, tensors, name, arguments):
 
 
 def grouped_allreduce_async(
-    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0
-):
+    tensors: Iterable[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> GroupHandle:
     """Start a push_pull of each tensor into a new one and return one handle for all.
 
     Autograd does not see it.
@@ -514,8 +565,13 @@ def grouped_allreduce_async(
 
 
 def grouped_allreduce_async_(
-    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0
-):
+    tensors: Iterable[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> GroupHandle:
     """Start a push_pull of each tensor in place and return one handle for all."""
     return _group(
         push_pull_async_inplace,
@@ -526,14 +582,14 @@ def grouped_allreduce_async_(
 
 
 def grouped_allreduce(
-    tensors,
-    average=None,
-    name=None,
-    compression=Compression.none,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+    tensors: Iterable[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    compression: Choice = Compression.none,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
     """Return the push_pull of each tensor of a list; all are in flight at once. Autograd sees it."""
     op = choose_op(average, op)
     return _push_pull_all(tensors, name, 0, compression, op, prescale_factor, postscale_factor)
@@ -556,7 +612,14 @@ def _push_pull_all(tensors, name, priority, compression, op, prescale, postscale
     return results
 
 
-def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0):
+def grouped_allreduce_(
+    tensors: Iterable[torch.Tensor],
+    average: bool | None = None,
+    name: str | None = None,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> list[torch.Tensor]:
     """Reduce each tensor of a list in place and return them; all are in flight at once."""
     return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor).wait()
 

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: an optimizer that reduces the gradients over all workers before each step."""
 
+from __future__ import annotations
+
 import contextlib
 import warnings
 from types import MappingProxyType
+from typing import TYPE_CHECKING, overload
 
 import torch
 
@@ -16,6 +19,18 @@ from ._rates import rates_of
 from ._reducer import Reducer, may_train
 from .compression import Compression, choose
 
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Iterator, Sequence, TypeVar, Union
+
+    from byteps._basics import ReduceOp
+
+    from .compression import Choice
+
+    Loss = TypeVar("Loss", bound=Union[float, torch.Tensor])
+    _Base = torch.optim.Optimizer
+else:
+    _Base = object
+
 _SYNCHRONIZED = (
     "optimizer.step() called without optimizer.skip_synchronize() context after optimizer.synchronize(). "
     "The gradients are not reduced again here, but Horovod and the original BytePS would do so: in a program "
@@ -23,10 +38,13 @@ _SYNCHRONIZED = (
 )
 
 
-class _Distributed:
+class _Distributed(_Base):
     """What is added to the class of the wrapped optimizer. Its own state is in _byteps and _byteps_skip."""
 
-    def synchronize(self):
+    _byteps: Reducer
+    _byteps_skip: bool
+
+    def synchronize(self) -> None:
         """Wait until all gradients have been reduced, unless they have been since the last backward().
 
         backward(), step() and a GradScaler do it by themselves, but for a backward() with backward_passes_per_step > 1
@@ -45,14 +63,14 @@ class _Distributed:
             self._byteps.finish()
 
     @property
-    def seconds_waited(self):
+    def seconds_waited(self) -> float:
         """The time that this worker has spent waiting for gradients to be reduced."""
         return self._byteps.waited
 
     # What programs for the original read in its optimizer.
 
     @property
-    def backward_passes_per_step(self):
+    def backward_passes_per_step(self) -> int:
         """After how many backward passes the gradients are sent."""
         return self._byteps.passes
 
@@ -69,7 +87,7 @@ class _Distributed:
         return MappingProxyType(self._byteps.titles)
 
     @contextlib.contextmanager
-    def skip_synchronize(self):
+    def skip_synchronize(self) -> Iterator[None]:
         """Return a context in which step() does not reduce the gradients."""
         self._byteps_skip = True
         try:
@@ -77,11 +95,17 @@ class _Distributed:
         finally:
             self._byteps_skip = False
 
-    def set_backward_passes_per_step(self, passes):
+    def set_backward_passes_per_step(self, passes: int) -> None:
         """Set after how many backward passes the gradients are sent."""
         self._byteps.reset(_check_passes(passes))
 
-    def step(self, closure=None):
+    @overload
+    def step(self, closure: None = None) -> None: ...
+
+    @overload
+    def step(self, closure: Callable[[], Loss]) -> Loss: ...
+
+    def step(self, closure: Callable[[], Any] | None = None) -> float | torch.Tensor | None:
         """Reduce the gradients over all workers and make the step of the wrapped optimizer.
 
         Raises:
@@ -124,7 +148,7 @@ class _Distributed:
             raise RuntimeError("step() with skip_synchronize(), but without synchronize() after backward()")
         self._byteps.end_step()
 
-    def zero_grad(self, set_to_none=True):
+    def zero_grad(self, set_to_none: bool = True) -> None:
         """Reset the gradients. Not allowed while they are being reduced."""
         if self._byteps.busy:
             raise AssertionError(
@@ -134,14 +158,14 @@ class _Distributed:
         self._byteps.reset()
         super().zero_grad(set_to_none)
 
-    def state_dict(self):
+    def state_dict(self) -> dict[str, Any]:
         """Return the state of the wrapped optimizer, and what coding gradients on the network has left on this worker.
 
         A plain optimizer takes it, too. To go on as if there had been no end, save and load it on every worker.
         """
         return _feedback.put(super().state_dict(), self._byteps)
 
-    def load_state_dict(self, state_dict):
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Take the state of an optimizer; what coding has left counts only on the worker that has saved it."""
         super().load_state_dict(_feedback.take(state_dict, self._byteps))
 
@@ -150,7 +174,7 @@ class _Distributed:
         base = type(self).__bases__[1]
         return object.__new__, (base,), base.__getstate__(self)
 
-    def add_param_group(self, param_group):
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a group of parameters; all workers must do so at the same point."""
         check_momentum(self._byteps.coding, have_momentum([{**self.defaults, **param_group}]))
         super().add_param_group(param_group)
@@ -162,6 +186,12 @@ class _Distributed:
         except ValueError:
             self.param_groups.pop()
             raise
+
+
+if TYPE_CHECKING:
+
+    class _Wrapped(_Distributed, Any):
+        """An optimizer of the class given to DistributedOptimizer(), too, whichever that is."""
 
 
 def _check_passes(passes):
@@ -229,16 +259,16 @@ def _check_groups(groups, num_groups):
 
 
 def DistributedOptimizer(
-    optimizer,
-    named_parameters=None,
-    compression=Compression.none,
-    backward_passes_per_step=1,
-    op=Average,
-    gradient_predivide_factor=1.0,
-    num_groups=0,
-    groups=None,
-    sparse_as_dense=False,
-):
+    optimizer: torch.optim.Optimizer,
+    named_parameters: Iterable[tuple[str, torch.Tensor]] | None = None,
+    compression: Choice = Compression.none,
+    backward_passes_per_step: int = 1,
+    op: ReduceOp = Average,
+    gradient_predivide_factor: float = 1.0,
+    num_groups: int = 0,
+    groups: int | Sequence[Sequence[torch.Tensor]] | None = None,
+    sparse_as_dense: bool = False,
+) -> _Wrapped:
     """Return an optimizer that reduces the gradients over all workers before each step.
 
     It is an instance of a subclass of the optimizer's class, with the same name, that shares parameters,

@@ -16,14 +16,18 @@ each other.
 """
 
 import random
+from typing import Dict, List, Sequence, Tuple
 
 import torch
 
 from byteps._basics import Average
 
 from ._chain import start
-from .ddp_hook import bucket_name, push_pull_hook
+from .ddp_hook import GradBucket, bucket_name, push_pull_hook
 from .ops import push_pull_async_inplace
+
+_Left = Dict[int, torch.Tensor]  # what a bucket leaves of its parameters
+_Step = Dict[int, Tuple[_Left, _Left]]  # errors and Qs, by the index of a bucket
 
 
 class PowerSGDState:
@@ -55,13 +59,13 @@ class PowerSGDState:
     def __init__(
         self,
         *,
-        matrix_approximation_rank=1,
-        start_powerSGD_iter=1000,  # noqa: N803 (the names are PyTorch's)
-        min_compression_rate=2,
-        use_error_feedback=True,
-        warm_start=True,
-        random_seed=0,
-    ):
+        matrix_approximation_rank: int = 1,
+        start_powerSGD_iter: int = 1000,  # noqa: N803 (the names are PyTorch's)
+        min_compression_rate: float = 2,
+        use_error_feedback: bool = True,
+        warm_start: bool = True,
+        random_seed: int = 0,
+    ) -> None:
         """Choose how to approximate; the arguments are those of PyTorch's PowerSGDState, and equal on all workers.
 
         Args:
@@ -82,8 +86,8 @@ class PowerSGDState:
         self.warm_start = warm_start
         self.iter = 0
         self.rng = random.Random(random_seed)
-        self.errors = {}
-        self.qs = {}
+        self.errors: Dict[int, torch.Tensor] = {}
+        self.qs: Dict[int, torch.Tensor] = {}
         self._forget_model()
 
     def __getstate__(self):
@@ -100,7 +104,7 @@ class PowerSGDState:
         self._numbers = {}  # parameter -> its place in the order of their first coming
         self._step = {}  # index of a bucket of this step that has ended well -> what it leaves
 
-    def enter(self, bucket):
+    def enter(self, bucket: GradBucket) -> Tuple[List[int], _Step]:
         """Return the numbers of a bucket's parameters and its step; the last bucket of a step counts it.
 
         DDP makes other buckets after the first step; a parameter keeps its number.
@@ -110,7 +114,7 @@ class PowerSGDState:
         self.iter += bucket.is_last()
         return [self._numbers.setdefault(p, len(self._numbers)) for p in bucket.parameters()], self._step
 
-    def rank_of(self, gradient):
+    def rank_of(self, gradient: torch.Tensor) -> int:
         """Return how many columns P and Q of a gradient have; 0: it stays whole."""
         if gradient.dim() < 2 or gradient.numel() == 0:
             return 0
@@ -118,7 +122,7 @@ class PowerSGDState:
         rank = min(rows, columns, self.matrix_approximation_rank)
         return rank if (rows + columns) * rank * self.min_compression_rate < rows * columns else 0
 
-    def matrices(self, gradients, numbers):
+    def matrices(self, gradients: Sequence[torch.Tensor], numbers: Sequence[int]) -> List["_Matrix"]:
         """Return a _Matrix for each of the gradients that do not stay whole, each with its Q."""
         ranks = map(self.rank_of, gradients)
         found = [_Matrix(*each) for each in zip(gradients, numbers, ranks) if each[-1]]
@@ -132,12 +136,12 @@ class PowerSGDState:
                 one.draw_q(draw)
         return found
 
-    def leave(self, matrices):
+    def leave(self, matrices: Sequence["_Matrix"]) -> Tuple[_Left, _Left]:
         """Return what the matrices of a bucket leave for the next step: errors and Qs."""
         errors = {one.number: one.error() for one in matrices if self.use_error_feedback}
         return errors, {one.number: _basis(one.q) for one in matrices if self.warm_start}
 
-    def keep(self, step):
+    def keep(self, step: _Step) -> None:
         """Keep what the buckets of a step leave."""
         for errors, qs in step.values():
             self.errors.update(errors)
@@ -245,7 +249,7 @@ def _reduce(state, bucket, numbers, step):
     return buffer
 
 
-def powerSGD_hook(state, bucket):
+def powerSGD_hook(state: PowerSGDState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """Replace a bucket of gradients by approximations of low rank of their averages over all workers.
 
     All workers have the same result. What a step loses is kept only if it ends well on all buckets and nothing in

@@ -6,6 +6,10 @@ gradients by itself. Each worker gives the sums of its values and of their squar
 tensor.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
 import torch
 from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -13,6 +17,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from byteps._basics import Sum, size
 
 from .ops import push_pull
+
+if TYPE_CHECKING:
+    from typing import TypeVar
+
+    Module = TypeVar("Module", bound=torch.nn.Module)
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -30,7 +39,7 @@ class SyncBatchNorm(_BatchNorm):
         if input.dim() < 2:
             raise ValueError(f"Expected at least 2 dimensions (batch, channel, ...), got {input.dim()}")
 
-    def forward(self, input):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
         """Normalise a batch of shape (batch, channel, ...)."""
         self._check_input_dim(input)
         if size() == 1:
@@ -56,8 +65,16 @@ class SyncBatchNorm(_BatchNorm):
         for running, value in ((self.running_mean, mean), (self.running_var, unbiased)):
             running.copy_(running + momentum * (value - running))
 
+    @overload
     @classmethod
-    def convert_sync_batchnorm(cls, module):
+    def convert_sync_batchnorm(cls, module: _BatchNorm) -> SyncBatchNorm: ...
+
+    @overload
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module) -> Module: ...
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: torch.nn.Module) -> torch.nn.Module:
         """Return the module with a SyncBatchNorm of the same parameters and buffers for each BatchNorm."""
         converted = module
         if isinstance(module, _BatchNorm) and not isinstance(module, cls):

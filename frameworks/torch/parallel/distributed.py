@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedDataParallel: a module whose gradients are reduced over all workers at the end of backward()."""
 
+from __future__ import annotations
+
 import contextlib
 import warnings
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -12,6 +15,13 @@ from .._reducer import Reducer, may_train
 from ..compression import Compression
 from ..functions import broadcast_parameters
 from ..ops import broadcast_async_, wait_all
+
+if TYPE_CHECKING:
+    from typing import Any, Iterator, Sequence, Union
+
+    from ..compression import Choice
+
+    Device = Union[int, str, torch.device]
 
 
 def _tensors(value):
@@ -44,23 +54,23 @@ class DistributedDataParallel(torch.nn.Module):
 
     def __init__(
         self,
-        module,
-        device_ids=None,
-        broadcast_buffers=True,
-        compression=Compression.none,
+        module: torch.nn.Module,
+        device_ids: Sequence[Device] | None = None,
+        broadcast_buffers: bool = True,
+        compression: Choice = Compression.none,
         *,
-        output_device=None,
-        dim=0,
-        init_sync=True,
-        process_group=None,
-        bucket_cap_mb=None,
-        find_unused_parameters=False,
-        check_reduction=False,
-        gradient_as_bucket_view=False,
-        static_graph=False,
-        mixed_precision=None,
-        device_mesh=None,
-    ):
+        output_device: Device | None = None,
+        dim: int = 0,
+        init_sync: bool = True,
+        process_group: None = None,
+        bucket_cap_mb: float | None = None,
+        find_unused_parameters: bool = False,
+        check_reduction: bool = False,
+        gradient_as_bucket_view: bool = False,
+        static_graph: bool = False,
+        mixed_precision: None = None,
+        device_mesh: None = None,
+    ) -> None:
         """Wrap a module.
 
         Args:
@@ -95,7 +105,7 @@ class DistributedDataParallel(torch.nn.Module):
         self._reducer = Reducer(named, compression, Average)
         self._reducer.on_gradient = self._on_gradient
 
-    def forward(self, *inputs, **keywords):
+    def forward(self, *inputs: Any, **keywords: Any) -> Any:
         """Run the wrapped module."""
         if (
             self._queued and torch._C._current_graph_task_id() == -1
@@ -113,7 +123,7 @@ class DistributedDataParallel(torch.nn.Module):
         return output
 
     @contextlib.contextmanager
-    def no_sync(self):
+    def no_sync(self) -> Iterator[None]:
         """Return a context in which gradients add up locally; the next backward pass reduces them."""
         before = self._reducer.paused
         self._reducer.paused = True
@@ -122,7 +132,7 @@ class DistributedDataParallel(torch.nn.Module):
         finally:
             self._reducer.paused = before
 
-    def synchronize(self):
+    def synchronize(self) -> None:
         """Wait until the gradients have been reduced. backward() does it by itself."""
         if self._queued:
             self._finish()
