@@ -15,6 +15,8 @@
 Each worker trains on its own part of the data. Horovod's names work as well.
 """
 
+from typing import TYPE_CHECKING
+
 from byteps._basics import (
     Average,
     Max,
@@ -65,7 +67,8 @@ from .functions import (
 )
 from .optimizer import DistributedOptimizer
 
-__getattr__ = absent(__name__)
+if not TYPE_CHECKING:  # else every name would be known
+    __getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",

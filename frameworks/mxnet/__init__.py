@@ -18,6 +18,8 @@ Every failure of an operation is an mxnet.base.MXNetError where its result is us
 whose text has the cause.
 """
 
+from typing import TYPE_CHECKING
+
 from byteps._basics import (
     Average,
     Max,
@@ -74,7 +76,8 @@ from .ops import (
 from .optimizer import DistributedOptimizer
 from .trainer import DistributedTrainer
 
-__getattr__ = absent(__name__)
+if not TYPE_CHECKING:  # else every name would be known
+    __getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",

@@ -17,6 +17,8 @@ version 1 are alike. All workers call the same functions for the same tensors.
 Every failure of an operation is a TensorFlow error, on every worker that took part, whose text has the cause.
 """
 
+from typing import TYPE_CHECKING
+
 from byteps._basics import (
     Average,
     Max,
@@ -75,7 +77,8 @@ from .ops import (
     size_op,
 )
 
-__getattr__ = absent(__name__)
+if not TYPE_CHECKING:  # else every name would be known
+    __getattr__ = absent(__name__)
 
 __all__ = [
     "Adasum",
