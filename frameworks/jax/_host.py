@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on arrays of the host: outside of compiled functions, and for devices by way of a callback."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
 from jax.errors import JaxRuntimeError
 
@@ -8,6 +12,11 @@ from byteps._basics import Handle, run_push_pull, wait_all
 from byteps._coded_names import declare_coded
 from byteps._errors import Error
 from byteps._native import bps as _bps
+
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
+    from ._primitive import Request
 
 _CODES = {  # as framework_jax.so has them for compiled functions
     -1: "INVALID_ARGUMENT",
@@ -46,7 +55,7 @@ def _run(request, array):
     return result
 
 
-def exchange(request, arrays):
+def exchange(request: Request, arrays: Iterable[Any]) -> list[np.ndarray[Any, Any]]:
     """Return the results of all arrays, as arrays of NumPy; all are in flight at once.
 
     Raises:

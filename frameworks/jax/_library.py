@@ -22,7 +22,7 @@ def _check_version():
         raise ImportError(f"this is JAX {jax.__version__} ({_PLACE}); {_RANGE}")
 
 
-def load():
+def load() -> None:
     """Load the plugin; raise ImportError if this JAX cannot be used."""
     _check_version()
     library = ctypes.CDLL(find_plugin("framework_jax", "JAX"))

@@ -7,10 +7,13 @@ finish is behind all starts, or XLA would wait for the first result before it st
 a callback, by way of the host's memory.
 """
 
+from __future__ import annotations
+
 import dataclasses
 import functools
 import itertools
 import operator
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -24,6 +27,9 @@ from byteps._basics import Average, Sum, full_name, rank
 
 from . import _host, _library
 
+if TYPE_CHECKING:
+    from typing import Any, Iterable
+
 __all__ = ["Request", "bind"]
 
 _library.load()  # XLA must know the handlers
@@ -34,7 +40,7 @@ _keys = itertools.count()
 class Request:
     """What an operation is, but for its operands."""
 
-    names: tuple | None  # one for each operand; None: without, and compiled functions number them
+    names: tuple[str, ...] | None  # one for each operand; None: without, and compiled functions number them
     root: int = -1  # that sends; -1: a reduction
     op: int = int(Sum)
     priority: int = 0
@@ -43,17 +49,17 @@ class Request:
     coding: str | None = None  # on the network, which each operation declares; None: as the configuration says
     key: int = dataclasses.field(default_factory=lambda: next(_keys))  # no two are equal: each has names of its own
 
-    def full_name(self, index):
+    def full_name(self, index: int) -> str | None:
         """Return the name of an operand in the job."""
         return None if self.names is None else full_name(self.names[index])
 
-    def kind(self):
+    def kind(self) -> tuple[int, int] | tuple[int, int, float, float]:
         """Return what the extension takes behind the name of a push_pull or a broadcast."""
         if self.root >= 0:
             return self.root, self.priority
         return self.op, self.priority, self.prescale, self.postscale
 
-    def derived(self, present, suffix, **changes):
+    def derived(self, present: Iterable[int], suffix: str, **changes: Any) -> Request:
         """Return the request for some of the operands, under names of their own."""
         names = None if self.names is None else tuple(self.names[i] + suffix for i in present)
         return dataclasses.replace(self, names=names, coding=None, key=next(_keys), **changes)
@@ -103,7 +109,7 @@ def _placed(result, operand):
 class _Counter:
     """Counts the operations without names in a program."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.count = 0
 
 

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring all workers to the same parameters."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import jax
 
 from byteps._basics import check_root, require_equal
 
 from .ops import broadcast
 
+if TYPE_CHECKING:
+    from byteps._types import T
+
 
 def _form(path, leaf):
     return f"{jax.tree_util.keystr(path)} {jax.numpy.shape(leaf)} {jax.numpy.result_type(leaf)}"
 
 
-def broadcast_parameters(tree, root_rank=0):
+def broadcast_parameters(tree: T, root_rank: int = 0) -> T:
     """Return a tree with the arrays of worker root_rank, bit by bit the same, on every worker.
 
     Args:

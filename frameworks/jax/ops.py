@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of arrays and trees of them, inside of compiled functions and outside."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, overload
+
 import jax
 import jax.numpy as jnp
 from jax import lax
@@ -11,6 +15,17 @@ from byteps._native import bps as _bps
 
 from ._primitive import Request, bind
 from .compression import Compression
+
+if TYPE_CHECKING:
+    from typing import Any, Hashable, Sequence, Union
+
+    import numpy as np
+
+    from byteps._types import Coding, T
+
+    from .compression import NoneCompressor
+
+    Number = Union[complex, np.ndarray[Any, Any], np.generic]  # complex stands for int and float, too
 
 __all__ = ["broadcast", "push_pull"]
 
@@ -36,17 +51,41 @@ def _require_numbers(array):
         )
 
 
+@overload
 def push_pull(
-    tree,
-    name=None,
-    average=None,
-    op=None,
-    compression=Compression.none,
-    axis_name=None,
-    priority=0,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-):
+    tree: Number,
+    name: str | None = None,
+    average: bool | None = None,
+    op: ReduceOp | None = None,
+    compression: type[NoneCompressor] | Coding = Compression.none,
+    axis_name: Hashable | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> jax.Array: ...
+@overload
+def push_pull(
+    tree: T,
+    name: str | None = None,
+    average: bool | None = None,
+    op: ReduceOp | None = None,
+    compression: type[NoneCompressor] | Coding = Compression.none,
+    axis_name: Hashable | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> T: ...
+def push_pull(
+    tree: Any,
+    name: str | None = None,
+    average: bool | None = None,
+    op: ReduceOp | None = None,
+    compression: type[NoneCompressor] | Coding = Compression.none,
+    axis_name: Hashable | None = None,
+    priority: int = 0,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+) -> Any:
     """Return the reduction of an array, or of each array of a tree, over all workers.
 
     All arrays of a tree are in flight at once. It may stand in functions that are transformed by jit, grad, vmap,
@@ -75,14 +114,23 @@ def push_pull(
             a compiled function when its results are used.
     """
     op = choose_op(average, op)
-    compression = choose_compressor(compression, Compression.none)
-    require_name(name, coding_of(compression))
+    compressor = choose_compressor(compression, Compression.none)
+    require_name(name, coding_of(compressor))
     leaves, names, structure = _flatten(tree, name)
-    results = reduce_all(leaves, names, op, compression, axis_name, priority, prescale_factor, postscale_factor)
+    results = reduce_all(leaves, names, op, compressor, axis_name, priority, prescale_factor, postscale_factor)
     return jax.tree_util.tree_unflatten(structure, results)
 
 
-def reduce_all(leaves, names, op, compression, axis_name, priority, prescale, postscale):
+def reduce_all(
+    leaves: Sequence[jax.Array],
+    names: tuple[str, ...] | None,
+    op: ReduceOp,
+    compression: type[NoneCompressor],
+    axis_name: Hashable | None,
+    priority: int,
+    prescale: float,
+    postscale: float,
+) -> list[jax.Array]:
     """Return the reductions of arrays, which have these names (None: none); the rest is as for push_pull()."""
     small = [compression.compress(leaf) for leaf in leaves]
     for leaf in small:
@@ -141,7 +189,11 @@ def _whole(row, array, devices, axis_name):
     return lax.psum(rows, axis_name).reshape(-1)[: array.size].reshape(array.shape)
 
 
-def broadcast(tree, root_rank=0, name=None, priority=0):
+@overload
+def broadcast(tree: Number, root_rank: int = 0, name: str | None = None, priority: int = 0) -> jax.Array: ...
+@overload
+def broadcast(tree: T, root_rank: int = 0, name: str | None = None, priority: int = 0) -> T: ...
+def broadcast(tree: Any, root_rank: int = 0, name: str | None = None, priority: int = 0) -> Any:
     """Return the array of worker root_rank, or each array of a tree, bit by bit the same, on every worker.
 
     Args:

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer in the shape of Optax whose gradients are reduced over all workers."""
 
+from __future__ import annotations
+
 import operator
-import typing
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,25 +18,46 @@ from byteps._names import unique_name
 from .compression import Compression
 from .ops import push_pull
 
+if TYPE_CHECKING:
+    from typing import Callable, Hashable, Protocol, TypeVar
 
-class Accumulation(typing.NamedTuple):
+    from byteps._basics import ReduceOp
+    from byteps._types import Coding
+
+    from .compression import NoneCompressor
+
+    class _Transformation(Protocol):
+        """As optax.GradientTransformation is one."""
+
+        @property
+        def init(self) -> Callable[..., Any]: ...
+
+        @property
+        def update(self) -> Callable[..., Any]: ...
+
+        def _replace(self, *, init: Any = ..., update: Any = ...) -> Any: ...
+
+    Optimizer = TypeVar("Optimizer", bound=_Transformation)
+
+
+class Accumulation(NamedTuple):
     """The state of an optimizer with backward_passes_per_step > 1."""
 
     passes: jax.Array  # since the last step
-    sums: typing.Any  # of their gradients
-    inner: typing.Any  # the state of the original optimizer
+    sums: Any  # of their gradients
+    inner: Any  # the state of the original optimizer
 
 
 def distributed(
-    optimizer,
-    average=None,
-    op=None,
-    compression=Compression.none,
-    axis_name=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    backward_passes_per_step=1,
-):
+    optimizer: Optimizer,
+    average: bool | None = None,
+    op: ReduceOp | None = None,
+    compression: type[NoneCompressor] | Coding = Compression.none,
+    axis_name: Hashable | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    backward_passes_per_step: int = 1,
+) -> Optimizer:
     """Return an optimizer that reduces the gradients over all workers before it uses them.
 
     Args:

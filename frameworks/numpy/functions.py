@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bring an object of one worker to all."""
 
+from __future__ import annotations
+
 import pickle
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -9,8 +12,17 @@ from byteps._basics import check_root, rank
 
 from .ops import broadcast
 
+if TYPE_CHECKING:
+    from typing import Any
 
-def broadcast_object(obj, root_rank=0, name=None):
+    from byteps._types import T
+
+
+@overload
+def broadcast_object(obj: None, root_rank: int = 0, name: str | None = None) -> Any: ...
+@overload
+def broadcast_object(obj: T, root_rank: int = 0, name: str | None = None) -> T: ...
+def broadcast_object(obj: Any, root_rank: int = 0, name: str | None = None) -> Any:
     """Return the object of worker root_rank on every worker; on the root the object itself.
 
     Args:

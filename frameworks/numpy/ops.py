@@ -1,12 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 """push_pull and broadcast of arrays."""
 
+from __future__ import annotations
+
 import sys
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
 from byteps._basics import Handle, check_root, choose_op, full_name, run_push_pull, shared_buffer, start
 from byteps._native import bps as _bps
+
+if TYPE_CHECKING:
+    from typing import Any, Protocol, Sequence, SupportsIndex, TypeVar
+
+    from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+    from byteps._basics import ReduceOp
+    from byteps._types import T
+
+    class _SupportsDLPack(Protocol):
+        def __dlpack__(self) -> Any: ...
+
+        def __dlpack_device__(self) -> Any: ...
+
+    # The result of what has __dlpack__ is of the same kind, but that of a subclass of ndarray is an ndarray.
+    Exchanged = TypeVar("Exchanged", bound=_SupportsDLPack)
+    Shape = TypeVar("Shape", bound="tuple[Any, ...]")
+    Type = TypeVar("Type", bound="np.dtype[Any]")
+    Scalar = TypeVar("Scalar", bound=np.generic)
 
 # Frameworks whose arrays never change, though the memory that they show seems writable.
 _IMMUTABLE = ("jax", "jaxlib", "pyarrow", "tensorflow")
@@ -21,7 +43,15 @@ if int(np.__version__.partition(".")[0]) < 2:
     _PLAIN.remove(np.dtype(bool))
 
 
-def empty(shape, dtype=float):
+@overload
+def empty(shape: SupportsIndex | Sequence[SupportsIndex]) -> NDArray[np.float64]: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[SupportsIndex], dtype: np.dtype[Scalar] | type[Scalar]
+) -> NDArray[Scalar]: ...
+@overload
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> NDArray[Any]: ...
+def empty(shape: SupportsIndex | Sequence[SupportsIndex], dtype: DTypeLike = float) -> NDArray[Any]:
     """Return a new array in shared memory, where push_pull with workers of the same host is fastest.
 
     Use it for arrays that live long: each call takes a descriptor. The memory is freed with the last array in
@@ -32,7 +62,7 @@ def empty(shape, dtype=float):
         shape, dtype: as for numpy.empty().
     """
     array = np.empty(shape, dtype)
-    buffer = shared_buffer(array.nbytes)
+    buffer: Any = shared_buffer(array.nbytes)
     return array if buffer is None else np.ndarray(shape, dtype, buffer)
 
 
@@ -135,16 +165,49 @@ def _in_place(array):
     return _memory(copy), finish
 
 
+@overload
 def push_pull_async(
-    array,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    array: np.ndarray[Shape, Type],
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[np.ndarray[Shape, Type]]: ...
+@overload
+def push_pull_async(
+    array: Exchanged,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[Exchanged]: ...
+@overload
+def push_pull_async(
+    array: ArrayLike,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[NDArray[Any]]: ...
+def push_pull_async(
+    array: Any,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[Any]:
     """Start a push_pull into a new array and return its Handle at once. Arguments as for push_pull()."""
     op = choose_op(average, op)
     source, target, result, finish = _into_new(array)
@@ -155,15 +218,15 @@ def push_pull_async(
 
 
 def push_pull_async_inplace(
-    array,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    array: T,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Handle[T]:
     """Start a push_pull in place and return its Handle at once. Arguments as for push_pull().
 
     Do not touch the array before synchronize(handle) has returned.
@@ -176,16 +239,49 @@ def push_pull_async_inplace(
     return Handle(native, array, finish)
 
 
+@overload
 def push_pull(
-    array,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    array: np.ndarray[Shape, Type],
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> np.ndarray[Shape, Type]: ...
+@overload
+def push_pull(
+    array: Exchanged,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Exchanged: ...
+@overload
+def push_pull(
+    array: ArrayLike,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> NDArray[Any]: ...
+def push_pull(
+    array: Any,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> Any:
     """Return the reduction of an array over all workers, as a new array. The argument is not changed.
 
     Args:
@@ -219,15 +315,15 @@ def push_pull(
 
 
 def push_pull_inplace(
-    array,
-    average=None,
-    name=None,
-    priority=0,
-    op=None,
-    prescale_factor=1.0,
-    postscale_factor=1.0,
-    learning_rate=0.0,
-):
+    array: T,
+    average: bool | None = None,
+    name: str | None = None,
+    priority: int = 0,
+    op: ReduceOp | None = None,
+    prescale_factor: float = 1.0,
+    postscale_factor: float = 1.0,
+    learning_rate: float = 0.0,
+) -> T:
     """Reduce an array over all workers in place and return it. Arguments and errors as for push_pull()."""
     op = choose_op(average, op)
     memory, finish = _in_place(array)
@@ -237,14 +333,38 @@ def push_pull_inplace(
     return array if finish is None else finish(array)
 
 
-def broadcast_async(array, root_rank=0, name=None, priority=0):
+@overload
+def broadcast_async(
+    array: np.ndarray[Shape, Type], root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> Handle[np.ndarray[Shape, Type]]: ...
+@overload
+def broadcast_async(
+    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> Handle[Exchanged]: ...
+@overload
+def broadcast_async(
+    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> Handle[NDArray[Any]]: ...
+def broadcast_async(array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0) -> Handle[Any]:
     """Start a broadcast into a new array and return its Handle at once. Arguments as for broadcast()."""
     root = check_root(root_rank)
     source, target, result, finish = _into_new(array)
     return Handle(start(_bps.broadcast, source, target, full_name(name), root, priority), result, finish)
 
 
-def broadcast(array, root_rank=0, name=None, priority=0):
+@overload
+def broadcast(
+    array: np.ndarray[Shape, Type], root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> np.ndarray[Shape, Type]: ...
+@overload
+def broadcast(
+    array: Exchanged, root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> Exchanged: ...
+@overload
+def broadcast(
+    array: ArrayLike, root_rank: int = 0, name: str | None = None, priority: int = 0
+) -> NDArray[Any]: ...
+def broadcast(array: Any, root_rank: int = 0, name: str | None = None, priority: int = 0) -> Any:
     """Return the array of worker root_rank, bit by bit the same, as a new array on every worker.
 
     Args:
@@ -255,7 +375,7 @@ def broadcast(array, root_rank=0, name=None, priority=0):
     return broadcast_async(array, root_rank, name, priority).wait()
 
 
-def broadcast_inplace(array, root_rank=0, name=None, priority=0):
+def broadcast_inplace(array: T, root_rank: int = 0, name: str | None = None, priority: int = 0) -> T:
     """Replace the array by that of worker root_rank, in place, and return it."""
     root = check_root(root_rank)
     memory, finish = _in_place(array)

@@ -10,12 +10,14 @@
 In ``train`` the processes are workers of one job: bps.init(), and on as in any other.
 """
 
+from __future__ import annotations
+
 import contextlib
 import os
 import secrets
 import sys
 from dataclasses import dataclass, field
-from typing import Dict, Optional
+from typing import TYPE_CHECKING
 
 import ray
 from ray.exceptions import GetTimeoutError, RayError
@@ -25,6 +27,11 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 import byteps
 from byteps import _basics
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, ContextManager
+
+    from ray.train.v2._internal.util import TrainingFramework
 
 # In seconds: longer than bps.shutdown() waits for others, and than a scheduler waits for members that end.
 _LEAVE_TIMEOUT = 10
@@ -45,27 +52,27 @@ class BytePSConfig(BackendConfig):
     """
 
     servers: int = 0
-    resources_per_server: Dict[str, float] = field(default_factory=lambda: {"CPU": 1})
+    resources_per_server: dict[str, float] = field(default_factory=lambda: {"CPU": 1})
     framework_config: BackendConfig = field(default_factory=BackendConfig)
     timeout_s: float = 60
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         """Refuse what would be found out only when the workers have been started."""
         if not isinstance(self.servers, int) or self.servers < 0:
             raise ValueError(f"servers={self.servers!r}: expected a number of actors, 0 or more")
 
     @property
-    def backend_cls(self):
+    def backend_cls(self) -> type[Backend]:
         """What Ray Train starts and ends the job by."""
         return _BytePSBackend
 
     @property
-    def backend(self):
+    def backend(self) -> str | None:
         """What a TorchTrainer looks for in its configuration, and puts there if it is None."""
         return getattr(self.framework_config, "backend", None)
 
     @backend.setter
-    def backend(self, name):
+    def backend(self, name: str | None) -> None:
         from ray.train.torch import TorchConfig
 
         if not isinstance(self.framework_config, TorchConfig):
@@ -73,16 +80,16 @@ class BytePSConfig(BackendConfig):
         self.framework_config.backend = name
 
     @property
-    def train_func_context(self):
+    def train_func_context(self) -> Callable[[], ContextManager[Any]]:
         """What the training function runs in."""
         return self.framework_config.train_func_context
 
     @property
-    def framework(self):
+    def framework(self) -> TrainingFramework | None:
         """Which framework Ray Train is told of."""
         return self.framework_config.framework
 
-    def to_dict(self):
+    def to_dict(self) -> dict[str, Any]:
         """What Ray Train shows of it."""
         return {"servers": self.servers, "resources_per_server": self.resources_per_server}
 
@@ -127,13 +134,13 @@ def _close():
 class BytePSServer:
     """The actor that is a server."""
 
-    def __init__(self, job, secret):
+    def __init__(self, job: dict[str, Any], secret: str) -> None:
         _prepare(job, secret)
 
-    def ready(self):
+    def ready(self) -> None:
         """Tell that the actor has begun, and byteps is installed where it is."""
 
-    def serve(self):
+    def serve(self) -> None:
         try:
             byteps.serve()
         except byteps.Error as error:
@@ -193,7 +200,7 @@ class _BytePSBackend(Backend):
     share_cuda_visible_devices = True  # workers of one host map each other's memory
 
     def __init__(self):
-        self.servers: Optional[_Servers] = None
+        self.servers: _Servers | None = None
 
     def on_start(self, worker_group, backend_config):
         self.end_servers()

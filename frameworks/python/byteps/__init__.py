@@ -10,6 +10,10 @@ This module has what they share: the version, the exceptions, the other parts of
 and run(), which starts a whole job.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from ._errors import (
     BusyError,
     ConfigurationError,
@@ -24,19 +28,23 @@ from ._errors import (
 from ._native import bps as _bps
 from ._parts import Scheduler, serve
 
-__version__ = _bps.version()
+if TYPE_CHECKING:
+    from ._run import run
+else:
+
+    def __getattr__(name):
+        """Return run(), whose modules most programs do not need."""
+        if name == "run":
+            from ._run import run
+
+            return run
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __getattr__(name):
-    """Return run(), whose modules most programs do not need."""
-    if name == "run":
-        from ._run import run
-
-        return run
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__version__: str = _bps.version()
 
 
-def coded_bytes():
+def coded_bytes() -> tuple[int, int]:
     """Return (plain, coded): how many bytes this worker has sent coded by a compressor, before and after coding.
 
     Both count from the start of the process, over all its jobs. What workers of one host sum among themselves is

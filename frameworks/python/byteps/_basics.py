@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What every framework's part offers alike: the life of a job, questions about it, handles."""
 
+from __future__ import annotations
+
 import atexit
 import ctypes
 import enum
@@ -10,10 +12,18 @@ import operator
 import os
 import sys
 import threading
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._coding import coding_text
 from ._errors import InvalidError, MismatchError
 from ._native import bps as _bps
+
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, SupportsIndex
+
+    from ._types import Coding, PathOrText, Settings
+
+T = TypeVar("T")
 
 
 class ReduceOp(enum.IntEnum):
@@ -33,7 +43,7 @@ Max = ReduceOp.Max
 Product = ReduceOp.Product
 
 
-def choose_op(average, op):
+def choose_op(average: bool | None, op: ReduceOp | None) -> ReduceOp:
     """Return the ReduceOp that the two arguments of a call mean. Not both may be given."""
     if op is None:
         return Sum if average is not None and not average else Average
@@ -48,7 +58,7 @@ def choose_op(average, op):
         raise ValueError(f"op={op!r} is not a reduction; expected one of {allowed}") from None
 
 
-def check_root(root_rank):
+def check_root(root_rank: SupportsIndex) -> int:
     """Return root_rank as an int, if there is such a worker."""
     root = operator.index(root_rank)
     if not 0 <= root < size():
@@ -58,12 +68,13 @@ def check_root(root_rank):
 
 # ---- life of a job ---------------------------------------------------------------------------------------
 
-_last = {"conf": None, "settings": []}  # of init(), for resume()
-_suspended = {}  # what rank() and its like have answered in the job that suspend() has left
+_last: dict[str, Any] = {"conf": None, "settings": []}  # of init(), for resume()
+# What rank() and its like have answered in the job that suspend() has left.
+_suspended: dict[Callable[[], Any], Any] = {}
 _job = 0
 
 
-def settings_texts(values):
+def settings_texts(values: Settings | None) -> list[str]:
     """Return a dict of values as the extension takes them."""
     return [f"{key}={_text(key, value)}" for key, value in dict(values or {}).items()]
 
@@ -93,7 +104,7 @@ def _quoted(text):
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
-def init(lazy=True, *, conf=None, set=None):
+def init(lazy: bool = True, *, conf: PathOrText | None = None, set: Settings | None = None) -> None:
     """Join the job and wait until all its members are there.
 
     What the job is comes from the configuration: files, environment, and the arguments here. With
@@ -135,7 +146,7 @@ def _join(conf, settings):
     _suspended.clear()
 
 
-def shutdown():
+def shutdown() -> None:
     """Finish the operations in flight and leave the job.
 
     A program that ends with status 0 does so by itself. One that ends with another status, by an exception or
@@ -148,7 +159,7 @@ def shutdown():
     _bps.shutdown()
 
 
-def suspend():
+def suspend() -> None:
     """Leave the job like shutdown(), but remember the declared tensors for resume().
 
     Until the next job, rank(), size(), local_rank(), local_size(), cross_rank(), cross_size() and
@@ -159,7 +170,12 @@ def suspend():
     _bps.suspend()
 
 
-def resume(num_workers=None, num_servers=None, global_rank=None, context=None):
+def resume(
+    num_workers: int | None = None,
+    num_servers: int | None = None,
+    global_rank: int | None = None,
+    context: object = None,
+) -> None:
     """Join again after suspend(), possibly with another number of workers and servers, and declare all
     tensors again.
 
@@ -200,7 +216,7 @@ os.register_at_fork(after_in_child=_suspended.clear)  # a child is no worker, su
 # ---- questions -------------------------------------------------------------------------------------------
 
 
-def is_initialized():
+def is_initialized() -> bool:
     """Return whether this process is in a job."""
     return _bps.is_initialized()
 
@@ -223,7 +239,7 @@ def _answer(question):
     return question()
 
 
-def rank():
+def rank() -> int:
     """Return this worker's number, 0..size()-1.
 
     Raises NotInitializedError outside a job, unless suspend() has left it; so do the questions below.
@@ -231,37 +247,37 @@ def rank():
     return _answer(_bps.rank)
 
 
-def size():
+def size() -> int:
     """Return the number of workers."""
     return _answer(_bps.size)
 
 
-def local_rank():
+def local_rank() -> int:
     """Return this worker's number among those on the same host, 0..local_size()-1."""
     return _answer(_bps.local_rank)
 
 
-def local_size():
+def local_size() -> int:
     """Return the number of workers on this host."""
     return _answer(_bps.local_size)
 
 
-def cross_rank():
+def cross_rank() -> int:
     """Return this worker's number among those with the same local_rank(), one per host, in order of rank."""
     return _answer(_bps.cross_rank)
 
 
-def cross_size():
+def cross_size() -> int:
     """Return the number of hosts that have a worker with this local_rank(): all, if is_homogeneous()."""
     return _answer(_bps.cross_size)
 
 
-def job_number():
+def job_number() -> int:
     """Return the number of the job among those of this process, from 1 on; after its end, too."""
     return _job
 
 
-def is_homogeneous():
+def is_homogeneous() -> bool:
     """Return whether all hosts have the same number of workers."""
     return bool(_answer(_bps.is_homogeneous))
 
@@ -269,12 +285,12 @@ def is_homogeneous():
 # ---- tensors ---------------------------------------------------------------------------------------------
 
 
-def full_name(name):
+def full_name(name: str | None) -> str | None:
     """Return the name that a tensor has in the job; None stays None, for an unnamed one."""
     return None if name is None else f"byteps.{name}"
 
 
-def declare(name, compression=None):
+def declare(name: str, compression: Coding = None) -> None:
     """Announce a tensor before its first push_pull. Not needed; it only saves the round trip later.
 
     Args:
@@ -286,7 +302,7 @@ def declare(name, compression=None):
     _bps.declare([full_name(name)], coding_text(compression))
 
 
-def require_equal(text, what):
+def require_equal(text: str, what: str) -> None:
     """Raise MismatchError on all workers if they do not all have the same text about something."""
     digest = hashlib.blake2b(text.encode(), digest_size=16).digest()
     both = (ctypes.c_uint8 * 32)(*digest, *(255 - byte for byte in digest))
@@ -296,22 +312,23 @@ def require_equal(text, what):
         raise MismatchError(f"{what} differ between the workers in names, shapes or types; here: {text[:500]}")
 
 
-before_operations = []  # functions that launch what other workers may wait for, so that nothing else waits for them
+# Functions that launch what other workers may wait for, so that nothing else waits for them.
+before_operations: list[Callable[[], object]] = []
 
 
-def start(operation, *arguments):
+def start(operation: Callable[..., T], *arguments: Any) -> T:
     """Start an operation of the extension that the program asks for."""
     for launch in before_operations:
         launch()
     return operation(*arguments)
 
 
-def run_push_pull(*arguments):
+def run_push_pull(*arguments: Any) -> None:
     """Run the extension's push_pull to its end."""
     start(_bps.push_pull_wait, *arguments)
 
 
-def shared_buffer(size):
+def shared_buffer(size: int) -> ctypes.Array[ctypes.c_ubyte] | None:
     """Return a writable buffer of zeroed shared memory, or None if there is none.
 
     The memory is freed when the last object that uses the buffer is gone; that may be after shutdown(). A
@@ -321,12 +338,12 @@ def shared_buffer(size):
     if memory is None:
         return None
     address, owner = memory
-    buffer = (ctypes.c_ubyte * size).from_address(address)
+    buffer: Any = (ctypes.c_ubyte * size).from_address(address)
     buffer.owner = owner
     return buffer
 
 
-class Handle:
+class Handle(Generic[T]):
     """An operation in flight, made by the functions whose names contain ``async``.
 
     It keeps its tensors alive. If it is dropped before the operation has ended, the operation goes on and
@@ -338,18 +355,18 @@ class Handle:
 
     __slots__ = ("_finish", "_lock", "_native", "output")
 
-    def __init__(self, native, output, finish=None):
+    def __init__(self, native: Any, output: T, finish: Callable[[T], T] | None = None) -> None:
         """Wrap a handle of the extension; finish(output) makes the result of what has arrived."""
         self._native = native
         self._finish = finish
-        self._lock = None if finish is None else threading.RLock()
+        self._lock: Any = None if finish is None else threading.RLock()
         self.output = output
 
-    def poll(self):
+    def poll(self) -> bool:
         """Return whether the operation has ended, well or not."""
         return self._native.poll()
 
-    def wait(self):
+    def wait(self) -> T:
         """Sleep until the operation has ended and return its result; raise if it failed."""
         self._native.wait()
         if self._finish is not None:
@@ -360,12 +377,12 @@ class Handle:
         return self.output
 
 
-def poll(handle):
+def poll(handle: Handle[Any]) -> bool:
     """Return whether the operation of a handle has ended, well or not. Does not block."""
     return handle.poll()
 
 
-def synchronize(handle):
+def synchronize(handle: Handle[T]) -> T:
     """Sleep until the operation of a handle has ended and return its result.
 
     Other Python threads run meanwhile, and Ctrl-C works. It may be called again for the same handle.
@@ -376,7 +393,7 @@ def synchronize(handle):
     return handle.wait()
 
 
-def wait_all(handles):
+def wait_all(handles: Iterable[Handle[T]]) -> list[T]:
     """Wait for all handles, also after a failure, and return their results; then raise the first failure."""
     results, failure = [], None
     for handle in handles:
@@ -389,6 +406,6 @@ def wait_all(handles):
     return results
 
 
-def barrier():
+def barrier() -> None:
     """Return when all workers have called it. Barriers meet in the order in which they are called."""
     Handle(start(_bps.barrier), None).wait()

@@ -1,14 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compressors of a framework that leave tensors as they are, and have them coded on the network instead."""
 
+from __future__ import annotations
+
 import functools
+from typing import TYPE_CHECKING
 
 from ._basics import full_name, job_number
 from ._coding import coding_text
 from ._errors import ConfigurationError, InvalidError
 from ._native import bps as _bps
 
-_said = {}  # name -> how it is coded, of those of one job
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ._types import T
+
+_said: dict[str, str] = {}  # name -> how it is coded, of those of one job
 _said_in_job = 0
 
 
@@ -21,7 +29,7 @@ def coded(base, coding):
     return type("Coded", (base,), {"coding": coding})
 
 
-def choose_compressor(compression, none, text_of=coding_text):
+def choose_compressor(compression: Any, none: T, text_of: Callable[[Any], str | None] = coding_text) -> T:
     """Return the compressor that an argument `compression` means.
 
     Args:
@@ -38,12 +46,12 @@ def choose_compressor(compression, none, text_of=coding_text):
     return none if coding is None else coded(none, coding)
 
 
-def coding_of(compressor):
+def coding_of(compressor: object) -> str | None:
     """Return how the core codes what is sent with a compressor; None: as the configuration says."""
     return getattr(compressor, "coding", None)
 
 
-def require_name(name, coding):
+def require_name(name: str | None, coding: str | None) -> None:
     """Raise ValueError if a tensor that is to be coded so has no name, by which the core knows it."""
     if coding is not None and name is None:
         raise ValueError(

@@ -1,7 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a tensor is coded on the network, as applications say it: a dictionary, in our words or in the original's."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._types import Coding
 
 # The original's names of what every compressor can have. Its other ones are "compressor_" and the option's name.
 _RENAMED = {
@@ -41,7 +47,7 @@ def _feedback(options):
     return _FEEDBACK[given]
 
 
-def coding_text(compression):
+def coding_text(compression: Coding) -> str | None:
     """Return the text that the core takes for how a tensor is coded; None: as the configuration says.
 
     Args:
@@ -90,13 +96,13 @@ def _min_bytes():
     return given
 
 
-def model_coding_text(compression):
+def model_coding_text(compression: Coding) -> str | None:
     """Return the same for all gradients of a model: unless "min_bytes" is given, small ones lose nothing."""
     text = coding_text(compression)
     return text if not text or "min_bytes" in _parts(text) else f"{text}; min_bytes={_min_bytes()}"
 
 
-def check_momentum(text, of_optimizer):
+def check_momentum(text: str | None, of_optimizer: bool) -> None:
     """Raise ValueError if such a text asks for momentum, and the optimizer has some, too."""
     if _parts(text).get("momentum", "none") != "none" and of_optimizer:
         raise ValueError(

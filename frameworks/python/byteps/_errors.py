@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The exceptions of the package. Each carries the library's text: what happened, where, and what to do."""
 
+from __future__ import annotations
+
+import builtins
+
 
 class Error(RuntimeError):
     """An operation or the job failed.
@@ -9,7 +13,7 @@ class Error(RuntimeError):
         status: the number of the failure in types.h (BPS_ERR_...), 0 if it has none.
     """
 
-    status = 0
+    status: int = 0
 
 
 class NotInitializedError(Error, ValueError):
@@ -30,7 +34,7 @@ class ConfigurationError(Error):
     status = -2
 
 
-class TimeoutError(Error, TimeoutError):
+class TimeoutError(Error, builtins.TimeoutError):
     """A deadline has passed. The text says who or what was waited for."""
 
     status = -6
@@ -61,7 +65,7 @@ class WorkerError(Error):
         rank: which worker.
     """
 
-    rank = None
+    rank: int | None = None
 
 
 _CLASSES = {
@@ -79,7 +83,7 @@ _CLASSES = {
 _CLASSES[-3] = ConfigurationError  # a plugin was refused
 
 
-def from_status(status, text):
+def from_status(status: int, text: str) -> Error:
     """Return the exception for a status of the library."""
     error = _CLASSES.get(status, Error)(text)
     error.status = status

@@ -5,15 +5,23 @@ Questions about its parts are answered for BytePS, which is made of neither MPI 
 refused by its name.
 """
 
+from __future__ import annotations
+
 import math
+from typing import TYPE_CHECKING
 
 from ._basics import Average
 from ._native import has_plugin
 
+if TYPE_CHECKING:
+    from typing import Any, Callable
+
+    from ._basics import ReduceOp
+
 Adasum = "Adasum"  # compares like Horovod's; as op= it is refused, as there is no such reduction here
 
 
-def predivide_scales(factor, op):
+def predivide_scales(factor: float, op: ReduceOp) -> tuple[float, float]:
     """Return the factors before and after an average, together 1, for gradient_predivide_factor."""
     if not isinstance(factor, (int, float)) or not 0 < factor < math.inf:
         raise ValueError(f"gradient_predivide_factor={factor!r} must be a positive, finite number")
@@ -22,7 +30,7 @@ def predivide_scales(factor, op):
     return 1.0 / factor, float(factor)
 
 
-def refuse_process_set(process_set):
+def refuse_process_set(process_set: object) -> None:
     """Raise if a program wants only some of the workers; None, or Horovod's number 0, are all of them."""
     if process_set is not None and getattr(process_set, "process_set_id", process_set) != 0:
         raise NotImplementedError("process_set: there are no process sets; every operation is of all workers")
@@ -73,7 +81,7 @@ def _refusing(name, text):
     return refuse
 
 
-def absent(module):
+def absent(module: str) -> Callable[[str], Any]:
     """Return a __getattr__ for a module: what Horovod has and BytePS has not is refused by its name, when called."""
 
     def getattr_(name):
@@ -87,51 +95,51 @@ def absent(module):
     return getattr_
 
 
-def mpi_built():
+def mpi_built() -> bool:
     """Return False: there is no MPI here, also where mpirun has started the program."""
     return False
 
 
-def mpi_enabled():
+def mpi_enabled() -> bool:
     """Return False, as mpi_built()."""
     return False
 
 
-def mpi_threads_supported():
+def mpi_threads_supported() -> bool:
     """Return False, as mpi_built()."""
     return False
 
 
-def gloo_built():
+def gloo_built() -> bool:
     """Return False: transports are plugins of BytePS."""
     return False
 
 
-def gloo_enabled():
+def gloo_enabled() -> bool:
     """Return False, as gloo_built()."""
     return False
 
 
-def nccl_built():
+def nccl_built() -> int:
     """Return 0, the version of a NCCL that BytePS is built with: none."""
     return 0
 
 
-def ddl_built():
+def ddl_built() -> bool:
     """Return False: there is no DDL here."""
     return False
 
 
-def ccl_built():
+def ccl_built() -> bool:
     """Return False: there is no oneCCL here."""
     return False
 
 
-def cuda_built():
+def cuda_built() -> bool:
     """Return whether the CUDA reducer, which takes tensors on GPUs, is installed."""
     return has_plugin("reducer_cuda")
 
 
-def rocm_built():
+def rocm_built() -> bool:
     """Return False: GPUs of AMD are not supported."""
     return False

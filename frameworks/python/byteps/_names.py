@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names of tensors for what has none that is the same on all workers, such as the variables of a model."""
 
+from __future__ import annotations
+
 import weakref
 
 from ._basics import job_number
 
-_owners = {}  # name of a tensor -> _Owners in the job
+_owners: dict[str, _Owners] = {}  # name of a tensor -> _Owners in the job
 _owners_job = 0
 
 
@@ -33,7 +35,7 @@ class _Owners:
         return forget
 
 
-def unique_name(name, owner):
+def unique_name(name: str, owner: object) -> str:
     """Return a name that nothing else in this job has: two models may use the same names.
 
     Owners of one name are numbered from 0 in each job, by the order in which they ask. That order is the same

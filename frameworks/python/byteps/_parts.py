@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The other parts of a job, for programs that start its processes themselves: the scheduler and the servers."""
 
+from __future__ import annotations
+
 import os
+from typing import TYPE_CHECKING
 
 from ._basics import settings_texts
 from ._native import bps as _bps
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from ._types import PathOrText, Settings
 
 
 class Scheduler:
@@ -25,23 +33,25 @@ class Scheduler:
         Error: it cannot listen there.
     """
 
-    def __init__(self, *, conf=None, set=None):
+    address: str
+
+    def __init__(self, *, conf: PathOrText | None = None, set: Settings | None = None) -> None:
         self.address, self._hosted = _bps.host_scheduler(conf and os.fspath(conf), settings_texts(set))
 
-    def close(self):
+    def close(self) -> None:
         """End it. A second call does nothing."""
         hosted, self._hosted = self._hosted, None
         if hosted is not None:
             _bps.stop_scheduler(hosted)
 
-    def __enter__(self):
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
-def serve(*, conf=None, set=None):
+def serve(*, conf: PathOrText | None = None, set: Settings | None = None) -> None:
     """Be a server of a job, as ``byteps server`` is one; return when the job is over.
 
     Other Python threads run meanwhile, and Ctrl-C works; the server then goes on until the process ends.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """byteps.run(): a whole job for one function, from a program or a notebook."""
 
+from __future__ import annotations
+
 import collections
 import numbers
 import os
@@ -12,16 +14,31 @@ import signal
 import subprocess
 import sys
 import tempfile
+from typing import TYPE_CHECKING
 
 from . import _config, _worker
 from ._basics import is_initialized, settings_texts
 from ._errors import Error, InvalidError, WorkerError
 
+if TYPE_CHECKING:
+    from typing import Any, Callable, Iterable, Mapping
+
+    from ._types import Settings, T
+
 _LAST_LINES = 20
 _VERDICT = re.compile(r"byteps run: (worker (\d+) \(.*\) .*); ending the job$")
 
 
-def run(fn, args=(), kwargs=None, np=1, *, servers=0, set=None, env=None):
+def run(
+    fn: Callable[..., T],
+    args: Iterable[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    np: int = 1,
+    *,
+    servers: int = 0,
+    set: Settings | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[T]:
     """Start a job of np workers on this machine, each of which calls fn(*args, **kwargs); return what they return.
 
     The workers are new processes, with this interpreter, this ``sys.path`` and this folder. fn calls bps.init() as any
