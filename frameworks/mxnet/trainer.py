@@ -94,7 +94,7 @@ class DistributedTrainer(gluon.Trainer):
         self._store.declare_gradients(i for i, parameter in enumerate(self._params) if parameter.grad_req != "null")
         broadcast_parameters({parameter.name: parameter for parameter in self._params}, root_rank)
 
-    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """Average the gradients over all workers and make a step of the optimizer; batch_size: of this worker."""
         self._steps = True
         try:
