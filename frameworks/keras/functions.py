@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Sequence
 
 import keras
 import numpy as np
@@ -15,6 +15,9 @@ from byteps._horovod import refuse_process_set
 
 from . import _backend
 from .optimizer import Compression, DistributedOptimizer
+
+if TYPE_CHECKING:
+    from byteps._types import Coding
 
 
 def push_pull(
@@ -48,7 +51,7 @@ def allreduce(
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,
     op: ReduceOp | None = None,
-    compression: type | None = None,
+    compression: type | Coding | None = None,
     process_set: object = None,
 ) -> np.ndarray | float:
     """Horovod's name of push_pull(); values are sent as they are, whatever the compression."""
@@ -101,7 +104,7 @@ def load_model(
     filepath: str | os.PathLike[str],
     custom_optimizers: Sequence[type[keras.optimizers.Optimizer]] | None = None,
     custom_objects: dict[str, Any] | None = None,
-    compression: type = Compression.none,
+    compression: type | Coding = Compression.none,
     **options: Any,
 ) -> keras.Model:
     """Load a model that was saved by model.save(), with its optimizer made distributed.

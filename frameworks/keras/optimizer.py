@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import typing
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import keras
 
@@ -18,6 +18,9 @@ from byteps._names import unique_name
 
 from . import _backend
 from ._backend import Compression
+
+if TYPE_CHECKING:
+    from byteps._types import Coding
 
 Optimizer = TypeVar("Optimizer")  # of whatever class
 
@@ -197,7 +200,7 @@ def DistributedOptimizer(
     name: str | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type = Compression.none,
+    compression: type | Coding = Compression.none,
     sparse_as_dense: bool = False,
     gradient_predivide_factor: float = 1.0,
     op: ReduceOp = Average,

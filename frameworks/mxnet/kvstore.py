@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """A KVStore for gluon.Trainer: its sums over all workers are push_pulls."""
 
+from __future__ import annotations
+
 import ctypes
+from typing import Any, Iterable, List, Mapping, Sequence, Union
 
 import mxnet as mx
 from mxnet.base import _LIB, check_call
 from mxnet.kvstore import KVStoreBase
 
-from byteps._basics import Max, Sum, rank, size
+from byteps._basics import Max, ReduceOp, Sum, rank, size
 from byteps._coded_names import coding_of, declare_coded
 from byteps._names import unique_name
 
 from .compression import from_parameters
 from .ops import broadcast_inplace, push_pull_inplace
+
+Key = Union[int, str]
+Arrays = Union[mx.nd.NDArray, List[mx.nd.NDArray]]
+"""One, or one for each device."""
 
 
 class BytePS(KVStoreBase):
@@ -26,7 +33,14 @@ class BytePS(KVStoreBase):
         learning_rate: that goes along with gradients, for what coding has lost of them; 0: it is not known.
     """
 
-    def __init__(self, root_rank=0, op=Sum, *, takes_stale=False, scales=(1.0, 1.0)):
+    def __init__(
+        self,
+        root_rank: int = 0,
+        op: ReduceOp = Sum,
+        *,
+        takes_stale: bool = False,
+        scales: tuple[float, float] = (1.0, 1.0),
+    ) -> None:
         """Make a store.
 
         Args:
@@ -44,7 +58,7 @@ class BytePS(KVStoreBase):
     def _name(self, kind, key):
         return f"{unique_name('KVStore', self)}.{kind}.{key}"
 
-    def broadcast(self, key, value, out, priority=0):
+    def broadcast(self, key: Key, value: mx.nd.NDArray, out: Arrays, priority: int = 0) -> None:
         """Copy the value of worker root_rank into out, an array or a list of them.
 
         It has ended when this returns, as everything depends on it.
@@ -56,7 +70,7 @@ class BytePS(KVStoreBase):
         broadcast_inplace(targets[0], self._root, self._name("parameter", key), priority).wait_to_read()
         _spread(targets)
 
-    def pushpull(self, key, value, out=None, priority=0):
+    def pushpull(self, key: Key, value: Arrays, out: Arrays | None = None, priority: int = 0) -> None:
         """Reduce value, an array or one for each device, over devices and workers, into out or in place.
 
         Raises:
@@ -86,43 +100,43 @@ class BytePS(KVStoreBase):
                     "agrees about that (its step() takes this worker's batch size), or use all parameters in each loss"
                 )
 
-    def any_worker(self, key, flags):
+    def any_worker(self, key: Key, flags: Sequence[bool]) -> Sequence[bool]:
         """Return for each of some flags, as many on all workers, whether it is True on one of them."""
         if not flags:
             return []
         flags = mx.nd.array(flags, dtype="uint8")
         return push_pull_inplace(flags, None, self._name("flags", key), op=Max).asnumpy() > 0
 
-    def set_gradient_compression(self, compression_params):
+    def set_gradient_compression(self, compression_params: Mapping[str, Any] | None) -> None:
         """Send gradients in the way that compression_params of DistributedTrainer say.
 
         Momentum is given with the factor "mu", and the optimizer must have none then.
         """
         self._compression = from_parameters(compression_params)
 
-    def declare_gradients(self, keys):
+    def declare_gradients(self, keys: Iterable[Key]) -> None:
         """Declare the gradients of some keys at once, which else the first pushpull() of each one does."""
         names = [self._name("gradient", key) for key in keys]
         declare_coded(names, coding_of(self._compression))
 
     @staticmethod
-    def is_capable(capability):
+    def is_capable(capability: str) -> bool:
         """Return False: the optimizer runs on the workers."""
         del capability
         return False
 
     @property
-    def type(self):
+    def type(self) -> str:
         """Return "byteps"."""
         return "byteps"
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """Return this worker's number."""
         return rank()
 
     @property
-    def num_workers(self):
+    def num_workers(self) -> int:
         """Return the number of workers."""
         return size()
 

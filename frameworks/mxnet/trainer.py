@@ -19,6 +19,8 @@ from .optimizer import DistributedOptimizer
 if TYPE_CHECKING:
     import mxnet as mx
 
+    from byteps._types import Coding
+
     from .compression import NoneCompressor
 
 
@@ -41,7 +43,7 @@ class DistributedTrainer(gluon.Trainer):
         root_rank: int = 0,
         compression_params: Mapping[str, Any] | None = None,
         *,
-        compression: type[NoneCompressor] = Compression.none,
+        compression: type[NoneCompressor] | Coding = Compression.none,
         gradient_predivide_factor: float = 1.0,
         prefix: str | None = None,
         num_groups: int = 0,

@@ -35,17 +35,17 @@ class NoneCompressor(Compressor):
 
 
 class _CastCompressor(Compressor):
-    dtype = None
+    dtype: tf.DType
 
     @classmethod
-    def compress(cls, tensor):
+    def compress(cls, tensor: tf.Tensor) -> tuple[tf.Tensor, tf.DType | None]:
         """Return the tensor in the smaller type, if it has a larger floating point type."""
         if tensor.dtype.is_floating and tensor.dtype.size > cls.dtype.size:
             return tf.cast(tensor, cls.dtype), tensor.dtype
         return tensor, None
 
     @classmethod
-    def decompress(cls, tensor, context):
+    def decompress(cls, tensor: tf.Tensor, context: tf.DType | None) -> tf.Tensor:
         """Return the tensor in the type that it had."""
         return tensor if context is None else tf.cast(tensor, context)
 

@@ -7,7 +7,7 @@ import functools
 import sys
 import typing
 import warnings
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import tensorflow as tf
 
@@ -19,6 +19,9 @@ from byteps._names import unique_name
 
 from .compression import Compression, Compressor
 from .ops import push_pull, unique
+
+if TYPE_CHECKING:
+    from byteps._types import Coding
 
 Optimizer = TypeVar("Optimizer")  # of whatever class
 
@@ -130,7 +133,7 @@ def DistributedGradientTape(
     gradtape: tf.GradientTape,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: type[Compressor] | Coding = Compression.none,
     sparse_as_dense: bool = False,
     op: ReduceOp = Average,
     gradient_predivide_factor: float = 1.0,
@@ -280,7 +283,7 @@ def DistributedOptimizer(
     use_locking: bool = False,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: type[Compressor] | Coding = Compression.none,
     sparse_as_dense: bool = False,
     backward_passes_per_step: int = 1,
     op: ReduceOp = Average,

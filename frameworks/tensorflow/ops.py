@@ -8,7 +8,7 @@ import operator
 import re
 import struct
 import warnings
-from typing import Any, Sequence, Union
+from typing import TYPE_CHECKING, Any, Sequence, Union
 
 import tensorflow as tf
 
@@ -35,6 +35,9 @@ from byteps.common import get_pushpull_speed
 
 from ._library import operations
 from .compression import Compression, Compressor
+
+if TYPE_CHECKING:
+    from byteps._types import Coding
 
 TensorLike = Union[tf.Tensor, tf.IndexedSlices, tf.Variable, Sequence, float]
 
@@ -178,7 +181,7 @@ def push_pull(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: type[Compressor] | Coding = Compression.none,
     op: ReduceOp | None = None,
     enable_async: bool = False,
     *,
@@ -289,7 +292,7 @@ def allreduce(
     average: bool | None = None,
     device_dense: str = "",
     device_sparse: str = "",
-    compression: type[Compressor] = Compression.none,
+    compression: type[Compressor] | Coding = Compression.none,
     op: ReduceOp | None = None,
     prescale_factor: float = 1.0,
     postscale_factor: float = 1.0,

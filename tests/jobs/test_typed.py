@@ -15,6 +15,8 @@ TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
 MODULES = {
     "numpy": ["byteps", "byteps.common", "byteps.numpy"],
     "torch": ["byteps.torch"],
+    "tensorflow": ["byteps.tensorflow", "byteps.keras"],
+    "mxnet": ["byteps.mxnet"],
     "jax": ["byteps.jax"],
     "ray": ["byteps.ray"],
 }
