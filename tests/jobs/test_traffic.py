@@ -14,9 +14,15 @@ sys.path.append(os.path.join(os.environ["top_srcdir"], "bench"))
 from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder that was just added)
 
 WORKER = os.path.abspath(os.path.join(os.environ.get("top_builddir", "."), "tests", "fault", "worker"))
-TENSORS, COUNT = 40, 65536
+EQUAL = [65536] * 40
+"""Elements of the tensors, in the order of the forward pass."""
+WIDTHS = (512, 1024, 1024, 1024, 1024, 32)
+PERCEPTRON = [count for pair in zip(WIDTHS, WIDTHS[1:]) for count in (pair[0] * pair[1], pair[1])]
 MORE = 0.1
-"""Headers, acknowledgements, a packet sent twice: at most this part of the bytes."""
+"""Headers, acknowledgements, a packet sent twice, all that the start and the end of a job take: this part at most."""
+MORE_IN_A_STEP = 0.03
+"""The same without start and end."""
+STEPS = 2
 
 
 class Traffic(unittest.TestCase):
@@ -31,9 +37,9 @@ class Traffic(unittest.TestCase):
             raise unittest.SkipTest(str(reason)) from None
         cls.addClassCleanup(cls.bed.close)
 
-    def predicted(self, workers, servers, dtype):
+    def predicted(self, counts, workers, servers, dtype="float32"):
         """The bytes that each link carries each way, by `byteps plan`."""
-        lines = "".join(f"t{i} {COUNT} {dtype}\n" for i in range(TENSORS))
+        lines = "".join(f"t{i} {count} {dtype}\n" for i, count in enumerate(counts))
         command = [
             self.program,
             "plan",
@@ -56,10 +62,11 @@ class Traffic(unittest.TestCase):
             busy["server", i] for i in range(servers)
         ]
 
-    def measured(self, workers, servers, dtype):
-        steps = [f"push:t{i}:{COUNT}:{dtype}:sum:1" for i in reversed(range(TENSORS))]
+    def measured(self, counts, workers, servers, dtype="float32", steps=1):
+        """What each link has carried in a job of so many steps: [bytes sent, bytes received]."""
+        pushes = [f"push:t{i}:{count}:{dtype}:sum:1" for i, count in reversed(list(enumerate(counts)))]
         before = self.bed.counters()
-        with self.bed.job([WORKER, "init", *steps, "leave"], workers, servers=servers) as job:
+        with self.bed.job([WORKER, "init", *pushes * steps, "leave"], workers, servers=servers) as job:
             failed = {name: end.status for name, end in job.finish().items() if end.status != 0}
             self.assertEqual(failed, {}, job.show())
         after = self.bed.counters()
@@ -67,11 +74,27 @@ class Traffic(unittest.TestCase):
         return [[after[i][way] - before[i][way] for way in ways] for i in range(len(workers) + servers)]
 
     def check(self, workers, servers=0, dtype="float32"):
-        predicted = self.predicted(len(workers), servers, dtype)
-        for link, (want, both) in enumerate(zip(predicted, self.measured(workers, servers, dtype))):
+        predicted = self.predicted(EQUAL, len(workers), servers, dtype)
+        for link, (want, both) in enumerate(zip(predicted, self.measured(EQUAL, workers, servers, dtype))):
             for got in both:
                 self.assertGreater(got, want, f"link {link} of {workers} and {servers}")
                 self.assertLess(got, want * (1 + MORE) + 100000, f"link {link} of {workers} and {servers}")
+
+    def check_steps(self, workers, servers):
+        """What a step costs each link, whatever the start and the end of a job cost; equal hosts may change places."""
+        short, long = (self.measured(PERCEPTRON, [1] * workers, servers, steps=n) for n in (1, 1 + STEPS))
+        predicted = self.predicted(PERCEPTRON, workers, servers)
+        for way in range(2):
+            found = [(b[way] - a[way]) / STEPS for a, b in zip(short, long)]
+            for hosts in (slice(workers), slice(workers, None)):
+                for want, got in zip(sorted(predicted[hosts]), sorted(found[hosts])):
+                    self.assertGreaterEqual(got, want, (predicted, found))
+                    self.assertLess(got, want * (1 + MORE_IN_A_STEP), (predicted, found))
+
+    def test_steps_of_a_training(self):
+        for servers in (2, 1, 0):
+            with self.subTest(servers=servers):
+                self.check_steps(4, servers)
 
     def test_workers_only(self):
         self.check([1, 1, 1])
