@@ -27,7 +27,7 @@ static const char help_text[] =
     "                              [--listen [ADDRESS] | --connect ADDRESS] [OPTIONS]\n"
     "       byteps bench reducer [OPTIONS]\n"
     "       byteps bench compressor [--compressor NAME] [OPTIONS]\n"
-    "       byteps bench train [--workers N] [--servers K] [OPTIONS]\n"
+    "       byteps bench train [--workers N] [--servers K] [--beside ddp] [OPTIONS]\n"
     "\n"
     "push_pull: the tensors of all workers are averaged, beside a plain copy of the\n"
     "same bytes by all at once. Started alone, on a job of this machine; by\n"
@@ -45,7 +45,8 @@ static const char help_text[] =
     "and precision.\n"
     "\n"
     "train: a small training with PyTorch, beside the same without communication and\n"
-    "one worker alone; in a job as push_pull is.\n"
+    "one worker alone; in a job as push_pull is. With --beside ddp by both optimizers\n"
+    "of BytePS and by PyTorch's DDP in turn, beside what computation and links allow.\n"
     "\n"
     "      --bytes SIZE       of a tensor, message or buffer, such as 64MiB; may be\n"
     "                         repeated\n"
@@ -60,6 +61,13 @@ static const char help_text[] =
     "For push_pull and train only:\n"
     "  -n, --workers N        workers of the job of this machine (default: 2)\n"
     "  -s, --servers K        its servers; 0: the workers sum themselves (default: 0)\n"
+    "      --testbed          each worker and server on a host of its own, made of\n"
+    "                         network namespaces; needs root; train: with --beside\n"
+    "      --rate RATE        of each link of the test bed in each direction\n"
+    "                         (default: 1Gbit)\n"
+    "      --slow HOST=RATE   of the link of one host, such as 1=100Mbit; workers are\n"
+    "                         on hosts 0, 1, ..., servers on those after; may be\n"
+    "                         repeated\n"
     "\n"
     "For push_pull only:\n"
     "      --model MODEL      the gradients of resnet50, vgg16, bert-large, or of a\n"
@@ -67,10 +75,10 @@ static const char help_text[] =
     "      --dtype TYPE       float32, float16 or bfloat16; may be repeated (default:\n"
     "                         float32)\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
-    "      --testbed          each worker and server on a host of its own, made of\n"
-    "                         network namespaces; needs root\n"
-    "      --rate RATE        of each link of the test bed in each direction\n"
-    "                         (default: 1Gbit)\n"
+    "\n"
+    "For train only:\n"
+    "      --beside ddp       the same training by DistributedOptimizer, CrossBarrier,\n"
+    "                         DDP over gloo, and without communication\n"
     "\n"
     "For transport only:\n"
     "      --transport NAME   an entry of 'transports' in byteps.conf, or a plugin;\n"
@@ -104,6 +112,8 @@ enum {
     OPT_PLOT,
     OPT_TESTBED,
     OPT_RATE,
+    OPT_SLOW,
+    OPT_BESIDE,
     OPT_TRANSPORT,
     OPT_COMPRESSOR,
     OPT_LISTEN,
@@ -128,8 +138,10 @@ static const struct {
     {OPT_PLOT, WITH_SIZES, "--plot"},
     {OPT_MODEL, FOR(PUSH_PULL), "--model"},
     {OPT_ALLOC, FOR(PUSH_PULL), "--alloc"},
-    {OPT_TESTBED, FOR(PUSH_PULL), "--testbed"},
-    {OPT_RATE, FOR(PUSH_PULL), "--rate"},
+    {OPT_TESTBED, WITH_JOB, "--testbed"},
+    {OPT_RATE, WITH_JOB, "--rate"},
+    {OPT_SLOW, WITH_JOB, "--slow"},
+    {OPT_BESIDE, FOR(TRAIN), "--beside"},
     {OPT_DTYPE, FOR(PUSH_PULL), "--dtype"},
     {OPT_LISTEN, FOR(TRANSPORT), "--listen"},
     {OPT_CONNECT, FOR(TRANSPORT), "--connect"},
@@ -167,15 +179,24 @@ static int add_dtype(struct bps_bench_request *request, const char *name)
     return bps_cmd_usage(NAME, "--dtype %s: expected float32, float16 or bfloat16", bps_shown(name).text);
 }
 
-static int add_name(struct bps_bench_request *request, const char *name)
+static int add_word(const char ***words, uint32_t *count, const char *word)
 {
-    const char **all = bps_cmd_alloc(request->names + 1, sizeof *all);
-    if (request->names > 0) {
-        memcpy(all, request->name, request->names * sizeof *all);
+    const char **all = bps_cmd_alloc(*count + 1, sizeof *all);
+    if (*count > 0) {
+        memcpy(all, *words, *count * sizeof *all);
     }
-    free(request->name);
-    request->name = all;
-    all[request->names++] = name;
+    free(*words);
+    *words = all;
+    all[(*count)++] = word;
+    return 0;
+}
+
+static int take_beside(struct bps_bench_request *request, const char *text)
+{
+    if (strcmp(text, "ddp") != 0) {
+        return bps_cmd_usage(NAME, "--beside %s: expected ddp", bps_shown(text).text);
+    }
+    request->beside = text;
     return 0;
 }
 
@@ -243,7 +264,11 @@ static int take(struct arguments *a, int code, int argc, char **argv)
         return take_rounds(optarg, &request->rounds);
     case OPT_TRANSPORT:
     case OPT_COMPRESSOR:
-        return add_name(request, optarg);
+        return add_word(&request->name, &request->names, optarg);
+    case OPT_SLOW:
+        return add_word(&request->job.slow, &request->job.nslow, optarg);
+    case OPT_BESIDE:
+        return take_beside(request, optarg);
     case OPT_LISTEN:
         request->listen = optional_word(argc, argv);
         return 0;
@@ -302,10 +327,14 @@ static int take_sizes(struct arguments *a)
     return result;
 }
 
-static int check_push_pull(const struct bps_bench_job *job)
+static int check_job(const struct arguments *a)
 {
-    if (job->rate != NULL && !job->testbed) {
-        return bps_cmd_usage(NAME, "--rate is for --testbed");
+    const struct bps_bench_job *job = &a->request.job;
+    if ((job->rate != NULL || job->nslow > 0) && !job->testbed) {
+        return bps_cmd_usage(NAME, "%s is for --testbed", job->rate != NULL ? "--rate" : "--slow");
+    }
+    if (a->subject == TRAIN && job->testbed && a->request.beside == NULL) {
+        return bps_cmd_usage(NAME, "train with --testbed needs --beside ddp");
     }
     return 0;
 }
@@ -343,6 +372,8 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"plot", required_argument, NULL, OPT_PLOT},
         {"testbed", no_argument, NULL, OPT_TESTBED},
         {"rate", required_argument, NULL, OPT_RATE},
+        {"slow", required_argument, NULL, OPT_SLOW},
+        {"beside", required_argument, NULL, OPT_BESIDE},
         {"transport", required_argument, NULL, OPT_TRANSPORT},
         {"compressor", required_argument, NULL, OPT_COMPRESSOR},
         {"listen", no_argument, NULL, OPT_LISTEN},
@@ -365,8 +396,8 @@ static int parse(struct arguments *a, int argc, char **argv)
     }
     result = take_subject(a, argc, argv);
     result = result == 0 ? take_sizes(a) : result;
-    if (result == 0 && a->subject == PUSH_PULL) {
-        result = check_push_pull(&a->request.job);
+    if (result == 0 && (FOR(a->subject) & WITH_JOB)) {
+        result = check_job(a);
     } else if (result == 0 && a->subject == TRANSPORT) {
         result = check_transport(&a->request);
     }
@@ -424,6 +455,7 @@ int bps_cmd_bench(int argc, char **argv)
     }
     bps_bench_loads_fini(&a.request);
     free(a.request.name);
+    free(a.request.job.slow);
     bps_cmd_conf_fini(&a.request.conf);
     return result;
 }

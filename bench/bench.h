@@ -27,7 +27,9 @@ struct bps_bench_load {
 struct bps_bench_job {
     const char *workers, *servers;
     bool testbed;
-    const char *rate; /* of its links */
+    const char *rate;  /* of its links */
+    const char **slow; /* HOST=RATE, of links that differ */
+    uint32_t nslow;
 };
 
 struct bps_bench_request {
@@ -39,6 +41,7 @@ struct bps_bench_request {
     const char *plot;       /* into this file; NULL: no picture */
     bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */
     bool dtype[BPS_DTYPES]; /* push_pull: in which types */
+    const char *beside;     /* train: another way to train; NULL: none */
     struct bps_bench_job job;
     const char **name; /* transport, compressor: which ones */
     uint32_t names;

@@ -99,7 +99,8 @@ int bps_bench_train(const struct bps_bench_request *request)
         words[n++] = "--set";
         words[n++] = conf->set[i];
     }
-    int result = bps_cmd_become_script(NAME, BPS_CMD_PYTHON, "train.py", (char *const *)words);
+    const char *script = request->beside != NULL ? "beside.py" : "train.py";
+    int result = bps_cmd_become_script(NAME, BPS_CMD_PYTHON, script, (char *const *)words);
     free(rounds);
     free(words);
     return result;

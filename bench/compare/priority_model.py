@@ -10,7 +10,7 @@ import tempfile
 from bed_contestants import BedPushPull
 from tables import progress
 
-from testbed import Testbed, measure
+from testbed import Testbed, measure, shares
 
 BACKWARD = 2  # a layer's backward pass takes so often the time of its forward pass
 VGG16_SIDES = {0: 224, 2: 224, 5: 112, 7: 112, 10: 56, 12: 56, 14: 56, 17: 28, 19: 28, 21: 28}
@@ -96,7 +96,7 @@ def measure_model(name, n, k, options):
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate))
         result['stream'] = measure.link_rate(options.bed, options.congestion)
-        result['optimum'] = measure.optimum(n, k, size, result['stream'])
+        result['optimum'] = shares.optimum(n, k, size, result['stream'])
         contestant = BedModel(name, directory, tensors, n, options)
         stack.callback(contestant.stop)
         contestant.start()

@@ -10,7 +10,7 @@ from bed_contestants import BedPushPull
 from contestants import SOURCE, BenchError, Gloo
 from tables import progress
 
-from testbed import Testbed, measure
+from testbed import Testbed, measure, shares
 
 WAYS = ('alone', 'DistributedOptimizer', 'CrossBarrier')  # those of training.py
 PARAMETERS = 1_938_922  # of its network, float32
@@ -46,7 +46,7 @@ def measure_training(n, k, options):
         options.servers = k
         options.bed = stack.enter_context(Testbed(n + k, options.rate))
         result['stream'] = measure.link_rate(options.bed, options.congestion)
-        result['optimum'] = measure.optimum(n, k, result['bytes'], result['stream'])
+        result['optimum'] = shares.optimum(n, k, result['bytes'], result['stream'])
         contestant = BedTraining('training', directory, None, n, options)
         stack.callback(contestant.stop)
         contestant.start()

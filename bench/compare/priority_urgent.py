@@ -11,7 +11,7 @@ from bed_contestants import BedPushPull
 from contestants import PushPull
 from tables import progress, time_text
 
-from testbed import Testbed, measure
+from testbed import Testbed, measure, shares
 
 HUGE, URGENT = 128 << 20, 64 << 10  # bytes
 SHARE = 0.01  # of the link, for the urgent tensor
@@ -76,7 +76,7 @@ def measure_urgent(place, n, k, options):
                            'both': contestant.phase(True, period, 0)})
     progress('')
     return {'place': place, 'workers': n, 'servers': k, 'huge_bytes': 4 * huge, 'urgent_bytes': 4 * urgent,
-            'stream': rate, 'optimum': measure.optimum(n, k, 4 * huge, rate), 'rounds': rounds}
+            'stream': rate, 'optimum': shares.optimum(n, k, 4 * huge, rate), 'rounds': rounds}
 
 
 def both_ratio(result):

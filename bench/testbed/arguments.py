@@ -37,6 +37,14 @@ def setting(text):
     return text
 
 
+def slow(text):
+    """(host, rate) of "1=100mbit" """
+    number, _, rate = text.partition("=")
+    if not number.isdigit() or not rate:
+        raise argparse.ArgumentTypeError(f"'{text}' is not HOST=RATE, such as 1=100mbit")
+    return int(number), rate
+
+
 def seconds(text):
     try:
         return units.seconds(text)
@@ -97,13 +105,19 @@ def add_run(verbs):
 
 def add_bench(verbs):
     bench = verbs.add_parser(
-        "bench", parents=[links()], usage=USAGE, help="run byteps bench push_pull --json on hosts of their own"
+        "bench",
+        parents=[links()],
+        usage=USAGE,
+        help="run byteps bench push_pull --json, or train --beside ddp --json, on hosts of their own",
     )
     bench.set_defaults(takes_command=True)
     bench.add_argument("-n", "--workers", type=int, default=2, metavar="N", help="each on a host (2)")
     bench.add_argument("-s", "--servers", type=int, default=0, metavar="K", help="likewise (0)")
     bench.add_argument(
         "--set", type=setting, action="append", default=[], metavar="KEY=VALUE", help="for all parts"
+    )
+    bench.add_argument(
+        "--slow", type=slow, action="append", default=[], metavar="HOST=RATE", help="a link that differs"
     )
     bench.add_argument("--json", action="store_true", help="for programs")
 

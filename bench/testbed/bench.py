@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`testbed bench`: push_pull between hosts of a bed, beside the least time that its links allow.
+"""`testbed bench`: push_pull or a training between hosts of a bed, beside the least time that its links allow.
 
-The workers are `byteps bench push_pull --json`, whose worker 0 prints what it has measured. `byteps bench push_pull
---testbed` starts this.
+The workers are `byteps bench push_pull --json` or `byteps bench train --beside ddp --json`, whose worker 0 prints what
+it has measured. `byteps bench ... --testbed` starts this.
 """
 
 import json
 
-from . import measure
+from . import measure, shares, training, units
 from .bed import Testbed
 
 CONGESTION = "cubic"
@@ -16,26 +16,45 @@ CONGESTION = "cubic"
 def run(args):
     """What was measured. OSError tells what the parts of a job have said that has failed."""
     with Testbed(max(args.workers + args.servers, 2), args.rate, args.buffer) as bed:
-        rate = measure.link_rate(bed, CONGESTION)
+        rates = [measure.link_rate(bed, CONGESTION)] * (args.workers + args.servers)
+        told = slow_down(bed, args, rates)
         shape = {"workers": [1] * args.workers, "servers": args.servers}
-        with bed.job(args.command, settings=args.set, **shape) as job:
+        how = {"settings": args.set, "host_settings": told, "env": {"TESTBED": bed.name}}
+        with bed.job(args.command, **shape, **how) as job:
             status, why = job.run()
             ends = job.now()
     if status != 0:
         raise OSError(f"{why}\n{''.join(end.err for end in ends.values())}".rstrip())
-    return add_optimum(json.loads(ends["worker 0"].out), args, rate)
+    found = json.loads(ends["worker 0"].out)
+    return (training.add_links if found["benchmark"] == "train" else add_optimum)(found, args, rates)
 
 
-def add_optimum(found, args, stream):
+def slow_down(bed, args, rates):
+    """Gives the slow hosts their links, notes the rates, and returns the settings that tell BytePS of them."""
+    told = {}
+    for host, text in args.slow:
+        if host >= len(rates):
+            raise ValueError(f"--slow: there is no host {host}; the hosts are 0 to {len(rates) - 1}")
+        fast, slow = rates[host], (units.rate(text) or 8 * rates[host]) / 8 * measure.PAYLOAD
+        bed.shape(host, text, args.buffer)
+        rates[host] = min(slow, fast)
+        told[host] = [f"server.bandwidth={rates[host] / fast:.3f}"]
+    return told
+
+
+def add_optimum(found, args, rates):
     """Adds to what was measured what the links would allow."""
-    found.update(servers=args.servers, link=args.rate, stream_bytes_per_second=stream)
+    found.update(servers=args.servers, link=args.rate, stream_bytes_per_second=max(rates))
     for row in found["results"]:
-        row["optimum_seconds"] = measure.optimum(args.workers, args.servers, row["bytes"], stream)
+        row["optimum_seconds"] = shares.fluid(args.workers, rates, row["bytes"])[0]
         row["ratio_to_optimum"] = row["seconds"]["median"] / row["optimum_seconds"]
     return found
 
 
 def show(found):
+    if found["benchmark"] == "train":
+        training.show(found)
+        return
     print(
         f"push_pull, {found['workers']} workers, {found['servers']} servers, links of {found['link']}; "
         f"{found['rounds']} rounds\n"

@@ -99,13 +99,23 @@ class _Part:
 class Job:
     """A running job. Its parts are called "scheduler", "server 0", "worker 0" and so on.
 
-    `settings` are lines key=value for all parts, `env` is added to the environment of the workers. The
-    scheduler runs on the switch, whose link is never cut, or on `scheduler_host`. `tell(part, stream, line)`
-    hears every line at once. Leaving the `with` block ends what is still running.
+    `settings` are lines key=value for all parts, `host_settings` {host: lines} for those of some hosts, `env` is
+    added to the environment of the workers. The scheduler runs on the switch, whose link is never cut, or on
+    `scheduler_host`. `tell(part, stream, line)` hears every line at once. Leaving the `with` block ends what is
+    still running.
     """
 
     def __init__(
-        self, bed, shape, command, settings=(), env=None, scheduler_host=SWITCH, cwd=None, tell=None
+        self,
+        bed,
+        shape,
+        command,
+        settings=(),
+        host_settings=None,
+        env=None,
+        scheduler_host=SWITCH,
+        cwd=None,
+        tell=None,
     ):
         if shape.hosts > bed.hosts:
             raise ValueError(f"the job needs {shape.hosts} hosts, the bed has {bed.hosts}")
@@ -120,6 +130,7 @@ class Job:
             for name, host in shape.parts():
                 role, rank = name.split()
                 lines = [f"cluster.scheduler={address}", f"cluster.role={role}", f"cluster.rank={rank}"]
+                lines += (host_settings or {}).get(host, [])
                 self._start(name, host, [program, "server"] if role == "server" else command, lines, env)
         except BaseException:
             self.close()

@@ -67,12 +67,6 @@ def watched(act):
     return value, (later_idle - idle) / max(later - every, 1)
 
 
-def optimum(n, k, size, rate):
-    """The least seconds for a push_pull of `size` bytes between n workers, at least 2, and k further servers, each on a
-    host of its own with a link of `rate` bytes per second in each direction."""
-    return max(2 * n * (n - 1) * size / ((n * n + k * n - 2 * k) * rate), size / rate)
-
-
 def streams(bed, pairs, seconds, congestion):
     """Runs a stream for each (from, to) at once: ([bytes per second], idle part of the cores)."""
     running = []

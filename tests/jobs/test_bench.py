@@ -17,6 +17,7 @@ for folder in ("bench", os.path.join("tests", "plugins")):
 
 import modules  # noqa: E402  (it lies in a folder that was just added)
 from testbed import Testbed, Unavailable  # noqa: E402  (as well)
+from testbed.training import TITLES  # noqa: E402
 
 QUICK = ["--rounds", "2", "--bytes", "4KiB"]
 LIST = subprocess.run([harness.program(), "plugin", "list"], capture_output=True, encoding="utf-8", check=True).stdout
@@ -111,7 +112,12 @@ class Bench(unittest.TestCase):
             ("push_pull", "--min", "1MiB", "--max", "1KiB"): (2, "--min 1MiB is more than --max 1KiB"),
             ("reducer", "--max", "much"): (2, '--max "much": expected a multiple of 4 bytes up to 1 TiB'),
             ("push_pull", "--rate", "1Gbit"): (2, "--rate is for --testbed"),
-            ("transport", "--testbed"): (2, "--testbed is for push_pull"),
+            ("push_pull", "--slow", "1=1Mbit"): (2, "--slow is for --testbed"),
+            ("push_pull", "--testbed", "--slow", "1"): (2, "'1' is not HOST=RATE, such as 1=100mbit"),
+            ("push_pull", "--beside", "ddp"): (2, "--beside is for train"),
+            ("train", "--beside", "others"): (2, '--beside "others": expected ddp'),
+            ("train", "--testbed"): (2, "train with --testbed needs --beside ddp"),
+            ("transport", "--testbed"): (2, "--testbed is for push_pull or train"),
             ("push_pull", "--testbed", "-n", "1"): (1, "there is nothing to send between fewer than 2 workers"),
             ("push_pull", "--dtype", "int8"): (2, '--dtype "int8": expected float32, float16 or bfloat16'),
             ("reducer", "--dtype", "float16"): (2, "--dtype is for push_pull"),
@@ -279,6 +285,38 @@ class Bench(unittest.TestCase):
         for name, other in (("ratio_to_alone", "alone"), ("ratio_to_without_communication", "without_communication")):
             self.assertAlmostEqual(found[name], rates["with_communication"] / rates[other])
         self.assertTrue(0 < found["waiting_share"] < 1, found)
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
+    def test_train_beside(self):
+        """On one host nothing is shaped: the bound is the computation."""
+        result = self.bench_with_python(["train", "--rounds", "1", "--beside", "ddp", "-n", "2"])
+        self.assertEqual(result.returncode, 0, result)
+        row = r"( +\d+ ms){3} +[0-9.]+ +\d+ %\n"
+        rows = "".join(f"{title} *{row}" for title in TITLES)
+        self.assertRegex(result.stdout, rf"(?s)bound: the computation alone.*{rows}.*DDP over gloo\n[^\n]*/[^\n]*\n$")
+
+    @unittest.skipUnless(importlib.util.find_spec("torch"), "needs PyTorch")
+    def test_train_on_testbed(self):
+        """The links carry what the formulas say, and the ratios are those to the bound."""
+        try:
+            Testbed(1).close()
+        except Unavailable as reason:
+            self.skipTest(str(reason))
+        words = ["train", "--testbed", "--beside", "ddp", "-n", "2", "-s", "1", "--rate", "500Mbit"]
+        words += ["--slow", "2=250Mbit"]
+        result = self.bench_with_python([*words, "--rounds", "1", "--json"])
+        self.assertEqual((result.returncode, result.stderr), (0, ""), result)
+        found = json.loads(result.stdout)
+        self.assertEqual((found["workers"], found["servers"], found["hosts"]), (2, 1, ["h0", "h1", "h2"]))
+        self.assertEqual(found["bytes"], 4 * sum(count for _, count in found["tensors"]))
+        compute = found["ways"]["without_communication"]["seconds"]["median"]
+        self.assertAlmostEqual(found["bound_seconds"], compute + found["optimum_seconds"])
+        for name, way in found["ways"].items():
+            self.assertAlmostEqual(way["ratio_to_bound"], way["seconds"]["median"] / found["bound_seconds"])
+            sent = [host["sent"] / found["bytes"] for host in way["bytes"]]
+            for worker in sent[:2]:  # of two, each sends all of its bytes once, whoever sums them
+                self.assertAlmostEqual(worker, float(name != "without_communication"), delta=0.05)
+        self.assertLess(found["ways"]["ddp"]["bytes"][2]["sent"], 0.01 * found["bytes"])
 
     def test_no_train(self):
         """Said once, before a job is started."""
