@@ -22,6 +22,7 @@ HERE = {
     "bench-frameworks": [["numpy", "--turns", "1"]],
     "bench-host": [["--rounds", "1", "--only", "latency", "--without", "OpenMPI"]],
     "bench-optimum": [["--shape", "2,1", "--model", "MODEL", "--rounds", "1", "--rivals="]],
+    "bench-paths": [["--trip", "1ms", "--loss", "0.1", "--rounds", "1", "--mib", "1", "--seconds", "0.5", "--rival="]],
     "bench-priority": [
         ["--only", "urgent", "--place", "loopback", "--scale", "0.01", "--rounds", "1", "--shape", "2,1"],
         ["--only", "model", "--model", "resnet50", "--ratio", "1", "--iterations", "1", "--rounds", "1",
@@ -30,7 +31,7 @@ HERE = {
     "bench-sweep": [["--shape", "2,1", "--model", "MODEL", "--rounds", "1", "--partition", "256KiB", "--slice", "16KiB",
                      "--credit", "0"]],
 }
-IN_THE_BED = {"bench-optimum", "bench-priority", "bench-sweep"}
+IN_THE_BED = {"bench-optimum", "bench-paths", "bench-priority", "bench-sweep"}
 
 
 class Targets(unittest.TestCase):
