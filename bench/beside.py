@@ -216,10 +216,11 @@ def rehearse(trainer):
     return batch, max(LEAST_STEPS, int(TURN_SECONDS / once))
 
 
-def summary(turns):
-    """What the turns of one way come to."""
+def summary(turns, others):
+    """What the turns of one way come to, and how long they took compared with DDP's of the same rounds."""
     seconds = [each["seconds"] for each in turns]
     return {
+        "ratio_to_ddp": statistics.median(own / other["seconds"] for own, other in zip(seconds, others)),
         "seconds": {"median": statistics.median(seconds), "fastest": min(seconds), "slowest": max(seconds)},
         "idle_share": statistics.median(each["idle"] for each in turns),
         "bytes": [
@@ -240,7 +241,7 @@ def measure_all(trainer, rounds):
         "workers": bps.size(), "rounds": rounds, "steps": steps, "batch": batch,
         "threads": torch.get_num_threads(), "interface": trainer.links.interface,
         "tensors": trainer.tensors, "bytes": 4 * sum(count for _, count in trainer.tensors), "hosts": hosts,
-        "ways": {name: summary(each) for name, each in turns.items()},
+        "ways": {name: summary(each, turns["ddp"]) for name, each in turns.items()},
     }
 
 

@@ -49,18 +49,19 @@ def planned(found, args):
 
 def show(found):
     links = f", links of {found['link']}" if "link" in found else f" over {found['interface']}"
-    servers = f", {found['servers']} further servers" if "servers" in found else ""
+    servers = f", further servers: {found['servers']}" if "servers" in found else ""
     print(
         f"training with PyTorch, a network of {found['bytes'] / 1e6:.1f} MB in {len(found['tensors'])} tensors, "
         f"{found['batch']} samples in a step\nof each of {found['workers']} workers{servers}{links}; "
         f"{found['rounds']} rounds of {found['steps']} steps"
     )
     show_bound(found)
-    print(f"\n{'':24}{'median':>10}{'fastest':>10}{'slowest':>10}{'ratio':>7}{'idle':>7}")
+    print(f"\n{'':24}{'median':>10}{'fastest':>10}{'slowest':>10}{'to bound':>10}{'to DDP':>8}{'idle':>7}")
     for title, name in zip(TITLES, WAYS):
         way = found["ways"][name]
         times = "".join(f"{way['seconds'][each] * 1e3:>7.0f} ms" for each in ("median", "fastest", "slowest"))
-        print(f"{title:24}{times}{way['ratio_to_bound']:>7.2f}{100 * way['idle_share']:>5.0f} %")
+        ratios = f"{way['ratio_to_bound']:>10.2f}{way['ratio_to_ddp']:>8.2f}"
+        print(f"{title:24}{times}{ratios}{100 * way['idle_share']:>5.0f} %")
     show_traffic(found)
 
 

@@ -291,7 +291,7 @@ class Bench(unittest.TestCase):
         """On one host nothing is shaped: the bound is the computation."""
         result = self.bench_with_python(["train", "--rounds", "1", "--beside", "ddp", "-n", "2"])
         self.assertEqual(result.returncode, 0, result)
-        row = r"( +\d+ ms){3} +[0-9.]+ +\d+ %\n"
+        row = r"( +\d+ ms){3}( +[0-9.]+){2} +\d+ %\n"
         rows = "".join(f"{title} *{row}" for title in TITLES)
         self.assertRegex(result.stdout, rf"(?s)bound: the computation alone.*{rows}.*DDP over gloo\n[^\n]*/[^\n]*\n$")
 
@@ -313,6 +313,8 @@ class Bench(unittest.TestCase):
         self.assertAlmostEqual(found["bound_seconds"], compute + found["optimum_seconds"])
         for name, way in found["ways"].items():
             self.assertAlmostEqual(way["ratio_to_bound"], way["seconds"]["median"] / found["bound_seconds"])
+            ddp = found["ways"]["ddp"]["seconds"]["median"]
+            self.assertAlmostEqual(way["ratio_to_ddp"], way["seconds"]["median"] / ddp)
             sent = [host["sent"] / found["bytes"] for host in way["bytes"]]
             for worker in sent[:2]:  # of two, each sends all of its bytes once, whoever sums them
                 self.assertAlmostEqual(worker, float(name != "without_communication"), delta=0.05)
