@@ -63,7 +63,7 @@ struct bps_plan {
     uint64_t partition, bytes;
     uint32_t partitions;
     double servers_only, ring; /* seconds; negative: not possible */
-    double ideal, placed;      /* of this placement: by its formula, and with whole partitions */
+    double ideal, placed;      /* of this placement: by its formula, and as tensors are cut */
     uint32_t servers;
     struct bps_plan_server *server;
     uint64_t *shard; /* bytes of each, server by server */

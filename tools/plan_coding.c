@@ -233,7 +233,7 @@ void bps_plan_coding_print(const struct bps_plan_coding *coding, const struct bp
     printf("  coded, %s are %s (%.3g); hosts as this one, one thread of which was measured\n\n",
            bps_bytes_text((double)plan->bytes), bps_bytes_text(bytes),
            plan->bytes > 0 ? bytes / (double)plan->bytes : 1);
-    printf("  %-34s%10s\n", "whole partitions, not coded", bps_duration_text(plan->placed));
+    printf("  %-34s%10s\n", "as placed, not coded", bps_duration_text(plan->placed));
     printf("  %-34s%10s\n", "the network, coded", bps_duration_text(limit[BPS_PLAN_NETWORK]));
     printf("  %-34s%10s  threads: %u\n", "coding by a worker", bps_duration_text(limit[BPS_PLAN_WORKER]),
            coding->threads);

@@ -91,40 +91,56 @@ static bps_status check_size(const struct making *m, struct bps_report *report)
                    plan->servers);
         return BPS_ERR_INVALID;
     }
-    m->plan->partitions = (uint32_t)partitions;
     return BPS_OK;
 }
 
 /* ---- the bytes ---- */
 
-static void place_tensor(struct making *m, struct bps_placement *placement, const struct bps_model_tensor *t)
+static void count(struct bps_plan *plan, const struct bps_layout *layout)
 {
-    struct bps_plan *plan = m->plan;
-    uint64_t bytes = t->count * bps_dtype_size(t->dtype);
-    uint32_t n = bps_partitions(bytes, plan->partition);
-    uint16_t *shard = bps_cmd_alloc(n, sizeof *shard);
-    bps_placement_add(placement, bytes, plan->partition, shard);
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t part = bps_partition_bytes(bytes, plan->partition, i);
-        struct bps_plan_server *server = &plan->server[shard[i] / plan->shards];
-        server->bytes += part;
+    for (uint32_t i = 0; i < layout->n; i++) {
+        uint32_t shard = layout->part[i].shard, bytes = layout->part[i].bytes;
+        struct bps_plan_server *server = &plan->server[shard / plan->shards];
+        server->bytes += bytes;
         server->partitions++;
-        plan->shard[shard[i]] += part;
+        plan->shard[shard] += bytes;
     }
-    free(shard);
+    plan->partitions += layout->n;
 }
 
-/* A backward pass comes to the last tensor first. */
+static uint64_t bytes_of(const struct bps_model_tensor *t)
+{
+    return t->count * bps_dtype_size(t->dtype);
+}
+
+/* As a job places what is declared at once. */
+static int by_size(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a != b ? (a < b ? 1 : -1) : 0;
+}
+
 static bps_status place_all(struct making *m)
 {
     struct bps_placement placement;
-    bps_status status = bps_placement_init_shards(&placement, &m->book);
-    for (uint32_t i = m->model->tensors; i > 0 && status == BPS_OK; i--) {
-        place_tensor(m, &placement, &m->model->tensor[i - 1]);
+    uint32_t n = m->model->tensors;
+    uint64_t *bytes = bps_cmd_alloc(n, sizeof *bytes);
+    bps_status status = bps_placement_init(&placement, &m->book);
+    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
+        bytes[i] = bytes_of(&m->model->tensor[i]);
+        bps_placement_expect(&placement, bytes[i]);
     }
-    if (status == BPS_OK) {
-        bps_placement_fini(&placement);
+    qsort(bytes, n, sizeof *bytes, by_size);
+    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
+        struct bps_layout layout;
+        status = bps_placement_add(&placement, bytes[i], m->plan->partition, false, &layout);
+        if (status == BPS_OK) {
+            count(m->plan, &layout);
+            bps_layout_fini(&layout);
+        }
     }
+    bps_placement_fini(&placement);
+    free(bytes);
     return status;
 }
 

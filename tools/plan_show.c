@@ -50,7 +50,7 @@ void bps_plan_print(const struct bps_plan *plan, const struct bps_model *model)
     if (plan->ideal > 0) {
         snprintf(remark, sizeof remark, "%+.1f %%", 100 * (plan->placed / plan->ideal - 1));
     }
-    print_time("this placement, whole partitions", plan->placed, remark);
+    print_time("this placement, with this model", plan->placed, remark);
     print_servers(plan);
 }
 

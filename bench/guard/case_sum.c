@@ -21,6 +21,7 @@ static struct bps_header header = {
     .epoch = 1,
     .tensor = 1,
     .bytes = BYTES,
+    .size = BYTES,
     .prescale = 1.0,
     .postscale = 1.0,
 };

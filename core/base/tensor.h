@@ -25,14 +25,24 @@
 /* Of a tensor: 1 TiB by default. One that fails costs each worker a message for each partition that another claims. */
 #define BPS_PARTITIONS_LIMIT (1u << 18)
 
-/* Number of partitions that a tensor is cut into: at least 1, so that empty tensors meet too. */
+/* A tensor is spread over more shards, or workers of a host, as long as each gets so much of it. */
+#define BPS_SPREAD_BYTES (64u << 10)
+
+/* A partition of a tensor with a name: they follow one another. */
+struct bps_partition {
+    uint32_t bytes;
+    uint16_t shard; /* that sums it */
+    uint16_t lead;  /* place in the group of the worker that sums it there */
+};
+
+/* Number of equal pieces that something is cut into: at least 1, so that empty tensors meet too. */
 static inline uint32_t bps_partitions(uint64_t bytes, uint64_t partition)
 {
     uint64_t n = (bytes + partition - 1) / partition;
     return n == 0 ? 1 : n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
 }
 
-/* Bytes of partition `index`. */
+/* Bytes of piece `index`: only the last one may have less. */
 static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, uint32_t index)
 {
     uint64_t first = (uint64_t)index * partition;
@@ -44,6 +54,13 @@ static inline uint32_t bps_partition_bytes(uint64_t bytes, uint64_t partition, u
 static inline bool bps_is_tensor(uint64_t bytes, uint64_t partition)
 {
     return bytes <= BPS_TENSOR_LIMIT && bps_partitions(bytes, partition) <= BPS_PARTITIONS_LIMIT;
+}
+
+/* Whether a tensor of so many bytes may have a partition of this number and size, none being larger than `most`. */
+static inline bool bps_is_partition(uint64_t bytes, uint64_t most, uint32_t index, uint32_t size)
+{
+    return bps_is_tensor(bytes, most) && index < 2 * BPS_PARTITIONS_LIMIT && size <= most && size <= bytes &&
+           (size > 0 || bytes == 0);
 }
 
 /*

@@ -49,8 +49,8 @@ static const struct bps_option cluster_table[] = {
 
 static const struct bps_option worker_table[] = {
     {"partition", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, partition), "4 MiB", "64..1 GiB",
-     "Tensors are cut into partitions of at most this size, a multiple of 64: the unit of placement and "
-     "priority."},
+     "Tensors are cut where the shares of the servers end, and into partitions of at most this size, a multiple of "
+     "64; those that are coded, into partitions of this size only."},
     {"slice", BPS_OPT_SIZE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, slice), "48 KiB", "64..1 GiB",
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "192 KiB", "0..1 TiB",

@@ -141,7 +141,7 @@ static bool changes(const struct bps_operation *operation)
     return operation->request.in != operation->request.out || is_scaled(operation);
 }
 
-/* True if an operation needs memory on the host. */
+/* True if an operation needs memory on the host. Its tasks are made. */
 static bool is_staged(const struct bps_operation *operation)
 {
     return !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
@@ -156,15 +156,19 @@ static void prepare(struct bps_operation *operation)
         release(worker, &operation->mark); /* its input is its result, whenever it is there */
     }
     operation->direct = operation->bytes > 0 && !operation->stays && bps_direct_reaches(worker, operation);
-    if (is_staged(operation)) {
+    if (!operation->stays && !operation->direct) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
 }
 
 static bps_status begin(struct bps_operation *operation, struct bps_report *report)
 {
-    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    if (is_staged(operation) && tensor->staging_bytes < operation->bytes) {
+    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    bool staged = is_staged(operation);
+    if (staged && operation->direct) { /* of some partitions the network reaches the end only through the host */
+        bps_staging_reserve(tensor, operation->bytes);
+    }
+    if (staged && tensor->staging_bytes < operation->bytes) {
         BPS_REPORT(report, "no host memory for %lu bytes from the device", operation->bytes);
         return BPS_ERR_NOMEM;
     }
@@ -309,7 +313,7 @@ static void on_left(void *arg, bps_status status, const char *text)
 /* Where the partition lies in the application's memory. */
 static char *device_memory(const struct bps_task *task, const void *tensor)
 {
-    return (char *)tensor + (size_t)task->partition * task->tensor->worker->partition;
+    return (char *)tensor + task->offset;
 }
 
 /* The sum of a group lies where its result will. */
@@ -397,7 +401,7 @@ static bool copy_to_host(struct bps_task *task)
     if (task->direct == task->bytes && task->direct > 0) {
         return true;
     }
-    task->dst = tensor->staging + (size_t)task->partition * tensor->worker->partition;
+    task->dst = tensor->staging + task->offset;
     if (task->bytes == 0 || receiver) {
         task->src = task->dst;
         return true;

@@ -173,9 +173,12 @@ static uint32_t bytes_of(const struct bps_worker *worker, uint32_t partition)
 
 bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operation *operation)
 {
-    uint32_t whole = (uint32_t)worker->partition, last = (uint32_t)(operation->bytes % whole);
-    bool wholes = operation->bytes < whole || bytes_of(worker, whole) == whole;
-    return worker->memory->direct.always && wholes && bytes_of(worker, last) == last;
+    const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
+    bool all = worker->memory->direct.always;
+    for (uint32_t i = 0; all && i < tensor->tasks; i++) {
+        all = bytes_of(worker, tensor->task[i].bytes) == tensor->task[i].bytes;
+    }
+    return all;
 }
 
 uint32_t bps_direct_bytes(const struct bps_task *task)

@@ -92,7 +92,7 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
     const struct bps_operation *operation = &task->tensor->operation;
     const struct bps_push_pull *r = &operation->request;
     const struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
-    size_t at = (size_t)task->partition * worker->partition;
+    size_t at = task->offset;
     *step = (struct bps_group_step){
         .kind = kind,
         .op = bps_devices_op(devices, operation),

@@ -14,17 +14,18 @@
 
 #define BATCH_LIMIT      8192u /* tensors in one message, */
 #define MANY_NAMES       10000u
-#define PARTITIONS_LIMIT (1u << 22) /* and their partitions: the answer names the shard of each */
+#define PARTITIONS_LIMIT (1u << 20) /* and their partitions: the answer has size and place of each */
 
 /* ---- [core] ---- */
 
-/* Returns how many partitions the tensor has. An application may change its form meanwhile. */
+/* Returns how many partitions the tensor has at most. An application may change its form meanwhile. */
 static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tensor, struct bps_writer *w)
 {
     bps_put_string(w, tensor->name);
     pthread_mutex_lock(&worker->table.lock);
     bps_put_form(w, &tensor->form);
-    uint32_t partitions = bps_partitions(tensor->form.bytes, worker->partition);
+    uint64_t least = worker->partition < BPS_SPREAD_BYTES ? worker->partition : BPS_SPREAD_BYTES;
+    uint32_t partitions = 2 * bps_partitions(tensor->form.bytes, least);
     pthread_mutex_unlock(&worker->table.lock);
     return partitions;
 }
@@ -95,43 +96,50 @@ static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entr
     return BPS_OK;
 }
 
+/* How a tensor of so many bytes is cut and placed. */
+static bps_status read_partitions(const struct bps_worker *worker, struct bps_reader *reply, uint64_t bytes,
+                                  struct bps_partition *partition, uint32_t n)
+{
+    uint32_t group = bps_book_group_size(worker->book, worker->rank);
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct bps_partition *p = &partition[i];
+        p->bytes = bps_get_u32(reply);
+        p->shard = bps_get_u16(reply);
+        p->lead = bps_get_u16(reply);
+        all += p->bytes;
+        if (!bps_is_partition(bytes, worker->partition, i, p->bytes) || p->shard >= worker->book->shards ||
+            p->lead >= group) {
+            return BPS_ERR_PROTOCOL;
+        }
+    }
+    return all == bytes && !reply->bad ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
 bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply)
 {
     struct bps_worker *worker = tensor->worker;
     uint32_t id = bps_get_u32(reply);
     tensor->round = tensor->first_round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
-    tensor->partitions = bps_get_u32(reply);
+    uint32_t n = bps_get_u32(reply);
     if (status != BPS_OK) {
         return status;
     }
-    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED ||
-        tensor->partitions != bps_partitions(tensor->job.bytes, worker->partition) ||
-        (size_t)(reply->end - reply->at) / 4 < tensor->partitions) {
+    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED || n == 0 || (size_t)(reply->end - reply->at) / 8 < n) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_tensor_forget_path(tensor); /* ways depend on the place */
-    free(tensor->shard);
-    free(tensor->lead);
-    tensor->shard = calloc(tensor->partitions, sizeof *tensor->shard);
-    tensor->lead = calloc(tensor->partitions, sizeof *tensor->lead);
-    if (tensor->shard == NULL || tensor->lead == NULL) {
-        return BPS_ERR_NOMEM;
+    struct bps_partition *partition = calloc(n, sizeof *partition);
+    status = partition == NULL ? BPS_ERR_NOMEM : read_partitions(worker, reply, tensor->job.bytes, partition, n);
+    if (status != BPS_OK) {
+        free(partition);
+        return status;
     }
-    for (uint32_t i = 0; i < tensor->partitions; i++) {
-        tensor->shard[i] = bps_get_u16(reply);
-        tensor->lead[i] = bps_get_u16(reply);
-        if (tensor->shard[i] >= worker->book->shards ||
-            tensor->lead[i] >= bps_book_group_size(worker->book, worker->rank)) {
-            return BPS_ERR_PROTOCOL;
-        }
-    }
+    bps_tensor_place(tensor, partition, n);
     tensor->id = id;
     status = index_tensor(worker, tensor);
-    if (status == BPS_OK) {
-        if (worker->hooks != NULL) {
-            worker->hooks->declared(worker);
-        }
+    if (status == BPS_OK && worker->hooks != NULL) {
+        worker->hooks->declared(worker);
     }
     return status;
 }

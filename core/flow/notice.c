@@ -47,8 +47,8 @@ bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *
 /* Another worker pushed a larger tensor here: its further partitions must fail, too. */
 static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header *header, const char *text)
 {
-    uint32_t n = bps_partitions(header->bytes, tensor->worker->partition);
     if (header->partition == 0 && tensor->unnamed) {
+        uint32_t n = bps_tensor_partitions(tensor, header->bytes);
         for (uint32_t i = tensor->tasks; i < n; i++) {
             bps_tensor_refuse(tensor, i, header->bytes, bps_wire_status(header->root), text, false);
         }

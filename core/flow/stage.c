@@ -20,7 +20,7 @@ static bps_status run(struct bps_stage_call *call, struct bps_report *report)
     call->view = (struct bps_stage_task){
         .partition = task->partition,
         .round = tensor->round,
-        .first = (uint64_t)task->partition * (tensor->worker->partition / size),
+        .first = task->offset / size,
         .count = task->bytes / size,
         .src = task->src,
         .dst = node->attr.writes != 0 ? task->dst : NULL,

@@ -244,7 +244,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
-    uint32_t n = bps_partitions(operation->bytes, worker->partition);
+    uint32_t n = bps_tensor_partitions(tensor, operation->bytes);
     operation->stays = false; /* the shards hear of this round */
     if (worker->hooks != NULL) {
         worker->hooks->decline(operation);
@@ -281,7 +281,7 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
     const struct bps_push_pull *r = &operation->request;
     bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
     bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
-    size_t at = (size_t)task->partition * worker->partition;
+    size_t at = task->offset;
     task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
     task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
     reset(task);

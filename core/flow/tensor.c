@@ -335,6 +335,24 @@ void bps_tensor_forget_path(struct bps_tensor_entry *tensor)
     }
 }
 
+/* Bytes of the partitions of a tensor that nobody else cuts: equal, but for the last one. */
+static uint64_t own_size(const struct bps_tensor_entry *tensor, uint64_t bytes)
+{
+    const struct bps_worker *worker = tensor->worker;
+    return bps_worker_alone(worker) ? worker->partition : bps_unnamed_size(worker->book, bytes, worker->partition);
+}
+
+uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes)
+{
+    return tensor->partitions > 0 ? tensor->partitions : bps_partitions(bytes, own_size(tensor, bytes));
+}
+
+uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition)
+{
+    return tensor->partitions > 0 ? tensor->partition[partition].bytes
+                                  : bps_partition_bytes(bytes, own_size(tensor, bytes), partition);
+}
+
 static void free_tasks(struct bps_tensor_entry *tensor)
 {
     free_ways(tensor);
@@ -349,16 +367,16 @@ static void free_tasks(struct bps_tensor_entry *tensor)
 void bps_tensor_strip(struct bps_tensor_entry *tensor)
 {
     free_tasks(tensor);
-    free(tensor->shard);
-    free(tensor->lead);
-    tensor->shard = tensor->lead = NULL;
+    free(tensor->partition);
+    tensor->partition = NULL;
+    tensor->partitions = 0;
     bps_tensor_forget_path(tensor);
 }
 
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
 {
-    const struct bps_worker *worker = tensor->worker;
-    uint32_t n = bps_partitions(bytes, worker->partition);
+    uint32_t n = bps_tensor_partitions(tensor, bytes);
+    uint64_t offset = 0;
     if (tensor->tasks == n && tensor->path_bytes == bytes) {
         return BPS_OK;
     }
@@ -372,9 +390,26 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
     for (uint32_t i = 0; i < n; i++) {
         tensor->task[i].tensor = tensor;
         tensor->task[i].partition = i;
-        tensor->task[i].bytes = bps_partition_bytes(bytes, worker->partition, i);
+        tensor->task[i].bytes = bps_tensor_size(tensor, bytes, i);
+        tensor->task[i].offset = offset;
+        offset += tensor->task[i].bytes;
     }
     return BPS_OK;
+}
+
+void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *partition, uint32_t n)
+{
+    bool same = tensor->tasks == n;
+    for (uint32_t i = 0; same && i < n; i++) {
+        same = tensor->task[i].bytes == partition[i].bytes;
+    }
+    if (!same) {
+        free_tasks(tensor);
+    }
+    bps_tensor_forget_path(tensor); /* ways depend on the place */
+    free(tensor->partition);
+    tensor->partition = partition;
+    tensor->partitions = n;
 }
 
 bps_status bps_tensor_ways(struct bps_tensor_entry *tensor)

@@ -64,6 +64,7 @@ struct bps_way {
 struct bps_task {
     struct bps_tensor_entry *tensor;
     uint32_t partition, bytes;
+    uint64_t offset; /* in the tensor */
     enum bps_task_state state;
     uint32_t step;               /* of its way */
     const struct bps_way *way;   /* that it is on; NULL: it has none yet */
@@ -151,8 +152,7 @@ struct bps_tensor_entry {
     uint32_t round;
     uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
     uint32_t partitions;  /* of the job's declaration */
-    uint16_t *shard;      /* of each partition */
-    uint16_t *lead;       /* place of its leader in our group */
+    struct bps_partition *partition;
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
@@ -326,6 +326,14 @@ bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *coding
 bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
+/* [core] It is cut and placed like this from now on; takes the array over. */
+void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *partition, uint32_t n);
+/*
+ * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which
+ * the scheduler has placed.
+ */
+uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes);
+uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition);
 /* [core] Tasks for a tensor of so many bytes. */
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 /* [core] Their ways along its path, if they have none. */

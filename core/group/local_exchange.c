@@ -28,7 +28,7 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
     return bps_local_sums(tensor, partition) && local->exchange != NULL && !tensor->unnamed &&
-           tensor->job.bytes <= worker->partition && tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
+           tensor->partitions == 1 && tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
 static uint32_t bit_of(const struct bps_local_peer *peer)

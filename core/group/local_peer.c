@@ -37,7 +37,8 @@ uint32_t bps_local_divisor(const struct bps_operation *operation)
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_local *local = tensor->worker->local;
-    uint64_t place = tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->lead[partition];
+    uint64_t place =
+        tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->partition[partition].lead;
     return &local->peer[place];
 }
 

@@ -88,6 +88,19 @@ static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
     return r->bad || !bps_book_weigh(out) ? BPS_ERR_PROTOCOL : BPS_OK;
 }
 
+static void set_spread(struct bps_book *book)
+{
+    uint32_t shards = 0, largest = 1;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        shards += book->shard[i].weight > 0;
+    }
+    for (uint32_t rank = 0; rank < book->workers; rank++) {
+        uint32_t size = book->member[rank].group == rank ? bps_book_group_size(book, rank) : 1;
+        largest = size > largest ? size : largest;
+    }
+    book->spread = shards > largest ? shards : largest;
+}
+
 bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
 {
     memset(out, 0, sizeof *out);
@@ -99,7 +112,9 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
     if (status == BPS_OK && !bps_reader_done(r)) {
         status = BPS_ERR_PROTOCOL;
     }
-    if (status != BPS_OK) {
+    if (status == BPS_OK) {
+        set_spread(out);
+    } else {
         bps_book_fini(out);
     }
     return status;

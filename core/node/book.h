@@ -36,6 +36,7 @@ struct bps_book_shard {
 struct bps_book {
     uint32_t epoch; /* generation of the membership, from 1 */
     uint32_t workers, members, shards;
+    uint32_t spread;                /* the larger of: shards with a weight, workers of the largest group */
     struct bps_book_member *member; /* workers first, by rank */
     struct bps_book_shard *shard;   /* by member; one at least has a weight */
     struct bps_identity self;       /* of the member whose copy this is; does not travel */

@@ -2,6 +2,8 @@
 /* unnamed.c - unnamed tensors, spread over the shards by their number. */
 #include "node/unnamed.h"
 
+#include "base/tensor.h"
+
 /*
  * Multiples of the golden ratio fall evenly into the interval of all weights, wherever one begins to count
  * and whoever counts: any few numbers in a row are spread as the weights want it.
@@ -22,4 +24,15 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t pa
         }
     }
     return (uint16_t)low;
+}
+
+/* Of so many for each shard, or worker of a host, all of these get about the same. */
+#define EACH  8u
+#define GRAIN 1024u
+
+uint32_t bps_unnamed_size(const struct bps_book *book, uint64_t bytes, uint64_t most)
+{
+    uint64_t size = (bytes / (EACH * (uint64_t)book->spread) / GRAIN + 1) * GRAIN;
+    size = size > BPS_SPREAD_BYTES ? size : BPS_SPREAD_BYTES;
+    return (uint32_t)(book->spread > 1 && size < most ? size : most);
 }

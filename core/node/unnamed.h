@@ -2,14 +2,17 @@
 /*
  * unnamed.h - which shard sums which partition of an unnamed tensor.
  *
- * Such tensors live for one round. Every worker finds their shards by itself, in the book and by their numbers;
- * those of named tensors it hears from the scheduler.
+ * Such tensors live for one round. Every worker cuts them and finds their shards by itself, in the book and by their
+ * numbers; how named tensors are cut and placed it hears from the scheduler.
  */
 #ifndef BPS_NODE_UNNAMED_H
 #define BPS_NODE_UNNAMED_H
 
 #include "node/book.h"
 
+/* The shard of a partition, whatever the size of the tensor: workers that push different ones meet there. */
 uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t partition);
+/* The size of all partitions but the last of a tensor with so many bytes: at most `most`. */
+uint32_t bps_unnamed_size(const struct bps_book *book, uint64_t bytes, uint64_t most);
 
 #endif

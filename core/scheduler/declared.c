@@ -7,35 +7,15 @@
 
 #include "wire/frame.h"
 
-/* The placement over groups of this size, a new one if there was none yet. */
-static bps_status find_lead(struct bps_declared *declared, uint32_t size, uint16_t *out)
-{
-    uint32_t i = 0;
-    while (i < declared->leads && declared->lead[i].servers != size) {
-        i++;
-    }
-    *out = (uint16_t)i;
-    if (i < declared->leads) {
-        return BPS_OK;
-    }
-    bps_status status = bps_placement_init(&declared->lead[i], size);
-    declared->leads += status == BPS_OK;
-    return status;
-}
-
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition)
 {
     memset(declared, 0, sizeof *declared);
     declared->partition = partition;
     declared->workers = book->workers;
-    declared->lead = calloc(book->workers, sizeof *declared->lead);
-    declared->lead_of = calloc(book->workers, sizeof *declared->lead_of);
-    if (declared->lead == NULL || declared->lead_of == NULL) {
-        return BPS_ERR_NOMEM;
-    }
-    bps_status status = bps_placement_init_shards(&declared->placement, book);
+    declared->group = calloc(book->workers, sizeof *declared->group);
+    bps_status status = declared->group == NULL ? BPS_ERR_NOMEM : bps_placement_init(&declared->placement, book);
     for (uint32_t rank = 0; rank < book->workers && status == BPS_OK; rank++) {
-        status = find_lead(declared, bps_book_group_size(book, rank), &declared->lead_of[rank]);
+        declared->group[rank] = bps_placement_group(&declared->placement, bps_book_group_size(book, rank));
     }
     return status;
 }
@@ -45,9 +25,8 @@ static void tensor_free(struct bps_declared_tensor *t)
     bps_change_free(t->change);
     free(t->overdue);
     bps_form_fini(&t->form);
+    bps_layout_fini(&t->layout);
     free(t->name);
-    free(t->shard);
-    free(t->lead);
     free(t->user_bits);
     free(t);
 }
@@ -60,34 +39,13 @@ void bps_declared_fini(struct bps_declared *declared)
         HASH_DELETE(by_id, declared->ids, t);
         tensor_free(t);
     }
-    for (uint32_t i = 0; i < declared->leads; i++) {
-        bps_placement_fini(&declared->lead[i]);
-    }
-    free(declared->lead);
-    free(declared->lead_of);
+    free(declared->group);
     free(declared->free);
     bps_placement_fini(&declared->placement);
     memset(declared, 0, sizeof *declared);
 }
 
 /* ---- tensors that come and go ---- */
-
-bps_status bps_declared_make_room(const struct bps_declared *declared, struct bps_declared_tensor *t)
-{
-    uint32_t n = bps_partitions(t->form.bytes, declared->partition);
-    uint16_t *shard = calloc(n, sizeof *shard), *lead = calloc((size_t)declared->leads * n, sizeof *lead);
-    if (shard == NULL || lead == NULL) {
-        free(shard);
-        free(lead);
-        return BPS_ERR_NOMEM;
-    }
-    free(t->shard);
-    free(t->lead);
-    t->partitions = n;
-    t->shard = shard;
-    t->lead = lead;
-    return BPS_OK;
-}
 
 /* The id that was free last, or a new one. */
 static struct bps_free_id next_id(const struct bps_declared *declared)
@@ -129,8 +87,7 @@ static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, cha
     t->form = *form;
     *form = (struct bps_form){.dtype = BPS_DTYPES};
     t->user_bits = calloc((declared->workers + 63) / 64, sizeof *t->user_bits);
-    if (t->id >= BPS_ID_UNNAMED || t->user_bits == NULL || bps_declared_make_room(declared, t) != BPS_OK ||
-        !index_tensor(declared, t)) {
+    if (t->id >= BPS_ID_UNNAMED || t->user_bits == NULL || !index_tensor(declared, t)) {
         tensor_free(t);
         return NULL;
     }
@@ -139,11 +96,8 @@ static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, cha
 
 void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
-    bps_placement_remove(&declared->placement, t->form.bytes, declared->partition, t->shard);
-    for (uint32_t i = 0; i < declared->leads; i++) {
-        bps_placement_remove(&declared->lead[i], t->form.bytes, declared->partition,
-                             t->lead + (size_t)i * t->partitions);
-    }
+    bps_placement_remove(&declared->placement, &t->layout);
+    bps_layout_fini(&t->layout);
 }
 
 static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
@@ -254,50 +208,48 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
     return status;
 }
 
-typedef void (*add_fn)(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
-
-static void place(struct bps_declared *declared, struct bps_declared_tensor *t, add_fn add)
-{
-    add(&declared->placement, t->form.bytes, declared->partition, t->shard);
-    for (uint32_t i = 0; i < declared->leads; i++) {
-        add(&declared->lead[i], t->form.bytes, declared->partition, t->lead + (size_t)i * t->partitions);
-    }
-}
-
-/* Those with much in their last partition first; else in the order of declaration. */
-static int by_rest(const void *left, const void *right, void *arg)
+/* The largest first, else in the order of declaration. */
+static int by_size(const void *left, const void *right)
 {
     const struct bps_declared_tensor *a = *(struct bps_declared_tensor *const *)left;
     const struct bps_declared_tensor *b = *(struct bps_declared_tensor *const *)right;
-    uint64_t partition = *(const uint64_t *)arg, x = a->form.bytes % partition, y = b->form.bytes % partition;
+    uint64_t x = a->form.bytes, y = b->form.bytes;
     return x != y ? (x < y ? 1 : -1) : a->id < b->id ? -1 : a->id > b->id;
 }
 
-/* Small pieces come last: they fill what the large ones have left uneven. */
-void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n)
+/*
+ * Small tensors come last: they fill what the large ones have left uneven. One that is coded is cut into whole
+ * partitions only, so that what coding makes of it does not depend on the servers of a job.
+ */
+bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n)
 {
+    bps_status status = BPS_OK;
     for (uint32_t i = 0; i < n; i++) {
-        place(declared, fresh[i], bps_placement_add_whole);
+        bps_placement_expect(&declared->placement, fresh[i]->form.bytes);
     }
     if (n > 1) {
-        qsort_r(fresh, n, sizeof *fresh, by_rest, &declared->partition);
+        qsort(fresh, n, sizeof(*fresh), by_size);
     }
-    for (uint32_t i = 0; i < n; i++) {
-        place(declared, fresh[i], bps_placement_add_rest);
+    for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
+        const struct bps_form *form = &fresh[i]->form;
+        status = bps_placement_add(&declared->placement, form->bytes, declared->partition, form->coding != NULL,
+                                   &fresh[i]->layout);
     }
+    return status;
 }
 
 void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
                         struct bps_writer *w)
 {
+    const struct bps_layout *layout = &tensor->layout;
     bps_put_u32(w, tensor->id);
     bps_put_u32(w, tensor->round);
     bps_put_form(w, &tensor->form);
-    bps_put_u32(w, tensor->partitions);
-    const uint16_t *lead = tensor->lead + (size_t)declared->lead_of[rank] * tensor->partitions;
-    for (uint32_t i = 0; i < tensor->partitions; i++) {
-        bps_put_u16(w, tensor->shard[i]);
-        bps_put_u16(w, lead[i]);
+    bps_put_u32(w, layout->n);
+    for (uint32_t i = 0; i < layout->n; i++) {
+        bps_put_u32(w, layout->part[i].bytes);
+        bps_put_u16(w, layout->part[i].shard);
+        bps_put_u16(w, layout->lead[(size_t)i * declared->placement.sizes + declared->group[rank]]);
     }
 }
 
@@ -317,7 +269,8 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
         status = read_one(declared, rank, request, &asked);
     }
-    bps_declared_place(declared, asked.fresh, asked.nfresh);
+    bps_status placed = bps_declared_place(declared, asked.fresh, asked.nfresh);
+    status = status == BPS_OK ? placed : status;
     bps_put_u32(reply, n);
     for (uint32_t i = 0; i < asked.count && status == BPS_OK; i++) {
         bps_declared_write(declared, rank, asked.tensor[i], reply);

@@ -4,8 +4,8 @@
  *
  * The first worker that declares a name decides its form; the others are told and compare. All of them together
  * can change it. A tensor lives until all workers that have declared it have forgotten it.
- * Placement is twofold: which shard sums a partition, and which worker of a group leads it, that is, sums it
- * for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
+ * Placement (placement.h) is twofold: which shard sums a partition, and which worker of a group leads it, that is,
+ * sums it for the group and speaks with the shard. Groups of the same size have the same leaders. What is declared at
  * once is placed by size.
  */
 #ifndef BPS_DECLARED_H
@@ -25,9 +25,7 @@ struct bps_declared_tensor {
     uint32_t id;
     uint32_t round; /* in which a worker that declares it now begins */
     struct bps_form form;
-    uint32_t partitions;
-    uint16_t *shard;           /* for each partition */
-    uint16_t *lead;            /* the leader's place in its group: for each size of groups, for each partition */
+    struct bps_layout layout;
     uint32_t users;            /* workers that have declared it and not forgotten it */
     uint64_t *user_bits;       /* a bit for each of the job's workers */
     struct bps_change *change; /* of its form, under way; or NULL */
@@ -45,9 +43,7 @@ struct bps_free_id {
 struct bps_declared {
     struct bps_declared_tensor *names, *ids;
     struct bps_placement placement;
-    struct bps_placement *lead; /* over the places of a group, for each size that groups have */
-    uint32_t leads;
-    uint16_t *lead_of;  /* by rank: of its group's size */
+    uint16_t *group;    /* by rank: the index of its group's size in a placement */
     uint64_t partition; /* bytes */
     uint32_t workers;
     uint32_t last;            /* the largest id so far */
@@ -71,10 +67,8 @@ bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, str
 
 /* Takes the tensor's place from it, for another form, or for good. */
 void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *tensor);
-/* Room for the places of a tensor's form. */
-bps_status bps_declared_make_room(const struct bps_declared *declared, struct bps_declared_tensor *tensor);
-/* Places tensors that have room for it. */
-void bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n);
+/* Places tensors that have no place, and sorts them. BPS_ERR_NOMEM: not all of them. */
+bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared_tensor **fresh, uint32_t n);
 /* What DECLARED and CHANGED tell about a tensor. */
 void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
                         struct bps_writer *w);

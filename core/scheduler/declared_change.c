@@ -61,10 +61,9 @@ static bps_status reform(struct bps_declared *declared, struct bps_declared_tens
     t->form = *form;
     *form = (struct bps_form){.dtype = BPS_DTYPES};
     t->round = t->change->round + 1;
-    if (bps_declared_make_room(declared, t) != BPS_OK) {
+    if (bps_declared_place(declared, &t, 1) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
-    bps_declared_place(declared, &t, 1);
     for (uint32_t rank = 0; rank < declared->workers; rank++) {
         struct bps_writer w;
         bps_writer_init(&w);

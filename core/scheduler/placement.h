@@ -1,40 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * placement.h - which shard sums which partition of a named tensor.
+ * placement.h - how a named tensor is cut into partitions, and which shard sums each, and which worker of a host.
  *
- * Tensors are placed by bytes: each partition goes to the server that has least for its weight, and
- * there to the shard that has least. The scheduler does it once per tensor, so every worker gets the same
- * answer whatever the order of its declarations.
+ * A tensor is cut where the shares of the servers end: each gets bytes by its weight, less what it has above its share
+ * from the tensors before, and so each of its shards. A small one goes whole to a single server, that with the most
+ * room, unless this would exceed its share. The scheduler does it once per tensor, so every worker gets the same answer
+ * whatever the order of its declarations.
  */
 #ifndef BPS_PLACEMENT_H
 #define BPS_PLACEMENT_H
 
 #include "node/book.h"
 
-struct bps_placement_server {
-    uint32_t first, shards; /* its shards */
-    uint64_t weight;        /* 0: gets nothing */
-    uint64_t load;          /* bytes placed on it, and what each partition costs besides */
+/* What gets a part of the bytes: a server, a shard, a place in a group. */
+struct bps_bin {
+    uint64_t weight; /* 0: gets nothing */
+    uint64_t load;   /* bytes placed on it, and what each tensor costs besides */
 };
 
 struct bps_placement {
+    uint64_t expected; /* the load of all tensors that are placed, and of those that are about to be */
     uint32_t servers;
-    struct bps_placement_server *server;
-    uint64_t *load; /* likewise for each shard */
+    uint64_t weights; /* of all servers */
+    struct bps_bin *server, *shard;
+    uint32_t *first; /* shard of each server; behind them the number of shards */
+    uint32_t sizes;  /* of groups, that differ */
+    struct bps_group_bins {
+        uint32_t size;
+        struct bps_bin *place;
+    } *group;                  /* the largest first: that one cuts partitions */
+    struct bps_choice *choice; /* room for dividing a tensor */
 };
 
-/* Over so many places that are equal. */
-bps_status bps_placement_init(struct bps_placement *placement, uint32_t places);
-/* Over the shards of a book: those of one member stand together, and one at least has a weight. */
-bps_status bps_placement_init_shards(struct bps_placement *placement, const struct bps_book *book);
-void bps_placement_fini(struct bps_placement *placement);
-/* Places the partitions of a tensor; out receives one shard for each. */
-void bps_placement_add(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
-/* The same in two steps: the whole partitions, and the last one if it is smaller. */
-void bps_placement_add_whole(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
-void bps_placement_add_rest(struct bps_placement *placement, uint64_t bytes, uint64_t partition, uint16_t *out);
+/* How a tensor is cut and placed. */
+struct bps_layout {
+    uint32_t n, room;
+    struct bps_layout_part {
+        uint32_t bytes;
+        uint16_t shard;
+    } *part;
+    uint16_t *lead; /* for each partition, for each size of groups: the place of the worker that sums it there */
+};
+void bps_layout_fini(struct bps_layout *layout);
 
+/* Over the shards of a book, of which those of one member stand together, and its groups of workers. */
+bps_status bps_placement_init(struct bps_placement *placement, const struct bps_book *book);
+void bps_placement_fini(struct bps_placement *placement);
+/* The index of a size of groups. */
+uint16_t bps_placement_group(const struct bps_placement *placement, uint32_t size);
+/* A tensor of so many bytes is about to be placed. What is known beforehand is placed better: the large ones first. */
+void bps_placement_expect(struct bps_placement *placement, uint64_t bytes);
+/*
+ * Places it. Partitions have at most `most` bytes; with `whole` they have no less, but for the last one. BPS_ERR_NOMEM:
+ * it is not placed, nor expected any more.
+ */
+bps_status bps_placement_add(struct bps_placement *placement, uint64_t bytes, uint64_t most, bool whole,
+                             struct bps_layout *out);
 /* Takes back what was added for a tensor. */
-void bps_placement_remove(struct bps_placement *placement, uint64_t bytes, uint64_t partition, const uint16_t *places);
+void bps_placement_remove(struct bps_placement *placement, const struct bps_layout *layout);
 
 #endif

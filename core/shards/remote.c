@@ -30,6 +30,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
         .epoch = tensor->worker->book->epoch,
         .tensor = tensor->id,
         .bytes = bytes,
+        .size = bps_tensor_size(tensor, bytes, partition),
         .partition = partition,
         .round = tensor->unnamed ? 0 : tensor->round,
         .root = (uint32_t)-status,
@@ -57,7 +58,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
         if (tensor == NULL || tensor->operation.reported) {
             return false; /* it is going to have a place, or another one */
         }
-        shard = header->partition < tensor->partitions ? tensor->shard[header->partition] : 0;
+        shard = header->partition < tensor->partitions ? tensor->partition[header->partition].shard : 0;
     }
     send_poison(&worker->shards->remote[shard], header, text);
     return true;

@@ -269,6 +269,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .epoch = tensor->worker->book->epoch,
         .tensor = tensor->id,
         .bytes = operation->bytes,
+        .size = task->bytes,
         .partition = task->partition,
         .round = tensor->unnamed ? 0 : tensor->round,
         .offset = offset,

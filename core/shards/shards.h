@@ -111,7 +111,7 @@ static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, 
 {
     struct bps_worker *worker = tensor->worker;
     uint16_t shard =
-        tensor->unnamed ? bps_unnamed_shard(worker->book, tensor->id, partition) : tensor->shard[partition];
+        tensor->unnamed ? bps_unnamed_shard(worker->book, tensor->id, partition) : tensor->partition[partition].shard;
     return &worker->shards->remote[shard];
 }
 

@@ -11,9 +11,11 @@
 static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *notice, struct bps_round **out)
 {
     const struct bps_contribution shape = {
-        .id = notice->id, .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0}};
-    if (!bps_is_tensor(notice->bytes, sum->config.partition) ||
-        notice->id.partition >= bps_partitions(notice->bytes, sum->config.partition)) {
+        .id = notice->id,
+        .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0},
+        .size = notice->size,
+    };
+    if (!bps_is_partition(notice->bytes, sum->config.partition, notice->id.partition, notice->size)) {
         return BPS_ERR_PROTOCOL;
     }
     return bps_round_find(sum, &shape, out);

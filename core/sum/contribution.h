@@ -31,6 +31,7 @@ struct bps_contribution {
     double prescale; /* 1 if it is coded: its sender has scaled it */
     double rate;     /* of a coded one: the learning rate; 0: not told */
     int32_t priority;
+    uint32_t size;   /* of the partition, bytes */
     uint32_t offset; /* in the partition, bytes of the tensor */
     uint32_t length; /* of what is sent */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
@@ -50,6 +51,7 @@ struct bps_notice {
     enum bps_notice_kind kind;
     struct bps_round_id id;
     uint64_t bytes;    /* of the tensor; FAILED: of the largest one that was pushed */
+    uint32_t size;     /* POISON: of the partition, bytes */
     bps_status status; /* POISON, FAILED */
     const char *text;
     bool summed;    /* FAILED: the network has summed it before */

@@ -10,6 +10,7 @@ static struct bps_notice notice_of(const struct bps_round *round, enum bps_notic
     return (struct bps_notice){.kind = kind,
                                .id = round->base.id,
                                .bytes = round->max_bytes,
+                               .size = round->bytes,
                                .status = round->base.verdict,
                                .text = text,
                                .summed = round->summed};

@@ -107,8 +107,7 @@ static void choose_factors(struct bps_round *round)
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
-    uint32_t bytes = bps_partition_bytes(c->spec.bytes, config->partition, c->id.partition);
-    uint32_t grid = bps_round_grid(sum, &c->spec), slices = bps_partitions(bytes, grid);
+    uint32_t grid = bps_round_grid(sum, &c->spec), slices = bps_partitions(c->size, grid);
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
     summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
     struct bps_kernels kernels = {.accumulator = summed.dtype};
@@ -129,7 +128,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->width = round->policy->apart ? round->element : (uint32_t)bps_dtype_size(kernels.accumulator);
     round->priority = c->priority;
     round->slices = round->unfinished = slices;
-    round->bytes = bytes;
+    round->bytes = c->size;
     round->max_bytes = c->spec.bytes;
     round->base.begun = round->base.reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
@@ -139,8 +138,9 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         slice->spec = &round->spec;
         slice->priority = round->priority;
         slice->index = i;
+        slice->size = c->size;
         slice->offset = i * grid;
-        slice->bytes = slice->payload_bytes = bps_partition_bytes(bytes, grid, i);
+        slice->bytes = slice->payload_bytes = bps_partition_bytes(c->size, grid, i);
     }
     bps_rounds_add(key, &c->id, &round->base);
     check_possible(round, known, why.text);

@@ -135,7 +135,7 @@ static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
 /* Whether it has the size of what it stands for. */
 static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
 {
-    uint32_t bytes = bps_partition_bytes(c->spec.bytes, sum->config.partition, c->id.partition);
+    uint32_t bytes = c->size;
     if (c->empty) {
         bool lends = bps_aggregates(sum) && c->length == bytes;
         return receiver && c->offset == 0 && (c->length == 0 || lends);
@@ -153,9 +153,8 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
 {
     const struct bps_spec *spec = &c->spec;
     size_t size = bps_dtype_size(spec->dtype);
-    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 ||
-        !bps_is_tensor(spec->bytes, sum->config.partition) ||
-        c->id.partition >= bps_partitions(spec->bytes, sum->config.partition)) {
+    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 || c->size % size != 0 ||
+        !bps_is_partition(spec->bytes, sum->config.partition, c->id.partition, c->size)) {
         return BPS_ERR_PROTOCOL;
     }
     if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
@@ -181,7 +180,7 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
     uint32_t rank = cursor->rank;
     cursor->slice = c->offset / round->grid;
     if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
-        bps_bit(bps_begun(round, cursor->slice), rank)) {
+        round->bytes != c->size || bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);

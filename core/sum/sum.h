@@ -61,6 +61,7 @@ struct bps_sum_slice {
     uint32_t payload_bytes;
     struct bps_block block; /* the engine's: the accumulator, then the result */
     uint32_t index, bytes;  /* of the tensor */
+    uint32_t size;          /* of the partition */
     uint32_t landed;        /* bytes from the front that someone's contribution has reached, */
     uint32_t settled;       /* and those of them whose scale is not owed any more; see accumulate.c */
     double owed;

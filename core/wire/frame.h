@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 3u
+#define BPS_WIRE_VERSION 4u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -109,6 +109,7 @@ struct bps_header {
     int32_t priority;
     uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
     uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
+    uint32_t size;   /* of the partition, bytes */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

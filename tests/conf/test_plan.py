@@ -104,7 +104,7 @@ class Times(Case):
                 else:
                     self.assertAlmostEqual(seconds["servers_only"], max(n / k, 1) * once)
                 self.assertGreaterEqual(seconds["placed"], seconds["ideal"] - 1e-9)
-                self.assertLess(seconds["placed"], 1.03 * seconds["ideal"] + 1e-9)
+                self.assertLess(seconds["placed"], 1.005 * seconds["ideal"] + 1e-9)
 
     def test_shares(self):
         for model in MODELS:
@@ -123,8 +123,25 @@ class Times(Case):
                         divisor = n * n + k * n - 2 * k
                         ideal = (n - k) / divisor if server["colocated"] else 2 * (n - 1) / divisor
                         self.assertAlmostEqual(server["ideal_share"], ideal)
-                        self.assertLess(abs(server["share"] - ideal) * plan["model"]["bytes"], 4 << 20)
+                        self.assertLess(abs(server["share"] - ideal) * plan["model"]["bytes"], 1 << 17)
                         self.assertEqual(sum(server["shards"]), server["bytes"])
+
+    def test_small_models(self):
+        """Of 1 MB and more: one tensor alone, LeNet, many of one size, and of any."""
+        some = random.Random(3)
+        models = {
+            "one": [1 << 18],
+            "lenet": [150, 6, 2400, 16, 48000, 120, 10080, 84, 400000, 500, 5000, 10],
+            "equal": [3000] * 100,
+            "any": [int(2 ** some.uniform(0, 17)) for _ in range(60)] + [100000],
+        }
+        for name, counts in models.items():
+            lines = "".join(f"{i} {count} float32\n" for i, count in enumerate(counts))
+            file = self.write(lines)
+            for n, k in ((2, 1), (4, 4), (4, 2), (3, 2), (16, 0), (16, 15), (16, 16), (5, 16)):
+                with self.subTest(model=name, n=n, k=k):
+                    plan = self.plan("-n", str(n), "-s", str(k), "--model", f"./{file}")
+                    self.assertLess(plan["seconds"]["placed"], 1.02 * plan["seconds"]["ideal"])
 
     def test_bandwidths(self):
         name = self.write("a 1000000 uint8\n")
@@ -164,7 +181,7 @@ class Times(Case):
     def test_text(self):
         text = self.good("plan", "-n", "4", "-s", "2", "--model", "resnet50")
         self.assertIn(
-            "resnet50: 161 tensors, 25557032 elements, 102.2 MB in 169 partitions of at most 4 MiB\n", text
+            "resnet50: 161 tensors, 25557032 elements, 102.2 MB in 361 partitions of at most 4 MiB\n", text
         )
         self.assertIn("4 hosts with workers, 2 with servers only; 10 Gbit/s each way; ", text)
         self.assertRegex(text, r"\n  servers only +163\.6 ms\n  ring all-reduce +122\.7 ms\n")

@@ -356,8 +356,8 @@ class Leaks(test_leaks.Leaks):
 # ---- strangers at the socket between workers: what transports/ipc/layout.h describes, as far as it goes here
 
 MESSAGE = struct.Struct("<6I4Q8x")
-RECORD = struct.Struct("<IHH6I2Q16x")
-MAGIC, VERSION = 0x49535042, 1
+RECORD = struct.Struct("<IHH6I2Q")
+MAGIC, VERSION = 0x49535042, 2
 HELLO, WELCOME, READY, REGION = 1, 2, 3, 4
 INLINE, STREAM, MORE, MAPPED, REMOTE, RETURN = 2, 3, 4, 5, 6, 7
 PAGE, RING, LINE = 4096, 65536, 64
@@ -431,13 +431,13 @@ class Visitor:
     def put(self, frame, kind=INLINE, size=None, ahead=0, **fields):
         """Puts a record into the ring, as its owner would or nearly so."""
         if size is None:
-            size = (LINE + len(frame) + LINE - 1) // LINE * LINE
+            size = (RECORD.size + len(frame) + LINE - 1) // LINE * LINE
         names = ("bytes", "ticket", "serial", "region", "answer_region", "verdict", "at", "answer")
         fields = {"bytes": max(0, len(frame) - wire.HEADER.size), **fields}
         record = RECORD.pack(size, kind, fields.get("flags", 0), *(fields.get(name, 0) for name in names))
         index, ring = self.OWN
         at = ring + self.tail % RING
-        self.shared[at : at + LINE + len(frame)] = record + frame
+        self.shared[at : at + RECORD.size + len(frame)] = record + frame
         self.tail += (size if 0 < size < RING else LINE) + ahead
         self.shared[index : index + 8] = struct.pack("<Q", self.tail)
         os.write(self.bell, struct.pack("<Q", 1))
@@ -449,8 +449,8 @@ class Visitor:
             lambda: struct.unpack_from("<Q", self.shared, index)[0] != self.head, "frame from a worker"
         )
         at = ring + self.head % RING
-        fields = wire.HEADER.unpack_from(self.shared, at + LINE)
-        start = at + LINE + wire.HEADER.size
+        fields = wire.HEADER.unpack_from(self.shared, at + RECORD.size)
+        start = at + RECORD.size + wire.HEADER.size
         self.head += RECORD.unpack_from(self.shared, at)[0]
         return fields, bytes(self.shared[start : start + fields[0]])
 
@@ -495,7 +495,7 @@ MESSAGES = {
     "REGION at once": lambda: [(message(REGION), memory())],
     "HELLO twice": lambda: [(message(HELLO), memory(), event()) for _ in range(2)],
 }
-PUSH = wire.frame(wire.PUSH, bytes(256), dtype=4, epoch=1, tensor=1, bytes=256)
+PUSH = wire.frame(wire.PUSH, bytes(256), dtype=4, epoch=1, tensor=1, bytes=256, size=256)
 
 # Records after the handshake of the transport.
 RECORDS = {

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 
-HEADER = struct.Struct("<IBBBBIIQIIIIddiI")
+HEADER = struct.Struct("<IBBBBIIQIIIIddiII12x")
 GREETING = b"BytePS\r\n"
 CHALLENGE, HELLO, WELCOME, REFUSE, PING, LEAVE = 1, 2, 3, 4, 5, 6
 ASSIGN, ENDPOINTS, BOOK, DECLARE, DECLARED, WAITING = 7, 8, 9, 10, 11, 12
@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 3
+VERSION = 4
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""
@@ -27,7 +27,7 @@ NO_SECRET = bytes(32)
 def header(kind, length=0, **fields):
     """A frame's header."""
     names = ("flags", "dtype", "op", "epoch", "tensor", "bytes", "partition", "round", "offset", "root")
-    names += ("prescale", "postscale", "priority", "zero")
+    names += ("prescale", "postscale", "priority", "zero", "size")
     values = {**dict.fromkeys(names, 0), "prescale": 1.0, "postscale": 1.0, **fields}
     return HEADER.pack(length, kind, *(values[name] for name in names))
 

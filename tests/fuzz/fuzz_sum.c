@@ -354,7 +354,7 @@ static bool push(uint32_t rank, const struct bps_header *header)
         return true;
     }
     if (engine.aggregates && (header->priority & 1) != 0) {
-        uint32_t bytes = bps_partition_bytes(header->bytes, PARTITION, header->partition);
+        uint32_t bytes = header->size;
         lend(rank, bytes, header->priority);
     } else if ((header->priority & 1) != 0 && engine.opened[rank].block == NULL) {
         bps_sum_open(&engine.cursor[rank], &engine.opened[rank]);
@@ -395,6 +395,7 @@ static bool frame_of(const uint8_t *step, size_t size, struct bps_header *out)
         .coding = step[10] >> 1 & 3,
         .priority = step[11],
     };
+    out->size = bps_partition_bytes(out->bytes, PARTITION, out->partition) - (step[7] >> 4 & 2);
     return true;
 }
 

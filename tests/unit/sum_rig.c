@@ -62,6 +62,7 @@ struct bps_header rig_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t
                                .epoch = 1,
                                .tensor = id,
                                .bytes = bytes,
+                               .size = (uint32_t)bytes,
                                .round = round,
                                .prescale = 1.0,
                                .postscale = 1.0};

@@ -17,7 +17,7 @@ uint32_t rig_random(uint32_t n);
 /* Small whole numbers of a type, whose sums and products are exact in any order. */
 void rig_fill(uint8_t dtype, void *data, size_t count);
 
-/* A PUSH of a tensor; the caller adds partition, offset and length. */
+/* A PUSH of a tensor of one partition; the caller adds offset and length, or sets another partition and its size. */
 struct bps_header rig_header(uint32_t id, uint32_t round, uint8_t dtype, uint8_t op, uint64_t bytes);
 
 /* Event: the headers of a slice, in epoch 1. */

@@ -359,7 +359,7 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
         header.length = 8 + 4 + 4 + 5 + 2 * 16 + 1 + 3 * 4 + 32;
         bps_header_encode(&header, bytes);
         put_greeting(bytes + BPS_HEADER_BYTES);
-        *n = 64 + header.length;
+        *n = BPS_HEADER_BYTES + header.length;
     }
     return bytes;
 }
@@ -550,7 +550,8 @@ START_TEST(test_headers)
                                 .root = 10,
                                 .prescale = 0.5,
                                 .postscale = -2.0,
-                                .priority = -11};
+                                .priority = -11,
+                                .size = 12};
     struct bps_header back;
     uint8_t bytes[BPS_HEADER_BYTES];
     memset(&back, 0, sizeof back);
@@ -560,6 +561,7 @@ START_TEST(test_headers)
     ck_assert_int_eq(back.priority, -11);
     ck_assert_double_eq(back.prescale, 0.5);
     ck_assert_uint_eq(back.tensor, header.tensor);
+    ck_assert_uint_eq(back.size, 12);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
         bool known = (type >= 1 && type <= BPS_FRAME_JOIN) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
@@ -569,6 +571,9 @@ START_TEST(test_headers)
     bytes[5] = BPS_FLAGS + 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
     bytes[5] = 0;
+    bytes[BPS_HEADER_BYTES - 1] = 1;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[BPS_HEADER_BYTES - 1] = 0;
     bytes[60] = 3; /* only a PUSH has a coding */
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
     ck_assert_uint_eq(back.coding, 3);

@@ -309,14 +309,16 @@ START_TEST(test_declared)
         ck_assert_str_eq(coding, "");
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
-        uint32_t led = 0;
+        uint32_t led = 0, all = 0;
         for (uint32_t p = 0; p < partitions; p++) {
+            all += bps_get_u32(&r);
             ck_assert_uint_lt(bps_get_u16(&r), 2);
             uint16_t lead = bps_get_u16(&r); /* worker 0 has worker 1 in its group */
             ck_assert_uint_lt(lead, 2);
             led += lead;
         }
-        ck_assert_uint_eq(led, i == 1 ? led : 2);
+        ck_assert(i == 1 || (led >= 1 && led <= 3)); /* each leads something */
+        ck_assert_uint_eq(all, i == 1 ? 0 : 4000);
     }
     ck_assert(bps_reader_done(&r));
     ck_assert_int_eq(answer(&declared, &w, &second), BPS_OK); /* the same for whoever asks later */
@@ -335,8 +337,7 @@ START_TEST(test_declared)
 END_TEST
 
 /*
- * What is declared at once is spread by size, whatever its order: small
- * pieces fill what large ones leave uneven.
+ * What is declared at once is placed by size, whatever its order: small tensors fill what large ones leave uneven.
  */
 START_TEST(test_declared_at_once)
 {
@@ -364,13 +365,15 @@ START_TEST(test_declared_at_once)
         bps_get_u32(&r); /* no coding */
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
-            load[bps_get_u16(&r)] += bps_partition_bytes(bytes[i], 1024, p);
+            uint32_t size = bps_get_u32(&r);
+            load[bps_get_u16(&r)] += size;
             bps_get_u16(&r);
         }
     }
     ck_assert(bps_reader_done(&r));
-    ck_assert_uint_eq(load[0], 1024 + 300 + 100); /* a partition costs something besides its bytes */
-    ck_assert_uint_eq(load[1], 700 + 500 + 200);
+    ck_assert_uint_eq(load[0] + load[1], 2824);
+    ck_assert_uint_le(load[0], 2824 / 2 + 150);
+    ck_assert_uint_ge(load[0], 2824 / 2 - 150);
     bps_writer_fini(&reply);
     bps_writer_fini(&w);
     bps_declared_fini(&declared);

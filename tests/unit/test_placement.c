@@ -153,7 +153,7 @@ END_TEST
 /* Shards of `servers` members with these shares, so many each. */
 static struct bps_book book_of(const double *share, uint32_t servers, uint32_t each)
 {
-    struct bps_book book = {.members = servers, .workers = 1, .shards = servers * each};
+    struct bps_book book = {.members = servers, .shards = servers * each};
     book.shard = calloc(book.shards, sizeof *book.shard);
     for (uint32_t i = 0; i < book.shards; i++) {
         book.shard[i].member = i / each;
@@ -163,96 +163,284 @@ static struct bps_book book_of(const double *share, uint32_t servers, uint32_t e
     return book;
 }
 
-START_TEST(test_one_each)
+/* A placement over the shards of a book, with tensors that are placed at once, the largest first. */
+struct placed {
+    struct bps_placement placement;
+    struct bps_layout layout[300];
+    uint64_t bytes[300];
+    uint32_t tensors;
+};
+
+static int descending(const void *left, const void *right)
+{
+    uint64_t a = *(const uint64_t *)left, b = *(const uint64_t *)right;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+static void check_layout(const struct placed *p, const struct bps_layout *layout, uint64_t bytes, uint64_t most,
+                         bool whole)
+{
+    uint64_t all = 0;
+    ck_assert_uint_ge(layout->n, 1);
+    for (uint32_t i = 0; i < layout->n; i++) {
+        const struct bps_layout_part *part = &layout->part[i];
+        ck_assert(bps_is_partition(bytes, most, i, part->bytes));
+        ck_assert_uint_gt(p->placement.shard[part->shard].weight, 0);
+        ck_assert(i + 1 == layout->n || part->bytes % (whole ? most : 64) == 0);
+        all += part->bytes;
+        for (uint32_t g = 0; g < p->placement.sizes; g++) {
+            ck_assert_uint_lt(layout->lead[i * p->placement.sizes + g], p->placement.group[g].size);
+        }
+    }
+    ck_assert_uint_eq(all, bytes);
+}
+
+static void place(struct placed *p, const struct bps_book *book, uint64_t most, bool whole)
+{
+    ck_assert_int_eq(bps_placement_init(&p->placement, book), BPS_OK);
+    qsort(p->bytes, p->tensors, sizeof *p->bytes, descending);
+    for (uint32_t i = 0; i < p->tensors; i++) {
+        bps_placement_expect(&p->placement, p->bytes[i]);
+    }
+    for (uint32_t i = 0; i < p->tensors; i++) {
+        ck_assert_int_eq(bps_placement_add(&p->placement, p->bytes[i], most, whole, &p->layout[i]), BPS_OK);
+        check_layout(p, &p->layout[i], p->bytes[i], most, whole);
+    }
+}
+
+static void take_away(struct placed *p)
+{
+    for (uint32_t i = 0; i < p->tensors; i++) {
+        bps_placement_remove(&p->placement, &p->layout[i]);
+        bps_layout_fini(&p->layout[i]);
+    }
+    for (uint32_t i = 0; i < p->placement.servers; i++) {
+        ck_assert_uint_eq(p->placement.server[i].load, 0);
+    }
+    ck_assert_uint_eq(p->placement.expected, 0);
+    bps_placement_fini(&p->placement);
+}
+
+/* Bytes of a tensor, or of all, that a server sums. */
+static uint64_t bytes_on(const struct placed *p, uint32_t tensor, uint32_t server)
+{
+    const struct bps_layout *layout = &p->layout[tensor];
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < layout->n; i++) {
+        uint32_t shard = layout->part[i].shard;
+        bool there = p->placement.first[server] <= shard && shard < p->placement.first[server + 1];
+        bytes += there ? layout->part[i].bytes : 0;
+    }
+    return bytes;
+}
+
+static uint64_t all_on(const struct placed *p, uint32_t server)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < p->tensors; i++) {
+        bytes += bytes_on(p, i, server);
+    }
+    return bytes;
+}
+
+static uint32_t partitions_of(const struct placed *p)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->tensors; i++) {
+        n += p->layout[i].n;
+    }
+    return n;
+}
+
+/* A large tensor is spread over all shards of all servers, a small one is not cut. */
+START_TEST(test_one_tensor)
 {
     static const double half[] = {0.5, 0.5};
+    static const uint16_t shards[] = {0, 0, 1, 1, 2, 2, 3, 3};
     struct bps_book book = book_of(half, 2, 2);
-    struct bps_placement placement;
-    uint16_t shard[8];
-    ck_assert_int_eq(bps_placement_init_shards(&placement, &book), BPS_OK);
-    bps_placement_add(&placement, 20 * MIB, 4 * MIB, shard); /* server by server, and there shard by shard */
-    static const uint16_t expected[] = {0, 2, 1, 3, 0};
-    ck_assert_int_eq(memcmp(shard, expected, sizeof expected), 0);
-    bps_placement_add(&placement, 1000, 4 * MIB, shard); /* where there is less */
-    ck_assert_uint_eq(shard[0], 2);
-    bps_placement_add(&placement, 0, 4 * MIB, shard);
-    ck_assert_uint_eq(shard[0], 3);
-    bps_placement_fini(&placement);
+    struct placed p = {.tensors = 3, .bytes = {20 * MIB, 1000, 0}};
+    place(&p, &book, 4 * MIB, false);
+    ck_assert_uint_eq(p.layout[0].n, 8);
+    for (uint32_t i = 0; i < 8; i++) { /* each has a quarter, of partitions of at most 4 MiB */
+        ck_assert_uint_eq(p.layout[0].part[i].bytes, i % 2 == 0 ? 4 * MIB : MIB);
+        ck_assert_uint_eq(p.layout[0].part[i].shard, shards[i]);
+    }
+    ck_assert_uint_eq(p.layout[1].n, 1);
+    ck_assert_uint_eq(p.layout[2].n, 1);
+    ck_assert(p.layout[1].part[0].shard / 2 != p.layout[2].part[0].shard / 2); /* where there is less */
+    take_away(&p);
     bps_book_fini(&book);
 }
 END_TEST
 
-START_TEST(test_equal_places)
+/* Groups of two sizes: the larger ones cut, and all leaders have about the same to do. */
+START_TEST(test_leaders)
 {
-    struct bps_placement placement;
-    uint16_t place[4];
-    ck_assert_int_eq(bps_placement_init(&placement, 3), BPS_OK);
-    bps_placement_add(&placement, 16 * MIB, 4 * MIB, place);
-    static const uint16_t expected[] = {0, 1, 2, 0};
-    ck_assert_int_eq(memcmp(place, expected, sizeof expected), 0);
-    bps_placement_fini(&placement);
+    static const double one[] = {1};
+    struct bps_book_member member[6] = {{.group = 0}, {.group = 0}, {.group = 0},
+                                        {.group = 0}, {.group = 4}, {.group = 4}};
+    struct bps_book book = book_of(one, 1, 1);
+    struct placed p = {.tensors = 41, .bytes = {4 * MIB}};
+    book.workers = 6;
+    book.member = member;
+    for (uint32_t i = 1; i < p.tensors; i++) {
+        p.bytes[i] = 1 + i * 1000;
+    }
+    place(&p, &book, 4 * MIB, false);
+    ck_assert_uint_eq(p.placement.sizes, 2);
+    ck_assert_uint_eq(p.layout[0].n, 4); /* of four, each leads a part */
+    for (uint32_t i = 1; i < p.tensors; i++) {
+        ck_assert_uint_eq(p.layout[i].n, 1);
+    }
+    for (uint32_t g = 0; g < 2; g++) {
+        const struct bps_group_bins *group = &p.placement.group[g];
+        ck_assert_uint_eq(group->size, g == 0 ? 4 : 2);
+        ck_assert_uint_eq(bps_placement_group(&p.placement, group->size), g);
+        for (uint32_t i = 1; i < group->size; i++) {
+            ck_assert_uint_le(group->place[i].load, group->place[0].load + group->place[0].load / 10);
+            ck_assert_uint_ge(group->place[i].load, group->place[0].load - group->place[0].load / 10);
+        }
+    }
+    take_away(&p);
+    book.member = NULL;
+    bps_book_fini(&book);
 }
 END_TEST
 
-/* Every server has its share, but for partitions that cannot be cut; so has every shard of a server. */
-START_TEST(test_within_a_partition)
+/* A coded tensor has whole partitions, wherever they are. */
+START_TEST(test_whole_partitions)
 {
-    srand(3);
-    for (int round = 0; round < 200; round++) {
-        double share[8], sum = 0;
-        uint32_t servers = 1 + (uint32_t)rand() % 8, each = 1 + (uint32_t)rand() % 3;
-        for (uint32_t i = 0; i < servers; i++) {
-            share[i] = i > 0 && rand() % 5 == 0 ? 0 : 1 + rand() % 20;
-            sum += share[i];
+    static const double share[] = {0.1, 0.2, 0.3, 0.4};
+    struct bps_book book = book_of(share, 4, 2);
+    struct placed p = {.tensors = 20};
+    for (uint32_t i = 0; i < p.tensors; i++) {
+        p.bytes[i] = i * (700 << 10) + 64 * i;
+    }
+    place(&p, &book, MIB, true);
+    for (uint32_t i = 0; i < p.tensors; i++) {
+        ck_assert_uint_eq(p.layout[i].n, bps_partitions(p.bytes[i], MIB));
+    }
+    for (uint32_t s = 0; s < 4; s++) {
+        double wanted = share[s] * (double)(p.placement.expected);
+        ck_assert(fabs((double)p.placement.server[s].load - wanted) < 1.1 * MIB);
+    }
+    take_away(&p);
+    bps_book_fini(&book);
+}
+END_TEST
+
+/* The sizes of a model's tensors: all small, all large, both, or one alone. */
+static void random_model(struct placed *p, uint64_t least)
+{
+    uint64_t all = 0, most = (uint64_t)1 << (8 + rand() % 18);
+    uint32_t kind = (uint32_t)rand() % 4;
+    p->tensors = 0;
+    while (all < least && p->tensors < 299) {
+        uint64_t small = 1 + (uint64_t)rand() % (most < 4096 ? most : 4096), any = 1 + (uint64_t)rand() % most;
+        p->bytes[p->tensors] = kind == 0 ? any : kind == 1 ? most : rand() % 2 == 0 ? small : any;
+        all += p->bytes[p->tensors++];
+    }
+    if (all < least) {
+        p->bytes[p->tensors++] = least - all + (uint64_t)rand() % (4 * MIB);
+    }
+}
+
+/*
+ * The time of the busiest link is that of the best shares, for all models of 1 MB and more, and up to 16 hosts with
+ * workers and as many others; and tensors are not cut into more than it takes.
+ */
+START_TEST(test_any_model_and_network)
+{
+    srand(5 + (unsigned)_i);
+    for (int round = 0; round < 250; round++) {
+        struct bps_share host[HOSTS];
+        double share[HOSTS];
+        struct placed p;
+        uint32_t n = 1 + (uint32_t)rand() % 16, all = hosts(host, n, (uint32_t)rand() % 17, true);
+        bps_share_set(host, all);
+        double best = bps_share_time(host, all);
+        for (uint32_t i = 0; i < all; i++) {
+            share[i] = host[i].share;
         }
-        for (uint32_t i = 0; i < servers; i++) {
-            share[i] /= sum;
+        struct bps_book book = book_of(share, all, 1 + (uint32_t)rand() % 3);
+        random_model(&p, 1000000);
+        place(&p, &book, 4 * MIB, false);
+        uint64_t bytes = 0;
+        uint32_t limit = 0;
+        for (uint32_t i = 0; i < p.tensors; i++) {
+            bytes += p.bytes[i];
+            limit += 1 + (uint32_t)(p.bytes[i] / BPS_SPREAD_BYTES) + (uint32_t)(p.bytes[i] / (4 * MIB));
         }
-        struct bps_book book = book_of(share, servers, each);
-        struct bps_placement p;
-        uint64_t all = 0, largest = 0;
-        uint16_t shard[64];
-        ck_assert_int_eq(bps_placement_init_shards(&p, &book), BPS_OK);
-        for (int i = 0; i < 300; i++) {
-            uint64_t bytes = (uint64_t)rand() % (rand() % 4 == 0 ? 8 * MIB : 4096);
-            bps_placement_add(&p, bytes, MIB, shard);
-            all += bytes + 1024 * bps_partitions(bytes, MIB);
-            bytes = bytes < MIB ? bytes : MIB;
-            largest = bytes + 1024 > largest ? bytes + 1024 : largest;
+        for (uint32_t i = 0; i < all; i++) {
+            host[i].share = (double)all_on(&p, i) / (double)bytes;
         }
-        for (uint32_t i = 0; i < servers; i++) {
-            double wanted = share[i] * (double)all, slack = 1e-6 * (double)all;
-            ck_assert(share[i] > 0 || p.server[i].load == 0);
-            /* When it got its last partition, no other one would have been better off with it. */
-            ck_assert((double)p.server[i].load <= wanted + share[i] * (servers - 1) * (double)largest + slack);
-            ck_assert((double)p.server[i].load >= wanted - (double)largest * (servers - 1) - slack);
-            for (uint32_t s = i * each; s < (i + 1) * each; s++) {
-                ck_assert_uint_le(p.load[s], p.server[i].load / each + largest);
-            }
-        }
-        bps_placement_fini(&p);
+        ck_assert_msg(bps_share_time(host, all) <= 1.02 * best + 1e-9, "round %d: %u of %u, %u tensors: %g", round, n,
+                      all, p.tensors, bps_share_time(host, all) / best);
+        ck_assert_msg(partitions_of(&p) <= limit + 2 * book.shards, "round %d: %u partitions, %u", round,
+                      partitions_of(&p), limit);
+        take_away(&p);
         bps_book_fini(&book);
     }
 }
 END_TEST
 
-/* What is placed stays, and the same sequence is placed the same way. */
+/* Tensors that are declared one by one are balanced, too, as soon as they are many; tiny ones are spread by number. */
+START_TEST(test_one_by_one)
+{
+    static const double share[] = {0.1, 0.2, 0.3, 0.4};
+    struct bps_book book = book_of(share, 4, 1);
+    struct bps_placement p;
+    struct bps_layout layout;
+    uint32_t count[4] = {0};
+    ck_assert_int_eq(bps_placement_init(&p, &book), BPS_OK);
+    for (uint32_t i = 0; i < 4000; i++) {
+        uint64_t bytes = i % 4 == 0 ? 100 : i % 40 * 4096;
+        bps_placement_expect(&p, bytes);
+        ck_assert_int_eq(bps_placement_add(&p, bytes, 4 * MIB, false, &layout), BPS_OK);
+        bps_layout_fini(&layout);
+        for (uint32_t s = 0; s < 4 && i > 1000; s++) {
+            double wanted = share[s] * (double)p.expected;
+            ck_assert(fabs((double)p.server[s].load - wanted) < 0.02 * wanted);
+        }
+    }
+    bps_placement_fini(&p);
+    ck_assert_int_eq(bps_placement_init(&p, &book), BPS_OK);
+    for (uint32_t i = 0; i < 100000; i++) {
+        bps_placement_expect(&p, 4);
+        ck_assert_int_eq(bps_placement_add(&p, 4, 4 * MIB, false, &layout), BPS_OK);
+        ck_assert_uint_eq(layout.n, 1);
+        count[layout.part[0].shard]++;
+        bps_layout_fini(&layout);
+    }
+    for (uint32_t s = 0; s < 4; s++) {
+        ck_assert(fabs(count[s] - share[s] * 100000) < 0.02 * share[s] * 100000);
+    }
+    bps_placement_fini(&p);
+    bps_book_fini(&book);
+}
+END_TEST
+
+/* The same sequence is placed the same way. */
 START_TEST(test_stable)
 {
     static const double share[] = {0.1, 0.2, 0.3, 0.4};
     struct bps_book book = book_of(share, 4, 2);
-    uint16_t first[500][8], again[500][8];
-    memset(first, 0, sizeof first);
-    memset(again, 0, sizeof again);
+    struct placed p[2] = {{.tensors = 200}, {.tensors = 200}};
     for (int pass = 0; pass < 2; pass++) {
-        struct bps_placement p;
-        ck_assert_int_eq(bps_placement_init_shards(&p, &book), BPS_OK);
-        for (uint64_t i = 0; i < 500; i++) {
-            bps_placement_add(&p, i * 7919 % (8 * MIB), MIB, pass == 0 ? first[i] : again[i]);
+        for (uint64_t i = 0; i < 200; i++) {
+            p[pass].bytes[i] = i * 79190 % (8 * MIB);
         }
-        bps_placement_fini(&p);
+        place(&p[pass], &book, MIB, false);
     }
-    ck_assert_int_eq(memcmp(first, again, sizeof first), 0);
+    for (uint32_t i = 0; i < 200; i++) {
+        ck_assert_uint_eq(p[0].layout[i].n, p[1].layout[i].n);
+        for (uint32_t j = 0; j < p[0].layout[i].n; j++) {
+            ck_assert_uint_eq(p[0].layout[i].part[j].bytes, p[1].layout[i].part[j].bytes);
+            ck_assert_uint_eq(p[0].layout[i].part[j].shard, p[1].layout[i].part[j].shard);
+        }
+    }
+    take_away(&p[0]);
+    take_away(&p[1]);
     bps_book_fini(&book);
 }
 END_TEST
@@ -304,9 +492,11 @@ int main(void)
     tcase_add_test(tests, test_uneven_senders);
     tcase_add_test(tests, test_shares_by_bandwidth_are_best);
     tcase_add_test(tests, test_auto);
-    tcase_add_test(tests, test_one_each);
-    tcase_add_test(tests, test_equal_places);
-    tcase_add_test(tests, test_within_a_partition);
+    tcase_add_test(tests, test_one_tensor);
+    tcase_add_test(tests, test_leaders);
+    tcase_add_test(tests, test_whole_partitions);
+    tcase_add_loop_test(tests, test_any_model_and_network, 0, 8);
+    tcase_add_test(tests, test_one_by_one);
     tcase_add_test(tests, test_stable);
     tcase_add_test(tests, test_unnamed);
     tcase_add_test(tests, test_weights_that_make_no_sense);

@@ -151,6 +151,7 @@ static struct bps_header tensor_header(uint32_t id, uint32_t round, uint8_t dtyp
                                .epoch = 1,
                                .tensor = id,
                                .bytes = bytes,
+                               .size = bps_partition_bytes(bytes, PARTITION, 0),
                                .round = round,
                                .prescale = 1.0,
                                .postscale = 1.0};
@@ -160,6 +161,7 @@ static void begin_slice(struct sending *s, uint32_t partition, uint32_t slice)
 {
     uint32_t bytes = bps_partition_bytes(s->header.bytes, PARTITION, partition);
     s->header.partition = partition;
+    s->header.size = bytes;
     s->header.offset = slice * SLICE;
     s->header.length = bps_partition_bytes(bytes, SLICE, slice);
     s->at = 0;
@@ -436,6 +438,7 @@ START_TEST(test_broadcast)
             struct bps_sum_cursor cursor;
             empty.flags = BPS_FLAG_EMPTY;
             empty.partition = p;
+            empty.size = p == 0 ? PARTITION : 8;
             empty.offset = empty.length = 0;
             ck_assert_int_eq(bps_frame_push(sum, r, &empty, &cursor), BPS_OK);
         }
@@ -497,7 +500,7 @@ START_TEST(test_odd_one_out)
         "worker 2 pushed 100 float32 (average), workers 0, 1 and 3 pushed 100 float32 (sum)",
         "worker 2 pushed 100 float32 (sum, postscale 2), workers 0, 1 and 3 pushed 100 float32 (sum)",
     };
-    odd.bytes = _i % 4 == 0 ? 200 : 400;
+    odd.bytes = odd.size = _i % 4 == 0 ? 200 : 400;
     odd.dtype = _i % 4 == 1 ? BPS_INT32 : BPS_FLOAT32;
     odd.op = _i % 4 == 2 ? BPS_AVERAGE : BPS_SUM;
     odd.postscale = _i % 4 == 3 ? 2.0 : 1.0;
@@ -746,16 +749,16 @@ START_TEST(test_frames_that_nobody_sends)
 {
     const struct bps_header right = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 2 * PARTITION);
     struct bps_sum_cursor cursor;
-    struct bps_header h[18];
+    struct bps_header h[22];
     start(2, false);
-    for (int i = 0; i < 18; i++) {
+    for (int i = 0; i < 22; i++) {
         h[i] = right;
         h[i].length = SLICE;
     }
     h[0].dtype = BPS_DTYPES;
     h[1].op = BPS_WIRE_OPS;
     h[2].bytes = 2 * PARTITION + 1;
-    h[3].partition = 2;
+    h[3].partition = 2 * BPS_PARTITIONS_LIMIT;
     h[4].offset = 12;
     h[5].offset = PARTITION;
     h[6].length = SLICE - 4;
@@ -773,9 +776,13 @@ START_TEST(test_frames_that_nobody_sends)
     h[15].partition = UINT32_MAX;
     h[15].offset = UINT32_MAX - 1023;
     h[16].bytes = UINT64_MAX - 3; /* its number of partitions cannot be told */
-    h[17].bytes = h[17].length = 0;
+    h[17].bytes = h[17].length = h[17].size = 0;
     h[17].offset = SLICE; /* nothing has no second slice */
-    for (int i = 0; i < 18; i++) {
+    h[18].size = PARTITION + 4;
+    h[19].bytes = PARTITION - 4; /* less than one partition of it */
+    h[20].size = h[20].length = 0;
+    h[21].size = h[21].length = SLICE - 1; /* half an element */
+    for (int i = 0; i < 22; i++) {
         ck_assert_msg(bps_frame_push(sum, 0, &h[i], &cursor) == BPS_ERR_PROTOCOL, "frame %d", i);
     }
     /* The same slice twice. */
@@ -786,6 +793,15 @@ START_TEST(test_frames_that_nobody_sends)
     first.length = second.length = SLICE;
     second.tensor = 3;
     second.offset = 2 * SLICE;
+    ck_assert_int_eq(bps_frame_push(sum, 0, &first, &cursor), BPS_OK);
+    bps_sum_abandon(&cursor);
+    ck_assert_int_eq(bps_frame_push(sum, 0, &second, &cursor), BPS_ERR_PROTOCOL);
+    /* A slice of another partition than the first slice was of. */
+    second = first;
+    second.offset = SLICE;
+    second.size = PARTITION;
+    second.bytes = first.bytes = PARTITION;
+    second.tensor = first.tensor = 4;
     ck_assert_int_eq(bps_frame_push(sum, 0, &first, &cursor), BPS_OK);
     bps_sum_abandon(&cursor);
     ck_assert_int_eq(bps_frame_push(sum, 0, &second, &cursor), BPS_ERR_PROTOCOL);

@@ -207,7 +207,7 @@ END_TEST
 START_TEST(test_odd_group)
 {
     struct bps_header odd = header(0, BPS_SUM);
-    odd.bytes = 200;
+    odd.bytes = odd.size = 200;
     start(false);
     ck_assert_int_eq(push(_i == 0 ? 0 : 1, BPS_FLAG_GROUP, _i == 0 ? header(0, BPS_SUM) : odd, 1.0f), BPS_OK);
     ck_assert_int_eq(push(_i == 0 ? 3 : 2, BPS_FLAG_GROUP, _i == 0 ? odd : header(0, BPS_SUM), 1.0f), BPS_OK);

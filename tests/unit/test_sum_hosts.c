@@ -90,6 +90,7 @@ static void push_to_shard(uint32_t rank, uint8_t flags, uint32_t partition, cons
     uint32_t bytes = bytes_of(partition), slices = receiver ? 1 : bps_partitions(bytes, job.slice);
     h.flags = flags | (receiver ? BPS_FLAG_EMPTY : 0);
     h.partition = partition;
+    h.size = bytes;
     if (is_local(rank)) { /* done by the aggregator */
         h.prescale = bps_group_divisor(h.op, h.dtype, job.host[job.rank[rank].host].size);
     }
@@ -363,6 +364,7 @@ static void contribute_local(struct bps_sum *sum, uint32_t number, uint32_t part
     uint32_t bytes = bytes_of(partition);
     size_t at = (size_t)partition * job.partition;
     h.partition = partition;
+    h.size = bytes;
     h.flags = is_receiver(number) ? BPS_FLAG_EMPTY : 0;
     h.length = is_receiver(number) && rig_random(2) == 0 ? 0 : bytes;
     ck_assert_int_eq(rig_begin(frame, sum, number, &h, rank->data + at), BPS_OK);

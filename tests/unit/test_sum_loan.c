@@ -317,6 +317,7 @@ END_TEST
 static void fail_in_network(uint64_t bytes)
 {
     struct bps_header failed = rig_header(1, member[LEADER].round, BPS_FLOAT32, BPS_SUM, bytes);
+    failed.size = BYTES;
     failed.root = (uint32_t)-BPS_ERR_MISMATCH;
     ck_assert_int_eq(bps_frame_fail(sum, &failed, "worker 0 pushed too much"), BPS_OK);
 }
@@ -539,7 +540,7 @@ START_TEST(test_frames_that_nobody_sends)
     ck_assert_int_eq(bps_sum_lend(&cursor.sink, &small), BPS_ERR_PROTOCOL);
     ck_assert_int_eq(bps_frame_push(sum, 1, &h, &(struct bps_sum_cursor){0}), BPS_ERR_PROTOCOL); /* twice */
     bps_sum_abandon(&cursor);
-    h.partition = 1;
+    h.partition = 2 * BPS_PARTITIONS_LIMIT;
     ck_assert_int_eq(bps_frame_fail(sum, &h, "no"), BPS_ERR_PROTOCOL);
 }
 END_TEST

@@ -53,7 +53,7 @@ static bool take_event(struct bps_channel *channel, int *fd)
 static void use_ring(struct bps_channel *channel, void *shared, uint32_t bytes)
 {
     const struct ipc_options *options = &channel->ipc->options;
-    uint32_t quarter = bytes / 4 - 2 * IPC_LINE;
+    uint32_t quarter = bytes / 4 - IPC_HEAD;
     ipc_ring_init(&channel->ring, shared, bytes, channel->accept == NULL);
     channel->inline_max = options->inline_bytes < quarter ? (uint32_t)options->inline_bytes : quarter;
     channel->piece = quarter;

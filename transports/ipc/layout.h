@@ -13,7 +13,10 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#define IPC_LINE 64u /* of the cache; alignment of records */
+#include <byteps/transport.h>
+
+#define IPC_LINE 64u  /* of the cache; alignment of records, and of the payload of IPC_MORE behind them */
+#define IPC_HEAD 128u /* a record with the header of a frame */
 #define IPC_PAGE 4096u
 
 /* ---- the rings ---- */
@@ -55,14 +58,13 @@ struct ipc_record {
     uint32_t region, answer_region; /* mapped */
     uint32_t verdict;               /* lendable: written by the receiver before it moves its head */
     uint64_t at, answer;            /* offsets in the regions (mapped) or addresses (remote) */
-    uint8_t unused[16];
 };
-_Static_assert(sizeof(struct ipc_record) == IPC_LINE, "a record is a line");
+_Static_assert(sizeof(struct ipc_record) + BPS_HEADER_BYTES == IPC_HEAD, "a payload begins with a line");
 
 /* ---- the socket ---- */
 
 #define IPC_MAGIC   0x49535042u /* "BPSI" */
-#define IPC_VERSION 1u
+#define IPC_VERSION 2u
 
 /* Types of messages, with the descriptors that come along. */
 #define IPC_HELLO   1u /* dialler: memfd, eventfd */

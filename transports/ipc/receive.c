@@ -81,7 +81,7 @@ static bps_status begin_frame(struct bps_channel *channel, const uint8_t *place,
                               uint32_t *length)
 {
     uint8_t header[BPS_HEADER_BYTES];
-    memcpy(header, place + IPC_LINE, sizeof header);
+    memcpy(header, place + sizeof(struct ipc_record), sizeof header);
     *sink = NULL;
     *length = bps_util_payload_bytes(header);
     ++*channel->ipc->count.frames_received;
@@ -98,7 +98,7 @@ static bps_status on_inline(struct bps_channel *channel, const struct ipc_record
 {
     struct bps_sink *sink;
     uint32_t length;
-    if (record->bytes > record->size - 2 * IPC_LINE || bps_util_payload_bytes(place + IPC_LINE) != record->bytes) {
+    if (record->bytes > record->size - IPC_HEAD || bps_util_payload_bytes(place + sizeof *record) != record->bytes) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = begin_frame(channel, place, &sink, &length);
@@ -108,7 +108,7 @@ static bps_status on_inline(struct bps_channel *channel, const struct ipc_record
     if (length != record->bytes) {
         return BPS_ERR_PROTOCOL; /* it has changed meanwhile */
     }
-    return present(channel, sink, 0, place + 2 * IPC_LINE, length);
+    return present(channel, sink, 0, place + IPC_HEAD, length);
 }
 
 static bps_status on_stream(struct bps_channel *channel, const uint8_t *place)
@@ -179,7 +179,7 @@ static bps_status on_return(struct bps_channel *channel, const struct ipc_record
 {
     struct bps_sink *sink;
     uint32_t length;
-    if (bps_util_payload_bytes(place + IPC_LINE) != 0) {
+    if (bps_util_payload_bytes(place + sizeof(struct ipc_record)) != 0) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = ipc_ticket_return(channel, record->ticket, record->serial);
@@ -198,7 +198,7 @@ static bps_status handle(struct bps_channel *channel, const struct ipc_record *r
     if (record->kind == IPC_PAD) {
         return BPS_OK;
     }
-    if (record->kind != IPC_MORE && record->size < 2 * IPC_LINE) {
+    if (record->kind != IPC_MORE && record->size < IPC_HEAD) {
         return BPS_ERR_PROTOCOL;
     }
     /* After finish, what comes is only taken away; but loans come home. */

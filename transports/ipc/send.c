@@ -86,11 +86,11 @@ static struct ipc_record *reserve(struct bps_channel *channel, uint16_t kind, ui
 /* The core has filled the room that was there before it was asked. */
 static void send_inline(struct bps_channel *channel, const struct bps_frame *frame)
 {
-    uint32_t size = 2 * IPC_LINE + round_up(frame->bytes);
+    uint32_t size = IPC_HEAD + round_up(frame->bytes);
     struct ipc_record *record = reserve(channel, IPC_INLINE, size, frame->header);
     record->bytes = frame->bytes;
     if (frame->bytes > 0) {
-        memcpy((uint8_t *)record + 2 * IPC_LINE, frame->payload, frame->bytes);
+        memcpy((uint8_t *)record + IPC_HEAD, frame->payload, frame->bytes);
     }
     ipc_ring_publish(&channel->ring, record);
     count(channel, IPC_BY_INLINE, frame->bytes);
@@ -104,7 +104,7 @@ static void send_return(struct bps_channel *channel, const struct bps_frame *fra
         ipc_channel_end(channel, BPS_ERR_INVALID, "a loan was to be returned to someone else, or with a payload");
         return;
     }
-    struct ipc_record *record = reserve(channel, IPC_RETURN, 2 * IPC_LINE, frame->header);
+    struct ipc_record *record = reserve(channel, IPC_RETURN, IPC_HEAD, frame->header);
     record->ticket = loan->ticket;
     record->serial = loan->serial;
     ipc_ring_publish(&channel->ring, record);
@@ -118,7 +118,7 @@ static void send_reference(struct bps_channel *channel, const struct bps_frame *
 {
     struct ipc_ring *ring = &channel->ring;
     struct ipc_record *record =
-        reserve(channel, way == IPC_BY_REMOTE ? IPC_REMOTE : IPC_MAPPED, 2 * IPC_LINE, frame->header);
+        reserve(channel, way == IPC_BY_REMOTE ? IPC_REMOTE : IPC_MAPPED, IPC_HEAD, frame->header);
     record->at = where->at;
     record->answer = where->answer;
     record->region = where->region;
@@ -179,7 +179,7 @@ static uint8_t *by_arena(struct bps_channel *channel, const struct bps_frame *fr
 
 static void begin_stream(struct bps_channel *channel, const struct bps_frame *frame)
 {
-    struct ipc_record *record = reserve(channel, IPC_STREAM, 2 * IPC_LINE, frame->header);
+    struct ipc_record *record = reserve(channel, IPC_STREAM, IPC_HEAD, frame->header);
     ipc_ring_publish(&channel->ring, record);
     channel->stream = *frame;
     channel->streamed = 0;
@@ -227,7 +227,7 @@ static bool continue_stream(struct bps_channel *channel)
             return false;
         }
         record->bytes = piece;
-        memcpy(record + 1, (const uint8_t *)frame.payload + channel->streamed, piece);
+        memcpy((uint8_t *)record + IPC_LINE, (const uint8_t *)frame.payload + channel->streamed, piece);
         ipc_ring_publish(&channel->ring, record);
         channel->streamed += piece;
         ipc_flush(channel);
@@ -244,7 +244,7 @@ static bool continue_stream(struct bps_channel *channel)
 static bool has_room(const struct bps_channel *channel)
 {
     const struct ipc_ring *ring = &channel->ring;
-    uint32_t most = 2 * IPC_LINE + round_up(channel->inline_max);
+    uint32_t most = IPC_HEAD + round_up(channel->inline_max);
     uint32_t behind = ring->bytes - (uint32_t)(ring->tail & (ring->bytes - 1));
     uint64_t room = ring->bytes - (ring->tail - ring->peer_head);
     return room >= (uint64_t)most + (behind < most ? behind : 0) &&

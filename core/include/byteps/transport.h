@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define BPS_HEADER_BYTES 64u
+#define BPS_HEADER_BYTES 80u
 
 struct bps_channel; /* the transport's */
 
