@@ -33,47 +33,6 @@ static const char help_text[] =
     "\n"
     "  byteps plan --workers 4 --servers 2 --bandwidth 10Gbit --model resnet50\n";
 
-bool bps_plan_take(struct bps_plan_request *request, int code, const char *value)
-{
-    if (code == BPS_PLAN_OPT_MODEL) {
-        request->model = value;
-        return true;
-    }
-    if (code == BPS_PLAN_OPT_BANDWIDTH) {
-        request->bandwidth = value;
-        return true;
-    }
-    return false;
-}
-
-int bps_plan_load(const char *command, const struct bps_plan_request *request, const struct bps_conf *conf,
-                  struct bps_model *model, struct bps_plan *plan)
-{
-    const char *text = request->bandwidth != NULL ? request->bandwidth : BPS_BANDWIDTH_DEFAULT;
-    struct bps_report report = {""};
-    double bandwidth;
-    if (request->model == NULL) {
-        char models[600];
-        bps_model_list(models, sizeof models);
-        return bps_cmd_usage(command, "no model given; expected --model with a file or one of %s", models);
-    }
-    if (bps_bandwidth_parse(text, &bandwidth) != BPS_OK) {
-        return bps_cmd_usage(command, "--bandwidth %s: not a bandwidth; expected %s", bps_shown(text).text,
-                             bps_bandwidth_expected);
-    }
-    bps_status status = bps_model_read(request->model, model, &report);
-    if (status == BPS_OK) {
-        status = bps_plan_make(conf, model, bandwidth, plan, &report);
-        if (status != BPS_OK) {
-            bps_model_fini(model);
-        }
-    }
-    if (status != BPS_OK) {
-        return bps_cmd_failure(command, "%s", report.text[0] != '\0' ? report.text : bps_strerror(status));
-    }
-    return 0;
-}
-
 /* `coding` is NULL where nobody asked for one. */
 static int show_json(const struct bps_plan *plan, const struct bps_model *model, const struct bps_plan_coding *coding)
 {

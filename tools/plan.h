@@ -45,7 +45,30 @@ const char *bps_bandwidth_text(double bits);
 const char *bps_duration_text(double seconds);
 const char *bps_bytes_text(double bytes);
 
+/* ---- plan_links.c: "8x100Gbit,25Gbit" ---- */
+
+#define BPS_LINKS_LIMIT 256u
+
+/* Of the links of hosts, those with workers first; the last one is that of all further hosts as well. */
+struct bps_links {
+    uint32_t runs;
+    struct bps_links_run {
+        uint32_t hosts;
+        double bandwidth; /* bits per second, each way */
+    } run[BPS_LINKS_LIMIT];
+};
+
+bps_status bps_links_parse(const char *text, struct bps_links *out, struct bps_report *report);
+/* How many hosts are named. */
+uint64_t bps_links_hosts(const struct bps_links *links);
+double bps_links_bandwidth(const struct bps_links *links, uint32_t host);
+
 /* ---- plan_make.c: the numbers ---- */
+
+struct bps_plan_link {
+    double bandwidth; /* bits per second, each way */
+    double busy;      /* seconds, as placed */
+};
 
 struct bps_plan_server {
     bool colocated;
@@ -57,9 +80,10 @@ struct bps_plan_server {
 };
 
 struct bps_plan {
-    uint32_t hosts, others; /* with workers; with servers only */
-    uint32_t shards;        /* of each server */
-    double bandwidth;       /* bits per second of each link, each way */
+    uint32_t hosts, others;     /* with workers; with servers only */
+    uint32_t shards;            /* of each server */
+    double bandwidth;           /* bits per second of the slowest link, each way */
+    struct bps_plan_link *link; /* of each host, those with workers first */
     uint64_t partition, bytes;
     uint32_t partitions;
     double servers_only, ring; /* seconds; negative: not possible */
@@ -70,16 +94,18 @@ struct bps_plan {
 };
 
 /* The configuration gives the shape: cluster.workers hosts with workers, cluster.servers further ones. */
-bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, double bandwidth,
+bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, const struct bps_links *links,
                          struct bps_plan *out, struct bps_report *report);
 void bps_plan_fini(struct bps_plan *plan);
 
 /* ---- plan_show.c ---- */
 
 void bps_plan_print(const struct bps_plan *plan, const struct bps_model *model);
+/* How fast links are, from the slowest to the fastest; returns text. */
+const char *bps_plan_links_text(const struct bps_plan *plan, char *text, size_t n);
 json_t *bps_plan_json(const struct bps_plan *plan, const struct bps_model *model);
 
-/* ---- the options --model and --bandwidth, for other commands, too ---- */
+/* ---- plan_load.c: the options --model and --bandwidth, for other commands, too ---- */
 
 struct bps_plan_request {
     const char *model, *bandwidth; /* NULL: not given */
@@ -95,10 +121,15 @@ struct bps_plan_request {
 #define BPS_PLAN_HELP                                                                                                  \
     "      --model MODEL      resnet50, vgg16, bert-large, or a file with lines\n"                                     \
     "                         NAME COUNT TYPE\n"                                                                       \
-    "      --bandwidth RATE   of each host's link in each direction (default: " BPS_BANDWIDTH_DEFAULT ")\n"
+    "      --bandwidth RATE   of each host's link, each way (default: " BPS_BANDWIDTH_DEFAULT ");\n"                   \
+    "                         a list, such as 8x100Gbit,25Gbit, is for hosts with\n"                                   \
+    "                         workers first, its last one for all further hosts\n"
 
 /* Takes the option if it is one of the two. */
 bool bps_plan_take(struct bps_plan_request *request, int code, const char *value);
+/* Reads model and bandwidths, for at most so many hosts; returns an exit status. On 0 the caller frees the model. */
+int bps_plan_read(const char *command, const struct bps_plan_request *request, int64_t hosts, struct bps_model *model,
+                  struct bps_links *links);
 /* Reads the model and makes the plan; returns an exit status. On 0 the caller frees both. */
 int bps_plan_load(const char *command, const struct bps_plan_request *request, const struct bps_conf *conf,
                   struct bps_model *model, struct bps_plan *plan);

@@ -5,6 +5,7 @@
  *
  * All times are those of the busiest link, each way: latencies and the work of the processors come on top.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "server/server.h"
@@ -20,11 +21,22 @@
 struct making {
     const struct bps_model *model;
     struct bps_plan *plan;
-    struct bps_share *host; /* those with workers first */
+    struct bps_share *host; /* those with workers first; bandwidths relative to the slowest */
     struct bps_book book;
 };
 
 /* ---- the shape of the job ---- */
+
+static void make_links(struct making *m, const struct bps_links *links)
+{
+    struct bps_plan *plan = m->plan;
+    plan->link = bps_cmd_alloc(plan->hosts + plan->others, sizeof *plan->link);
+    plan->bandwidth = INFINITY;
+    for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
+        plan->link[i].bandwidth = bps_links_bandwidth(links, i);
+        plan->bandwidth = fmin(plan->bandwidth, plan->link[i].bandwidth);
+    }
+}
 
 static void make_hosts(struct making *m, const struct bps_conf *conf)
 {
@@ -34,8 +46,9 @@ static void make_hosts(struct making *m, const struct bps_conf *conf)
     for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
         bool local = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
                      (colocated == BPS_COLOCATED_FIRST && i == 0);
-        m->host[i] =
-            (struct bps_share){.senders = i < plan->hosts, .serves = i >= plan->hosts || local, .bandwidth = 1};
+        m->host[i] = (struct bps_share){.senders = i < plan->hosts,
+                                        .serves = i >= plan->hosts || local,
+                                        .bandwidth = plan->link[i].bandwidth / plan->bandwidth};
         plan->servers += m->host[i].serves;
     }
     bps_share_set(m->host, plan->hosts + plan->others);
@@ -146,34 +159,63 @@ static bps_status place_all(struct making *m)
 
 /* ---- the times ---- */
 
+/* Without servers beside the workers; in units of all bytes over the slowest link. */
+static double servers_only(const struct making *m)
+{
+    uint32_t all = m->plan->hosts + m->plan->others;
+    if (m->plan->others == 0) {
+        return -1;
+    }
+    struct bps_share *host = bps_cmd_alloc(all, sizeof *host);
+    for (uint32_t i = 0; i < all; i++) {
+        host[i] = m->host[i];
+        host[i].serves = i >= m->plan->hosts;
+    }
+    bps_share_set(host, all);
+    double time = bps_share_time(host, all);
+    free(host);
+    return time;
+}
+
+/* In a ring every worker waits for the slowest link. */
+static double ring(const struct bps_plan *plan)
+{
+    double slowest = INFINITY, n = plan->hosts;
+    for (uint32_t i = 0; i < plan->hosts; i++) {
+        slowest = fmin(slowest, plan->link[i].bandwidth);
+    }
+    return 2 * (n - 1) / n * (double)plan->bytes * 8 / slowest;
+}
+
 static void set_times(struct making *m)
 {
     struct bps_plan *plan = m->plan;
-    double once = (double)plan->bytes * 8 / plan->bandwidth; /* all bytes over one link */
-    double n = plan->hosts, k = plan->others;
+    double once = (double)plan->bytes * 8 / plan->bandwidth, only = servers_only(m);
     uint32_t all = plan->hosts + plan->others, s = 0;
-    plan->servers_only = k == 0 ? -1 : n > k ? n / k * once : once;
-    plan->ring = 2 * (n - 1) / n * once;
+    plan->servers_only = only < 0 ? only : only * once;
+    plan->ring = ring(plan);
     plan->ideal = bps_share_time(m->host, all) * once;
     for (uint32_t i = 0; i < all; i++) {
-        if (m->host[i].serves) {
-            struct bps_plan_server *server = &plan->server[s++];
+        struct bps_plan_server *server = m->host[i].serves ? &plan->server[s++] : NULL;
+        if (server != NULL) {
             server->share = plan->bytes == 0 ? server->ideal : (double)server->bytes / (double)plan->bytes;
             m->host[i].share = server->share;
-            server->busy = bps_share_busy(m->host, all, i) * once;
+        }
+        plan->link[i].busy = bps_share_busy(m->host, all, i) * once;
+        if (server != NULL) {
+            server->busy = plan->link[i].busy;
         }
     }
     plan->placed = bps_share_time(m->host, all) * once;
 }
 
-bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, double bandwidth,
+bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *model, const struct bps_links *links,
                          struct bps_plan *out, struct bps_report *report)
 {
     const struct bps_conf_cluster *cluster = &conf->cluster;
     *out = (struct bps_plan){
         .hosts = (uint32_t)cluster->workers,
         .others = (uint32_t)cluster->servers,
-        .bandwidth = bandwidth,
         .partition = conf->worker.partition,
         .bytes = model->bytes,
     };
@@ -186,6 +228,7 @@ bps_status bps_plan_make(const struct bps_conf *conf, const struct bps_model *mo
     out->shards = bps_server_count_shards(conf, &pinning, "");
     bps_pinning_fini(&pinning);
     m.host = bps_cmd_alloc(out->hosts + out->others, sizeof *m.host);
+    make_links(&m, links);
     make_hosts(&m, conf);
     status = check_size(&m, report);
     if (status == BPS_OK) {
@@ -206,5 +249,6 @@ void bps_plan_fini(struct bps_plan *plan)
 {
     free(plan->server);
     free(plan->shard);
+    free(plan->link);
     *plan = (struct bps_plan){0};
 }

@@ -159,6 +159,40 @@ class Times(Case):
         ):
             self.assertEqual(self.plan("--model", name, "--bandwidth", text)["bandwidth"], bits)
 
+    def test_unequal_links(self):
+        """The least time in which what links have left, after their own gradients, has room for the sums of all."""
+
+        def room(t, n, rates, once):
+            all_of = [(once if i < n else 0, n - 2 if i < n else n) for i in range(len(rates))]
+            return sum(max(0, t * rate - own) / more for rate, (own, more) in zip(rates, all_of))
+
+        bits = 8 * 4 * MODELS["vgg16"][1]
+        for n, text, rates in (
+            (3, "10Gbit,10Gbit,5Gbit", [10, 10, 5, 5]),
+            (4, "4x100Gbit, 25Gbit", [100] * 4 + [25] * 2),
+            (4, "3x1Gbit,100Mbit,1Gbit", [1] * 3 + [0.1, 1]),
+        ):
+            with self.subTest(text):
+                k = len(rates) - n
+                args = ("-n", str(n), "-s", str(k), "--model", "vgg16", "--bandwidth", text)
+                plan = self.plan(*args)
+                seconds = plan["seconds"]
+                self.assertEqual(plan["bandwidth"], [rate * 1e9 for rate in rates])
+                self.assertAlmostEqual(seconds["ring"], 2 * (n - 1) / n * bits / min(rates[:n]) / 1e9)
+                own = bits / min(rates[:n]) / 1e9
+                only = max(own, n * bits / sum(rates[n:]) / 1e9)
+                self.assertAlmostEqual(seconds["servers_only"], only)
+                low, high = own, only
+                for _ in range(60):
+                    middle = (low + high) / 2
+                    if room(middle, n, [rate * 1e9 for rate in rates], bits) < bits:
+                        low = middle
+                    else:
+                        high = middle
+                self.assertAlmostEqual(seconds["ideal"], high)
+                self.assertLess(seconds["placed"], 1.005 * seconds["ideal"])
+                self.assertRegex(self.good("plan", *args), r"; \S+ [GM]bit/s to \S+ Gbit/s each way; ")
+
     def test_configuration(self):
         name = self.write("a 1000 float32\n")
         plan = self.plan(
@@ -271,14 +305,10 @@ class Bad(Case):
 
     def test_usage(self):
         self.assertIn("Usage: byteps plan", self.good("plan", "--help"))
-        rates = (
-            "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, per second, "
-            "such as 10Gbit"
-        )
+        rates = "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, per second, such as 10Gbit"
         for message, args in (
             (
-                "no model given; expected --model with a file or one of "
-                "bert-base, bert-large, resnet50, vgg16",
+                "no model given; expected --model with a file or one of bert-base, bert-large, resnet50, vgg16",
                 [],
             ),
             ("unknown or ambiguous option '--modle'", ["--modle", "x"]),
@@ -314,6 +344,27 @@ class Bad(Case):
             self.assertTrue(
                 result.stderr.decode().endswith(f": not a bandwidth; expected {rates}\n{self.HINT}"), rate
             )
+
+    def test_lists_of_bandwidths(self):
+        for rates, message in (
+            ("1Gbit,x", '"1Gbit,x": "x" is not a bandwidth; expected a number and bit, kbit, '),
+            ("1Gbit,", '"1Gbit,": "" is not a bandwidth; expected '),
+            ("0x1Gbit", '"0x1Gbit": not a bandwidth; expected '),
+            ("99999999x1Gbit", '"99999999x1Gbit": not a bandwidth; expected '),
+            ("x1Gbit", '"x1Gbit": not a bandwidth; expected '),
+            (
+                "2x1Gbit,3x2Gbit",
+                '"2x1Gbit,3x2Gbit": for 5 hosts; expected one for each of 3 at most, those with workers first',
+            ),
+            (
+                ",".join(257 * ["1Gbit"]),
+                ": too many bandwidths; expected at most 256, write equal ones as 8x10Gbit",
+            ),
+        ):
+            with self.subTest(rates):
+                result = self.byteps("plan", "-n", "2", "-s", "1", "--model", "vgg16", "--bandwidth", rates)
+                self.assertEqual((result.returncode, result.stdout), (2, b""))
+                self.assertRegex(result.stderr.decode(), "^byteps plan: --bandwidth .*" + re.escape(message))
 
     def test_shapes(self):
         self.bad(
