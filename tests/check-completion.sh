@@ -25,6 +25,7 @@ offered "transport train" byteps bench tr
 offered "transport reducer compressor stage framework" byteps plugin info some --kind ""
 offered resnet50 byteps plan -n 2 --model resn
 offered resnet50 byteps plan --model = resn
+offered "--workers --worker-price" byteps plan --work
 offered worker.partition= byteps run --set worker.partit
 offered tcp byteps bench transport --transport tc
 offered "" byteps run --conf byt

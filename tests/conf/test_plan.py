@@ -242,6 +242,195 @@ class Times(Case):
         self.assertTrue(self.good("info", *args).endswith("\n\n" + text))
 
 
+class Compare(Case):
+    """Several numbers of further servers: each line is the plan of that number."""
+
+    N = 5
+    COMMON = ("-n", str(N), "--model", "resnet50", "--bandwidth", "10Gbit")
+
+    def rows(self, servers, *args):
+        return self.plan(*self.COMMON, "--servers", servers, *args)
+
+    def test_times(self):
+        rows = self.rows("0..4,6, 7")
+        self.assertEqual([row["servers"] for row in rows], [0, 1, 2, 3, 4, 6, 7])
+        none = rows[0]["seconds"]["placed"]
+        for row, above in zip(rows, [None, *rows]):
+            with self.subTest(k=row["servers"]):
+                plan = self.plan(*self.COMMON, "-s", str(row["servers"]))
+                placed = plan["seconds"]["placed"]
+                self.assertEqual((row["workers"], row["seconds"]), (self.N, plan["seconds"]))
+                self.assertAlmostEqual(row["times_as_fast"]["as_ring"], plan["seconds"]["ring"] / placed)
+                self.assertAlmostEqual(row["times_as_fast"]["as_no_server"], none / placed)
+                self.assert_saved(row, above)
+                self.assert_idle(row, plan)
+                self.assertEqual(
+                    row["step"], {"seconds": placed, "per_hour": 3600 / placed, "cost_per_1000": None}
+                )
+                self.assertFalse(row["least_cost"])
+
+    def assert_saved(self, row, above):
+        saved, share = row["each_saves"]["seconds"], row["each_saves"]["share"]
+        if above is None:
+            self.assertEqual((saved, share), (None, None))
+            return
+        before = above["seconds"]["placed"]
+        each = (before - row["seconds"]["placed"]) / (row["servers"] - above["servers"])
+        self.assertAlmostEqual(saved, each)
+        self.assertAlmostEqual(share, each / before)
+
+    def assert_idle(self, row, plan):
+        """Links of workers that host no server are busy with their own gradients."""
+        seconds, placement = plan["seconds"], plan["placement"]
+        own = 8 * plan["model"]["bytes"] / plan["bandwidth"]
+        near = [server["busy_seconds"] for server in placement if server["colocated"]] or [own]
+        far = [server["busy_seconds"] for server in placement if not server["colocated"]]
+        self.assertAlmostEqual(row["idle"]["workers"], 1 - sum(near) / len(near) / seconds["placed"])
+        if far:
+            self.assertAlmostEqual(row["idle"]["servers"], 1 - sum(far) / len(far) / seconds["placed"])
+        else:
+            self.assertIsNone(row["idle"]["servers"])
+
+    def test_without_zero(self):
+        """The line of k = 0 need not be shown to be compared with; where no worker serves there is none."""
+        none = self.plan(*self.COMMON, "-s", "0")["seconds"]["placed"]
+        for row in self.rows("2..3"):
+            self.assertAlmostEqual(row["times_as_fast"]["as_no_server"], none / row["seconds"]["placed"])
+        for row in self.rows("2..3", "--set", "cluster.colocated=none"):
+            self.assertIsNone(row["times_as_fast"]["as_no_server"])
+
+    def test_enough(self):
+        """From k = n on a push_pull takes once the bytes; with one or two workers, from the first."""
+        for n, servers, expected in (
+            (5, "0..9", 5),
+            (5, "0,3,8,9", 8),
+            (5, "0..4", None),
+            (2, "0..3", 0),
+            (1, "0..2", 0),
+        ):
+            rows = self.plan("-n", str(n), "--servers", servers, "--model", "vgg16")
+            marked = [row["servers"] for row in rows if row["enough"]]
+            self.assertEqual(marked, [] if expected is None else [expected])
+
+    def test_costs(self):
+        for prices, compute, overlap in (
+            ((12, 2.5), None, False),
+            ((12, 2.5), 0.025, False),
+            ((1, 3), 0.025, False),
+            ((12, 2.5), 0.1, True),
+            ((1, 0), 0.01, True),
+        ):
+            with self.subTest(prices=prices, compute=compute, overlap=overlap):
+                args = ["--worker-price", str(prices[0]), "--price", str(prices[1])]
+                args += [] if compute is None else ["--compute", f"{compute * 1000:g}ms"]
+                rows = self.rows("0..7", *args, *(["--overlap"] if overlap else []))
+                for row in rows:
+                    own, placed = compute or 0, row["seconds"]["placed"]
+                    step = max(own, placed) if overlap else own + placed
+                    cost = 1000 * step / 3600 * (self.N * prices[0] + row["servers"] * prices[1])
+                    self.assertAlmostEqual(row["step"]["seconds"], step)
+                    self.assertAlmostEqual(row["step"]["per_hour"], 3600 / step, places=3)
+                    self.assertAlmostEqual(row["step"]["cost_per_1000"], cost)
+                cheapest = min(rows, key=lambda row: round(row["step"]["cost_per_1000"], 9))
+                self.assertEqual([row for row in rows if row["least_cost"]], [cheapest])
+
+    def test_links(self):
+        """Where servers have slower links, more of them are needed."""
+        own = 8 * 4 * MODELS["resnet50"][1] / 100e9
+        rows = self.plan(
+            "-n", "4", "--servers", "4,15..17", "--model", "resnet50", "--bandwidth", "4x100Gbit,25Gbit"
+        )
+        self.assertAlmostEqual(rows[0]["seconds"]["ideal"], 4 * own)
+        self.assertAlmostEqual(rows[2]["seconds"]["ideal"], own)
+        self.assertEqual([row["servers"] for row in rows if row["enough"]], [16])
+
+    def test_text(self):
+        args = ("--servers", "0..6", "--price", "2.5", "--worker-price", "12", "--compute", "25ms")
+        text = self.good("plan", *self.COMMON, *args)
+        rows = self.plan(*self.COMMON, *args)
+        lines = text.splitlines()
+        self.assertLessEqual(max(map(len, lines)), 100)
+        self.assertEqual(lines[0], "resnet50: 161 tensors, 25557032 elements, 102.2 MB")
+        self.assertIn("a step: 25 ms of computation, and push_pull after it", lines)
+        table = [line for line in lines if re.match(r" +\d+ ", line)]
+        self.assertEqual(len(table), 7)
+        for line, row in zip(table, rows):
+            words = line.split()
+            self.assertEqual(words[0], str(row["servers"]))
+            self.assertEqual(words[1], f"{1000 * row['seconds']['placed']:.1f}")
+            self.assertEqual(words[9], f"{row['step']['per_hour']:.0f}")
+            self.assertEqual(words[10], f"{row['step']['cost_per_1000']:.3f}")
+            marks = ("*" if row["least_cost"] else "") + ("+" if row["enough"] else "")
+            self.assertEqual(words[11:], [marks] if marks else [])
+        self.assertRegex(text, r"\n\* least cost: \d further servers, [\d.]+ for 1000 steps\n")
+        self.assertTrue(
+            text.endswith(
+                "\n+ more than 5 do not help: the links of workers carry their own gradients only\n"
+            )
+        )
+        self.assertNotIn("cost", self.good("plan", *self.COMMON, "--servers", "0..6"))
+
+    def test_nothing_to_send(self):
+        name = self.write("empty 0 float32\n")
+        prices = ("--price", "1", "--worker-price", "1")
+        for row in self.plan("-n", "4", "--servers", "0..5", "--model", name, *prices):
+            self.assertEqual((row["step"]["per_hour"], row["step"]["cost_per_1000"]), (None, 0))
+        self.assertNotRegex(self.good("plan", "-n", "4", "-s", "0..5", "--model", name, *prices), "nan|inf")
+
+    def test_bad_numbers(self):
+        rising = "expected rising numbers such as 0..8 or 0,2,4"
+        for servers, message in (
+            ("8..0", f"0 comes after 8; {rising}"),
+            ("0,4,2", f"2 comes after 4; {rising}"),
+            ("0..4,4", f"4 comes after 4; {rising}"),
+            ("0..", '"" is not a number of servers; expected 0..16384'),
+            ("0,,2", '"" is not a number of servers; expected 0..16384'),
+            ("0..x", '"x" is not a number of servers; expected 0..16384'),
+            ("0..2..4", '"2..4" is not a number of servers; expected 0..16384'),
+            ("-1..4", "-1 is not a number of servers; expected 0..16384"),
+            ("0,16385", "16385 is not a number of servers; expected 0..16384"),
+            ("0..1024", "too many numbers; expected at most 1024, give some of them such as 0,64,128"),
+        ):
+            with self.subTest(servers):
+                message = f'byteps plan: --servers "{servers}": {message}\n{Bad.HINT}'
+                self.bad(message, "plan", "--model", "vgg16", f"--servers={servers}", status=2)
+
+    def test_bad_options(self):
+        price = "not a price; expected a number of 0..1000000000, for an hour of a host"
+        time = "not a time; expected a number with a unit (us, ms, s), such as 25ms"
+        several = "is for several numbers of servers; expected --servers with them, such as 0..8"
+        for message, args in (
+            (f"--price -1: {price}", ["-s", "0..2", "--price=-1"]),
+            (f'--worker-price "nan": {price}', ["-s", "0..2", "--worker-price", "nan"]),
+            (f'--compute "fast": {time}', ["-s", "0..2", "--compute", "fast"]),
+            (
+                "--price needs --worker-price: a step costs its time on all hosts",
+                ["-s", "0..2", "--price", "1"],
+            ),
+            (
+                "--worker-price needs --price: a step costs its time on all hosts",
+                ["-s", "0,2", "--worker-price", "1"],
+            ),
+            (
+                "--overlap needs --compute, the time of what push_pull is hidden behind",
+                ["-s", "0,1", "--overlap"],
+            ),
+            (f"--compute {several}", ["-s", "2", "--compute", "25ms"]),
+            (f"--worker-price {several}", ["--price", "1", "--worker-price", "1"]),
+            (
+                "--compress is for one number of servers; expected --servers with one, such as 1",
+                ["-s", "1..2", "--compress", "onebit"],
+            ),
+        ):
+            with self.subTest(message):
+                self.bad(f"byteps plan: {message}\n{Bad.HINT}", "plan", "--model", "vgg16", *args, status=2)
+        self.bad(
+            'byteps plan: --set: cluster.colocated = "none": there would be no server at all, because '
+            "cluster.servers = 0; expected auto, first, hosts or all\n",
+            *("plan", "-n", "2", "-s", "0..2", "--model", "vgg16", "--set", "cluster.colocated=none"),
+        )
+
+
 class Compress(Case):
     """Shares of bytes and limits; how fast coding is differs between machines."""
 
