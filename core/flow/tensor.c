@@ -373,11 +373,23 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor)
     bps_tensor_forget_path(tensor);
 }
 
+/* Whether its tasks are those of a tensor of so many bytes. */
+static bool has_tasks(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t n)
+{
+    bool same = tensor->tasks == n && tensor->path_bytes == bytes;
+    for (uint32_t i = 0; same && tensor->recut && i < n; i++) {
+        same = tensor->task[i].bytes == bps_tensor_size(tensor, bytes, i);
+    }
+    return same;
+}
+
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     uint32_t n = bps_tensor_partitions(tensor, bytes);
     uint64_t offset = 0;
-    if (tensor->tasks == n && tensor->path_bytes == bytes) {
+    bool same = has_tasks(tensor, bytes, n);
+    tensor->recut = false;
+    if (same) {
         return BPS_OK;
     }
     free_tasks(tensor);
@@ -399,14 +411,8 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
 
 void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *partition, uint32_t n)
 {
-    bool same = tensor->tasks == n;
-    for (uint32_t i = 0; same && i < n; i++) {
-        same = tensor->task[i].bytes == partition[i].bytes;
-    }
-    if (!same) {
-        free_tasks(tensor);
-    }
     bps_tensor_forget_path(tensor); /* ways depend on the place */
+    tensor->recut = true;           /* results of its last operation may still be leaving its tasks */
     free(tensor->partition);
     tensor->partition = partition;
     tensor->partitions = n;

@@ -153,6 +153,7 @@ struct bps_tensor_entry {
     uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
     uint32_t partitions;  /* of the job's declaration */
     struct bps_partition *partition;
+    bool recut; /* since its tasks were made */
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
