@@ -137,6 +137,7 @@ static size_t write_some(struct bps_channel *channel)
     }
     *channel->tcp->count.bytes_sent += (uint64_t)bytes;
     channel->progress = true;
+    tcp_path_look(channel);
     out->room -= bytes;
     advance(channel, (uint64_t)bytes);
     if (out->count > 0) {

@@ -108,12 +108,19 @@ void tcp_choose_congestion(struct tcp *tcp)
         fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
     }
     int error = 0;
+    socklen_t other = sizeof tcp->other_congestion - 1;
+    if (!automatic || getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->other_congestion, &other) != 0) {
+        tcp->other_congestion[0] = '\0';
+    }
     if (*wanted != '\0') {
         error = setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, wanted, (socklen_t)strlen(wanted)) != 0 ? errno : 0;
         tcp->set_congestion = error == 0;
     }
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, tcp->congestion, &length) != 0) {
         snprintf(tcp->congestion, sizeof tcp->congestion, "unknown");
+    }
+    if (strcmp(tcp->congestion, tcp->other_congestion) == 0) {
+        tcp->other_congestion[0] = '\0';
     }
     if (fd >= 0) {
         close(fd);

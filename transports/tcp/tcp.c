@@ -12,8 +12,8 @@ static const struct bps_option options[] = {
     {"streams", BPS_OPT_INT, 0, offsetof(struct tcp_options, streams), "1", "1..16",
      "Connections to each peer, at least one for each interface."},
     {"congestion", BPS_OPT_STRING, 0, offsetof(struct tcp_options, congestion), "auto", NULL,
-     "Congestion control, by the kernel's name for it; auto: cubic where the kernel allows it, else the "
-     "system's default; empty: the system's default."},
+     "Congestion control, by the kernel's name for it; auto: cubic where the kernel allows it, and the "
+     "system's default on long paths that lose; empty: the system's default."},
     {"notsent_lowat", BPS_OPT_SIZE, 0, offsetof(struct tcp_options, notsent_lowat), "128 KiB", "0..1 GiB",
      "Bytes that may wait unsent in the kernel before the next frame is chosen: with less, urgent frames "
      "overtake sooner; 0: the system's default."},
@@ -142,7 +142,8 @@ static void tcp_describe(void *instance, char *text, size_t n)
     for (uint32_t i = 0; i < interfaces->count; i++) {
         bps_util_append(names, sizeof names, " %s", interfaces->items[i]);
     }
-    snprintf(text, n, "congestion %s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion, lanes(tcp),
+    snprintf(text, n, "congestion %s%s%s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion,
+             tcp->other_congestion[0] != '\0' ? " or " : "", tcp->other_congestion, lanes(tcp),
              lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
              interfaces->count > 1 ? "s" : "", interfaces->count > 0 ? names : " any");
 }

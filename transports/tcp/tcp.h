@@ -45,7 +45,8 @@ struct tcp {
     struct tcp_counters count;
     char congestion[32]; /* in force; set on every socket if it is the wanted one */
     bool set_congestion;
-    uint8_t *scratch; /* TCP_SCRATCH_HEAD + TCP_SCRATCH bytes, used within one call only */
+    char other_congestion[32]; /* for long paths that lose (path.c); "": none */
+    uint8_t *scratch;          /* TCP_SCRATCH_HEAD + TCP_SCRATCH bytes, used within one call only */
     struct bps_util_listeners listeners;
     LIST_HEAD(, bps_channel) channels;
     struct bps_util_turns turns;
@@ -59,6 +60,14 @@ struct tcp_dial {
     struct addrinfo *list, *at; /* resolved addresses; the one that is tried; NULL: none is left */
     uint32_t lane;
     char failure[256]; /* of the last attempt */
+};
+
+/* What is known of the path to the peer. */
+struct tcp_path {
+    uint64_t looked; /* ns */
+    uint32_t lost;   /* segments */
+    int verdict;     /* looks at which the queue did not cover what was lost, less those at which it did */
+    bool changed;    /* to the other congestion control */
 };
 
 /* The frame that is arriving. */
@@ -102,6 +111,7 @@ struct bps_channel {
     int left;                  /* bytes that the peer had not acknowledged then */
     uint64_t silent_since;     /* ns: bytes wait for an acknowledgement, and none has come; 0: none wait */
     uint64_t acknowledged;     /* over several paths: up to here */
+    struct tcp_path path;
     struct tcp_incoming in;
     struct tcp_outgoing out;
 };
@@ -174,6 +184,11 @@ void tcp_receive(struct bps_channel *channel);
 void tcp_send(struct bps_channel *channel);
 /* The kernel has room again. */
 void tcp_send_room(struct bps_channel *channel);
+
+/* ---- path.c ---- */
+
+/* Bytes were sent: looks from time to time whether another congestion control suits the path. */
+void tcp_path_look(struct bps_channel *channel);
 
 /* ---- silence.c ---- */
 

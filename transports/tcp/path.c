@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * path.c - another congestion control for long paths that lose.
+ *
+ * cubic takes each loss for a full queue, and sends three tenths less. Where queues are long beside the path, as
+ * between hosts of one room, they keep the link full meanwhile, and connections that share it get even parts. Where the
+ * path is longer than the queue the link runs empty for many round trips, whatever the reason of the loss; there the
+ * system's default is used, if it is another one. One that goes by rates, such as bbr, divides links with short queues
+ * badly, so that it is not the first choice.
+ *
+ * The kernel tells the round trip with and without queues. A segment that came twice was not lost, only late.
+ */
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <string.h>
+
+#include "tcp.h"
+
+#define PERIOD  20000000ull /* ns, between two looks */
+#define VERDICT 2
+
+static void change(struct bps_channel *channel)
+{
+    const char *name = channel->tcp->other_congestion;
+    (void)setsockopt(channel->fd, IPPROTO_TCP, TCP_CONGESTION, name, (socklen_t)strlen(name));
+    channel->path.changed = true;
+}
+
+void tcp_path_look(struct bps_channel *channel)
+{
+    struct tcp_path *path = &channel->path;
+    struct tcp *tcp = channel->tcp;
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    if (tcp->other_congestion[0] == '\0' || path->changed) {
+        return;
+    }
+    uint64_t now = tcp->host->now();
+    if (now - path->looked < PERIOD) {
+        return;
+    }
+    path->looked = now;
+    memset(&info, 0, sizeof info); /* older kernels tell less */
+    if (getsockopt(channel->fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+        return;
+    }
+    uint32_t lost = info.tcpi_total_retrans - info.tcpi_dsack_dups;
+    if (lost != path->lost) {
+        /* With a queue of half the trip the window still covers the path after it was cut by three tenths. */
+        path->verdict += info.tcpi_rtt < info.tcpi_min_rtt + info.tcpi_min_rtt / 2 ? 1 : -1;
+    }
+    path->lost = lost;
+    if (path->verdict >= VERDICT) {
+        change(channel);
+    }
+}
