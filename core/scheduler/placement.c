@@ -20,7 +20,7 @@
  * its own; a shard or a worker, which have a core.
  */
 #define SERVER_SLACK 128u
-#define NEAR_SLACK   8u
+#define NEAR_SLACK   1u
 #define LEAD_SPREAD  (256u << 10) /* like BPS_SPREAD_BYTES, for the workers of a host */
 
 /* A bin, while a tensor is divided: */

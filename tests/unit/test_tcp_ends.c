@@ -181,9 +181,9 @@ static const struct {
     {0, 0, "connection closed by peer"},
     {1, 0, "connection closed by peer in the middle of a frame"},
     {63, 0, "connection closed by peer in the middle of a frame"},
-    {64, 0, "connection closed by peer in the middle of a frame"},
-    {64, 1, "connection closed by peer in the middle of a frame"},
-    {64, 50001, "connection closed by peer in the middle of a frame"},
+    {BPS_HEADER_BYTES, 0, "connection closed by peer in the middle of a frame"},
+    {BPS_HEADER_BYTES, 1, "connection closed by peer in the middle of a frame"},
+    {BPS_HEADER_BYTES, 50001, "connection closed by peer in the middle of a frame"},
 };
 
 START_TEST(a_peer_that_ends_within_a_frame_is_reported)

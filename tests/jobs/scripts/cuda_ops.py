@@ -288,7 +288,7 @@ def fail_a_kernel():
 
 def lose_a_batch():
     """What the devices are given does not end, or fails; whoever lives on gets an error, and says it."""
-    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 500_000))
+    array = gpu.Array(gpu.Stream(device()), data(bps.rank(), 100_000))
     try:
         for _ in range(100):
             start(array, name="batch").wait()
