@@ -55,8 +55,8 @@ static const struct bps_option worker_table[] = {
      "Partitions are sent and summed in slices of at most this size, a multiple of 64."},
     {"credit", BPS_OPT_SIZE, 0, offsetof(struct bps_conf_worker, credit), "192 KiB", "0..1 TiB",
      "A shard that has not answered so many bytes gets no more that are as urgent. How many sizes itself by "
-     "the round trips; this is the most, on average of all shards, of which each has its share by what it "
-     "sums; 0: there is no bound."},
+     "the round trips; this is the most on short paths, on average of all shards, of which each has its share by what "
+     "it sums; 0: there is no bound."},
     {"hierarchy", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_worker, hierarchy), "auto", "auto|on|off",
      "Workers of one host sum among themselves first, in the stages local_reduce and local_broadcast: auto "
      "where a host has several of them and the transport between them works; on: an error where it does not; "

@@ -73,12 +73,19 @@ static bps_status no_loan_write(struct bps_channel *channel, struct bps_loan *lo
     return BPS_ERR_UNSUPPORTED;
 }
 
+static uint64_t no_round_trip(struct bps_channel *channel)
+{
+    (void)channel;
+    return 0;
+}
+
 static const struct bps_transport_ops transport_stubs = {
     .describe = no_description,
     .loan_read = no_loan_read,
     .loan_write = no_loan_write,
     .attach = no_attach,
     .detach = no_detach,
+    .round_trip = no_round_trip,
 };
 static const struct bps_reducer_ops reducer_stubs = {.describe = no_description};
 static const struct bps_compressor_ops compressor_stubs = {.describe = no_description};
@@ -98,11 +105,10 @@ struct op {
 #define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field)}
 
 static const struct op transport_ops[] = {
-    OP(transport, open),     OP(transport, close),     OP(transport, query),
-    OP(transport, listen),   OP(transport, dial),      OP(transport, kick),
-    OP(transport, finish),   OP(transport, drop),      OP(transport, local_host),
-    OP(transport, describe), OP(transport, loan_read), OP(transport, loan_write),
-    OP(transport, attach),   OP(transport, detach),    {NULL, 0},
+    OP(transport, open),       OP(transport, close),    OP(transport, query),      OP(transport, listen),
+    OP(transport, dial),       OP(transport, kick),     OP(transport, finish),     OP(transport, drop),
+    OP(transport, local_host), OP(transport, describe), OP(transport, loan_read),  OP(transport, loan_write),
+    OP(transport, attach),     OP(transport, detach),   OP(transport, round_trip), {NULL, 0},
 };
 
 static const struct op reducer_ops[] = {

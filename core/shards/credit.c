@@ -29,36 +29,62 @@ bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t byt
 
 static void begin_trip(struct bps_credit *credit, uint64_t now)
 {
-    if (credit->trip.began == 0) {
-        credit->trip.began = now;
-        credit->trip.before = credit->unanswered;
-        credit->trip.limited = false;
+    struct bps_credit_trip *trip = &credit->trip;
+    if (trip->began == 0) {
+        trip->began = now;
+        trip->bytes = trip->before = credit->unanswered;
+        trip->limited = false;
     }
 }
 
-/* Not while it is larger because nothing was answered. */
+static void note_rate(struct bps_credit_rate *rate, double bytes, double time, bool limited)
+{
+    rate->now = bytes / time > rate->now ? bytes / time : rate->now;
+    if (limited && ++rate->trips == BPS_CREDIT_TRIPS) {
+        *rate = (struct bps_credit_rate){.before = rate->now};
+    }
+}
+
+/* Enough for a long way. */
+static double for_the_way(const struct bps_credit *credit)
+{
+    const struct bps_credit_rate *rate = &credit->rate;
+    double highest = rate->now > rate->before ? rate->now : rate->before;
+    return BPS_CREDIT_WAYS * highest * (double)credit->way;
+}
+
+/* By queues only where it held bytes back, and not while it is larger because nothing was answered. */
 static void resize(struct bps_credit *credit, uint64_t trip)
 {
-    uint64_t fastest = credit->trip.fastest, base = credit->base;
-    if (!credit->trip.limited || credit->limit != base) {
-        return;
+    bool raised = credit->limit != credit->base;
+    double least = for_the_way(credit), size = (double)credit->base;
+    if (credit->trip.limited && !raised) {
+        double longer = (double)trip / (double)(credit->trip.fastest + BPS_CREDIT_QUEUES);
+        size = longer < 0.5 ? 2 * size : size / longer;
+        size = size < (double)credit->most ? size : (double)credit->most;
     }
-    double size = (double)base * ((double)(fastest + BPS_CREDIT_QUEUES) / (double)trip);
-    size = size > 2 * (double)base ? 2 * (double)base : size;
-    base = size >= (double)credit->most ? credit->most : (uint64_t)size;
-    credit->base = credit->limit = base > credit->least ? base : credit->least;
+    least = least > (double)credit->least ? least : (double)credit->least;
+    size = size > least ? size : least;
+    credit->base = size < (double)UINT64_MAX ? (uint64_t)size : UINT64_MAX;
+    if (!raised || credit->limit < credit->base) {
+        credit->limit = credit->base;
+    }
 }
 
-static void end_trip(struct bps_credit *credit, uint64_t bytes, uint64_t now)
+/* True: one has ended. */
+static bool end_trip(struct bps_credit *credit, uint64_t bytes, uint64_t now)
 {
     struct bps_credit_trip *trip = &credit->trip;
     trip->before -= bytes < trip->before ? bytes : trip->before;
-    if (trip->began > 0 && trip->before == 0) {
-        uint64_t time = now > trip->began ? now - trip->began : 1;
-        trip->fastest = trip->fastest == 0 || time < trip->fastest ? time : trip->fastest;
-        resize(credit, time);
-        trip->began = 0;
+    if (trip->began == 0 || trip->before > 0) {
+        return false;
     }
+    uint64_t time = now > trip->began ? now - trip->began : 1;
+    trip->fastest = trip->fastest == 0 || time < trip->fastest ? time : trip->fastest;
+    note_rate(&credit->rate, (double)trip->bytes, (double)time, trip->limited);
+    resize(credit, time);
+    trip->began = 0;
+    return true;
 }
 
 /* ---- the bytes ---- */
@@ -105,10 +131,16 @@ static void repay(struct bps_credit *credit, int32_t priority, uint64_t bytes)
     }
 }
 
-void bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now)
+bool bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now)
 {
-    end_trip(credit, bytes, now);
+    bool ended = end_trip(credit, bytes, now);
     repay(credit, priority, bytes);
+    return ended;
+}
+
+void bps_credit_set_way(struct bps_credit *credit, uint64_t way)
+{
+    credit->way = way;
 }
 
 void bps_credit_given_up(struct bps_credit *credit, int32_t priority, uint64_t bytes)

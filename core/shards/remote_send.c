@@ -435,6 +435,17 @@ static void settled(struct bps_task *task, uint32_t index, bps_status status, co
     check(task);
 }
 
+/* The credit knows how much the path to the shard holds. */
+static void note_path(struct bps_remote *remote)
+{
+    const struct bps_transport_ops *transport = remote->transport->ops;
+    struct bps_channel *channel = remote->lane[0].link.channel;
+    if (channel != NULL) {
+        BPS_CALLING(remote->transport, "round_trip", NULL);
+        bps_credit_set_way(&remote->credit, transport->round_trip(channel));
+    }
+}
+
 void bps_remote_answered(struct bps_task *task, uint32_t index)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
@@ -446,7 +457,9 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     push->got[index] = true;
     bps_status status = BPS_OK;
     if (!task->failed) {
-        bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now());
+        if (bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now())) {
+            note_path(remote);
+        }
         resume_starved(remote);
         check_told(remote->worker);
         status = push->payload->settle != NULL ? push->payload->settle(task, index, settled, &report) : BPS_OK;

@@ -26,7 +26,8 @@ if os.environ.get("SANITIZER") == "thread":
 cluster.HIERARCHY = "on"
 scripted.require("numpy")
 os.environ.update(test_cuda_group.environment())
-SETTINGS = ["worker.use=cuda", "server.shards=1", "log.level=info", "cluster.peer_timeout=60s", "cluster.colocated=none"]
+SETTINGS = ["worker.use=cuda", "log.level=info", "cluster.peer_timeout=60s", "cluster.colocated=none"]
+SETTINGS += ["server.shards=1"]
 EPOCH, TENSOR, BYTES = 1, 1, 400_000
 """Of the only tensor, which `lose_a_batch` pushes: one partition of float32."""
 FLOAT32 = 0

@@ -44,6 +44,7 @@ START_TEST(test_unanswered_bytes_are_bounded)
     ck_assert_uint_eq(send_all(0), BASE);
     answered(0, SLICE);
     ck_assert_uint_eq(send_all(0), SLICE);
+    now += BPS_MS;
     answered(0, BASE);
     ck_assert_uint_eq(credit.unanswered, 0);
     ck_assert_uint_eq(send_all(0), BASE);
@@ -154,14 +155,77 @@ START_TEST(test_it_is_what_a_link_carries_in_a_round_trip_and_some_queues)
         double rate;
         uint64_t way, credit;
     } links[] = {
-        {1e9, 100 * BPS_US, 1100000}, {1e9, 2 * BPS_MS, 3000000}, {12e9, 20 * BPS_US, 12240000},
-        {1e8, 100 * BPS_US, LEAST},   {1e10, 10 * BPS_MS, MOST},
+        {1e9, 100 * BPS_US, 1100000}, {1e9, 300 * BPS_US, 1300000}, {12e9, 20 * BPS_US, 12240000},
+        {1e8, 100 * BPS_US, LEAST},   {1e11, 100 * BPS_US, MOST},
     };
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
         bps_credit_init(&credit, LEAST, MOST);
         double got = (double)settle(links[i].rate, links[i].way), want = (double)links[i].credit;
         ck_assert_double_eq_tol(got, want, 0.02 * want);
     }
+}
+END_TEST
+
+#define FLOW 5000
+
+/* Slices over a link of that rate: each is answered a way after it was sent, or behind the one before. */
+static void flow(double rate, uint64_t way)
+{
+    static uint64_t due[FLOW];
+    uint64_t busy = (uint64_t)(SLICE / rate * 1e9);
+    for (int i = 0, k = 0; i < FLOW; i++) {
+        while (k < FLOW && bps_credit_admits(&credit, 0, SLICE)) {
+            sent(0, SLICE);
+            uint64_t after = k > 0 ? due[k - 1] + busy : 0;
+            due[k++] = now + way > after ? now + way : after;
+        }
+        now = due[i];
+        answered(0, SLICE);
+    }
+}
+
+static void begin_on_way(uint64_t way)
+{
+    now = BPS_S;
+    bps_credit_init(&credit, LEAST, 2 * LEAST);
+    bps_credit_set_way(&credit, way);
+}
+
+/* Losses make all trips some times as long as the way takes. */
+START_TEST(test_a_long_way_is_full_with_losses_too)
+{
+    static const struct {
+        double rate;
+        uint64_t way, longer;
+    } ways[] = {
+        {1e8, 10 * BPS_MS, 1}, {1e8, 10 * BPS_MS, 3}, {1e8, 50 * BPS_MS, 2}, {1e8, 150 * BPS_MS, 3}, {1e8, BPS_MS, 3},
+    };
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        double holds = ways[i].rate * (double)ways[i].way / 1e9;
+        begin_on_way(ways[i].way);
+        flow(ways[i].rate, ways[i].longer * ways[i].way);
+        ck_assert_double_ge((double)credit.base, (double)ways[i].longer * holds);
+        ck_assert_double_le((double)credit.base, 1.1 * BPS_CREDIT_WAYS * holds + 2 * LEAST);
+    }
+}
+END_TEST
+
+/* What trips take longer than the path is the time of other workers, or of the slices themselves. */
+START_TEST(test_slow_answers_do_not_make_a_path_long)
+{
+    begin_on_way(100 * BPS_US);
+    flow(SLICE * 100.0, 11 * BPS_MS);
+    ck_assert_uint_le(credit.base, 2 * LEAST);
+}
+END_TEST
+
+START_TEST(test_a_slower_link_gets_less_after_some_trips)
+{
+    begin_on_way(10 * BPS_MS);
+    flow(1e9, 10 * BPS_MS);
+    ck_assert_uint_gt(credit.base, 35000000);
+    flow(1e8, 10 * BPS_MS);
+    ck_assert_uint_lt(credit.base, 5000000);
 }
 END_TEST
 
@@ -253,6 +317,9 @@ int main(void)
     tcase_add_test(tests, test_without_a_bound);
     tcase_add_test(tests, test_the_number_of_slices_is_the_nearest_one);
     tcase_add_test(tests, test_it_is_what_a_link_carries_in_a_round_trip_and_some_queues);
+    tcase_add_test(tests, test_a_long_way_is_full_with_losses_too);
+    tcase_add_test(tests, test_slow_answers_do_not_make_a_path_long);
+    tcase_add_test(tests, test_a_slower_link_gets_less_after_some_trips);
     tcase_add_test(tests, test_it_changes_only_where_it_held_something_back);
     tcase_add_test(tests, test_what_is_given_up_is_no_round_trip);
     tcase_add_test(tests, test_it_is_not_sized_while_nothing_is_answered);

@@ -54,3 +54,14 @@ void tcp_path_look(struct bps_channel *channel)
         change(channel);
     }
 }
+
+uint64_t tcp_round_trip(struct bps_channel *channel)
+{
+    struct tcp_info info;
+    socklen_t length = sizeof info;
+    memset(&info, 0, sizeof info);
+    if (channel->fd < 0 || getsockopt(channel->fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+        return 0;
+    }
+    return info.tcpi_min_rtt == UINT32_MAX ? 0 : info.tcpi_min_rtt * 1000ull; /* no segment was timed yet */
+}

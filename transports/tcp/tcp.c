@@ -160,6 +160,7 @@ static const struct bps_transport_ops ops = {
     .drop = tcp_drop,
     .local_host = tcp_local_host,
     .describe = tcp_describe,
+    .round_trip = tcp_round_trip,
 };
 
 static const struct bps_plugin plugin = {

@@ -189,6 +189,8 @@ void tcp_send_room(struct bps_channel *channel);
 
 /* Bytes were sent: looks from time to time whether another congestion control suits the path. */
 void tcp_path_look(struct bps_channel *channel);
+/* ns there and back without queues; 0: not known. */
+uint64_t tcp_round_trip(struct bps_channel *channel);
 
 /* ---- silence.c ---- */
 

@@ -174,6 +174,12 @@ struct bps_transport_ops {
      */
     bps_status (*attach)(void *instance, const struct bps_region *region, struct bps_report *report);
     void (*detach)(void *instance, const struct bps_region *region);
+    /*
+     * Optional: how long a byte takes to the peer and its answer back where no queue is in the way, in ns, as far as
+     * is known; 0: it is not. So much may be under way besides what queues hold. Cheap: called some hundred times a
+     * second.
+     */
+    uint64_t (*round_trip)(struct bps_channel *channel);
 };
 
 #ifdef __cplusplus
