@@ -42,16 +42,19 @@ static void make_hosts(struct making *m, const struct bps_conf *conf)
 {
     const struct bps_conf_cluster *cluster = &conf->cluster;
     struct bps_plan *plan = m->plan;
-    uint32_t colocated = bps_share_colocated(cluster->colocated, plan->hosts, plan->others, (uint32_t)cluster->servers);
-    for (uint32_t i = 0; i < plan->hosts + plan->others; i++) {
+    uint32_t all = plan->hosts + plan->others;
+    for (uint32_t i = 0; i < all; i++) {
+        double bandwidth = plan->link[i].bandwidth / plan->bandwidth;
+        m->host[i] = (struct bps_share){.senders = i < plan->hosts, .bandwidth = bandwidth};
+    }
+    uint32_t colocated = bps_share_colocated(cluster->colocated, m->host, all, (uint32_t)cluster->servers);
+    for (uint32_t i = 0; i < all; i++) {
         bool local = colocated == BPS_COLOCATED_HOSTS || colocated == BPS_COLOCATED_ALL ||
                      (colocated == BPS_COLOCATED_FIRST && i == 0);
-        m->host[i] = (struct bps_share){.senders = i < plan->hosts,
-                                        .serves = i >= plan->hosts || local,
-                                        .bandwidth = plan->link[i].bandwidth / plan->bandwidth};
+        m->host[i].serves = i >= plan->hosts || local;
         plan->servers += m->host[i].serves;
     }
-    bps_share_set(m->host, plan->hosts + plan->others);
+    bps_share_set(m->host, all);
 }
 
 static void make_servers(struct making *m)

@@ -141,12 +141,6 @@ static bool changes(const struct bps_operation *operation)
     return operation->request.in != operation->request.out || is_scaled(operation);
 }
 
-/* True if an operation needs memory on the host. Its tasks are made. */
-static bool is_staged(const struct bps_operation *operation)
-{
-    return !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
-}
-
 static void prepare(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -164,7 +158,7 @@ static void prepare(struct bps_operation *operation)
 static bps_status begin(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    bool staged = is_staged(operation);
+    bool staged = !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
     if (staged && operation->direct) { /* of some partitions the network reaches the end only through the host */
         bps_staging_reserve(tensor, operation->bytes);
     }

@@ -33,35 +33,7 @@ static bool has_neighbour(const struct bps_roster *roster, const struct bps_seat
     return false;
 }
 
-/* cluster.colocated, "auto" resolved for the hosts that the members are on. */
-static uint32_t policy(const struct bps_roster *roster)
-{
-    uint32_t hosts = 0, others = 0;
-    const struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        if (seat->join.role == BPS_ROLE_WORKER) {
-            hosts += is_first(roster, seat);
-        } else {
-            others += is_first(roster, seat) && !has_neighbour(roster, seat, BPS_ROLE_WORKER);
-        }
-    }
-    return bps_share_colocated(roster->colocated, hosts, others, roster->servers);
-}
-
-void bps_roster_host(struct bps_roster *roster)
-{
-    uint32_t colocated = policy(roster);
-    struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        bool worker = seat->join.role == BPS_ROLE_WORKER;
-        seat->serves = !worker || colocated == BPS_COLOCATED_ALL ||
-                       (colocated == BPS_COLOCATED_FIRST && seat->rank == 0) ||
-                       (colocated == BPS_COLOCATED_HOSTS && is_first(roster, seat) &&
-                        !has_neighbour(roster, seat, BPS_ROLE_SERVER));
-    }
-}
-
-/* ---- shares ---- */
+/* ---- the hosts of the members ---- */
 
 struct hosts {
     uint32_t count;
@@ -69,6 +41,27 @@ struct hosts {
     const struct bps_seat **first; /* some seat on each */
     uint32_t *servers;             /* on each */
 };
+
+static void hosts_fini(struct hosts *hosts)
+{
+    free(hosts->share);
+    free(hosts->first);
+    free(hosts->servers);
+}
+
+static bps_status hosts_init(struct hosts *hosts, uint32_t seats)
+{
+    *hosts = (struct hosts){
+        .share = calloc(seats, sizeof *hosts->share),
+        .first = calloc(seats, sizeof *hosts->first),
+        .servers = calloc(seats, sizeof *hosts->servers),
+    };
+    if (hosts->share == NULL || hosts->first == NULL || hosts->servers == NULL) {
+        hosts_fini(hosts);
+        return BPS_ERR_NOMEM;
+    }
+    return BPS_OK;
+}
 
 static uint32_t host_of(const struct hosts *hosts, const struct bps_seat *seat)
 {
@@ -79,7 +72,8 @@ static uint32_t host_of(const struct hosts *hosts, const struct bps_seat *seat)
     return i;
 }
 
-static void add_seat(struct hosts *hosts, const struct bps_seat *seat, const struct bps_book *book)
+/* The host of a seat, which sends so many contributions more. */
+static void add_seat(struct hosts *hosts, const struct bps_seat *seat, bool sends)
 {
     uint32_t i = host_of(hosts, seat);
     if (i == hosts->count) {
@@ -87,12 +81,51 @@ static void add_seat(struct hosts *hosts, const struct bps_seat *seat, const str
     }
     struct bps_share *share = &hosts->share[i];
     double bandwidth = seat->join.bandwidth / 1000.0;
-    /* Of those who sum together before they push, the first one counts. */
-    share->senders += seat->join.role == BPS_ROLE_WORKER && book->member[seat->rank].group == seat->rank;
+    share->senders += sends;
     share->serves = share->serves || seat->serves;
     share->bandwidth = share->bandwidth > bandwidth ? share->bandwidth : bandwidth;
     hosts->servers[i] += seat->serves;
 }
+
+/* ---- who serves ---- */
+
+/* cluster.colocated, "auto" resolved for the hosts that the members are on, of which each sends one sum. */
+static bps_status resolve(const struct bps_roster *roster, uint32_t *colocated)
+{
+    const struct bps_seat *seat;
+    struct hosts hosts;
+    uint32_t seats = bps_roster_count(roster, BPS_ROLE_WORKER) + bps_roster_count(roster, BPS_ROLE_SERVER);
+    bps_status status = hosts_init(&hosts, seats);
+    if (status != BPS_OK) {
+        return status;
+    }
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        add_seat(&hosts, seat, seat->join.role == BPS_ROLE_WORKER && is_first(roster, seat));
+    }
+    *colocated = bps_share_colocated(roster->colocated, hosts.share, hosts.count, roster->servers);
+    hosts_fini(&hosts);
+    return BPS_OK;
+}
+
+bps_status bps_roster_host(struct bps_roster *roster)
+{
+    uint32_t colocated;
+    struct bps_seat *seat;
+    bps_status status = resolve(roster, &colocated);
+    if (status != BPS_OK) {
+        return status;
+    }
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        bool worker = seat->join.role == BPS_ROLE_WORKER;
+        seat->serves = !worker || colocated == BPS_COLOCATED_ALL ||
+                       (colocated == BPS_COLOCATED_FIRST && seat->rank == 0) ||
+                       (colocated == BPS_COLOCATED_HOSTS && is_first(roster, seat) &&
+                        !has_neighbour(roster, seat, BPS_ROLE_SERVER));
+    }
+    return BPS_OK;
+}
+
+/* ---- shares ---- */
 
 static void weigh(const struct hosts *hosts, const struct bps_seat *seat, struct bps_book_shard *shard)
 {
@@ -105,26 +138,22 @@ static void weigh(const struct hosts *hosts, const struct bps_seat *seat, struct
 
 bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book)
 {
-    struct hosts hosts = {
-        .share = calloc(book->members, sizeof *hosts.share),
-        .first = calloc(book->members, sizeof *hosts.first),
-        .servers = calloc(book->members, sizeof *hosts.servers),
-    };
-    bps_status status = BPS_ERR_NOMEM;
-    if (hosts.share != NULL && hosts.first != NULL && hosts.servers != NULL) {
-        const struct bps_seat *seat;
-        TAILQ_FOREACH(seat, &roster->seats, entry) {
-            add_seat(&hosts, seat, book);
-        }
-        bps_share_set(hosts.share, hosts.count);
-        for (uint32_t i = 0; i < book->shards; i += seat->shards) {
-            seat = bps_roster_seat(roster, book->shard[i].member);
-            weigh(&hosts, seat, &book->shard[i]);
-        }
-        status = bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
+    const struct bps_seat *seat;
+    struct hosts hosts;
+    bps_status status = hosts_init(&hosts, book->members);
+    if (status != BPS_OK) {
+        return status;
     }
-    free(hosts.share);
-    free(hosts.first);
-    free(hosts.servers);
-    return status;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        /* Of those who sum together before they push, the first one counts. */
+        bool sends = seat->join.role == BPS_ROLE_WORKER && book->member[seat->rank].group == seat->rank;
+        add_seat(&hosts, seat, sends);
+    }
+    bps_share_set(hosts.share, hosts.count);
+    for (uint32_t i = 0; i < book->shards; i += seat->shards) {
+        seat = bps_roster_seat(roster, book->shard[i].member);
+        weigh(&hosts, seat, &book->shard[i]);
+    }
+    hosts_fini(&hosts);
+    return bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
 }

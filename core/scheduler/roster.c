@@ -186,7 +186,7 @@ static void assign_local(struct bps_roster *roster, struct bps_seat *seat)
     seat->local_size = seat->join.local_size > 0 ? (uint32_t)seat->join.local_size : all;
 }
 
-void bps_roster_assign(struct bps_roster *roster)
+bps_status bps_roster_assign(struct bps_roster *roster)
 {
     struct bps_seat *seat;
     assign_ranks(roster, BPS_ROLE_WORKER);
@@ -194,7 +194,7 @@ void bps_roster_assign(struct bps_roster *roster)
     TAILQ_FOREACH(seat, &roster->seats, entry) {
         assign_local(roster, seat);
     }
-    bps_roster_host(roster);
+    return bps_roster_host(roster);
 }
 
 bool bps_roster_serving(const struct bps_roster *roster)

@@ -53,8 +53,8 @@ uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role);
 /* Workers of this generation that have not left. */
 uint32_t bps_roster_staying(const struct bps_roster *roster);
 bool bps_roster_complete(const struct bps_roster *roster);
-/* Gives every seat its rank and local rank, and says who serves. */
-void bps_roster_assign(struct bps_roster *roster);
+/* Gives every seat its rank and local rank, and says who serves. BPS_ERR_NOMEM. */
+bps_status bps_roster_assign(struct bps_roster *roster);
 /* True if every seat that serves has told its endpoints. */
 bool bps_roster_serving(const struct bps_roster *roster);
 /* The seats as a book. BPS_ERR_INVALID: too many shards. */
@@ -74,7 +74,7 @@ void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n);
 
 /* ---- hosting.c ---- */
 /* Says who serves; ranks are known. */
-void bps_roster_host(struct bps_roster *roster);
+bps_status bps_roster_host(struct bps_roster *roster);
 /* Gives the shards of a book their weights. */
 bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book);
 

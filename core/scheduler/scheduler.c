@@ -158,7 +158,10 @@ static void assign_if_complete(struct bps_scheduler *s)
     if (s->phase != GATHERING || !bps_roster_complete(&s->roster)) {
         return;
     }
-    bps_roster_assign(&s->roster);
+    if (bps_roster_assign(&s->roster) != BPS_OK) {
+        fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
+        return;
+    }
     s->phase = SERVING;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         struct bps_writer w;

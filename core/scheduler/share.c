@@ -7,6 +7,7 @@
 #include "conf/conf.h"
 
 #define WEIGHT_UNIT 0x1p30 /* of a share of 1: the sum of all weights stays below 2^32 */
+#define LEAST_SHARE 1e-9   /* less is nothing */
 
 static double all_senders(const struct bps_share *host, uint32_t n)
 {
@@ -119,16 +120,26 @@ void bps_share_set(struct bps_share *host, uint32_t n)
 uint32_t bps_share_weight(double share, uint32_t shards)
 {
     double weight = share * WEIGHT_UNIT / shards;
-    return share <= 1e-9 ? 0 : weight < 1 ? 1 : (uint32_t)lround(weight);
+    return share <= LEAST_SHARE ? 0 : weight < 1 ? 1 : (uint32_t)lround(weight);
 }
 
-uint32_t bps_share_colocated(uint32_t wanted, uint32_t hosts, uint32_t others, uint32_t servers)
+uint32_t bps_share_colocated(uint32_t wanted, struct bps_share *host, uint32_t n, uint32_t servers)
 {
+    uint32_t with_workers = 0;
+    double near = 0;
     if (wanted != BPS_COLOCATED_AUTO) {
         return wanted;
     }
-    if (hosts < 2) {
+    for (uint32_t i = 0; i < n; i++) {
+        with_workers += host[i].senders > 0;
+        host[i].serves = true;
+    }
+    if (with_workers < 2) {
         return servers == 0 ? BPS_COLOCATED_FIRST : BPS_COLOCATED_NONE;
     }
-    return others < hosts ? BPS_COLOCATED_HOSTS : BPS_COLOCATED_NONE;
+    bps_share_set(host, n);
+    for (uint32_t i = 0; i < n; i++) {
+        near += host[i].senders > 0 ? host[i].share : 0;
+    }
+    return near > LEAST_SHARE ? BPS_COLOCATED_HOSTS : BPS_COLOCATED_NONE;
 }

@@ -35,9 +35,9 @@ double bps_share_time(const struct bps_share *host, uint32_t n);
 uint32_t bps_share_weight(double share, uint32_t shards);
 
 /*
- * What "auto" means (BPS_COLOCATED_*): `hosts` have workers, `others` have only servers, and `servers`
- * processes were asked for. More servers near the workers pay where they relieve the network.
+ * What "auto" means (BPS_COLOCATED_*) on these n hosts, of which senders and bandwidths are known, where `servers`
+ * processes were asked for: servers near the workers, if they relieve the network. Changes what serves, and the shares.
  */
-uint32_t bps_share_colocated(uint32_t wanted, uint32_t hosts, uint32_t others, uint32_t servers);
+uint32_t bps_share_colocated(uint32_t wanted, struct bps_share *host, uint32_t n, uint32_t servers);
 
 #endif

@@ -140,11 +140,22 @@ START_TEST(test_auto)
         {2, 0, 0, BPS_COLOCATED_HOSTS}, {4, 2, 2, BPS_COLOCATED_HOSTS}, {4, 3, 6, BPS_COLOCATED_HOSTS},
         {4, 4, 4, BPS_COLOCATED_NONE},  {4, 9, 9, BPS_COLOCATED_NONE},  {4, 0, 4, BPS_COLOCATED_HOSTS},
     };
+    struct bps_share host[HOSTS];
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_AUTO, cases[i].hosts, cases[i].others, cases[i].servers),
-                          cases[i].expected);
+        uint32_t all = hosts(host, cases[i].hosts, cases[i].others, false);
+        ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_AUTO, host, all, cases[i].servers), cases[i].expected);
     }
-    ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_ALL, 1, 0, 0), BPS_COLOCATED_ALL);
+    ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_ALL, host, hosts(host, 1, 0, false), 0), BPS_COLOCATED_ALL);
+    /* As many others, but on slower links: what the workers' hosts can do besides relieves them. */
+    uint32_t all = hosts(host, 4, 4, false);
+    for (uint32_t i = 4; i < all; i++) {
+        host[i].bandwidth = 0.25;
+    }
+    ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_AUTO, host, all, 4), BPS_COLOCATED_HOSTS);
+    for (uint32_t i = 4; i < all; i++) {
+        host[i].bandwidth = 4; /* on faster ones fewer are enough */
+    }
+    ck_assert_uint_eq(bps_share_colocated(BPS_COLOCATED_AUTO, host, 5, 1), BPS_COLOCATED_NONE);
 }
 END_TEST
 
