@@ -63,6 +63,15 @@ static inline bool bps_is_partition(uint64_t bytes, uint64_t most, uint32_t inde
            (size > 0 || bytes == 0);
 }
 
+/* The smallest slices, unless smaller ones are configured. */
+#define BPS_LEAST_SLICE (8u << 10)
+
+/* Whether slices may have so many bytes, none being larger than `most`; 0: these are meant. */
+static inline bool bps_is_slice(uint32_t bytes, uint64_t most)
+{
+    return bytes == 0 || bytes == most || (bytes < most && bytes >= BPS_LEAST_SLICE && bytes % 64 == 0);
+}
+
 /*
  * True for integers; bool is none. The sum of an average of them may need more bits than they have: it is made
  * in one pass over all contributions, and never partial.

@@ -165,10 +165,11 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
 /* ---- how much of a partition ---- */
 
 /* All slices that are large enough; only the last one of a partition may not be. */
-static uint32_t bytes_of(const struct bps_worker *worker, uint32_t partition)
+static uint32_t bytes_of(const struct bps_task *task)
 {
-    uint32_t least = worker->memory->direct.least, last = partition % (uint32_t)worker->slice;
-    return worker->slice < least ? 0 : last < least ? partition - last : partition;
+    uint32_t least = task->tensor->worker->memory->direct.least, slice = bps_tensor_slice(task->tensor);
+    uint32_t last = task->bytes % slice;
+    return slice < least ? 0 : last < least ? task->bytes - last : task->bytes;
 }
 
 bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operation *operation)
@@ -176,7 +177,7 @@ bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operat
     const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
     bool all = worker->memory->direct.always;
     for (uint32_t i = 0; all && i < tensor->tasks; i++) {
-        all = bytes_of(worker, tensor->task[i].bytes) == tensor->task[i].bytes;
+        all = bytes_of(&tensor->task[i]) == tensor->task[i].bytes;
     }
     return all;
 }
@@ -189,7 +190,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
         bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
         return 0;
     }
-    return bytes_of(worker, task->bytes);
+    return bytes_of(task);
 }
 
 bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report)

@@ -122,11 +122,12 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
     uint32_t id = bps_get_u32(reply);
     tensor->round = tensor->first_round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
-    uint32_t n = bps_get_u32(reply);
+    uint32_t slice = bps_get_u32(reply), n = bps_get_u32(reply);
     if (status != BPS_OK) {
         return status;
     }
-    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED || n == 0 || (size_t)(reply->end - reply->at) / 8 < n) {
+    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED || n == 0 || !bps_is_slice(slice, UINT64_MAX) ||
+        (size_t)(reply->end - reply->at) / 8 < n) {
         return BPS_ERR_PROTOCOL;
     }
     struct bps_partition *partition = calloc(n, sizeof *partition);
@@ -136,6 +137,8 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
         return status;
     }
     bps_tensor_place(tensor, partition, n);
+    tensor->slice = slice < worker->slice ? slice : 0;
+    worker->declared += tensor->job.bytes;
     tensor->id = id;
     status = index_tensor(worker, tensor);
     if (status == BPS_OK && worker->hooks != NULL) {

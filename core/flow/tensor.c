@@ -369,7 +369,7 @@ void bps_tensor_strip(struct bps_tensor_entry *tensor)
     free_tasks(tensor);
     free(tensor->partition);
     tensor->partition = NULL;
-    tensor->partitions = 0;
+    tensor->partitions = tensor->slice = 0;
     bps_tensor_forget_path(tensor);
 }
 

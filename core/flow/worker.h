@@ -153,7 +153,8 @@ struct bps_tensor_entry {
     uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
     uint32_t partitions;  /* of the job's declaration */
     struct bps_partition *partition;
-    bool recut; /* since its tasks were made */
+    uint32_t slice; /* of its partitions, bytes; 0: as configured */
+    bool recut;     /* since its tasks were made */
     uint32_t tasks;
     struct bps_task *task;
     uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
@@ -253,6 +254,7 @@ struct bps_worker {
     bool dialled;                                 /* all links are begun */
     struct bps_tensor_entry *ids;                 /* by id: named tensors, and unnamed ones in flight */
     uint32_t last_id;                             /* the largest of the named ones so far */
+    uint64_t declared;                            /* bytes of all that have been declared */
     uint32_t names_looked_at;                     /* how many, before it is asked again whether they are used again */
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
@@ -335,6 +337,11 @@ void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *par
  */
 uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes);
 uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition);
+/* Bytes of the slices in which its partitions are sent, if they are not coded. */
+static inline uint32_t bps_tensor_slice(const struct bps_tensor_entry *tensor)
+{
+    return tensor->slice > 0 ? tensor->slice : (uint32_t)tensor->worker->slice;
+}
 /* [core] Tasks for a tensor of so many bytes. */
 bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
 /* [core] Their ways along its path, if they have none. */

@@ -15,6 +15,7 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
     declared->group = calloc(book->workers, sizeof *declared->group);
     bps_status status = declared->group == NULL ? BPS_ERR_NOMEM : bps_placement_init(&declared->placement, book);
     for (uint32_t rank = 0; rank < book->workers && status == BPS_OK; rank++) {
+        declared->groups += book->member[rank].group == rank;
         declared->group[rank] = bps_placement_group(&declared->placement, bps_book_group_size(book, rank));
     }
     return status;
@@ -218,6 +219,18 @@ static int by_size(const void *left, const void *right)
 }
 
 /*
+ * When the last slice of all is summed, its server sends it to each group of workers, one after the other, and before
+ * the first one is, it comes from each: that is to be a small part of what a link carries.
+ */
+#define PARTS 32u
+
+static uint32_t choose_slice(const struct bps_declared *declared)
+{
+    uint64_t slice = declared->placement.expected / (PARTS * (uint64_t)declared->groups) / 1024 * 1024;
+    return slice < BPS_LEAST_SLICE ? BPS_LEAST_SLICE : slice > UINT32_MAX / 1024 * 1024 ? 0 : (uint32_t)slice;
+}
+
+/*
  * Small tensors come last: they fill what the large ones have left uneven. One that is coded is cut into whole
  * partitions only, so that what coding makes of it does not depend on the servers of a job.
  */
@@ -234,6 +247,7 @@ bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared
         const struct bps_form *form = &fresh[i]->form;
         status = bps_placement_add(&declared->placement, form->bytes, declared->partition, form->coding != NULL,
                                    &fresh[i]->layout);
+        fresh[i]->slice = choose_slice(declared);
     }
     return status;
 }
@@ -245,6 +259,7 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank, cons
     bps_put_u32(w, tensor->id);
     bps_put_u32(w, tensor->round);
     bps_put_form(w, &tensor->form);
+    bps_put_u32(w, tensor->slice);
     bps_put_u32(w, layout->n);
     for (uint32_t i = 0; i < layout->n; i++) {
         bps_put_u32(w, layout->part[i].bytes);

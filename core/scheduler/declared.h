@@ -26,6 +26,7 @@ struct bps_declared_tensor {
     uint32_t round; /* in which a worker that declares it now begins */
     struct bps_form form;
     struct bps_layout layout;
+    uint32_t slice;            /* bytes of the slices of its partitions, at most */
     uint32_t users;            /* workers that have declared it and not forgotten it */
     uint64_t *user_bits;       /* a bit for each of the job's workers */
     struct bps_change *change; /* of its form, under way; or NULL */
@@ -45,7 +46,7 @@ struct bps_declared {
     struct bps_placement placement;
     uint16_t *group;    /* by rank: the index of its group's size in a placement */
     uint64_t partition; /* bytes */
-    uint32_t workers;
+    uint32_t workers, groups;
     uint32_t last;            /* the largest id so far */
     struct bps_free_id *free; /* a stack */
     uint32_t frees, free_room;

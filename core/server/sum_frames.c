@@ -23,6 +23,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .prescale = h->prescale,
                                      .priority = h->priority,
                                      .size = h->size,
+                                     .slice = h->slice,
                                      .offset = h->offset,
                                      .length = h->length,
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,

@@ -138,6 +138,20 @@ bool bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t b
     return ended;
 }
 
+void bps_credit_set_bounds(struct bps_credit *credit, uint64_t least, uint64_t most)
+{
+    bool raised = credit->limit != credit->base;
+    double way = for_the_way(credit);
+    credit->least = least;
+    credit->most = most > least ? most : least;
+    double highest = way > (double)credit->most ? way : (double)credit->most;
+    credit->base = credit->base > least ? credit->base : least;
+    credit->base = (double)credit->base > highest ? (uint64_t)highest : credit->base;
+    if (!raised || credit->limit < credit->base) {
+        credit->limit = credit->base;
+    }
+}
+
 void bps_credit_set_way(struct bps_credit *credit, uint64_t way)
 {
     credit->way = way;

@@ -35,6 +35,8 @@
 #define BPS_CREDIT_LEVELS 32u
 #define BPS_CREDIT_QUEUES (1 * BPS_MS) /* a byte may take so much longer than the fastest one did */
 #define BPS_CREDIT_WAYS   4            /* so many times what a path holds may be unanswered */
+#define BPS_CREDIT_SLICES 2            /* the least, on average of all shards */
+#define BPS_CREDIT_PARTS  16           /* and of all that is pushed at most such a part */
 #define BPS_CREDIT_TRIPS  8u           /* whose highest rate is remembered, and that of as many before */
 
 struct bps_credit_level {
@@ -72,6 +74,8 @@ bool bps_credit_admits(struct bps_credit *credit, int32_t priority, uint64_t byt
 void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now);
 /* True: a round trip has ended, and it may be told again how long the path is. */
 bool bps_credit_answered(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now);
+/* New bounds; what a long path holds is not cut. */
+void bps_credit_set_bounds(struct bps_credit *credit, uint64_t least, uint64_t most);
 /* ns there and back without queues; 0: not known. */
 void bps_credit_set_way(struct bps_credit *credit, uint64_t way);
 /* There will be no answer. */

@@ -12,7 +12,6 @@
 
 #define LOG          "worker"
 #define TELL_ATTEMPT 6 /* after a second */
-#define LEAST_SLICES 2 /* of a shard's credit, on average */
 
 /* ---- poison ---- */
 
@@ -248,8 +247,8 @@ static void init_credit(struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
     uint64_t credit = worker->conf->worker.credit;
-    double part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
-    double least = part * LEAST_SLICES * (double)worker->slice, most = part * (double)credit;
+    remote->part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
+    double least = remote->part * BPS_CREDIT_SLICES * (double)worker->slice, most = remote->part * (double)credit;
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
 

@@ -104,6 +104,30 @@ static bool make_ready(struct bps_remote *remote, struct bps_task *task)
 }
 
 /*
+ * At least two slices, and at most what is configured; but what is unanswered at the end is to be a small part of all
+ * that this worker pushes.
+ */
+static void bound_credit(struct bps_remote *remote, double slice)
+{
+    const struct bps_worker *worker = remote->worker;
+    double all = (double)worker->declared / BPS_CREDIT_PARTS / worker->shards->remotes;
+    double most = (double)worker->conf->worker.credit;
+    most = most < all ? most : all;
+    if (worker->conf->worker.credit > 0) {
+        bps_credit_set_bounds(&remote->credit, (uint64_t)(remote->part * BPS_CREDIT_SLICES * slice),
+                              (uint64_t)(remote->part * most));
+    }
+}
+
+static bool has_credit(struct bps_remote *remote, const struct bps_task *task)
+{
+    const struct bps_push *push = bps_push_of(task);
+    double slice = push->coded != NULL ? (double)remote->worker->slice : push->slice;
+    bound_credit(remote, slice);
+    return bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task)));
+}
+
+/*
  * The queue of the shard, or its credit, has changed: tells the window, and the transports of this shard and of
  * those that were blocked by it. Nobody waits for a shard that has no credit, or whose slice is being made. Where
  * nothing would ever look whether it has credit again, it goes on without.
@@ -113,9 +137,7 @@ static void update(struct bps_remote *remote)
     struct bps_worker *worker = remote->worker;
     struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    remote->starved = task != NULL &&
-                      !bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task))) &&
-                      have_patience(worker);
+    remote->starved = task != NULL && !has_credit(remote, task) && have_patience(worker);
     remote->making = task != NULL && !remote->starved && !make_ready(remote, task);
     if (task == NULL || remote->starved || remote->making) {
         bps_window_rest(&worker->shards->window, remote->index);
@@ -172,7 +194,7 @@ static bool enqueue(struct bps_task *task)
 
 static void set_plain(struct bps_task *task)
 {
-    uint32_t slice = (uint32_t)task->tensor->worker->slice, slices = bps_partitions(task->bytes, slice);
+    uint32_t slice = bps_tensor_slice(task->tensor), slices = bps_partitions(task->bytes, slice);
     struct bps_push *push = bps_push_of(task);
     bps_assert(push->outstanding == 0);
     *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->header + slices)};
@@ -270,6 +292,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .tensor = tensor->id,
         .bytes = operation->bytes,
         .size = task->bytes,
+        .slice = tensor->slice,
         .partition = task->partition,
         .round = tensor->unnamed ? 0 : tensor->round,
         .offset = offset,
@@ -530,7 +553,7 @@ static void abandon(struct bps_task *task)
 
 static size_t more_plain(const struct bps_task *task)
 {
-    return bps_partitions(task->bytes, task->tensor->worker->slice) * (BPS_HEADER_BYTES + sizeof(bool));
+    return bps_partitions(task->bytes, bps_tensor_slice(task->tensor)) * (BPS_HEADER_BYTES + sizeof(bool));
 }
 
 static size_t more_coded(const struct bps_task *task)

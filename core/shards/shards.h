@@ -34,6 +34,7 @@ struct bps_remote {
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
+    double part;      /* of the credit of all shards on average */
     bool starved;     /* the most urgent one has no credit, */
     bool making;      /* or its slice is still being made */
     uint32_t codings; /* of the worker's, by number, that the lanes know */

@@ -32,6 +32,7 @@ struct bps_contribution {
     double rate;     /* of a coded one: the learning rate; 0: not told */
     int32_t priority;
     uint32_t size;   /* of the partition, bytes */
+    uint32_t slice;  /* bytes of all slices but the last, if it is not coded; 0: as configured */
     uint32_t offset; /* in the partition, bytes of the tensor */
     uint32_t length; /* of what is sent */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */

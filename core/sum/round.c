@@ -84,10 +84,13 @@ static void check_possible(struct bps_round *round, bps_status known, const char
     bps_round_join_left(round);
 }
 
-uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec)
+uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_contribution *c)
 {
-    bool coded = spec->coding != NULL && spec->coding->compressor != NULL;
-    return coded ? bps_coding_slice(spec->coding, spec->dtype) : (uint32_t)sum->config.slice;
+    const struct bps_coding *coding = c->spec.coding;
+    if (coding != NULL && coding->compressor != NULL) {
+        return bps_coding_slice(coding, c->spec.dtype);
+    }
+    return c->slice > 0 && !bps_aggregates(sum) ? c->slice : (uint32_t)sum->config.slice;
 }
 
 /* A partial sum is divided before it is made: its postscale and the rest of an average come in the network. */
@@ -107,7 +110,7 @@ static void choose_factors(struct bps_round *round)
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
 {
     const struct bps_sum_config *config = &sum->config;
-    uint32_t grid = bps_round_grid(sum, &c->spec), slices = bps_partitions(c->size, grid);
+    uint32_t grid = bps_round_grid(sum, c), slices = bps_partitions(c->size, grid);
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
     summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
     struct bps_kernels kernels = {.accumulator = summed.dtype};

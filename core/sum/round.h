@@ -188,8 +188,8 @@ static inline bool bps_slice_is_quick(const struct bps_sum_slice *slice)
 }
 
 /* ---- round.c ---- */
-/* Bytes of a tensor that make a slice. */
-uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_spec *spec);
+/* Bytes of a tensor that make a slice of this contribution. */
+uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_contribution *c);
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
 bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
                             const struct bps_instance **by, struct bps_report *report);

@@ -140,7 +140,7 @@ static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_cont
         bool lends = bps_aggregates(sum) && c->length == bytes;
         return receiver && c->offset == 0 && (c->length == 0 || lends);
     }
-    uint32_t grid = bps_round_grid(sum, &c->spec);
+    uint32_t grid = bps_round_grid(sum, c);
     if (receiver || c->offset % grid != 0 || (c->offset >= bytes && c->offset > 0)) {
         return false;
     }
@@ -154,7 +154,8 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
     const struct bps_spec *spec = &c->spec;
     size_t size = bps_dtype_size(spec->dtype);
     if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 || c->size % size != 0 ||
-        !bps_is_partition(spec->bytes, sum->config.partition, c->id.partition, c->size)) {
+        !bps_is_partition(spec->bytes, sum->config.partition, c->id.partition, c->size) ||
+        !bps_is_slice(c->slice, sum->config.slice)) {
         return BPS_ERR_PROTOCOL;
     }
     if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
@@ -180,7 +181,8 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
     uint32_t rank = cursor->rank;
     cursor->slice = c->offset / round->grid;
     if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
-        round->bytes != c->size || bps_bit(bps_begun(round, cursor->slice), rank)) {
+        round->bytes != c->size || round->grid != bps_round_grid(round->sum, c) ||
+        bps_bit(bps_begun(round, cursor->slice), rank)) {
         return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
     }
     bps_set_bit(bps_begun(round, cursor->slice), rank);

@@ -110,6 +110,7 @@ struct bps_header {
     uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
     uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
     uint32_t size;   /* of the partition, bytes */
+    uint32_t slice;  /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 
-HEADER = struct.Struct("<IBBBBIIQIIIIddiII12x")
+HEADER = struct.Struct("<IBBBBIIQIIIIddiIII8x")
 GREETING = b"BytePS\r\n"
 CHALLENGE, HELLO, WELCOME, REFUSE, PING, LEAVE = 1, 2, 3, 4, 5, 6
 ASSIGN, ENDPOINTS, BOOK, DECLARE, DECLARED, WAITING = 7, 8, 9, 10, 11, 12
@@ -27,7 +27,7 @@ NO_SECRET = bytes(32)
 def header(kind, length=0, **fields):
     """A frame's header."""
     names = ("flags", "dtype", "op", "epoch", "tensor", "bytes", "partition", "round", "offset", "root")
-    names += ("prescale", "postscale", "priority", "zero", "size")
+    names += ("prescale", "postscale", "priority", "zero", "size", "slice")
     values = {**dict.fromkeys(names, 0), "prescale": 1.0, "postscale": 1.0, **fields}
     return HEADER.pack(length, kind, *(values[name] for name in names))
 

@@ -229,6 +229,32 @@ START_TEST(test_a_slower_link_gets_less_after_some_trips)
 }
 END_TEST
 
+/* Of a small model little may be under way; but not less than what a long path holds. */
+START_TEST(test_other_bounds)
+{
+    bps_credit_init(&credit, LEAST, 4 * LEAST);
+    flow(1e9, 100 * BPS_US);
+    bps_credit_set_bounds(&credit, SLICE, 2 * SLICE);
+    ck_assert_uint_le(credit.base, 2 * SLICE);
+    ck_assert_uint_eq(credit.limit, credit.base);
+    bps_credit_set_bounds(&credit, 8 * SLICE, 2 * SLICE); /* the least counts */
+    ck_assert_uint_eq(credit.base, 8 * SLICE);
+    begin_on_way(10 * BPS_MS);
+    flow(1e9, 10 * BPS_MS);
+    uint64_t base = credit.base;
+    bps_credit_set_bounds(&credit, SLICE, 2 * SLICE);
+    ck_assert_uint_gt(base, 35000000);
+    ck_assert_double_ge((double)credit.base, 0.9 * (double)base);
+    for (int i = 0; i < 100; i++) {
+        now += BPS_S;
+        bps_credit_look(&credit);
+    }
+    uint64_t raised = credit.limit; /* for want of answers: that stays */
+    bps_credit_set_bounds(&credit, SLICE, 2 * SLICE);
+    ck_assert_uint_eq(credit.limit, raised);
+}
+END_TEST
+
 START_TEST(test_it_changes_only_where_it_held_something_back)
 {
     bps_credit_init(&credit, SLICE, 64 * SLICE);
@@ -320,6 +346,7 @@ int main(void)
     tcase_add_test(tests, test_a_long_way_is_full_with_losses_too);
     tcase_add_test(tests, test_slow_answers_do_not_make_a_path_long);
     tcase_add_test(tests, test_a_slower_link_gets_less_after_some_trips);
+    tcase_add_test(tests, test_other_bounds);
     tcase_add_test(tests, test_it_changes_only_where_it_held_something_back);
     tcase_add_test(tests, test_what_is_given_up_is_no_round_trip);
     tcase_add_test(tests, test_it_is_not_sized_while_nothing_is_answered);

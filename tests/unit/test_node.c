@@ -307,6 +307,7 @@ START_TEST(test_declared)
         ck_assert_uint_eq(bps_get_u8(&r), 255);
         bps_get_string(&r, coding, sizeof coding);
         ck_assert_str_eq(coding, "");
+        ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
         uint32_t led = 0, all = 0;
@@ -362,7 +363,8 @@ START_TEST(test_declared_at_once)
         bps_get_u8(&r);
         ck_assert_uint_eq(bps_get_u64(&r), bytes[i]);
         bps_get_u8(&r);
-        bps_get_u32(&r); /* no coding */
+        bps_get_u32(&r);                                     /* no coding */
+        ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
             uint32_t size = bps_get_u32(&r);

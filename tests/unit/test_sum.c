@@ -749,9 +749,9 @@ START_TEST(test_frames_that_nobody_sends)
 {
     const struct bps_header right = tensor_header(1, 0, BPS_FLOAT32, BPS_SUM, 2 * PARTITION);
     struct bps_sum_cursor cursor;
-    struct bps_header h[22];
+    struct bps_header h[24];
     start(2, false);
-    for (int i = 0; i < 22; i++) {
+    for (int i = 0; i < 24; i++) {
         h[i] = right;
         h[i].length = SLICE;
     }
@@ -782,7 +782,9 @@ START_TEST(test_frames_that_nobody_sends)
     h[19].bytes = PARTITION - 4; /* less than one partition of it */
     h[20].size = h[20].length = 0;
     h[21].size = h[21].length = SLICE - 1; /* half an element */
-    for (int i = 0; i < 22; i++) {
+    h[22].slice = SLICE + 64;
+    h[23].slice = SLICE - 64; /* less than the smallest */
+    for (int i = 0; i < 24; i++) {
         ck_assert_msg(bps_frame_push(sum, 0, &h[i], &cursor) == BPS_ERR_PROTOCOL, "frame %d", i);
     }
     /* The same slice twice. */
