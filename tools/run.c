@@ -110,20 +110,22 @@ static void start_scheduler(struct bps_run *run)
 /* Whoever knows it is let in. A part has that of the whole; a user's own is kept, and goes to all as this does. */
 static bool make_secret(void)
 {
-    const char *own = getenv(BPS_SECRET_VARIABLE);
-    uint8_t bytes[32];
+    const char *secret = getenv(BPS_SECRET_VARIABLE);
+    uint8_t bytes[32], digest[BPS_SECRET_BYTES];
     char text[2 * sizeof(bytes) + 1];
-    if (own && *own) {
-        return true;
+    if (secret == NULL || *secret == '\0') {
+        if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
+            bps_cmd_failure(BPS_RUN_NAME, "there are no random numbers for the secret of the job");
+            return false;
+        }
+        for (size_t i = 0; i < sizeof(bytes); i++) {
+            snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+        }
+        secret = text;
     }
-    if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes)) {
-        bps_cmd_failure(BPS_RUN_NAME, "there are no random numbers for the secret of the job");
-        return false;
-    }
-    for (size_t i = 0; i < sizeof(bytes); i++) {
-        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
-    }
-    return setenv(BPS_SECRET_VARIABLE, text, 1) == 0;
+    /* Each child does so before it becomes the command: what OpenSSL loads for that they all have from here. */
+    (void)bps_secret_of_text(secret, strlen(secret), digest, NULL);
+    return secret != text || setenv(BPS_SECRET_VARIABLE, text, 1) == 0;
 }
 
 /* A command that cannot be started, or an end from outside, would come again. */

@@ -100,8 +100,9 @@ static bps_status reform(struct bps_operation *operation, struct bps_reader *ans
     return BPS_OK;
 }
 
-bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer)
+bps_status bps_change_answer(void *owner, struct bps_reader *answer)
 {
+    struct bps_worker *worker = owner;
     char text[BPS_TEXT_LIMIT + 1];
     struct bps_operation *operation = find(worker, bps_get_u32(answer));
     uint8_t kind = bps_get_u8(answer);

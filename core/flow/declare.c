@@ -109,7 +109,7 @@ static bps_status read_partitions(const struct bps_worker *worker, struct bps_re
         p->lead = bps_get_u16(reply);
         all += p->bytes;
         if (!bps_is_partition(bytes, worker->partition, i, p->bytes) || p->shard >= worker->book->shards ||
-            p->lead >= group) {
+            !bps_leads(group, p->lead)) {
             return BPS_ERR_PROTOCOL;
         }
     }
@@ -169,8 +169,9 @@ static void look_at_names(struct bps_worker *worker)
     }
 }
 
-bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply)
+bps_status bps_declare_reply(void *owner, struct bps_reader *reply)
 {
+    struct bps_worker *worker = owner;
     uint32_t n = bps_get_u32(reply);
     for (uint32_t i = 0; i < n; i++) {
         struct bps_tensor_entry *tensor = TAILQ_FIRST(&worker->asked);

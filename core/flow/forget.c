@@ -27,8 +27,9 @@ static void recycle(struct bps_tensor_entry *tensor)
     bps_tensor_put(tensor);
 }
 
-void bps_forget_flush(struct bps_worker *worker)
+void bps_forget_flush(void *arg)
 {
+    struct bps_worker *worker = arg;
     struct bps_writer w;
     if ((worker->forgotten.size == 0 && !worker->forgotten.failed) || worker->failure != BPS_OK) {
         return;
@@ -43,16 +44,11 @@ void bps_forget_flush(struct bps_worker *worker)
     bps_writer_fini(&worker->forgotten);
 }
 
-static void flush(void *arg)
-{
-    bps_forget_flush(arg);
-}
-
 void bps_forget_declared(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
     if (worker->forgotten.size == 0) {
-        bps_loop_defer(worker->loop, flush, worker);
+        bps_loop_defer(worker->loop, bps_forget_flush, worker);
     }
     bps_put_u32(&worker->forgotten, tensor->id);
     bps_put_u32(&worker->forgotten, tensor->round);

@@ -398,7 +398,7 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
                               bps_tensor *out, struct bps_report *report);
 /* [core] */
 void bps_declare_later(struct bps_tensor_entry *tensor);
-bps_status bps_declare_reply(struct bps_worker *worker, struct bps_reader *reply);
+bps_status bps_declare_reply(void *worker, struct bps_reader *reply);
 /* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
 bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply);
 
@@ -410,14 +410,14 @@ void bps_forget_unwanted(struct bps_tensor_entry *tensor);
 /* [core] The answer to its declaration is there. */
 void bps_forget_declared(struct bps_tensor_entry *tensor);
 /* [core] Tells the scheduler. What is declared again later must be forgotten before. */
-void bps_forget_flush(struct bps_worker *worker);
+void bps_forget_flush(void *worker);
 
 /* ---- change.c ---- */
 /* [core] The operation's tensor has another form than the job knows: fails the round for all. */
 void bps_change_begin(struct bps_operation *operation);
 /* [core] A round has ended because a worker, perhaps this one, has another form: tells the scheduler ours. */
 void bps_change_report(struct bps_operation *operation);
-bps_status bps_change_answer(struct bps_worker *worker, struct bps_reader *answer);
+bps_status bps_change_answer(void *worker, struct bps_reader *answer);
 
 /* ---- thread_pool.c ---- */
 

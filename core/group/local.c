@@ -97,20 +97,21 @@ static bps_status find_members(struct bps_local *local)
             peer->rank = rank;
             STAILQ_INIT(&peer->returns);
             STAILQ_INIT(&peer->words);
-            if (rank == worker->rank) {
-                local->place = place;
-            }
+            local->place = rank == worker->rank ? place : local->place;
             place++;
         }
     }
     return BPS_OK;
 }
 
-/* Those of higher rank dial those of lower rank. */
+/* Those of higher rank dial those of lower rank, where the two have business with each other. */
 static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
 {
     for (uint32_t place = 0; place < local->place; place++) {
         struct bps_local_peer *peer = &local->peer[place];
+        if (!bps_local_meets(local, place)) {
+            continue;
+        }
         peer->link = &peer->dialled;
         bps_status status =
             bps_dialler_start(&peer->dialler, local->worker->loop, PATIENCE, peer->link, &bps_local_hosts, peer,
@@ -152,7 +153,8 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 
 uint32_t bps_local_links(const struct bps_local *local)
 {
-    return bps_local_has_peers(local) ? local->size - 1 : 0;
+    bool alone = !bps_local_has_peers(local);
+    return alone ? 0 : bps_leads(local->size, local->place) ? local->size - 1 : bps_leaders(local->size);
 }
 
 /* ---- the end ---- */

@@ -183,6 +183,8 @@ bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const
                     const char *text);
 void bps_local_forget(struct bps_unsent_list *list);
 struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank);
+/* True if this worker has a link to the one at that place: one of the two leads partitions. */
+bool bps_local_meets(const struct bps_local *local, uint32_t place);
 void bps_local_kick(struct bps_local_peer *peer);
 /* The header of a PUSH of this worker's whole contribution. */
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out);
@@ -197,10 +199,11 @@ void bps_local_admit_waiting(struct bps_local *local);
 void bps_local_release_guest(struct bps_local_peer *peer);
 
 /* ---- local_frame.c: what is sent to a peer, and what comes from it ---- */
-bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out);
-void bps_local_sent(struct bps_local_peer *peer, void *cookie);
-bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
-bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload);
+bps_status bps_local_next(void *peer, struct bps_link *link, struct bps_frame *out);
+void bps_local_sent(void *peer, struct bps_link *link, void *cookie);
+bps_status bps_local_slice(void *peer, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_local_message(void *peer, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload);
 
 /* ---- local_feedback.c ---- */
 /* A round of the tensor begins: gives what this worker has saved of partitions that others lead to them. */

@@ -16,6 +16,8 @@
 #include "shards/shards.h"
 #include "wire/sink.h"
 
+_Static_assert(BPS_EXCHANGE_WORKERS <= BPS_LEADERS_LIMIT, "everybody has a link to everybody");
+
 struct exchange {
     uint8_t header[BPS_HEADER_BYTES];
     struct bps_exchange_round *round;

@@ -4,8 +4,10 @@
 
 /* ---- sending ---- */
 
-bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
+bps_status bps_local_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
+    struct bps_local_peer *peer = owner;
+    (void)link;
     bps_status status = bps_local_next_result(peer, out); /* others wait for it */
     struct bps_task *task = status == BPS_AGAIN ? bps_heap_pop(&peer->pushes) : NULL;
     if (task != NULL) {
@@ -15,8 +17,10 @@ bps_status bps_local_next(struct bps_local_peer *peer, struct bps_frame *out)
     return status;
 }
 
-void bps_local_sent(struct bps_local_peer *peer, void *cookie)
+void bps_local_sent(void *owner, struct bps_link *link, void *cookie)
 {
+    struct bps_local_peer *peer = owner;
+    (void)link;
     if (!bps_local_result_sent(peer, cookie)) {
         struct bps_task *task = cookie;
         bps_local_step_of(task)->sent(task, peer);
@@ -25,8 +29,10 @@ void bps_local_sent(struct bps_local_peer *peer, void *cookie)
 
 /* ---- receiving ---- */
 
-bps_status bps_local_slice(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
+bps_status bps_local_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
 {
+    struct bps_local_peer *peer = owner;
+    (void)link;
     if (header->epoch != peer->local->worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -44,8 +50,11 @@ static bool may_judge(const struct bps_local_peer *peer, const struct bps_header
     return task == NULL || bps_local_leader_of(task->tensor, task->partition) == peer;
 }
 
-bps_status bps_local_message(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload)
+bps_status bps_local_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_reader *payload)
 {
+    struct bps_local_peer *peer = owner;
+    (void)link;
     struct bps_local *local = peer->local;
     char text[BPS_TEXT_LIMIT + 1];
     if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {

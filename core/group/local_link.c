@@ -17,9 +17,11 @@ struct visitor {
     uint32_t rank, epoch;
 };
 
-static void reached(struct bps_local_peer *peer)
+static void reached(void *owner, struct bps_link *link)
 {
+    struct bps_local_peer *peer = owner;
     struct bps_worker *worker = peer->local->worker;
+    (void)link;
     peer->reached = true;
     bps_local_exchange_reached(peer);
     peer->local->device_ops->reached(peer);
@@ -49,7 +51,8 @@ static bps_status judge(struct bps_local *local, struct bps_guest *guest, const 
         BPS_REPORT(report, "worker %u has failed", worker->rank); /* perhaps before the group was complete */
         return BPS_ERR_REFUSED;
     }
-    if (visitor->rank <= worker->rank || peer->link != NULL) {
+    if (visitor->rank <= worker->rank || peer->link != NULL ||
+        !bps_local_meets(local, (uint32_t)(peer - local->peer))) {
         BPS_REPORT(report, "worker %u has no business with worker %u", visitor->rank, worker->rank);
         return BPS_ERR_REFUSED;
     }
@@ -66,7 +69,7 @@ static void admit(struct bps_local *local, struct bps_guest *guest)
     guest->link.handler = &bps_local_hosts;
     guest->link.owner = peer;
     bps_link_welcome(&guest->link);
-    reached(peer);
+    reached(peer, peer->link);
 }
 
 static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
@@ -116,39 +119,7 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
     return bps_book_key(worker->book, peer->rank, worker->conf->secret, key);
 }
 
-static void welcome(void *owner, struct bps_link *link)
-{
-    (void)link;
-    reached(owner);
-}
-
-/* ---- frames ---- */
-
-static bps_status host_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                               struct bps_reader *payload)
-{
-    (void)link;
-    return bps_local_message(owner, header, payload);
-}
-
-static bps_status host_slice(void *owner, struct bps_link *link, const struct bps_header *header,
-                             struct bps_sink **sink)
-{
-    (void)link;
-    return bps_local_slice(owner, header, sink);
-}
-
-static bps_status host_next(void *owner, struct bps_link *link, struct bps_frame *out)
-{
-    (void)link;
-    return bps_local_next(owner, out);
-}
-
-static void host_sent(void *owner, struct bps_link *link, void *cookie)
-{
-    (void)link;
-    bps_local_sent(owner, cookie);
-}
+/* ---- the end ---- */
 
 /* Its link has ended, or is dropped. */
 void bps_local_release_guest(struct bps_local_peer *peer)
@@ -201,11 +172,11 @@ static void guest_closed(void *owner, struct bps_link *link, bps_status status, 
 
 const struct bps_link_handler bps_local_hosts = {
     .introduce = introduce,
-    .welcome = welcome,
-    .message = host_message,
-    .slice = host_slice,
-    .next = host_next,
-    .sent = host_sent,
+    .welcome = reached,
+    .message = bps_local_message,
+    .slice = bps_local_slice,
+    .next = bps_local_next,
+    .sent = bps_local_sent,
     .closed = host_closed,
 };
 

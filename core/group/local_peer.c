@@ -37,9 +37,8 @@ uint32_t bps_local_divisor(const struct bps_operation *operation)
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     struct bps_local *local = tensor->worker->local;
-    uint64_t place =
-        tensor->unnamed ? ((uint64_t)tensor->id + partition) % local->size : tensor->partition[partition].lead;
-    return &local->peer[place];
+    uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
+    return &local->peer[tensor->unnamed ? bps_leader_place(local->size, leader) : tensor->partition[partition].lead];
 }
 
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)
@@ -65,6 +64,11 @@ struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank)
         }
     }
     return NULL;
+}
+
+bool bps_local_meets(const struct bps_local *local, uint32_t place)
+{
+    return place != local->place && (bps_leads(local->size, place) || bps_leads(local->size, local->place));
 }
 
 void bps_local_kick(struct bps_local_peer *peer)

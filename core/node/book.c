@@ -98,7 +98,7 @@ static void set_spread(struct bps_book *book)
         uint32_t size = book->member[rank].group == rank ? bps_book_group_size(book, rank) : 1;
         largest = size > largest ? size : largest;
     }
-    book->spread = shards > largest ? shards : largest;
+    book->spread = shards > bps_leaders(largest) ? shards : bps_leaders(largest);
 }
 
 bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)

@@ -36,7 +36,7 @@ struct bps_book_shard {
 struct bps_book {
     uint32_t epoch; /* generation of the membership, from 1 */
     uint32_t workers, members, shards;
-    uint32_t spread;                /* the larger of: shards with a weight, workers of the largest group */
+    uint32_t spread;                /* the larger of: shards with a weight, leaders of the largest group */
     struct bps_book_member *member; /* workers first, by rank */
     struct bps_book_shard *shard;   /* by member; one at least has a weight */
     struct bps_identity self;       /* of the member whose copy this is; does not travel */
@@ -59,6 +59,30 @@ bool bps_book_weigh(struct bps_book *book);
 uint32_t *bps_book_groups(const struct bps_book *book);
 /* How many workers sum together with this one before they push, itself included. */
 uint32_t bps_book_group_size(const struct bps_book *book, uint32_t rank);
+
+/*
+ * Which workers of a group lead partitions: in a small one all, in a large one a few, spread evenly over its places and
+ * so over the nodes of memory. The others have links to these only: no square of the size is needed.
+ */
+#define BPS_LEADERS_LIMIT 32u /* all of a group that exchanges small tensors (sum/exchange.h) */
+
+/* How many of a group of so many workers lead. */
+static inline uint32_t bps_leaders(uint32_t size)
+{
+    return size < BPS_LEADERS_LIMIT ? size : BPS_LEADERS_LIMIT;
+}
+
+/* The place in the group of a leader, which are numbered from 0: the first is at place 0. */
+static inline uint32_t bps_leader_place(uint32_t size, uint32_t leader)
+{
+    return (uint32_t)(((uint64_t)leader * size + bps_leaders(size) - 1) / bps_leaders(size));
+}
+
+/* True if the worker at this place is one of them. */
+static inline bool bps_leads(uint32_t size, uint32_t place)
+{
+    return place < size && (uint64_t)place * bps_leaders(size) % size < bps_leaders(size);
+}
 
 /* "worker 1 (host a, pid 17)" */
 void bps_member_text(const struct bps_book_member *member, char *text, size_t n);

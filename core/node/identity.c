@@ -8,9 +8,11 @@
 #include "node/identity.h"
 
 #include <dlfcn.h>
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 #include <pthread.h>
 
@@ -20,7 +22,8 @@
 #define FUNCTIONS(take)                                                                                                \
     take(EVP_PKEY_new_raw_private_key) take(EVP_PKEY_new_raw_public_key) take(EVP_PKEY_get_raw_public_key)             \
         take(EVP_PKEY_free) take(EVP_PKEY_CTX_new) take(EVP_PKEY_CTX_free) take(EVP_PKEY_derive_init)                  \
-            take(EVP_PKEY_derive_set_peer) take(EVP_PKEY_derive)
+            take(EVP_PKEY_derive_set_peer) take(EVP_PKEY_derive) take(EVP_PKEY_CTX_new_id)                             \
+                take(EVP_PKEY_fromdata_init) take(EVP_PKEY_fromdata)
 
 #define DECLARE(function) __typeof__(&function) function;
 static struct {
@@ -60,11 +63,27 @@ bps_status bps_identity_make(struct bps_identity *out)
     return made ? BPS_OK : BPS_ERR_IO;
 }
 
+/* Both halves are given, as making the public one again would cost as much as an agreement. */
+static EVP_PKEY *key_of(const struct bps_identity *self)
+{
+    OSSL_PARAM halves[] = {
+        OSSL_PARAM_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)self->private_key, BPS_KEY_BYTES),
+        OSSL_PARAM_octet_string(OSSL_PKEY_PARAM_PUB_KEY, (void *)self->public_key, BPS_KEY_BYTES),
+        OSSL_PARAM_END,
+    };
+    EVP_PKEY_CTX *context = own.EVP_PKEY_CTX_new_id(EVP_PKEY_X25519, NULL);
+    EVP_PKEY *key = NULL;
+    bool made = context != NULL && own.EVP_PKEY_fromdata_init(context) == 1 &&
+                own.EVP_PKEY_fromdata(context, &key, EVP_PKEY_KEYPAIR, halves) == 1;
+    own.EVP_PKEY_CTX_free(context);
+    return made ? key : NULL;
+}
+
 /* What only the owners of the two private keys can compute. */
 static bool agree(const struct bps_identity *self, const uint8_t *other, uint8_t out[BPS_KEY_BYTES])
 {
     size_t bytes = BPS_KEY_BYTES;
-    EVP_PKEY *key = own.EVP_PKEY_new_raw_private_key(EVP_PKEY_X25519, NULL, self->private_key, BPS_KEY_BYTES);
+    EVP_PKEY *key = key_of(self);
     EVP_PKEY *peer = own.EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, NULL, other, BPS_KEY_BYTES);
     EVP_PKEY_CTX *context = key != NULL ? own.EVP_PKEY_CTX_new(key, NULL) : NULL;
     bool agreed = context != NULL && peer != NULL && own.EVP_PKEY_derive_init(context) == 1 &&

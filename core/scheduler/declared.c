@@ -256,6 +256,7 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank, cons
                         struct bps_writer *w)
 {
     const struct bps_layout *layout = &tensor->layout;
+    uint16_t group = declared->group[rank];
     bps_put_u32(w, tensor->id);
     bps_put_u32(w, tensor->round);
     bps_put_form(w, &tensor->form);
@@ -264,7 +265,8 @@ void bps_declared_write(const struct bps_declared *declared, uint32_t rank, cons
     for (uint32_t i = 0; i < layout->n; i++) {
         bps_put_u32(w, layout->part[i].bytes);
         bps_put_u16(w, layout->part[i].shard);
-        bps_put_u16(w, layout->lead[(size_t)i * declared->placement.sizes + declared->group[rank]]);
+        uint32_t leader = layout->lead[(size_t)i * declared->placement.sizes + group];
+        bps_put_u16(w, (uint16_t)bps_leader_place(declared->placement.group[group].size, leader));
     }
 }
 

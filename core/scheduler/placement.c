@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* placement.c - cuts tensors where the shares of servers, shards and workers of a host end. */
+/* placement.c - cuts tensors where the shares of servers, shards and leaders of a host end. */
 #include "scheduler/placement.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@
  */
 #define SERVER_SLACK 128u
 #define NEAR_SLACK   1u
-#define LEAD_SPREAD  (256u << 10) /* like BPS_SPREAD_BYTES, for the workers of a host */
+#define LEAD_SPREAD  (256u << 10) /* like BPS_SPREAD_BYTES, for the leaders of a host */
 
 /* A bin, while a tensor is divided: */
 struct bps_choice {
@@ -181,8 +181,9 @@ static bool set_groups(struct bps_placement *placement, const struct bps_book *b
         }
         if (i == placement->sizes) {
             struct bps_group_bins *group = &placement->group[placement->sizes++];
-            *group = (struct bps_group_bins){.size = size, .place = bins_new(size, 1)};
-            if (group->place == NULL) {
+            uint32_t leaders = bps_leaders(size);
+            *group = (struct bps_group_bins){.size = size, .leaders = leaders, .leader = bins_new(leaders, 1)};
+            if (group->leader == NULL) {
                 return false;
             }
         }
@@ -197,7 +198,7 @@ bps_status bps_placement_init(struct bps_placement *placement, const struct bps_
 {
     *placement = (struct bps_placement){.expected = 0};
     bool set = set_servers(placement, book) && set_groups(placement, book);
-    uint32_t largest = set && placement->sizes > 0 ? placement->group[0].size : 0;
+    uint32_t largest = set && placement->sizes > 0 ? placement->group[0].leaders : 0;
     placement->choice = set ? calloc(2 * (size_t)book->shards + largest, sizeof *placement->choice) : NULL;
     if (placement->choice == NULL) {
         bps_placement_fini(placement);
@@ -209,7 +210,7 @@ bps_status bps_placement_init(struct bps_placement *placement, const struct bps_
 void bps_placement_fini(struct bps_placement *placement)
 {
     for (uint32_t i = 0; i < placement->sizes; i++) {
-        free(placement->group[i].place);
+        free(placement->group[i].leader);
     }
     free(placement->group);
     free(placement->server);
@@ -283,7 +284,7 @@ static void load(struct bps_placement *placement, const struct bps_layout *layou
     placement->shard[shard].load += change;
     placement->server[server_of(placement, shard)].load += change;
     for (uint32_t g = 0; g < placement->sizes; g++) {
-        placement->group[g].place[layout->lead[(size_t)i * placement->sizes + g]].load += change;
+        placement->group[g].leader[layout->lead[(size_t)i * placement->sizes + g]].load += change;
     }
 }
 
@@ -296,7 +297,7 @@ static uint16_t least_loaded(const struct bps_bin *bin, uint32_t n)
     return (uint16_t)least;
 }
 
-/* Partitions of one shard, which one worker of the largest group leads. */
+/* Partitions of one shard, which one leader of the largest group sums. */
 static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_t leader)
 {
     struct bps_placement *placement = p->placement;
@@ -310,7 +311,7 @@ static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_
         uint16_t *lead = &out->lead[(size_t)out->n * placement->sizes];
         for (uint32_t g = 0; g < placement->sizes; g++) {
             const struct bps_group_bins *group = &placement->group[g];
-            lead[g] = g == 0 ? (uint16_t)leader : least_loaded(group->place, group->size);
+            lead[g] = g == 0 ? (uint16_t)leader : least_loaded(group->leader, group->leaders);
         }
         load(placement, out, out->n++, 1);
         bytes -= n;
@@ -318,7 +319,7 @@ static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_
     return true;
 }
 
-/* What a shard gets is divided among the workers of a host. */
+/* What a shard gets is divided among the leaders of a host. */
 static bool place_on_shard(const struct placing *p, uint64_t bytes, uint32_t shard, struct bps_choice *choice)
 {
     const struct bps_placement *placement = p->placement;
@@ -327,7 +328,7 @@ static bool place_on_shard(const struct placing *p, uint64_t bytes, uint32_t sha
     }
     const struct bps_group_bins *group = &placement->group[0];
     const struct division d = division_of(p, bytes, p->expected, LEAD_SPREAD, NEAR_SLACK);
-    uint32_t n = divide(&d, group->place, group->size, choice), i = 0;
+    uint32_t n = divide(&d, group->leader, group->leaders, choice), i = 0;
     while (i < n && put(p, choice[i].bytes, shard, choice[i].bin)) {
         i++;
     }

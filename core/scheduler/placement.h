@@ -27,7 +27,8 @@ struct bps_placement {
     uint32_t sizes;  /* of groups, that differ */
     struct bps_group_bins {
         uint32_t size;
-        struct bps_bin *place;
+        uint32_t leaders;
+        struct bps_bin *leader;
     } *group;                  /* the largest first: that one cuts partitions */
     struct bps_choice *choice; /* room for dividing a tensor */
 };
@@ -39,7 +40,7 @@ struct bps_layout {
         uint32_t bytes;
         uint16_t shard;
     } *part;
-    uint16_t *lead; /* for each partition, for each size of groups: the place of the worker that sums it there */
+    uint16_t *lead; /* for each partition, for each size of groups: which of the leaders sums it there */
 };
 void bps_layout_fini(struct bps_layout *layout);
 

@@ -61,17 +61,23 @@ static uint32_t refuse_take(struct bps_sink *sink, uint32_t offset, const void *
     return 0;
 }
 
-void bps_receive_placed(struct bps_open_slice *slice)
+void bps_receive_placed(void *owner, struct bps_link *link, void *ticket)
 {
+    struct bps_open_slice *slice = ticket;
     struct bps_task *task = slice->task;
+    (void)owner;
+    (void)link;
     slice->task = NULL;
     bps_remote_placed(task, index_of(task, slice->offset));
 }
 
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink)
+bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bps_header *header,
+                             struct bps_sink **sink)
 {
+    struct bps_remote_lane *lane = owner;
     struct bps_worker *worker = lane->remote->worker;
     struct bps_task *task = bps_push_find(worker, header);
+    (void)link;
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->book->epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -120,11 +126,13 @@ bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_head
 
 /* ---- messages ---- */
 
-bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+bps_status bps_receive_message(void *owner, struct bps_link *link, const struct bps_header *header,
                                struct bps_reader *payload)
 {
+    struct bps_remote_lane *lane = owner;
     struct bps_worker *worker = lane->remote->worker;
     char text[BPS_TEXT_LIMIT + 1];
+    (void)link;
     if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->book->epoch) {
         return bps_state_answer(worker, header, payload);
     }

@@ -63,28 +63,6 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
     return true;
 }
 
-/* ---- receiving ---- */
-
-static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                             struct bps_reader *payload)
-{
-    (void)link;
-    return bps_receive_message(owner, header, payload);
-}
-
-static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
-{
-    (void)link;
-    return bps_receive_slice(owner, header, sink);
-}
-
-static void on_placed(void *owner, struct bps_link *link, void *ticket)
-{
-    (void)owner;
-    (void)link;
-    bps_receive_placed(ticket);
-}
-
 /* ---- connecting ---- */
 
 /* "server 0", or "the server of worker 1" */
@@ -156,11 +134,11 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
 static const struct bps_link_handler handler = {
     .introduce = introduce,
     .welcome = welcome,
-    .message = on_message,
-    .slice = on_slice,
+    .message = bps_receive_message,
+    .slice = bps_receive_slice,
     .next = bps_remote_next,
     .sent = bps_remote_sent,
-    .placed = on_placed,
+    .placed = bps_receive_placed,
     .closed = on_closed,
 };
 

@@ -199,10 +199,11 @@ bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const stru
 void bps_state_forget_handed(struct bps_shards *shards);
 
 /* ---- receive.c ---- */
-bps_status bps_receive_slice(struct bps_remote_lane *lane, const struct bps_header *header, struct bps_sink **sink);
+bps_status bps_receive_slice(void *lane, struct bps_link *link, const struct bps_header *header,
+                             struct bps_sink **sink);
 /* A slice is whole in its place. */
-void bps_receive_placed(struct bps_open_slice *slice);
-bps_status bps_receive_message(struct bps_remote_lane *lane, const struct bps_header *header,
+void bps_receive_placed(void *lane, struct bps_link *link, void *slice);
+bps_status bps_receive_message(void *lane, struct bps_link *link, const struct bps_header *header,
                                struct bps_reader *payload);
 
 #endif

@@ -20,21 +20,16 @@ struct decoded {
     double share;
 };
 
-static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
-{
-    return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
-}
-
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     (void)offset;
     *room = cursor->bytes;
-    return &part_of(cursor)->block;
+    return &bps_part_of(cursor)->block;
 }
 
 static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
-    char *block = bps_block_get(cursor->sum, &part_of(cursor)->block, cursor->bytes);
+    char *block = bps_block_get(cursor->sum, &bps_part_of(cursor)->block, cursor->bytes);
     if (block != NULL && block + offset != data) {
         memcpy(block + offset, data, bytes);
     }

@@ -21,23 +21,18 @@
 
 /* ---- contributions ---- */
 
-static struct bps_part *part_of(const struct bps_sum_cursor *cursor)
-{
-    return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
-}
-
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     (void)offset;
     *room = cursor->bytes;
-    return &part_of(cursor)->block;
+    return &bps_part_of(cursor)->block;
 }
 
 /* The last contribution, if it is whole and summed at once, need not be copied to a block. */
 static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
-    struct bps_part *part = part_of(cursor);
+    struct bps_part *part = bps_part_of(cursor);
     if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes ||
         slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
         return false;
@@ -49,7 +44,7 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 
 static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
-    struct bps_part *part = part_of(cursor);
+    struct bps_part *part = bps_part_of(cursor);
     part->scale = cursor->scale;
     if (borrow(cursor, offset, data, bytes)) {
         return BPS_OK;

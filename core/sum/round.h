@@ -142,6 +142,12 @@ static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor
     return &cursor->round->slice[cursor->slice];
 }
 
+/* The part of a contribution that a cursor writes. */
+static inline struct bps_part *bps_part_of(const struct bps_sum_cursor *cursor)
+{
+    return &bps_parts(bps_cursor_slice(cursor))[cursor->slot];
+}
+
 /* Bytes of a block that stand for `bytes` on the wire. */
 static inline size_t bps_widened(const struct bps_round *round, size_t bytes)
 {

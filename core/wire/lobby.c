@@ -17,7 +17,7 @@ void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *hand
     TAILQ_INIT(&lobby->guests);
 }
 
-static void leave(struct bps_guest *guest)
+void bps_lobby_admit(struct bps_guest *guest)
 {
     if (guest->lobby != NULL) {
         TAILQ_REMOVE(&guest->lobby->guests, guest, entry);
@@ -79,14 +79,9 @@ void bps_lobby_keep(struct bps_guest *guest)
     guest->proved = true;
 }
 
-void bps_lobby_admit(struct bps_guest *guest)
-{
-    leave(guest);
-}
-
 void bps_guest_free(struct bps_guest *guest)
 {
-    leave(guest);
+    bps_lobby_admit(guest);
     free(guest);
 }
 

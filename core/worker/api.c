@@ -382,9 +382,9 @@ int bps_group_size(void)
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
-    uint32_t others = bps_local_links(worker->local);
+    uint32_t size = bps_local_has_peers(worker->local) ? worker->local->size : 1;
     release();
-    return (int)(1 + others);
+    return (int)size;
 }
 
 bps_status bps_conf(const char *key, char *buf, size_t n)

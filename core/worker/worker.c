@@ -79,12 +79,6 @@ static void on_failed(struct bps_worker *worker)
 
 /* ---- its place on the machine ---- */
 
-/* Once it is known how many workers share the host. */
-static bps_status choose_cores(struct bps_worker *worker, struct bps_report *report)
-{
-    return bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, report);
-}
-
 /* On the core thread. */
 static void bind_threads(struct bps_worker *worker)
 {
@@ -167,7 +161,8 @@ static void on_joined(void *owner, const struct bps_book *book)
     }
     worker->book = book;
     find_place(worker, book);
-    bps_status status = choose_cores(worker, &report);
+    bps_status status =
+        bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, &report);
     if (status == BPS_OK) {
         bind_threads(worker);
     }
@@ -194,16 +189,6 @@ static void on_joined(void *owner, const struct bps_book *book)
     check_joined(worker);
 }
 
-static bps_status on_declared(void *owner, struct bps_reader *reply)
-{
-    return bps_declare_reply(owner, reply);
-}
-
-static bps_status on_changed(void *owner, struct bps_reader *answer)
-{
-    return bps_change_answer(owner, answer);
-}
-
 static void on_unreachable(void *owner)
 {
     (void)owner;
@@ -228,8 +213,8 @@ static void on_ended(void *owner)
 static const struct bps_member_events member_events = {
     .assigned = on_assigned,
     .joined = on_joined,
-    .declared = on_declared,
-    .changed = on_changed,
+    .declared = bps_declare_reply,
+    .changed = bps_change_answer,
     .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,
@@ -413,7 +398,8 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     worker->phase = BPS_WORKER_RUNNING;
     sem_post(&worker->joined);
     bps_log_set_identity("worker/0");
-    bps_status status = choose_cores(worker, report);
+    bps_status status =
+        bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, report);
     if (status == BPS_OK) {
         status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
     }

@@ -4,6 +4,8 @@
  *
  * Sums small tensors, prints "ready", and lives on until the file that $SCALE_GO names is there, so that the
  * test can look at the processes of the job. Then it sums once more, and prints "scale: ok".
+ *
+ * The worker whose rank is $SCALE_LEAVES leaves instead, and the others print what a barrier says to that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,10 +65,19 @@ static void sum(int tensors, int round)
     free(handle);
 }
 
+static void leave_out(int rank)
+{
+    struct bps_report report = {"it leaves"};
+    if (bps_rank() != rank && bps_barrier(&report) == BPS_OK) {
+        fail("barrier", &report);
+    }
+    puts(report.text);
+}
+
 int main(int argc, char **argv)
 {
     struct bps_report report = {""};
-    const char *go = getenv("SCALE_GO");
+    const char *go = getenv("SCALE_GO"), *leaves = getenv("SCALE_LEAVES");
     if (argc != 3 || go == NULL) {
         fprintf(stderr, "usage: SCALE_GO=FILE scale TENSORS ROUNDS\n");
         return 2;
@@ -86,7 +97,11 @@ int main(int argc, char **argv)
     while (access(go, F_OK) != 0) {
         usleep(20000);
     }
-    sum(1, 0);
+    if (leaves != NULL) {
+        leave_out(atoi(leaves));
+    } else {
+        sum(1, 0);
+    }
     if (bps_shutdown(&report) != BPS_OK) {
         fail("shutdown", &report);
     }

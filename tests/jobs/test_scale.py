@@ -100,6 +100,19 @@ class Scale(unittest.TestCase):
             self.assertEqual(result.lines(f"worker {rank}"), ["ready", "scale: ok"], result)
         return found
 
+    def test_whoever_leaves_a_large_group(self):
+        """Those hear of it as well who have no link to that worker, which does not lead."""
+        workers = 34
+        with tempfile.NamedTemporaryFile() as go:
+            env = {"SCALE_GO": go.name, "SCALE_LEAVES": "1"}
+            with harness.Job([str(PROGRAM), "1", "1"], env=env, workers=workers, before=limits) as job:
+                result = job.wait(DEADLINE)
+        self.assertEqual(result.status, 0, result)
+        for rank in range(workers):
+            text = "tensor 'barrier.1 (call 2 of the barrier)': worker 1 has left the job"
+            text = "it leaves" if rank == 1 else text
+            self.assertEqual(result.lines(f"worker {rank}"), ["ready", text, "scale: ok"], result)
+
     def largest(self, *settings):
         workers, servers = (8, 2) if SANITIZED else (32, 8)
         found = self.measure(workers, servers, tensors=40, settings=settings)
@@ -172,6 +185,18 @@ class Scale(unittest.TestCase):
         steps = [(b - a) / (y - x) for a, b, x, y in zip(held, held[1:], counts, counts[1:])]
         self.assertEqual(len(set(steps)), 1, held)
         self.assertLessEqual(steps[0], 2)
+
+    @unittest.skipIf(SANITIZED, "so many processes are slow")
+    def test_links_of_a_large_group(self):
+        """Of more than 32 workers of a host 32 lead, and have a link to each other one; all others to these only."""
+        each, least = 2, []
+        for workers in (40, 48):
+            found = self.measure(workers, 0, tensors=20, settings=("server.shards=1",)).of("worker", "descriptors")
+            least.append(found[0])
+            self.assertEqual(found[: workers - 32], [found[0]] * (workers - 32), found)
+            leading = found[0] + each * (workers - 1 - 32)
+            self.assertEqual(found[workers - 32 : workers - 1], [leading] * 31, found)  # the last serves as well
+        self.assertEqual(least[0], least[1], least)
 
     @unittest.skipIf(SANITIZED, "sanitizers have memory of their own")
     def test_memory_of_a_peer(self):

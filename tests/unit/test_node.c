@@ -238,6 +238,27 @@ START_TEST(test_keys)
 }
 END_TEST
 
+/* Of a small group all lead, of a large one a few: the first, and the others as far apart as can be. */
+START_TEST(test_leading)
+{
+    for (uint32_t size = 1; size < 300; size++) {
+        uint32_t leaders = bps_leaders(size), found = 0, next = 0;
+        ck_assert_uint_eq(leaders, size < 32 ? size : 32);
+        for (uint32_t place = 0; place < size; place++) {
+            if (bps_leads(size, place)) {
+                ck_assert_uint_ge(place, next);
+                ck_assert_uint_eq(bps_leader_place(size, found), place);
+                next = place + size / leaders;
+                found++;
+            }
+        }
+        ck_assert_uint_eq(found, leaders);
+        ck_assert(bps_leads(size, 0));
+        ck_assert(!bps_leads(size, size));
+    }
+}
+END_TEST
+
 /* A proof depends on all that it is about. */
 START_TEST(test_proofs)
 {
@@ -673,6 +694,7 @@ int main(void)
     tcase_add_test(tests, test_early_seats);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
+    tcase_add_test(tests, test_leading);
     tcase_add_test(tests, test_proofs);
     tcase_add_test(tests, test_declared);
     tcase_add_test(tests, test_declared_at_once);

@@ -200,7 +200,7 @@ static void check_layout(const struct placed *p, const struct bps_layout *layout
         ck_assert(i + 1 == layout->n || part->bytes % (whole ? most : 64) == 0);
         all += part->bytes;
         for (uint32_t g = 0; g < p->placement.sizes; g++) {
-            ck_assert_uint_lt(layout->lead[i * p->placement.sizes + g], p->placement.group[g].size);
+            ck_assert_uint_lt(layout->lead[i * p->placement.sizes + g], p->placement.group[g].leaders);
         }
     }
     ck_assert_uint_eq(all, bytes);
@@ -307,9 +307,10 @@ START_TEST(test_leaders)
         const struct bps_group_bins *group = &p.placement.group[g];
         ck_assert_uint_eq(group->size, g == 0 ? 4 : 2);
         ck_assert_uint_eq(bps_placement_group(&p.placement, group->size), g);
-        for (uint32_t i = 1; i < group->size; i++) {
-            ck_assert_uint_le(group->place[i].load, group->place[0].load + group->place[0].load / 10);
-            ck_assert_uint_ge(group->place[i].load, group->place[0].load - group->place[0].load / 10);
+        ck_assert_uint_eq(group->leaders, group->size);
+        for (uint32_t i = 1; i < group->leaders; i++) {
+            ck_assert_uint_le(group->leader[i].load, group->leader[0].load + group->leader[0].load / 10);
+            ck_assert_uint_ge(group->leader[i].load, group->leader[0].load - group->leader[0].load / 10);
         }
     }
     take_away(&p);
