@@ -158,7 +158,7 @@ void bps_info_cores(json_t *info, const struct bps_conf *conf)
         add(info, why.text, "affinity");
         return;
     }
-    bool several = bps_topology_places(&pinning.topology) > 1;
+    bool several = pinning.topology.machine != NULL && bps_topology_places(&pinning.topology) > 1;
     if (several) {
         find_interface(&pinning, conf);
         add_nodes(info, &pinning.topology);

@@ -43,6 +43,18 @@ static bps_status look_at(const char *sysfs, struct bps_report *report)
     return BPS_OK;
 }
 
+bool bps_topology_is_flat(const char *sysfs)
+{
+    char path[512], online[8] = "";
+    snprintf(path, sizeof path, "%s/devices/system/node/online", sysfs);
+    FILE *file = fopen(path, "re");
+    bool flat = file != NULL && fgets(online, sizeof online, file) != NULL && strcmp(online, "0\n") == 0;
+    if (file != NULL) {
+        fclose(file);
+    }
+    return flat;
+}
+
 static bool load(hwloc_topology_t machine)
 {
     hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);

@@ -20,6 +20,8 @@ struct bps_topology {
     hwloc_obj_t nic; /* the node of the interface by which this process speaks to others; NULL: not known */
 };
 
+/* Whether the kernel tells of one node of memory only: with that there is nothing to decide. */
+bool bps_topology_is_flat(const char *sysfs);
 /* Another `sysfs` than BPS_SYSFS, a directory of the name sys, describes another machine to look at. */
 bps_status bps_topology_load(const char *sysfs, struct bps_topology *out, struct bps_report *report);
 void bps_topology_fini(struct bps_topology *topology);

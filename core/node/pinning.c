@@ -2,6 +2,7 @@
 /* pinning.c - configured cores, the cores there are, and the nodes they are on. */
 #include "node/pinning.h"
 
+#include <sched.h>
 #include <stdio.h>
 
 #include "base/log.h"
@@ -76,9 +77,26 @@ static bps_status find_cores(struct bps_pinning *pinning, struct bps_report *rep
     return status;
 }
 
+/* Nothing is to be decided: so what the kernel says is enough, as hwloc takes longer than all else of a start. */
+static bool is_plain(struct bps_pinning *pinning)
+{
+    const struct bps_conf_affinity *conf = pinning->conf;
+    unsigned long cores[BPS_CPUS_LIMIT / 8 / sizeof(unsigned long)] = {0};
+    if (*conf->cores || *conf->server_cores || *conf->avoid || !bps_topology_is_flat(conf->sysfs)) {
+        return false;
+    }
+    pinning->allowed = hwloc_bitmap_alloc();
+    return pinning->allowed != NULL && sched_getaffinity(0, sizeof cores, (cpu_set_t *)cores) == 0 &&
+           hwloc_bitmap_from_ulongs(pinning->allowed, sizeof cores / sizeof *cores, cores) == 0;
+}
+
 bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf, struct bps_report *report)
 {
     *pinning = (struct bps_pinning){.conf = &conf->affinity};
+    if (is_plain(pinning)) {
+        return BPS_OK;
+    }
+    hwloc_bitmap_free(pinning->allowed);
     bps_status status = bps_topology_load(pinning->conf->sysfs, &pinning->topology, report);
     if (status == BPS_OK) {
         pinning->numa = pinning->conf->numa != BPS_NUMA_OFF && bps_topology_places(&pinning->topology) > 1;

@@ -12,10 +12,10 @@
 
 struct bps_pinning {
     const struct bps_conf_affinity *conf;
-    struct bps_topology topology;
-    hwloc_cpuset_t allowed; /* for this process, less what is to be avoided */
-    bool avoids;            /* something of what it might use */
-    bool numa;              /* several nodes, and nobody has switched it off */
+    struct bps_topology topology; /* without a machine, if there is nothing to decide */
+    hwloc_cpuset_t allowed;       /* for this process, less what is to be avoided */
+    bool avoids;                  /* something of what it might use */
+    bool numa;                    /* several nodes, and nobody has switched it off */
 };
 
 /* Reads the machine and checks the configured cores against it. */

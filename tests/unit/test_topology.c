@@ -239,6 +239,20 @@ START_TEST(machines_without_numa_are_one_node)
 }
 END_TEST
 
+START_TEST(one_node_of_memory_is_flat)
+{
+    static const struct {
+        const char *shape;
+        bool flat;
+    } rows[] = {{"one_node", true}, {"two_sockets", false}, {"memory_only", false}, {"no_numa", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        enter(rows[i].shape);
+        ck_assert_msg(bps_topology_is_flat(sysfs) == rows[i].flat, "%s", rows[i].shape);
+        leave();
+    }
+}
+END_TEST
+
 START_TEST(another_machine_is_a_directory_of_the_name_sys)
 {
     struct bps_report report = {""};
@@ -466,6 +480,7 @@ int main(void)
     tcase_add_test(reading, machines_are_read);
     tcase_add_test(reading, offline_cores_and_gaps_in_the_numbers);
     tcase_add_test(reading, machines_without_numa_are_one_node);
+    tcase_add_test(reading, one_node_of_memory_is_flat);
     tcase_add_test(reading, another_machine_is_a_directory_of_the_name_sys);
     tcase_add_test(reading, interfaces_have_nodes);
     tcase_add_test(reading, addresses_have_nodes);
