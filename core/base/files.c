@@ -3,6 +3,7 @@
 #include "base/files.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <sys/resource.h>
 
 #define OTHERS      32u  /* a few: libraries, the log, loops */
@@ -24,4 +25,15 @@ bps_status bps_files_expect(uint64_t count, struct bps_report *report)
                "`ulimit -Hn` as root, limits.conf(5), or LimitNOFILE= of the service",
                count + OTHERS, (uint64_t)limit.rlim_max);
     return BPS_ERR_IO;
+}
+
+void bps_first_line(const char *path, char *text, size_t n)
+{
+    FILE *file = fopen(path, "re");
+    if (file == NULL || fgets(text, (int)n, file) == NULL) {
+        text[0] = '\0';
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
 }

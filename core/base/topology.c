@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/files.h"
+
 /* hwloc has locks of its own and loads its plugins: fork() waits meanwhile, so that a child can do the same. */
 static pthread_mutex_t hwloc_mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -45,14 +47,10 @@ static bps_status look_at(const char *sysfs, struct bps_report *report)
 
 bool bps_topology_is_flat(const char *sysfs)
 {
-    char path[512], online[8] = "";
+    char path[512], online[8];
     snprintf(path, sizeof path, "%s/devices/system/node/online", sysfs);
-    FILE *file = fopen(path, "re");
-    bool flat = file != NULL && fgets(online, sizeof online, file) != NULL && strcmp(online, "0\n") == 0;
-    if (file != NULL) {
-        fclose(file);
-    }
-    return flat;
+    bps_first_line(path, online, sizeof online);
+    return strcmp(online, "0\n") == 0;
 }
 
 static bool load(hwloc_topology_t machine)
@@ -156,11 +154,9 @@ hwloc_obj_t bps_topology_interface_node(const struct bps_topology *topology, con
     snprintf(pattern, sizeof pattern, "%s/class/net/%s/{,lower_*/{,lower_*/{,lower_*/}}}device/numa_node",
              topology->sysfs, interface);
     if (*interface != '\0' && strchr(interface, '/') == NULL && glob(pattern, GLOB_BRACE, NULL, &found) == 0) {
-        FILE *file = fopen(found.gl_pathv[0], "re");
-        known = file != NULL && fscanf(file, "%u", &id) == 1;
-        if (file != NULL) {
-            fclose(file);
-        }
+        char line[16];
+        bps_first_line(found.gl_pathv[0], line, sizeof line);
+        known = sscanf(line, "%u", &id) == 1;
         globfree(&found);
     }
     return known ? hwloc_get_numanode_obj_by_os_index(topology->machine, id) : NULL;

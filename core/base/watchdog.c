@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "base/plugin_call.h"
@@ -80,15 +81,9 @@ static const char *state_in_words(char state)
 /* "thread bps-shard (4711, stopped)" */
 static void name_thread(pid_t thread, char *text, size_t n)
 {
-    char path[64], line[128] = "", state = '?';
+    char path[64], line[128], state = '?';
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", (int)thread);
-    FILE *file = fopen(path, "re");
-    if (file != NULL) {
-        if (fgets(line, sizeof line, file) == NULL) {
-            line[0] = '\0';
-        }
-        fclose(file);
-    }
+    bps_first_line(path, line, sizeof line);
     char *name = strchr(line, '('), *at = strrchr(line, ')');
     if (name != NULL && at != NULL && at[1] == ' ') {
         state = at[2];

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/files.h"
 #include "conf/conf.h"
 
 #define AGREEMENT_LIMIT 32768u
@@ -62,19 +63,6 @@ void bps_join_fini(struct bps_join *join)
     join->agreement = join->loaded = NULL;
 }
 
-/* The kernel's boot id: differs between machines that happen to have the same name. */
-static void boot_id(char *text, size_t n)
-{
-    text[0] = '\0';
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (f != NULL) {
-        if (fgets(text, (int)n, f) == NULL) {
-            text[0] = '\0';
-        }
-        fclose(f);
-    }
-}
-
 /*
  * The number of the network namespace: differs between containers of one machine that have the same name. Each
  * has an address of its own, and the sockets by which processes of a host meet are of one namespace.
@@ -93,7 +81,8 @@ void bps_join_host(struct bps_join *join)
     }
     join->host[sizeof join->host - 1] = '\0';
     snprintf(text, sizeof text, "%s\n", join->host);
-    boot_id(text + strlen(text), sizeof text - strlen(text));
+    /* The boot id differs between machines that happen to have the same name. */
+    bps_first_line("/proc/sys/kernel/random/boot_id", text + strlen(text), sizeof text - strlen(text));
     network(text + strlen(text), sizeof text - strlen(text));
     uint8_t digest[EVP_MAX_MD_SIZE];
     if (EVP_Digest(text, strlen(text), digest, NULL, EVP_sha256(), NULL) == 1) {
