@@ -59,7 +59,8 @@ class SharedMemory(unittest.TestCase):
         for way in TEXTS:
             for servers, colocated, order in ((1, "none", "arrival"), (0, "all", "arrival"), (1, "none", "rank")):
                 with self.subTest(way=way, colocated=colocated, order=order):
-                    settings = (f"cluster.colocated={colocated}", f"server.order={order}", "worker.slice=32 KiB")
+                    settings = (f"cluster.colocated={colocated}", f"server.order={order}", "worker.slice=32 KiB",
+                                "transports.local.inline_bytes=256")  # slices of small models are small
                     result = self.check_job(way, settings, servers=servers, hierarchy="off")
                     self.assertNotIn("is reached through 'net'", str(result))
 
