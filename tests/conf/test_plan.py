@@ -15,6 +15,7 @@ MODELS = {
     "vgg16": (32, 138357544),
     "bert-base": (206, 110106428),
     "bert-large": (398, 336226108),
+    "gpt2": (148, 124439808),
 }
 
 
@@ -497,7 +498,7 @@ class Bad(Case):
         rates = "a number and bit, kbit, Mbit, Gbit, Tbit or kB, MB, GB, KiB, MiB, GiB, per second, such as 10Gbit"
         for message, args in (
             (
-                "no model given; expected --model with a file or one of bert-base, bert-large, resnet50, vgg16",
+                "no model given; expected --model with a file or one of bert-base, bert-large, gpt2, resnet50, vgg16",
                 [],
             ),
             ("unknown or ambiguous option '--modle'", ["--modle", "x"]),
@@ -629,7 +630,7 @@ class Bad(Case):
                 self.bad(f"byteps plan: {message}\n", "plan", "--model", self.write(text))
         self.bad(
             'byteps plan: there is neither a model nor a file "alexnet"; installed models: bert-base, '
-            "bert-large, resnet50, vgg16\n",
+            "bert-large, gpt2, resnet50, vgg16\n",
             "plan",
             "--model",
             "alexnet",
