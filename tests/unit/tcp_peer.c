@@ -360,8 +360,8 @@ void peer_listen(struct peer *peer, const char *address, char *actual, size_t n)
 void peer_dial(struct peer *peer, const char *address)
 {
     struct bps_report report = {""};
-    bps_status status =
-        peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer, &peer->channel, &report);
+    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, peer->lane, &peer_events, peer,
+                                              &peer->channel, &report);
     ck_assert_msg(status == BPS_OK, "%s", report.text);
     ck_assert_uint_eq(peer->callbacks, 0);
 }

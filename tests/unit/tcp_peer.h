@@ -34,6 +34,7 @@ typedef void (*peer_fn)(struct peer *peer);
 struct peer {
     struct side *side;
     struct bps_channel *channel; /* NULL: none or ended */
+    uint32_t lane;               /* that it dials */
     struct stream out, in;
     uint32_t take;
     uint32_t handed, sent, received; /* frames */

@@ -588,6 +588,71 @@ START_TEST(an_interface_is_a_name_an_address_or_a_subnet)
 }
 END_TEST
 
+/* The same interface twice serves for two. */
+static const char *const both[] = {"interface=lo 127.0.0.1", NULL};
+
+/* A port where nobody listens. */
+static unsigned closed_port(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+    close(fd);
+    return ntohs(address.sin_port);
+}
+
+START_TEST(every_interface_is_listened_on)
+{
+    struct peer dialler, acceptor;
+    char host[64], text[300];
+    loop = bps_loop_new();
+    side_open(&side, loop, both);
+    peer_init(&dialler, &side, &some, &nothing);
+    peer_init(&acceptor, &side, &nothing, &some);
+    acceptor.on_received = stop;
+    peer_listen(&acceptor, "127.0.0.1,127.0.0.1:0", actual, sizeof actual);
+    ck_assert_ptr_nonnull(strchr(actual, ','));
+    dialler.lane = (uint32_t)_i;
+    snprintf(text, sizeof text, _i == 0 ? "%s,127.0.0.1:%u" : "127.0.0.1:%2$u,%1$s", strchr(actual, ',') + 1,
+             closed_port());
+    peer_dial(&dialler, text);
+    run_loop(loop);
+    side.ops->local_host(dialler.channel, host, sizeof host);
+    ck_assert_str_eq(host, "127.0.0.1,127.0.0.1");
+    peer_fini(&dialler);
+    peer_fini(&acceptor);
+    close_side();
+}
+END_TEST
+
+/* The core then tries another port. */
+START_TEST(where_one_interface_cannot_be_listened_on_none_is)
+{
+    struct peer peer, other;
+    struct bps_report report = {""};
+    char text[300], again[128];
+    loop = bps_loop_new();
+    side_open(&side, loop, both);
+    peer_init(&peer, &side, &nothing, &nothing);
+    peer_init(&other, &side, &nothing, &nothing);
+    snprintf(text, sizeof text, "127.0.0.1,127.0.0.1:%u", closed_port());
+    ck_assert_int_eq(side.ops->listen(side.instance->self, text, peer_accept, &peer, again, sizeof again, &report),
+                     BPS_ERR_BUSY);
+    snprintf(again, sizeof again, "127.0.0.1%s", strrchr(text, ':'));
+    peer_listen(&peer, again, actual, sizeof actual);
+    ck_assert_str_eq(actual, again);
+    ck_assert_int_eq(
+        side.ops->listen(side.instance->self, "127.0.0.1,127.0.0.1:0", peer_accept, &other, again, 20, &report),
+        BPS_ERR_CONF);
+    ck_assert_str_eq(report.text, "interface: the addresses of so many interfaces do not fit in 20 bytes; give fewer");
+    peer_fini(&peer);
+    peer_fini(&other);
+    close_side();
+}
+END_TEST
+
 #define NO_INTERFACE                                                                                                   \
     "': there is no such network interface; expected the name of one, its address, or a subnet such as 10.0.0.0/24; "  \
     "this host has lo 127.0.0.1"
@@ -605,6 +670,8 @@ static const struct {
     {"interface=127.0.0.0/33", "interface '127.0.0.0/33" NO_INTERFACE},
     {"interface=127.0.0.1/", "interface '127.0.0.1/" NO_INTERFACE},
     {"interface=2001:db8::/32", "interface '2001:db8::/32" NO_INTERFACE},
+    {"interface=lo nix0", "interface 'nix0" NO_INTERFACE},
+    {"interface=lo,lo", "interface 'lo,lo': there is no such network interface (spaces separate several); expected"},
     {"host=10.0.0.1:7000", "host = \"10.0.0.1:7000" NO_HOST},
     {"host=[::1]", "host = \"[::1]" NO_HOST},
 };
@@ -762,6 +829,8 @@ static void add_tests(TCase *ends_case)
     tcase_add_test(ends_case, a_configured_host_is_told_to_others);
     tcase_add_loop_test(ends_case, an_interface_is_a_name_an_address_or_a_subnet, 0,
                         sizeof loopback / sizeof *loopback);
+    tcase_add_loop_test(ends_case, every_interface_is_listened_on, 0, 2);
+    tcase_add_test(ends_case, where_one_interface_cannot_be_listened_on_none_is);
     tcase_add_loop_test(ends_case, an_option_that_means_nothing_here_is_refused, 0, sizeof refused / sizeof *refused);
     tcase_add_test(ends_case, an_instance_describes_itself);
     tcase_add_test(ends_case, nobody_is_warned_of_what_nobody_has_chosen);

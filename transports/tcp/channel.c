@@ -212,14 +212,3 @@ void tcp_kick(struct bps_channel *channel)
         tcp_channel_queue(channel);
     }
 }
-
-void tcp_local_host(struct bps_channel *channel, char *host, size_t n)
-{
-    struct sockaddr_storage own;
-    socklen_t length = sizeof own;
-    const char *chosen = channel->tcp->options.host;
-    snprintf(host, n, strchr(chosen, ':') != NULL ? "[%s]" : "%s", chosen);
-    if (*chosen == '\0' && channel->fd >= 0 && getsockname(channel->fd, (struct sockaddr *)&own, &length) == 0) {
-        bps_util_host_text((struct sockaddr *)&own, host, n);
-    }
-}

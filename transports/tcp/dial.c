@@ -21,7 +21,7 @@ static void note_failure(struct bps_channel *channel, int error)
     snprintf(dial->failure, sizeof dial->failure, "connect %s: %s", address, reason);
 }
 
-/* Leaves by the interface of this lane, if there are any. */
+/* Leaves by the interface that has a link to the peer, else by that of this lane, if there are any. */
 static int bind_to_interface(const struct bps_channel *channel, int fd, const struct sockaddr *peer)
 {
     const struct bps_list *interfaces = &channel->tcp->options.interface;
@@ -30,8 +30,7 @@ static int bind_to_interface(const struct bps_channel *channel, int fd, const st
     if (interfaces->count == 0 || bps_util_is_loopback(peer)) {
         return 0;
     }
-    const char *interface = interfaces->items[channel->dial->lane % interfaces->count];
-    if (!tcp_interface_address(interface, peer->sa_family, &own)) {
+    if (!tcp_interface_towards(interfaces, channel->dial->lane, peer, &own)) {
         errno = EADDRNOTAVAIL;
         return -1;
     }
@@ -181,7 +180,9 @@ bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const st
 {
     struct tcp *tcp = instance;
     struct bps_util_target target;
-    bps_status status = bps_util_target_parse_peer(address, &target, report);
+    char one[300];
+    tcp_addresses_pick(address, lane, one, sizeof one);
+    bps_status status = bps_util_target_parse_peer(one, &target, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -198,6 +199,9 @@ bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const st
     channel->events = events;
     channel->user = user;
     look_up(channel, &target);
+    if (dial->list != NULL && !bps_util_is_loopback(dial->list->ai_addr)) {
+        tcp_addresses_compare(tcp, address, lane);
+    }
     attempt_rest(channel);
     if (dial->at == NULL) {
         tcp_channel_queue(channel);

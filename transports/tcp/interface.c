@@ -97,6 +97,72 @@ bool tcp_interface_address(const char *interface, int family, struct sockaddr_st
     return best > 0;
 }
 
+static const uint8_t *number_of(const struct sockaddr *address, size_t *bytes)
+{
+    bool v6 = address->sa_family == AF_INET6;
+    *bytes = v6 ? sizeof(struct in6_addr) : sizeof(struct in_addr);
+    return v6 ? (const uint8_t *)&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr
+              : (const uint8_t *)&((const struct sockaddr_in *)(const void *)address)->sin_addr;
+}
+
+static bool is_in_subnet_of(const struct ifaddrs *entry, const struct sockaddr *address)
+{
+    size_t bytes;
+    if (!is_internet(entry) || entry->ifa_netmask == NULL || entry->ifa_addr->sa_family != address->sa_family) {
+        return false;
+    }
+    const uint8_t *own = number_of(entry->ifa_addr, &bytes), *other = number_of(address, &bytes);
+    const uint8_t *mask = (const void *)entry->ifa_netmask;
+    mask += own - (const uint8_t *)entry->ifa_addr; /* the kernel may leave out the family of a mask */
+    for (size_t i = 0; i < bytes; i++) {
+        if (((own[i] ^ other[i]) & mask[i]) != 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Whether a packet to that address needs no router. */
+static bool is_on_link(const char *interface, const struct sockaddr *address)
+{
+    struct choice choice = choose(interface);
+    struct ifaddrs *list = NULL;
+    bool found = false;
+    (void)getifaddrs(&list);
+    for (const struct ifaddrs *entry = list; entry != NULL && !found; entry = entry->ifa_next) {
+        found = is_meant(entry, &choice) && is_in_subnet_of(entry, address);
+    }
+    freeifaddrs(list);
+    return found;
+}
+
+bool tcp_interface_towards(const struct bps_list *interfaces, uint32_t lane, const struct sockaddr *peer,
+                           struct sockaddr_storage *out)
+{
+    uint32_t n = interfaces->count, chosen = lane % n;
+    for (uint32_t i = 0; i < n && n > 1; i++) {
+        if (is_on_link(interfaces->items[(lane + i) % n], peer)) {
+            chosen = (lane + i) % n;
+            break;
+        }
+    }
+    return tcp_interface_address(interfaces->items[chosen], peer->sa_family, out);
+}
+
+bool tcp_interfaces_share_link(const struct bps_list *interfaces, int family, uint32_t *first, uint32_t *second)
+{
+    struct sockaddr_storage address;
+    for (*second = 1; *second < interfaces->count; ++*second) {
+        bool known = tcp_interface_address(interfaces->items[*second], family, &address);
+        for (*first = 0; known && *first < *second; ++*first) {
+            if (is_on_link(interfaces->items[*first], (struct sockaddr *)&address)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 bps_status tcp_interface_check(const char *interface, struct bps_report *report)
 {
     struct choice choice = choose(interface);
@@ -114,9 +180,9 @@ bps_status tcp_interface_check(const char *interface, struct bps_report *report)
     freeifaddrs(list);
     if (!found) {
         BPS_REPORT(report,
-                   "interface '%.64s': there is no such network interface; expected the name of one, its address, or a "
-                   "subnet such as 10.0.0.0/24; this host has%s",
-                   interface, known);
+                   "interface '%.64s': there is no such network interface%s; expected the name of one, its address, or "
+                   "a subnet such as 10.0.0.0/24; this host has%s",
+                   interface, strchr(interface, ',') != NULL ? " (spaces separate several)" : "", known);
     }
     return found ? BPS_OK : BPS_ERR_CONF;
 }

@@ -108,10 +108,9 @@ static void announce(int fd, bool v6_only, char *actual, size_t n)
     bps_util_address_text(address, actual, n);
 }
 
-bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
-                      struct bps_report *report)
+static bps_status listen_at(struct tcp *tcp, const char *address, bps_accept_fn accept, void *arg, char *actual,
+                            size_t n, struct bps_report *report)
 {
-    struct tcp *tcp = instance;
     struct bps_util_target target;
     bps_status status = bps_util_target_parse(address, &target, report);
     if (status == BPS_OK && target.host[0] == '\0') {
@@ -139,5 +138,27 @@ bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept,
     }
     bps_util_fork_release();
     freeaddrinfo(list);
+    return status;
+}
+
+bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report)
+{
+    struct tcp *tcp = instance;
+    const struct bps_util_listener *before = LIST_FIRST(&tcp->listeners);
+    char one[300], own[BPS_UTIL_ADDRESS_TEXT];
+    size_t used = 0;
+    bps_status status = BPS_OK;
+    for (uint32_t i = 0; status == BPS_OK && tcp_addresses_split(address, i, one, sizeof one); i++) {
+        status = listen_at(tcp, one, accept, arg, own, sizeof own, report);
+        used += status == BPS_OK ? (size_t)snprintf(actual + used, n - used, i > 0 ? ",%s" : "%s", own) : 0;
+        if (used >= n) {
+            BPS_REPORT(report, "interface: the addresses of so many interfaces do not fit in %zu bytes; give fewer", n);
+            status = BPS_ERR_CONF;
+        }
+    }
+    if (status != BPS_OK) {
+        bps_util_listeners_close_until(&tcp->listeners, before);
+    }
     return status;
 }

@@ -9,7 +9,9 @@
 #include "tcp.h"
 
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/uio.h>
 
 #define ROOM_WITHOUT_LOW_WATER (64 << 10)
@@ -44,15 +46,66 @@ static bool has_room(struct bps_channel *channel)
     return false;
 }
 
+/* Bytes that were written and that the peer has not acknowledged. */
+static int under_way(const struct bps_channel *channel)
+{
+    int bytes = 0;
+    (void)ioctl(channel->fd, SIOCOUTQ, &bytes);
+    return bytes;
+}
+
+static bool wants_frames(const struct bps_channel *channel)
+{
+    const struct tcp_outgoing *out = &channel->out;
+    return channel->state == TCP_OPEN && out->kicked && out->writable && out->count == 0;
+}
+
+/* Whether a lane has less under way than that; where it is the same, whether it has sent less so far. */
+static bool is_before(const struct bps_channel *channel, int bytes, uint64_t sent)
+{
+    int own = under_way(channel);
+    return own < bytes || (own == bytes && channel->out.sent < sent);
+}
+
 /*
- * Asks the core for frames, enough for one system call, and no more than twice what the kernel has room for
- * but for the last: whatever is taken here cannot be overtaken any more, but to write two slices at once
- * costs less.
+ * The core keeps so little under way to a peer that one lane has room for all of it, and the links of the other lanes
+ * would be empty. So of the lanes that wait for their turn the one with the least under way goes first. Which
+ * channels are lanes of one peer is not known here: to let others go first costs them nothing.
  */
+static bool gives_way(const struct bps_channel *channel)
+{
+    const struct tcp *tcp = channel->tcp;
+    if (tcp->options.interface.count < 2) {
+        return false;
+    }
+    const struct bps_util_turn *turn;
+    int bytes = under_way(channel);
+    TAILQ_FOREACH(turn, &tcp->turns.ready, entry) {
+        const struct bps_channel *other = turn->arg;
+        if (other != channel && wants_frames(other) && is_before(other, bytes, channel->out.sent)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/*
+ * Bytes to take from the core at once: for one system call, and no more than twice what the kernel has room for but
+ * for the last frame. Whatever is taken cannot be overtaken any more, but to write two slices at once costs less.
+ * Over several interfaces the second slice is another lane's.
+ */
+static int64_t enough_of(const struct bps_channel *channel)
+{
+    if (channel->tcp->options.interface.count > 1) {
+        return TCP_BULK;
+    }
+    return channel->out.room < TCP_BATCH_BYTES / 2 ? 2 * channel->out.room : TCP_BATCH_BYTES;
+}
+
 static void gather(struct bps_channel *channel)
 {
     struct tcp_outgoing *out = &channel->out;
-    int64_t bytes = 0, enough = out->room < TCP_BATCH_BYTES / 2 ? 2 * out->room : TCP_BATCH_BYTES;
+    int64_t bytes = 0, enough = enough_of(channel);
     out->first = out->count = 0;
     out->written = 0;
     while (out->count < TCP_BATCH_FRAMES && bytes < enough) {
@@ -139,6 +192,7 @@ static size_t write_some(struct bps_channel *channel)
     channel->progress = true;
     tcp_path_look(channel);
     out->room -= bytes;
+    out->sent += (uint64_t)bytes;
     advance(channel, (uint64_t)bytes);
     if (out->count > 0) {
         out->writable = false; /* it took less than there was: the event will come */
@@ -173,6 +227,10 @@ void tcp_send(struct bps_channel *channel)
         }
         if (out->count == 0) {
             if (!has_room(channel)) {
+                return;
+            }
+            if (gives_way(channel)) {
+                tcp_channel_queue(channel);
                 return;
             }
             gather(channel);

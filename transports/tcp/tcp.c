@@ -4,8 +4,9 @@
 
 static const struct bps_option options[] = {
     {"interface", BPS_OPT_LIST, 0, offsetof(struct tcp_options, interface), "", NULL,
-     "Network interfaces, each by its name, its address or a subnet such as 10.0.0.0/24: connections leave by each of "
-     "them in turn, and the first is listened on when no host is given; empty: as the routes say."},
+     "Network interfaces, each by its name, its address or a subnet such as 10.0.0.0/24. Several, each in a subnet of "
+     "its own, carry the bytes together: shards listen on all of them, and each has a connection to each peer. "
+     "Empty: as the routes say."},
     {"host", BPS_OPT_STRING, 0, offsetof(struct tcp_options, host), "", NULL,
      "Own name or address to listen on and to tell to others; empty: that of the first interface, else "
      "loopback."},
@@ -34,17 +35,6 @@ static const struct bps_option options[] = {
     {0},
 };
 
-static bps_status check_interfaces(const struct tcp *tcp, struct bps_report *report)
-{
-    for (uint32_t i = 0; i < tcp->options.interface.count; i++) {
-        bps_status status = tcp_interface_check(tcp->options.interface.items[i], report);
-        if (status != BPS_OK) {
-            return status;
-        }
-    }
-    return BPS_OK;
-}
-
 static void count(struct tcp *tcp)
 {
     const struct bps_host *host = tcp->host;
@@ -72,7 +62,7 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
     bps_util_turns_init(&tcp->turns, host, tcp_channel_work, NULL, NULL);
     bps_status status = bps_util_host_check(tcp->options.host, report);
     if (status == BPS_OK) {
-        status = check_interfaces(tcp, report);
+        status = tcp_addresses_check(tcp, report);
     }
     if (status == BPS_OK && tcp->options.multipath) {
         status = tcp_multipath_check(report);
@@ -109,7 +99,7 @@ static void tcp_close(void *instance)
     tcp->host->release(tcp->host, tcp);
 }
 
-static uint32_t lanes(const struct tcp *tcp)
+uint32_t tcp_lanes(const struct tcp *tcp)
 {
     uint32_t streams = (uint32_t)tcp->options.streams, interfaces = tcp->options.interface.count;
     return streams > interfaces ? streams : interfaces;
@@ -117,7 +107,7 @@ static uint32_t lanes(const struct tcp *tcp)
 
 static void tcp_query(void *instance, struct bps_transport_attr *out)
 {
-    out->lanes = lanes(instance);
+    out->lanes = tcp_lanes(instance);
 }
 
 static void size_text(uint64_t bytes, char *text, size_t n)
@@ -143,8 +133,8 @@ static void tcp_describe(void *instance, char *text, size_t n)
         bps_util_append(names, sizeof names, " %s", interfaces->items[i]);
     }
     snprintf(text, n, "congestion %s%s%s, %u stream%s%s, not-sent low water %s, interface%s%s", tcp->congestion,
-             tcp->other_congestion[0] != '\0' ? " or " : "", tcp->other_congestion, lanes(tcp),
-             lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
+             tcp->other_congestion[0] != '\0' ? " or " : "", tcp->other_congestion, tcp_lanes(tcp),
+             tcp_lanes(tcp) == 1 ? "" : "s", tcp->options.multipath ? " of all paths" : "", low_water,
              interfaces->count > 1 ? "s" : "", interfaces->count > 0 ? names : " any");
 }
 

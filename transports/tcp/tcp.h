@@ -86,6 +86,7 @@ struct tcp_outgoing {
     struct bps_frame frames[TCP_BATCH_FRAMES];
     uint32_t first, count;
     uint64_t written; /* bytes of the first frame */
+    uint64_t sent;    /* bytes of all frames so far */
     int64_t room;     /* bytes that the kernel is known to have room for */
     bool writable;    /* an event will tell when it becomes true */
     bool kicked;      /* the core may have frames */
@@ -123,8 +124,21 @@ struct bps_channel {
  * family (AF_UNSPEC: IPv4 first).
  */
 bool tcp_interface_address(const char *interface, int family, struct sockaddr_storage *out);
+/*
+ * The address that a connection to the peer leaves from: of an interface in whose subnet the peer is, else of the one
+ * whose turn it is. There is one interface at least.
+ */
+bool tcp_interface_towards(const struct bps_list *interfaces, uint32_t lane, const struct sockaddr *peer,
+                           struct sockaddr_storage *out);
+/* Whether two of them are in one subnet, and which. */
+bool tcp_interfaces_share_link(const struct bps_list *interfaces, int family, uint32_t *first, uint32_t *second);
 /* Refuses what this host has no interface for. */
 bps_status tcp_interface_check(const char *interface, struct bps_report *report);
+
+/* ---- tcp.c ---- */
+
+/* How many connections to each peer the core is asked for. */
+uint32_t tcp_lanes(const struct tcp *tcp);
 
 /* ---- socket.c: options of sockets ---- */
 
@@ -138,6 +152,19 @@ void tcp_socket_tune(const struct tcp *tcp, int fd);
 void tcp_choose_congestion(struct tcp *tcp);
 /* "Connection reset by peer" */
 void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
+
+/* ---- addresses.c: a member with several interfaces has several addresses, "10.1.0.7:7000,10.2.0.7:7000" ---- */
+
+/* "10.1.0.7,10.2.0.7": of all interfaces, if the channel's own address is that of one of them. */
+void tcp_local_host(struct bps_channel *channel, char *host, size_t n);
+/* The host number i of "host,host:port" with the port; false: there are not so many. */
+bool tcp_addresses_split(const char *text, uint32_t i, char *out, size_t n);
+/* The address that a lane dials. */
+void tcp_addresses_pick(const char *text, uint32_t lane, char *out, size_t n);
+/* Warns once if the lanes to that peer leave addresses or interfaces out. */
+void tcp_addresses_compare(const struct tcp *tcp, const char *text, uint32_t lane);
+/* Refuses interfaces without an address; warns once of those that are in one subnet. */
+bps_status tcp_addresses_check(const struct tcp *tcp, struct bps_report *report);
 
 /* ---- listen.c ---- */
 
@@ -176,7 +203,6 @@ void tcp_kick(struct bps_channel *channel);
 void tcp_finish(struct bps_channel *channel);
 /* NULL is allowed. */
 void tcp_drop(struct bps_channel *channel);
-void tcp_local_host(struct bps_channel *channel, char *host, size_t n);
 
 /* ---- receive.c, send.c: the caller holds the channel ---- */
 

@@ -140,9 +140,9 @@ bool bps_util_listener_add(struct bps_util_listeners *listeners, const struct bp
     return true;
 }
 
-void bps_util_listeners_close(struct bps_util_listeners *listeners)
+void bps_util_listeners_close_until(struct bps_util_listeners *listeners, const struct bps_util_listener *first)
 {
-    while (!LIST_EMPTY(listeners)) {
+    while (LIST_FIRST(listeners) != first) {
         struct bps_util_listener *listener = LIST_FIRST(listeners);
         const struct bps_host *host = listener->host;
         LIST_REMOVE(listener, entry);
@@ -153,6 +153,11 @@ void bps_util_listeners_close(struct bps_util_listeners *listeners)
         bps_util_fork_release();
         host->release(host, listener);
     }
+}
+
+void bps_util_listeners_close(struct bps_util_listeners *listeners)
+{
+    bps_util_listeners_close_until(listeners, NULL);
 }
 
 bps_status bps_util_listen_failed(const struct sockaddr *address, int error, const char *elsewhere,

@@ -105,6 +105,8 @@ bool bps_util_bind_and_listen(int fd, const struct sockaddr *address, socklen_t 
 /* Accepts with a copy of `like`, whose upper half is set; fork is held. False: no memory. */
 bool bps_util_listener_add(struct bps_util_listeners *listeners, const struct bps_util_listener *like);
 void bps_util_listeners_close(struct bps_util_listeners *listeners);
+/* Those that were added after this one was the first; NULL: all. */
+void bps_util_listeners_close_until(struct bps_util_listeners *listeners, const struct bps_util_listener *first);
 /* Why, and the remedy. BPS_ERR_BUSY: the port is taken. `elsewhere` says that the address is none of this host. */
 bps_status bps_util_listen_failed(const struct sockaddr *address, int error, const char *elsewhere,
                                   struct bps_report *report);
