@@ -65,8 +65,10 @@ static const char help_text[] =
     "                         network namespaces; needs root; train: with --beside\n"
     "      --rate RATE        of each link of the test bed in each direction\n"
     "                         (default: 1Gbit)\n"
-    "      --slow HOST=RATE   of the link of one host, such as 1=100Mbit; workers are\n"
-    "                         on hosts 0, 1, ..., servers on those after; may be\n"
+    "      --links N          of each host of the test bed, in subnets of their own\n"
+    "                         (default: 1)\n"
+    "      --slow HOST=RATE   of each link of one host, such as 1=100Mbit; workers\n"
+    "                         are on hosts 0, 1, ..., servers on those after; may be\n"
     "                         repeated\n"
     "\n"
     "For push_pull only:\n"
@@ -112,6 +114,7 @@ enum {
     OPT_PLOT,
     OPT_TESTBED,
     OPT_RATE,
+    OPT_LINKS,
     OPT_SLOW,
     OPT_BESIDE,
     OPT_TRANSPORT,
@@ -140,6 +143,7 @@ static const struct {
     {OPT_ALLOC, FOR(PUSH_PULL), "--alloc"},
     {OPT_TESTBED, WITH_JOB, "--testbed"},
     {OPT_RATE, WITH_JOB, "--rate"},
+    {OPT_LINKS, WITH_JOB, "--links"},
     {OPT_SLOW, WITH_JOB, "--slow"},
     {OPT_BESIDE, FOR(TRAIN), "--beside"},
     {OPT_DTYPE, FOR(PUSH_PULL), "--dtype"},
@@ -217,6 +221,7 @@ static bool take_plain(struct arguments *a, int code)
         {'n', &request->job.workers},
         {'s', &request->job.servers},
         {OPT_RATE, &request->job.rate},
+        {OPT_LINKS, &request->job.links},
         {OPT_MIN, &a->min},
         {OPT_MAX, &a->max},
         {OPT_PLOT, &request->plot},
@@ -330,8 +335,10 @@ static int take_sizes(struct arguments *a)
 static int check_job(const struct arguments *a)
 {
     const struct bps_bench_job *job = &a->request.job;
-    if ((job->rate != NULL || job->nslow > 0) && !job->testbed) {
-        return bps_cmd_usage(NAME, "%s is for --testbed", job->rate != NULL ? "--rate" : "--slow");
+    const char *of_bed = job->rate != NULL ? "--rate" : job->links != NULL ? "--links" : NULL;
+    of_bed = of_bed == NULL && job->nslow > 0 ? "--slow" : of_bed;
+    if (of_bed != NULL && !job->testbed) {
+        return bps_cmd_usage(NAME, "%s is for --testbed", of_bed);
     }
     if (a->subject == TRAIN && job->testbed && a->request.beside == NULL) {
         return bps_cmd_usage(NAME, "train with --testbed needs --beside ddp");
@@ -372,6 +379,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"plot", required_argument, NULL, OPT_PLOT},
         {"testbed", no_argument, NULL, OPT_TESTBED},
         {"rate", required_argument, NULL, OPT_RATE},
+        {"links", required_argument, NULL, OPT_LINKS},
         {"slow", required_argument, NULL, OPT_SLOW},
         {"beside", required_argument, NULL, OPT_BESIDE},
         {"transport", required_argument, NULL, OPT_TRANSPORT},

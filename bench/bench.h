@@ -27,7 +27,8 @@ struct bps_bench_load {
 struct bps_bench_job {
     const char *workers, *servers;
     bool testbed;
-    const char *rate;  /* of its links */
+    const char *rate;  /* of each of its links */
+    const char *links; /* of each host */
     const char **slow; /* HOST=RATE, of links that differ */
     uint32_t nslow;
 };

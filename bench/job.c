@@ -84,6 +84,9 @@ static int become_testbed(const struct bps_bench_request *request, const char *s
     if (request->job.rate != NULL) {
         add_option(&words, "--rate", request->job.rate);
     }
+    if (request->job.links != NULL) {
+        add_option(&words, "--links", request->job.links);
+    }
     for (uint32_t i = 0; i < request->job.nslow; i++) {
         add_option(&words, "--slow", request->job.slow[i]);
     }

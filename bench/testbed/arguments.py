@@ -60,6 +60,7 @@ def links():
     common.add_argument(
         "--rate", default="1gbit", help="of each link: 100mbit, none, or one for each host (1gbit)"
     )
+    common.add_argument("--links", type=int, default=1, metavar="N", help="of each host, in subnets of their own (1)")
     common.add_argument("--buffer", default=units.BUFFER, help="of each port: 20ms, 256k (%(default)s)")
     return common
 

@@ -7,6 +7,8 @@
       --+-------------+-------------+--
         switch: a bridge, 10.77.0.254           never the bottleneck
 
+With several links, host 0 has eth1 with 10.78.0.1 at a port p0-1 of a second bridge, and so on.
+
 The owner of a bed, the process that made it, holds a lock on a file as long as it lives. A warden waits for
 this lock: whatever becomes of the owner, the warden then ends all that is left. If the warden is gone too,
 the next bed or `testbed clean` finds beds whose lock is free.
@@ -27,8 +29,14 @@ from . import kernel, units
 STATE = "/run/byteps-testbed"
 LAUNCHER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "testbed")
 HOSTS_LIMIT = 250
+LINKS_LIMIT = 8
 SWITCH = -1
 """The number of the switch, where one may start processes, too; its links have no limit of their own."""
+
+
+def port(host, link):
+    """The port of the switch where a link of a host ends."""
+    return f"p{host}-{link}" if link > 0 else f"p{host}"
 
 
 class Bed:
@@ -38,9 +46,10 @@ class Bed:
         self.name = name
         try:
             with open(self._path("bed"), encoding="utf-8") as file:
-                self.hosts = json.load(file)["hosts"]
+                state = json.load(file)
         except OSError:
             raise ValueError(f"there is no test bed '{name}'; `testbed list` shows them") from None
+        self.hosts, self.links = state["hosts"], state["links"]
 
     def _path(self, name):
         return os.path.join(STATE, self.name, name)
@@ -54,10 +63,14 @@ class Bed:
         self._check(host, SWITCH)
         return "switch" if host == SWITCH else f"h{host}"
 
-    def address(self, host):
+    def address(self, host, link=0):
         """The address of a host or of the switch."""
         self._check(host, SWITCH)
-        return f"10.77.0.{254 if host == SWITCH else host + 1}"
+        return f"10.{77 + link}.0.{254 if host == SWITCH else host + 1}"
+
+    def subnets(self):
+        """Those of the links, as `transports.net.interface` has them."""
+        return " ".join(f"10.{77 + link}.0.0/24" for link in range(self.links))
 
     def namespace(self, host):
         """The name of its network namespace, as `ip netns` shows it."""
@@ -96,49 +109,65 @@ class Bed:
 
     # ---- links
 
+    def _ports(self, host):
+        """The ports of the switch where the host's links end."""
+        return [port(host, link) for link in range(self.links)]
+
     def cut(self, host, unplug=False):
         """Cuts a host's link: the switch drops everything silently, or the plug is pulled, which both see."""
         self._check(host)
         if unplug:
-            kernel.batch("ip", self.namespace(SWITCH), [f"link set p{host} down"])
+            kernel.batch("ip", self.namespace(SWITCH), [f"link set {each} down" for each in self._ports(host)])
         else:
-            kernel.batch("bridge", self.namespace(SWITCH), [f"link set dev p{host} state 0"])
+            lines = [f"link set dev {each} state 0" for each in self._ports(host)]
+            kernel.batch("bridge", self.namespace(SWITCH), lines)
 
     def restore(self, host):
         """Makes a link whole again that was cut in either way."""
         self._check(host)
-        kernel.batch("ip", self.namespace(SWITCH), [f"link set p{host} up"])
+        kernel.batch("ip", self.namespace(SWITCH), [f"link set {each} up" for each in self._ports(host)])
+        lines = [f"link set dev {each} state 3" for each in self._ports(host)]
         end = time.monotonic() + 10
         while True:
             try:
-                return kernel.batch("bridge", self.namespace(SWITCH), [f"link set dev p{host} state 3"])
+                return kernel.batch("bridge", self.namespace(SWITCH), lines)
             except OSError:  # a link that comes up needs a moment
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.01)
 
     def shape(self, host, rate, buffer=units.BUFFER):
-        """Gives a link another rate, in both directions; "none": no limit."""
+        """Gives the links of a host another rate, in both directions; "none": no limit."""
         self._check(host)
         limit = units.tbf(units.rate(rate), buffer)
-        for namespace, device in ((self.namespace(host), "eth0"), (self.namespace(SWITCH), f"p{host}")):
+        for namespace, device in self._queues(host):
             if limit:
                 kernel.batch("tc", namespace, [f"qdisc replace dev {device} root {limit}"])
             elif "tbf" in kernel.command("tc", "-n", namespace, "qdisc", "show", "dev", device):
                 kernel.batch("tc", namespace, [f"qdisc del dev {device} root"])
 
+    def _queues(self, host):
+        """[(namespace, device)] where its links are shaped."""
+        own = [(self.namespace(host), f"eth{link}") for link in range(self.links)]
+        return own + [(self.namespace(SWITCH), each) for each in self._ports(host)]
+
     def counters(self):
         """[{"sent": bytes, "received": bytes, "dropped": packets}] of the hosts since the bed was made."""
+        found = []
+        for host, links in enumerate(self.links_counters()):
+            dropped = sum(self._dropped(*queue) for queue in self._queues(host))
+            sums = {way: sum(link[way] for link in links) for way in ("sent", "received")}
+            found.append({**sums, "dropped": dropped})
+        return found
+
+    def links_counters(self):
+        """[[{"sent": bytes, "received": bytes} of each link] of each host] since the bed was made."""
         links = kernel.command("ip", "-n", self.namespace(SWITCH), "-s", "-j", "link", "show", "type", "veth")
         ports = {link["ifname"]: link["stats64"] for link in json.loads(links)}
-        found = []
-        for host in range(self.hosts):
-            port = ports[f"p{host}"]
-            dropped = self._dropped(self.namespace(host), "eth0") + self._dropped(
-                self.namespace(SWITCH), f"p{host}"
-            )
-            found.append({"sent": port["rx"]["bytes"], "received": port["tx"]["bytes"], "dropped": dropped})
-        return found
+        return [
+            [{"sent": ports[each]["rx"]["bytes"], "received": ports[each]["tx"]["bytes"]} for each in self._ports(host)]
+            for host in range(self.hosts)
+        ]
 
     @staticmethod
     def _dropped(namespace, device):
@@ -147,20 +176,22 @@ class Bed:
 
 
 class Testbed(Bed):
-    """A bed of one's own, to be used by `with`. `rate` may be a list with a rate for each host."""
+    """A bed of one's own, to be used by `with`. `rate` is that of each link; a list has one for each host."""
 
     _possible = False
 
-    def __init__(self, hosts=2, rate="1gbit", buffer=units.BUFFER):
+    def __init__(self, hosts=2, rate="1gbit", buffer=units.BUFFER, links=1):
         if not 1 <= hosts <= HOSTS_LIMIT:
             raise ValueError(f"a test bed has 1 to {HOSTS_LIMIT} hosts, not {hosts}")
+        if not 1 <= links <= LINKS_LIMIT:
+            raise ValueError(f"a host of a test bed has 1 to {LINKS_LIMIT} links, not {links}")
         rates = [rate] * hosts if isinstance(rate, str) else list(rate)
         if len(rates) != hosts:
             raise ValueError(f"{len(rates)} rates for {hosts} hosts: give one for all, or one for each")
         limits = [units.tbf(units.rate(each), buffer) for each in rates]
         kernel.check()
         sweep()
-        self.hosts = hosts
+        self.hosts, self.links = hosts, links
         self.name = f"tb{uuid.uuid4().hex[:6]}"
         self._warden = None
         self._lock = _claim(self.name)
@@ -190,7 +221,7 @@ class Testbed(Bed):
             for host in (SWITCH, *range(self.hosts)):
                 print(self.address(host), self.hostname(host), file=file)
         with open(self._path("new"), "w", encoding="utf-8") as file:
-            json.dump({"hosts": self.hosts, "owner": os.getpid()}, file)
+            json.dump({"hosts": self.hosts, "links": self.links, "owner": os.getpid()}, file)
         os.rename(self._path("new"), self._path("bed"))  # others see all of it or nothing
 
     def name_host(self, host, name):
@@ -200,26 +231,29 @@ class Testbed(Bed):
 
     def _build(self, limits):
         """No addresses but ours: hosts that announce themselves by IPv6 would only disturb measurements."""
-        switch = self.namespace(SWITCH)
-        lines = [
-            "link set lo up",
-            "link add br0 type bridge mcast_snooping 0",
-            "link set br0 addrgenmode none up",
-        ]
-        lines += [f"address add {self.address(SWITCH)}/24 dev br0"]
         for host in (SWITCH, *range(self.hosts)):
             kernel.command("ip", "netns", "add", self.namespace(host))
+            kernel.batch("ip", self.namespace(host), ["link set lo up"])
+        for link in range(self.links):
+            self._build_switch(link, limits)
+            for host, limit in enumerate(limits):
+                lines = [f"address add {self.address(host, link)}/24 dev eth{link}"]
+                lines += [f"link set eth{link} addrgenmode none up"]
+                kernel.batch("ip", self.namespace(host), lines)
+                shaped = [f"qdisc add dev eth{link} root {limit}"] if limit else []
+                kernel.batch("tc", self.namespace(host), shaped)
+
+    def _build_switch(self, link, limits):
+        bridge = f"br{link}"
+        lines = [f"link add {bridge} type bridge mcast_snooping 0", f"link set {bridge} addrgenmode none up"]
+        lines += [f"address add {self.address(SWITCH, link)}/24 dev {bridge}"]
         for host in range(self.hosts):
-            lines += [f"link add p{host} type veth peer name eth0 netns {self.namespace(host)}"]
-            lines += [f"link set p{host} addrgenmode none master br0 up"]
-        kernel.batch("ip", switch, lines)
-        kernel.batch(
-            "tc", switch, [f"qdisc add dev p{h} root {limit}" for h, limit in enumerate(limits) if limit]
-        )
-        for host, limit in enumerate(limits):
-            lines = ["link set lo up", f"address add {self.address(host)}/24 dev eth0"]
-            kernel.batch("ip", self.namespace(host), [*lines, "link set eth0 addrgenmode none up"])
-            kernel.batch("tc", self.namespace(host), [f"qdisc add dev eth0 root {limit}"] if limit else [])
+            end = f"eth{link} netns {self.namespace(host)}"
+            lines += [f"link add {port(host, link)} type veth peer name {end}"]
+            lines += [f"link set {port(host, link)} addrgenmode none master {bridge} up"]
+        kernel.batch("ip", self.namespace(SWITCH), lines)
+        lines = [f"qdisc add dev {port(host, link)} root {limit}" for host, limit in enumerate(limits) if limit]
+        kernel.batch("tc", self.namespace(SWITCH), lines)
 
     def job(self, command, workers=(1, 1), servers=0, **how):
         """Starts a job on the hosts; see Shape and Job for the arguments."""

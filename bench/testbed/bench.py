@@ -15,11 +15,11 @@ CONGESTION = "cubic"
 
 def run(args):
     """What was measured. OSError tells what the parts of a job have said that has failed."""
-    with Testbed(max(args.workers + args.servers, 2), args.rate, args.buffer) as bed:
-        rates = [measure.link_rate(bed, CONGESTION)] * (args.workers + args.servers)
+    with Testbed(max(args.workers + args.servers, 2), args.rate, args.buffer, args.links) as bed:
+        rates = [args.links * measure.link_rate(bed, CONGESTION)] * (args.workers + args.servers)
         told = slow_down(bed, args, rates)
         shape = {"workers": [1] * args.workers, "servers": args.servers}
-        how = {"settings": args.set, "host_settings": told, "env": {"TESTBED": bed.name}}
+        how = {"settings": settings(bed, args), "host_settings": told, "env": {"TESTBED": bed.name}}
         with bed.job(args.command, **shape, **how) as job:
             status, why = job.run()
             ends = job.now()
@@ -29,13 +29,20 @@ def run(args):
     return (training.add_links if found["benchmark"] == "train" else add_optimum)(found, args, rates)
 
 
+def settings(bed, args):
+    """Those of the command, which may have another word on the interfaces."""
+    several = [f"transports.net.interface={bed.subnets()}"] if bed.links > 1 else []
+    return [*several, *args.set]
+
+
 def slow_down(bed, args, rates):
     """Gives the slow hosts their links, notes the rates, and returns the settings that tell BytePS of them."""
     told = {}
     for host, text in args.slow:
         if host >= len(rates):
             raise ValueError(f"--slow: there is no host {host}; the hosts are 0 to {len(rates) - 1}")
-        fast, slow = rates[host], (units.rate(text) or 8 * rates[host]) / 8 * measure.PAYLOAD
+        fast = rates[host]
+        slow = args.links * (units.rate(text) or 8 * fast) / 8 * measure.PAYLOAD
         bed.shape(host, text, args.buffer)
         rates[host] = min(slow, fast)
         told[host] = [f"server.bandwidth={rates[host] / fast:.3f}"]
@@ -44,7 +51,7 @@ def slow_down(bed, args, rates):
 
 def add_optimum(found, args, rates):
     """Adds to what was measured what the links would allow."""
-    found.update(servers=args.servers, link=args.rate, stream_bytes_per_second=max(rates))
+    found.update(servers=args.servers, link=units.links(args.links, args.rate), stream_bytes_per_second=max(rates))
     for row in found["results"]:
         row["optimum_seconds"] = shares.fluid(args.workers, rates, row["bytes"])[0]
         row["ratio_to_optimum"] = row["seconds"]["median"] / row["optimum_seconds"]
@@ -58,7 +65,7 @@ def show(found):
     print(
         f"push_pull, {found['workers']} workers, {found['servers']} servers, links of {found['link']}; "
         f"{found['rounds']} rounds\n"
-        f"optimum: what the links allow, on which a plain TCP stream carries "
+        f"optimum: what the links of a host allow, on which plain TCP streams carry "
         f"{found['stream_bytes_per_second'] * 8 / 1e6:.0f} Mbit/s\n"
         "idle: part of all cores, which all hosts of the bed share\n"
     )

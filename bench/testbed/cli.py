@@ -17,7 +17,7 @@ from .arguments import parse
 def make_bed(args, least):
     rates = args.rate.split(",")
     hosts = least if args.hosts is None else args.hosts
-    return beds.Testbed(hosts, rates[0] if len(rates) == 1 else rates, args.buffer)
+    return beds.Testbed(hosts, rates[0] if len(rates) == 1 else rates, args.buffer, args.links)
 
 
 def find_bed(args):

@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from . import shares
+from . import shares, units
 
 WAYS = ("distributed_optimizer", "cross_barrier", "ddp", "without_communication")
 """In the order of the table; the names are those of --json."""
@@ -25,7 +25,8 @@ def add_links(found, args, rates):
     """Adds what the links of a test bed would allow, on which streams have these rates."""
     n, size = found["workers"], found["bytes"]
     seconds, fluid = shares.fluid(n, rates, size)
-    found.update(servers=args.servers, link=args.rate, stream_bytes_per_second=rates, optimum_seconds=seconds)
+    found.update(servers=args.servers, link=units.links(args.links, args.rate), stream_bytes_per_second=rates)
+    found["optimum_seconds"] = seconds
     found["expected_bytes"] = {"optimum": fluid, "plan": planned(found, args), "ring": [2 * (n - 1) / n * size] * n}
     return add_ratios(found, seconds)
 

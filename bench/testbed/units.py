@@ -27,6 +27,11 @@ def rate(text):
     return value
 
 
+def links(count, text):
+    """ "1gbit", or "2 x 1gbit" of hosts with several links."""
+    return text if count == 1 else f"{count} x {text}"
+
+
 def buffer(text, bits):
     """Bytes of a port's buffer: "20ms" of a rate in bits per second, or "256k", "2m"."""
     units = {"ms": bits / 8e3, "k": 1024, "kib": 1024, "m": 1 << 20, "mib": 1 << 20}
