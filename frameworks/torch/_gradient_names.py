@@ -81,6 +81,7 @@ class GradientNames:
 
     Attributes:
         coding: how those of the gradients of floating types are coded; None: as the configuration says.
+        gradients: the name under which each gradient is sent, that of its bucket.
     """
 
     def __init__(self, coding):
@@ -93,19 +94,16 @@ class GradientNames:
         """Return whether they were taken in this job."""
         return self._job == job_number()
 
-    def take(self, reducer, titled):
-        """Name the flags and the gradients of [(title, parameter)]; what has a name in this job keeps it."""
-        titled = list(titled)
+    def take(self, reducer, titled, buckets):
+        """Name the flags, and the buckets of the gradients of [(title, parameter)]; what has a name keeps it."""
         if not self.are_current():
             self.gradients = []
             self.flags = unique_name("byteps.Touched (which gradients the workers have)", reducer)
             self._job = job_number()
             _users.add([self.flags], False)
             _bps.declare([self.flags])
-        new = [
-            (unique_name(f"byteps.Gradient.{title}", parameter), parameter.dtype)
-            for title, parameter in titled[len(self.gradients) :]
-        ]
+        old = len(self.gradients)
+        new = [_named(bucket, titled) for bucket in dict.fromkeys(buckets[old:])]
         try:
             self._declare(new)
         except MismatchError:
@@ -113,8 +111,8 @@ class GradientNames:
             self._declare(new)
 
     def _declare(self, new):
-        coded = [name for name, dtype in new if dtype in _CODED and self.coding is not None]
-        others = [name for name, dtype in new if dtype not in _CODED or self.coding is None]
+        coded = [name for name, dtype, _ in new if dtype in _CODED and self.coding is not None]
+        others = [name for name, dtype, _ in new if dtype not in _CODED or self.coding is None]
         taken = []
         try:
             for names, coding in ((coded, self.coding), (others, None)):
@@ -127,9 +125,16 @@ class GradientNames:
         except BaseException:
             _users.remove(self._job, taken)
             raise
-        self.gradients += [name for name, _ in new]
+        self.gradients += [name for name, _, count in new for _ in range(count)]
 
     def give_back(self):
         """Forget them, if nothing else uses them."""
         if self.are_current():
-            _users.remove(self._job, [*self.gradients, self.flags])
+            _users.remove(self._job, [*dict.fromkeys(self.gradients), self.flags])
+
+
+def _named(bucket, titled):
+    """Return a bucket's name, the type of its elements, and how many gradients it has; titled: [(title, parameter)]."""
+    (first, owner), (last, _) = titled[bucket.members[0]], titled[bucket.members[-1]]
+    title = first if first == last else f"{first} to {last}"
+    return unique_name(f"byteps.Gradient.{title}", owner), owner.dtype, len(bucket.members)

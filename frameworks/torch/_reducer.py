@@ -2,12 +2,12 @@
 """Reduces the gradients of a model's parameters while the backward pass still computes others.
 
 Each gradient is sent from, and its result received into, the gradient's own memory, as soon as autograd has
-finished it. The most urgent is the one that the next forward pass needs first, which is the one that the
-first backward pass finished last. A round ends when all gradients that a worker has sent have been reduced. A small
-tensor of flags goes with each round (_flags.py). From it all workers learn which gradients those are, and send zeros
-for the ones that they do not have. What nobody has sent stays as it is, so None where nobody has used a parameter. And
-they learn whether they agree: in their lists of parameters, in those that require gradients, and in the number of steps
-that they have made.
+finished it; small ones travel together (_bucket.py). The most urgent is the one that the next forward pass needs first,
+which is the one that the first backward pass finished last. A round ends when all gradients that a worker has sent have
+been reduced. A small tensor of flags goes with each round (_flags.py). From it all workers learn which gradients those
+are, and send zeros for the ones that they do not have. What nobody has sent stays as it is, so None where nobody has
+used a parameter. And they learn whether they agree: in their lists of parameters, in those that require gradients, and
+in the number of steps that they have made.
 
 From the end of backward() on, programs clip, unscale and look at gradients. So a round ends within backward(). With
 several passes in a step only the program knows whether another one will bring what is missing: then the round ends
@@ -22,12 +22,13 @@ import weakref
 
 import torch
 
-from byteps._basics import Average, Handle, before_operations
+from byteps._basics import Average, before_operations
 from byteps._coding import model_coding_text
 from byteps._errors import Error
 from byteps._native import bps as _bps
 
 from . import _memory, _owners, _shared
+from ._bucket import Flight, Passenger, plan
 from ._flags import FROZEN, SENT, UNSENT, ZEROS, Flags, digest_of
 from ._gradient_names import GradientNames
 from .compression import Compression, choose
@@ -48,49 +49,6 @@ _CHANGED = (
 )
 
 _alive: "weakref.WeakSet[Reducer]" = weakref.WeakSet()  # the reducers of this process
-
-
-class _Flight:
-    """One gradient on its way."""
-
-    __slots__ = ("address", "context", "gradient", "native", "place", "sent", "stream", "version", "wire")
-
-    def __init__(self, gradient, parameter, compression):
-        self.gradient = gradient
-        self.place = parameter.grad  # the gradient, its sparse form, or None if it stands for one not there
-        self.version, self.address = self._current_version(), gradient.data_ptr()
-        wire = gradient.detach() if gradient.requires_grad else gradient
-        if not (gradient.is_contiguous() and parameter.is_contiguous()):
-            # All workers send in the order of the parameter's memory, whatever the layout of their gradient.
-            order = _memory.memory_order(parameter)
-            wire = wire if order is None else wire.permute(order)
-        self.wire = wire
-        self.sent, self.context = compression.compress(wire)
-        if not _memory.is_plain(self.sent):
-            self.sent = _memory.plain_copy(self.sent)
-        self.stream = _memory.stream_of(self.sent)
-        self.native = None  # until it is started
-
-    @property
-    def handle(self):
-        return Handle(self.native, self.sent)
-
-    def _current_version(self):
-        return (self.gradient if self.place is None else self.place)._version
-
-    def is_untouched(self, parameter):
-        """Return whether nobody has changed or replaced the gradient since it was sent."""
-        same = self._current_version() == self.version and self.gradient.data_ptr() == self.address
-        return same and parameter.grad is self.place
-
-    def land(self, decompress):
-        """Wait for the result and return the gradient that holds it."""
-        self.native.wait()
-        if self.stream is not None:
-            _memory.follow(self.stream)
-        if self.sent is not self.wire:
-            self.wire.copy_(decompress(self.sent, self.context))
-        return self.gradient
 
 
 class Reducer:
@@ -140,11 +98,13 @@ class Reducer:
         self._launched = False  # whether there has been a round
         self._titles = []  # the names that the caller gave
         self._names = GradientNames(coding)
+        self._buckets = []  # of each gradient
         self._index = {}
         self._left = []  # backward passes to go
         self._priority = []
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
-        self._flying = {}  # index -> _Flight
+        self._flying = {}  # index -> Passenger
+        self._boarding = {}  # bucket -> Flight that has not departed
         self._results = {}  # index -> weak reference to a gradient of this step that has been reduced
         self._added = {}  # index -> what the last backward pass has left of a gradient that is not sent yet
         self._flags = None  # of the round that has been launched
@@ -161,6 +121,9 @@ class Reducer:
         _owners.check(self, named, _alive)
         if self.compression is Compression.none:  # else copies of another type are sent
             self._hooks += _shared.hook_gradients(parameter for _, parameter in named if parameter.requires_grad)
+        # How a gradient is coded depends on its own size; what is coded travels alone.
+        buckets = plan([parameter for _, parameter in named], len(self.parameters), together=not self.coding)
+        self._buckets += [bucket for bucket in buckets for _ in bucket.members]
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
             self.parameters.append(parameter)
@@ -176,7 +139,7 @@ class Reducer:
         self._take_names()
 
     def _take_names(self):
-        self._names.take(self, zip(self._titles, self.parameters))
+        self._names.take(self, list(zip(self._titles, self.parameters)), self._buckets)
         # Gradients are sent in the order of their parameter's memory.
         self._digest = digest_of(
             f"{name} {tuple(p.shape)} {p.dtype} {_memory.wide_order(p)}"
@@ -200,17 +163,25 @@ class Reducer:
         return bool(self._flying)
 
     @property
+    def launched(self):
+        """Whether a round has been launched and not ended."""
+        return self._flags is not None
+
+    @property
     def handles(self):
-        """The parameters whose gradients are on their way, each with its handle and compression context."""
-        return {self.parameters[i]: (flight.handle, flight.context) for i, flight in self._flying.items()}
+        """The parameters whose gradients are on their way by themselves, each with handle and compression context."""
+        alone = [i for i in self._flying if len(self._buckets[i].members) == 1]
+        flights = {i: self._flying[i].flight for i in alone}
+        return {self.parameters[i]: (flight.handle, flight.context) for i, flight in flights.items()}
 
     def names_are_current(self):
         """Return whether its tensors have their names in this job."""
         return self._names.are_current()
 
     def names(self):
-        """Return what the caller calls each gradient, and its tensor's name in the job."""
-        return list(zip(self._titles, self._names.gradients))
+        """Return the name of each tensor in the job, after what the caller calls its first gradient."""
+        firsts = [bucket.members[0] for bucket in dict.fromkeys(self._buckets)]
+        return [(self._titles[i], self._names.gradients[i]) for i in firsts]
 
     @property
     def titles(self):
@@ -228,10 +199,10 @@ class Reducer:
 
     def restore(self, index):
         """Put a gradient back that was set to None on its way; return whether that was so."""
-        flight, parameter = self._flying[index], self.parameters[index]
-        cleared = flight.place is not None and parameter.grad is None
+        place, parameter = self._flying[index].place, self.parameters[index]
+        cleared = place is not None and parameter.grad is None
         if cleared:
-            parameter.grad = flight.place
+            parameter.grad = place
         return cleared
 
     def index(self, parameter):
@@ -260,14 +231,15 @@ class Reducer:
 
     def before_gradient(self):
         """End a round that was launched before this backward pass, which adds to its gradients."""
-        if self._flags is not None and self._ends_in_backward and not self.paused:
+        if self._ends_in_backward and not self.paused:
             self.collect_all()
 
     def gradient_ready(self, index, parameter):
         """Send the gradient of a parameter, if this was the last backward pass before a step."""
         if self.paused:
             return
-        self._keep_names()
+        if not self._flying:
+            self._keep_names()
         if self.on_gradient is not None:
             self.on_gradient(index)
         if index in self._flying or (self._op != Average and self._is_result(index)):
@@ -275,28 +247,42 @@ class Reducer:
         self._results.pop(index, None)
         self.dirty = True
         self.asked = False
-        if self._ends_in_backward:
+        if self._ends_in_backward and self._backward != torch._C._current_graph_task_id():
             self._watch_backward()
         self._left[index] -= 1
         if self._left[index] == 0:
             if self._finished is not None:
                 self._finished.append(index)
-            self._start(index, parameter.grad)
+            self._board(index, parameter.grad)
+            bucket = self._buckets[index]
+            if self._boarding[bucket].full:
+                with self._forgetting():
+                    self._depart(bucket)
         else:
             self._added[index] = _state(parameter.grad)
 
-    def _start(self, index, gradient):
-        self._settle_abandoned()
-        name = self._names.gradients[index]
+    def _board(self, index, gradient):
+        """Take a gradient aboard the next flight of its bucket."""
         if self._densify and gradient.is_sparse:
             gradient = gradient.to_dense()
         if not _memory.is_usual(gradient):
-            _memory.check(gradient, f"the gradient {name}")
-        flight = _Flight(gradient, self.parameters[index], self.compression)
-        flight.native = _bps.push_pull(
-            _memory.memory(flight.sent), None, name, self._op, self._priority[index], *self._scales, self.rate(index)
+            _memory.check(gradient, f"the gradient of {self._titles[index]!r}")
+        bucket = self._buckets[index]
+        flight = self._boarding.get(bucket)
+        if flight is None:
+            flight = self._boarding[bucket] = Flight(bucket)
+        self._flying[index] = flight.aboard[index] = Passenger(flight, gradient, self.parameters[index])
+
+    def _depart(self, bucket):
+        """Send the gradients that have boarded; what is missing is of parameters that are frozen."""
+        self._settle_abandoned()
+        first = bucket.members[0]
+        name, rate = self._names.gradients[first], self.rate(first)
+        priority = max(self._priority[bucket.members.start : bucket.members.stop])
+        self._boarding.pop(bucket).depart(
+            self.compression,
+            lambda memory: _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate),
         )
-        self._flying[index] = flight
 
     def _is_result(self, index):
         """Return whether a gradient has been reduced in this step."""
@@ -306,9 +292,8 @@ class Reducer:
     def _watch_backward(self):
         """Queue a look at the end of this backward pass."""
         backward = torch._C._current_graph_task_id()
-        if self._backward != backward:
-            self.watch(backward)
-            torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(backward))
+        self.watch(backward)
+        torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(backward))
 
     def watch(self, backward):
         """Watch the end of the backward pass with this id; None: of none."""
@@ -356,7 +341,8 @@ class Reducer:
         if not self._launched:  # PyTorch's wrapper may have come later
             _owners.check_torch(list(zip(self._titles, self.parameters)))
             self._launched = True
-        states = [self._state(index, whole) for index in range(len(self.parameters))]
+        flying = self._flying
+        states = [SENT if i in flying else self._state(i, whole) for i in range(len(self.parameters))]
         self._flags = Flags(self._names.flags, self._digest, self.steps, states)
         self._used = None
         self._send(states)
@@ -366,8 +352,7 @@ class Reducer:
         self._count_anew()
 
     def _state(self, index, whole):
-        if index in self._flying:
-            return SENT
+        """Return the state of a parameter whose gradient is not on its way yet."""
         if not self._takes_part(index):
             return FROZEN
         if self.parameters[index].grad is None:
@@ -375,14 +360,22 @@ class Reducer:
         return UNSENT if self._is_result(index) else SENT
 
     def _send(self, states):
-        """Send what these states say is sent and is not on its way yet."""
-        for index, state in enumerate(states):
-            if state >= ZEROS and index not in self._flying:
-                parameter = self.parameters[index]
-                gradient = parameter.grad
-                if gradient is None:
-                    gradient = torch.zeros_like(parameter, requires_grad=False)
-                self._start(index, gradient)
+        """Send the buckets of what these states say is sent, unless they are on their way."""
+        flying = self._flying
+        missing = [self._buckets[i] for i, state in enumerate(states) if state >= ZEROS and i not in flying]
+        for bucket in dict.fromkeys([*self._boarding, *missing]):
+            for index in bucket.members:
+                self._board_late(index)
+            self._depart(bucket)
+
+    def _board_late(self, index):
+        """Take what this worker has of a gradient aboard, or zeros, if it takes part and is not there yet."""
+        if index not in self._flying and self._takes_part(index):
+            parameter = self.parameters[index]
+            gradient = parameter.grad
+            if gradient is None:
+                gradient = torch.zeros_like(parameter, requires_grad=False)
+            self._board(index, gradient)
 
     def _check_added(self):
         """Raise if a gradient was changed between the backward pass that added to it and the round of fewer passes."""
@@ -400,20 +393,31 @@ class Reducer:
             if self._op == Average:
                 self._expected = frozenset(i for i, used in enumerate(self._used) if used)
 
-    def collect(self, index):
-        """Wait for one gradient and put it in its place. A parameter that no worker has used keeps None."""
+    def collect(self, indexes):
+        """Wait for gradients and put them in their places. A parameter that no worker has used keeps None."""
         start = time.perf_counter()
         self._learn()
-        parameter, flight = self.parameters[index], self._flying[index]
-        if not flight.is_untouched(parameter):
-            raise RuntimeError(_CHANGED.format(self._titles[index], "while it was being reduced"))
-        gradient = flight.land(self.compression.decompress)
+        flights = {}
+        for index in indexes:
+            passenger = self._flying[index]
+            if not passenger.is_untouched(self.parameters[index]):
+                raise RuntimeError(_CHANGED.format(self._titles[index], "while it was being reduced"))
+            passengers = flights.setdefault(passenger.flight, {})
+            if self._used[index]:
+                passengers[index] = passenger
+        for flight, passengers in flights.items():
+            flight.land(passengers, self.compression.decompress)
         self.waited += time.perf_counter() - start
-        del self._flying[index]
-        if self._used[index]:
-            if parameter.grad is not gradient:
-                parameter.grad = gradient
-            self._results[index] = weakref.ref(gradient)
+        for index in indexes:
+            gradient = self._flying.pop(index).gradient
+            if self._used[index]:
+                self._place(index, gradient)
+
+    def _place(self, index, gradient):
+        parameter = self.parameters[index]
+        if parameter.grad is not gradient:
+            parameter.grad = gradient
+        self._results[index] = weakref.ref(gradient)
 
     def finish(self):
         """End the round: launch(), if that has not been done, and collect everything."""
@@ -427,8 +431,7 @@ class Reducer:
             start = time.perf_counter()
             self._learn()
             self.waited += time.perf_counter() - start
-            for index in list(self._flying):
-                self.collect(index)
+            self.collect(list(self._flying))
             self._flags = None
             self.reduced = True
 
@@ -442,10 +445,14 @@ class Reducer:
 
     def forget(self):
         """Give a failed round up. What of it is on its way comes to an end before the next one."""
-        self._abandoned += [flight.handle for flight in self._flying.values()]
+        flights = dict.fromkeys(passenger.flight for passenger in self._flying.values())
+        self._abandoned += [flight.handle for flight in flights if flight.native is not None]
         if self._flags is not None:
             self._abandoned.append(self._flags.handle)
+        for flight in self._boarding.values():
+            flight.aboard.clear()
         self._flying.clear()
+        self._boarding.clear()
         self._flags = None
         self.reset()
 
@@ -496,15 +503,14 @@ def launch_open():
 before_operations.append(launch_open)
 
 
-def _unshared(gradient):
-    """Return a copy of a gradient whose memory something else uses, as the sum is computed in place.
+def _unshared(gradient, base):
+    """Return a copy of a gradient, a view of `base`, whose memory something else uses, as the sum is computed in place.
 
     The gradient of ``bias.view(1, -1)`` is a view of that of the output, if that has one row. Autograd makes
     it bias.grad, and may have yet to read the other. A base that only the view uses has two references: that
     of the view, and the one here.
     """
-    base = gradient._base
-    shared = base is not None and (_use_count is None or _use_count(base) > 2)
+    shared = _use_count is None or _use_count(base) > 2
     return gradient.clone() if shared else None
 
 
@@ -541,9 +547,10 @@ def _make_hooks(reducer, index):
     @torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
     def before(gradient):
         alive = reference()
-        if alive is not None:
+        if alive is not None and alive.launched:
             alive.before_gradient()
-        return _unshared(gradient)
+        base = gradient._base
+        return None if base is None else _unshared(gradient, base)
 
     def after(parameter):
         alive = reference()

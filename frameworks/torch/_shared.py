@@ -25,7 +25,7 @@ from byteps._native import bps as _bps
 if TYPE_CHECKING:
     from typing import Any, Sequence
 
-_SMALL = 16 << 10  # bytes that a message between workers carries along; to copy them here saves nothing
+SMALL = 16 << 10  # bytes that a message between workers carries along; to copy them here saves nothing
 _LINE = 64  # bytes of the cache
 
 
@@ -67,7 +67,7 @@ def hook_gradients(parameters):
 
 
 def _is_eligible(parameter):
-    return parameter.device.type == "cpu" and parameter.layout is torch.strided and parameter.nbytes > _SMALL
+    return parameter.device.type == "cpu" and parameter.layout is torch.strided and parameter.nbytes > SMALL
 
 
 def _make_hook(parameter, memory):

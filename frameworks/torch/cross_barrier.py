@@ -175,7 +175,7 @@ class _CrossBarrier(_Distributed):
             for index in due:
                 if self._byteps.restore(index):
                     self._cleared[index] = True
-                self._byteps.collect(index)
+            self._byteps.collect(due)
         except BaseException:
             self._pending = set()
             self._plan.keep(self._pending)

@@ -18,6 +18,11 @@ class Training(scripted.TestCase):
     def test_three_workers(self):
         self.run_script("torch_train.py", workers=3, servers=1)
 
+    def test_small_gradients(self):
+        self.run_script("torch_buckets.py", workers=1, servers=0)
+        self.run_script("torch_buckets.py", workers=2, servers=1)
+        self.run_script("torch_buckets.py", workers=3, servers=0)
+
     def test_a_worker_is_killed(self):
         for how in ("optimizer", "parallel", "barrier"):
             with self.subTest(how=how):

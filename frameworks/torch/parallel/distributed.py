@@ -84,7 +84,7 @@ class DistributedDataParallel(torch.nn.Module):
             init_sync: bring parameters and buffers of worker 0 to all now.
             output_device, dim, bucket_cap_mb, find_unused_parameters, check_reduction, gradient_as_bucket_view,
                 static_graph: accepted, as programs for PyTorch's class have them, and without effect: there is one
-                device, gradients have no buckets, and which parameters are used may change with each step.
+                device, what travels together is chosen here, and which parameters are used may change with each step.
             process_group, mixed_precision, device_mesh: PyTorch's own means, which only None leaves to BytePS.
 
         Raises:

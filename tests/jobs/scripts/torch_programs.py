@@ -246,16 +246,17 @@ class Late(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.reducer._flying[ctx.index].handle.wait()
+        ctx.reducer._flying[ctx.index].flight.handle.wait()
         return gradient, None, None
 
 
 def check_gradients_that_share_memory():
     """A gradient that autograd has still to read is not changed by the sum of a view of it."""
     for rows in (1, 2):
-        weight, bias = (torch.nn.Parameter(torch.zeros(3, dtype=torch.float64, device=DEVICE)) for _ in range(2))
+        zeros = torch.zeros(3000, dtype=torch.float64, device=DEVICE)  # too large to travel with others
+        weight, bias = torch.nn.Parameter(zeros), torch.nn.Parameter(zeros.clone())
         optimizer = bps.DistributedOptimizer(torch.optim.SGD([weight, bias], 0.1), op=bps.Sum)
-        factors = torch.arange(1.0, 4.0, dtype=torch.float64, device=DEVICE)
+        factors = torch.arange(1.0, 3001.0, dtype=torch.float64, device=DEVICE)
         output = Late.apply(weight.repeat(rows, 1), optimizer._byteps, 1) + bias.view(1, -1)
         (output * factors).sum().backward()
         for parameter in (weight, bias):

@@ -388,12 +388,15 @@ class Recorder:
         return self.native.push_pull(source, target, name, op, priority, *scales)
 
 
+WIDE = 80  # of layers whose gradients do not travel together
+
+
 class Backwards(torch.nn.Module):
     """Names its layers in another order than it uses them."""
 
     def __init__(self):
         super().__init__()
-        self.third, self.first, self.never, self.second = (torch.nn.Linear(3, 3, bias=False) for _ in range(4))
+        self.third, self.first, self.never, self.second = (torch.nn.Linear(WIDE, WIDE, bias=False) for _ in range(4))
 
     def forward(self, x):
         return self.third(self.second(self.first(x)))
@@ -407,7 +410,7 @@ def check_priorities():
     recorder = _reducer._bps = Recorder(_reducer._bps)
     try:
         for _ in range(2):
-            model(torch.ones(1, 3)).sum().backward()
+            model(torch.ones(1, WIDE)).sum().backward()
             optimizer.step()
     finally:
         _reducer._bps = recorder.native
