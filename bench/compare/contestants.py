@@ -98,10 +98,10 @@ class Contestant:
             go.write(f'{" ".join(str(int(number)) for number in numbers)}\n'.encode())
         return [[int(word) for word in self.answer(done, ROUND_LIMIT).split()] for _, done in self.pipes]
 
-    def calibrate(self, most):
-        """Chooses the iterations of a round, at most `most`."""
+    def calibrate(self, most, aim=ROUND_AIM):
+        """Chooses the iterations of a round of `aim` seconds, at most `most`."""
         self.round()
-        self.iterations = max(1, min(most, int(ROUND_AIM / self.seconds.pop())))
+        self.iterations = max(1, min(most, int(aim / self.seconds.pop())))
         self.cpu_before = [cpu_seconds(pid) for pid in self.pids]
 
     def cpu(self):

@@ -28,6 +28,7 @@ HERE = {
         ["--only", "model", "--model", "resnet50", "--ratio", "1", "--iterations", "1", "--rounds", "1",
          "--shape", "2,1", "--scale", "0.01"],
     ],
+    "bench-sizes": [["--rounds", "1", "--size", "4KiB", "--ranks", "2", "--without", "OpenMPI"]],
     "bench-sweep": [["--shape", "2,1", "--model", "MODEL", "--rounds", "1", "--partition", "256KiB", "--slice", "16KiB",
                      "--credit", "0"]],
 }
