@@ -152,6 +152,27 @@ START_TEST(small_frames_share_the_ring)
 }
 END_TEST
 
+/* ---- what is answered ---- */
+
+START_TEST(what_is_answered_goes_through_the_arena)
+{
+    const struct stream stream = {.seed = 8, .frames = 40, .largest = 300000, .answers = 4, .same = true};
+    struct pair pair;
+    pair_open(&pair, &stream, &stream, NULL);
+    pair.peers[0].lend = pair.peers[1].lend = LEND_ALWAYS;
+    pair_connect(&pair);
+    run_loop(pair.loop);
+    check_complete(&pair);
+    for (int i = 0; i < 2; i++) {
+        uint64_t staged = side_counter(&pair.sides[i], "frames_arena");
+        uint64_t reached = side_counter(&pair.sides[i], "frames_process_vm");
+        ck_assert_uint_gt(staged, 0);
+        ck_assert(reached == 0 || staged <= pair.peers[i].answers); /* reached == 0: the kernel forbids it */
+    }
+    pair_close(&pair);
+}
+END_TEST
+
 /* ---- what a region brings ---- */
 
 START_TEST(payloads_in_regions_are_not_copied)
@@ -614,6 +635,7 @@ static void add_frames(Suite *suite)
     tcase_add_loop_test(frames, loans_are_answered, 0, WAYS);
     tcase_add_loop_test(frames, the_largest_frames_pass, 0, WAYS);
     tcase_add_test(frames, small_frames_share_the_ring);
+    tcase_add_test(frames, what_is_answered_goes_through_the_arena);
     tcase_add_test(frames, payloads_in_regions_are_not_copied);
     tcase_add_test(frames, a_region_may_come_and_go_between_frames);
     tcase_add_test(frames, a_region_must_be_a_sealed_file);

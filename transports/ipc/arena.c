@@ -81,14 +81,26 @@ static uint32_t pages_of(uint32_t bytes)
     return (bytes + IPC_PAGE - 1) / IPC_PAGE;
 }
 
-uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes)
+/* Whether pages up to `end` may be used; those that were used before exist anyway. */
+static bool touch(struct ipc *ipc, struct ipc_arena *arena, uint32_t end, uint64_t most)
+{
+    uint32_t more = end > arena->touched ? end - arena->touched : 0;
+    if (more > 0 && (uint64_t)(ipc->touched + more) * IPC_PAGE > most) {
+        return false;
+    }
+    ipc->touched += more;
+    arena->touched += more;
+    return true;
+}
+
+uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes, uint64_t most)
 {
     struct ipc_arena *arena = &channel->arena;
     if (arena->memory == NULL && (arena->failed || !make(channel))) {
         return NULL;
     }
     uint32_t first = channel->announced >= arena->id ? find(arena, pages_of(bytes)) : IPC_NONE;
-    if (first == IPC_NONE) {
+    if (first == IPC_NONE || !touch(channel->ipc, arena, first + pages_of(bytes), most)) {
         return NULL;
     }
     mark(arena, first, pages_of(bytes), true);
@@ -104,6 +116,7 @@ void ipc_arena_give(struct bps_channel *channel, const uint8_t *slot, uint32_t b
 void ipc_arena_free(struct bps_channel *channel)
 {
     struct ipc *ipc = channel->ipc;
+    ipc->touched -= channel->arena.touched;
     ipc_memory_unmap(channel->arena.memory, ipc->options.arena);
     ipc->host->release(ipc->host, channel->arena.used);
 }

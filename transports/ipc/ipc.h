@@ -18,6 +18,7 @@
 #define IPC_TURN_BYTES   (4u << 20) /* then the other channels have their turn */
 #define IPC_TURN_RECORDS 256
 #define IPC_SCRATCH      (256u << 10)
+#define IPC_STAGED_MOST  (64u << 20)   /* bytes of all arenas together, where there is a way without */
 #define IPC_LINGER       5000000000ull /* ns that the end of a channel may take */
 #define IPC_ADDRESS_TEXT 108
 #define IPC_REGIONS_MAX  16384u /* of one instance, with an arena */
@@ -63,6 +64,7 @@ struct ipc {
     struct bps_util_listeners listeners;
     LIST_HEAD(, bps_channel) channels;
     struct bps_util_turns turns;
+    uint32_t touched;                /* pages of all arenas */
     bool armed;                      /* the peers have been told that we sleep */
     uint32_t said;                   /* ways that the log has told of, a bit for each */
     struct bps_channel *cursor;      /* the channel that is polled next */
@@ -106,6 +108,7 @@ struct ipc_arena {
     uint8_t *memory; /* NULL: not made yet */
     uint64_t *used;  /* a bit for each page */
     uint32_t pages, id;
+    uint32_t touched; /* pages from the beginning that were ever taken */
     bool failed;
 };
 
@@ -374,8 +377,8 @@ void ipc_peer_regions_free(struct bps_channel *channel);
 
 /* ---- arena.c ---- */
 
-/* Memory that the peer can reach; NULL: none is free. */
-uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes);
+/* Memory that the peer can reach; NULL: none is free, or all arenas together would have touched more than `most`. */
+uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes, uint64_t most);
 void ipc_arena_give(struct bps_channel *channel, const uint8_t *slot, uint32_t bytes);
 void ipc_arena_free(struct bps_channel *channel);
 

@@ -29,6 +29,8 @@ static void why_not_remote(const struct bps_channel *channel, char *text, size_t
     uint32_t copy = channel->ipc->options.copy;
     if (copy == IPC_COPY_ARENA || copy == IPC_COPY_RING) {
         snprintf(text, n, ", as the option copy says");
+    } else if (channel->reach == 0) {
+        snprintf(text, n, " while it has room");
     } else if (channel->reach == IPC_NONE) {
         snprintf(text, n, ", as the peer's option copy says");
     } else {
@@ -166,9 +168,11 @@ static bool by_remote(const struct bps_channel *channel, const struct bps_frame 
     return channel->reach == 0 && (copy == IPC_COPY_AUTO || copy == IPC_COPY_REMOTE);
 }
 
-static uint8_t *by_arena(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where)
+static uint8_t *by_arena(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where,
+                         uint64_t most)
 {
-    uint8_t *slot = channel->ipc->options.copy != IPC_COPY_RING ? ipc_arena_take(channel, frame->bytes) : NULL;
+    bool ring = channel->ipc->options.copy == IPC_COPY_RING;
+    uint8_t *slot = ring ? NULL : ipc_arena_take(channel, frame->bytes, most);
     if (slot != NULL) {
         where->region = where->answer_region = channel->arena.id;
         where->at = where->answer = (uint64_t)(slot - channel->arena.memory);
@@ -187,20 +191,40 @@ static void begin_stream(struct bps_channel *channel, const struct bps_frame *fr
     count(channel, IPC_BY_STREAM, frame->bytes);
 }
 
+/*
+ * What is to be answered is staged in the arena although the peer could reach it: the system call pins page by page,
+ * and makes one process do all copies; to and from the arena each copies its own. What finds no room is left to it.
+ */
+static bool is_staged(const struct bps_channel *channel, const struct bps_frame *frame)
+{
+    return channel->ipc->options.copy == IPC_COPY_AUTO && frame->answer != NULL;
+}
+
+static enum ipc_way choose_way(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where,
+                               uint8_t **slot)
+{
+    if (by_region(channel, frame, where)) {
+        return IPC_BY_REGION;
+    }
+    if (is_staged(channel, frame)) {
+        *slot = by_arena(channel, frame, where, IPC_STAGED_MOST);
+    }
+    if (*slot == NULL && by_remote(channel, frame, where)) {
+        return IPC_BY_REMOTE;
+    }
+    if (*slot == NULL) {
+        *slot = by_arena(channel, frame, where, UINT64_MAX);
+    }
+    return *slot != NULL ? IPC_BY_ARENA : IPC_BY_STREAM;
+}
+
 /* Returns how many bytes it has copied, or is going to. */
 static uint32_t send_large(struct bps_channel *channel, const struct bps_frame *frame)
 {
     struct ipc_record where = {.region = IPC_NONE, .answer_region = IPC_NONE};
-    enum ipc_way way = IPC_BY_REGION;
     uint8_t *slot = NULL;
-    if (!by_region(channel, frame, &where)) {
-        way = IPC_BY_REMOTE;
-        if (!by_remote(channel, frame, &where)) {
-            way = IPC_BY_ARENA;
-            slot = by_arena(channel, frame, &where);
-        }
-    }
-    uint32_t ticket = way == IPC_BY_ARENA && slot == NULL ? IPC_NONE : ipc_ticket_new(channel, frame, slot);
+    enum ipc_way way = choose_way(channel, frame, &where, &slot);
+    uint32_t ticket = way == IPC_BY_STREAM ? IPC_NONE : ipc_ticket_new(channel, frame, slot);
     if (ticket != IPC_NONE) {
         send_reference(channel, frame, way, ticket, &where);
         return slot != NULL ? frame->bytes : 0;
