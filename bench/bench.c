@@ -77,6 +77,8 @@ static const char help_text[] =
     "      --dtype TYPE       float32, float16 or bfloat16; may be repeated (default:\n"
     "                         float32)\n"
     "      --alloc            tensors in memory that the workers of a host share\n"
+    "      --settle R         rounds before the first one that counts, in which shares\n"
+    "                         may follow the links (default: 0)\n"
     "\n"
     "For train only:\n"
     "      --beside ddp       the same training by DistributedOptimizer,\n"
@@ -110,6 +112,7 @@ enum {
     OPT_ALLOC,
     OPT_DTYPE,
     OPT_ROUNDS,
+    OPT_SETTLE,
     OPT_JSON,
     OPT_PLOT,
     OPT_TESTBED,
@@ -141,6 +144,7 @@ static const struct {
     {OPT_PLOT, WITH_SIZES, "--plot"},
     {OPT_MODEL, FOR(PUSH_PULL), "--model"},
     {OPT_ALLOC, FOR(PUSH_PULL), "--alloc"},
+    {OPT_SETTLE, FOR(PUSH_PULL), "--settle"},
     {OPT_TESTBED, WITH_JOB, "--testbed"},
     {OPT_RATE, WITH_JOB, "--rate"},
     {OPT_LINKS, WITH_JOB, "--links"},
@@ -163,10 +167,11 @@ struct arguments {
     bool help;
 };
 
-static int take_rounds(const char *text, int64_t *out)
+static int take_rounds(const char *option, const char *text, int64_t least, int64_t *out)
 {
-    if (bps_parse_int(text, out) != BPS_OK || *out < 1 || *out > ROUNDS_LIMIT) {
-        return bps_cmd_usage(NAME, "--rounds %s: expected a number from 1 to %d", bps_shown(text).text, ROUNDS_LIMIT);
+    if (bps_parse_int(text, out) != BPS_OK || *out < least || *out > ROUNDS_LIMIT) {
+        return bps_cmd_usage(NAME, "%s %s: expected a number from %d to %d", option, bps_shown(text).text, (int)least,
+                             ROUNDS_LIMIT);
     }
     return 0;
 }
@@ -266,7 +271,9 @@ static int take(struct arguments *a, int code, int argc, char **argv)
     case OPT_DTYPE:
         return add_dtype(request, optarg);
     case OPT_ROUNDS:
-        return take_rounds(optarg, &request->rounds);
+        return take_rounds("--rounds", optarg, 1, &request->rounds);
+    case OPT_SETTLE:
+        return take_rounds("--settle", optarg, 0, &request->settle);
     case OPT_TRANSPORT:
     case OPT_COMPRESSOR:
         return add_word(&request->name, &request->names, optarg);
@@ -375,6 +382,7 @@ static int parse(struct arguments *a, int argc, char **argv)
         {"alloc", no_argument, NULL, OPT_ALLOC},
         {"dtype", required_argument, NULL, OPT_DTYPE},
         {"rounds", required_argument, NULL, OPT_ROUNDS},
+        {"settle", required_argument, NULL, OPT_SETTLE},
         {"json", no_argument, NULL, OPT_JSON},
         {"plot", required_argument, NULL, OPT_PLOT},
         {"testbed", no_argument, NULL, OPT_TESTBED},

@@ -38,6 +38,7 @@ struct bps_bench_request {
     struct bps_bench_load *load;
     uint32_t loads;
     int64_t rounds;
+    int64_t settle; /* push_pull: rounds before those */
     bool json;
     const char *plot;       /* into this file; NULL: no picture */
     bool alloc;             /* push_pull: tensors lie in memory of bps_alloc() */

@@ -217,6 +217,9 @@ static bps_status measure(struct bench *b, struct result *out)
     if (status == BPS_OK) {
         status = push_pull_all(b);
     }
+    for (int64_t i = 0; i < b->request->settle && status == BPS_OK; i++) {
+        status = push_pull_all(b);
+    }
     if (status == BPS_OK) {
         status =
             time_calls(b, push_pull_all, 2, &once); /* the same on all workers, so that they agree on what follows */

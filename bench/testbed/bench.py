@@ -17,9 +17,9 @@ def run(args):
     """What was measured. OSError tells what the parts of a job have said that has failed."""
     with Testbed(max(args.workers + args.servers, 2), args.rate, args.buffer, args.links) as bed:
         rates = [args.links * measure.link_rate(bed, CONGESTION)] * (args.workers + args.servers)
-        told = slow_down(bed, args, rates)
+        slow_down(bed, args, rates)
         shape = {"workers": [1] * args.workers, "servers": args.servers}
-        how = {"settings": settings(bed, args), "host_settings": told, "env": {"TESTBED": bed.name}}
+        how = {"settings": settings(bed, args), "env": {"TESTBED": bed.name}}
         with bed.job(args.command, **shape, **how) as job:
             status, why = job.run()
             ends = job.now()
@@ -36,8 +36,7 @@ def settings(bed, args):
 
 
 def slow_down(bed, args, rates):
-    """Gives the slow hosts their links, notes the rates, and returns the settings that tell BytePS of them."""
-    told = {}
+    """Gives the slow hosts their links, and notes the rates. BytePS is not told: it finds out."""
     for host, text in args.slow:
         if host >= len(rates):
             raise ValueError(f"--slow: there is no host {host}; the hosts are 0 to {len(rates) - 1}")
@@ -45,8 +44,6 @@ def slow_down(bed, args, rates):
         slow = args.links * (units.rate(text) or 8 * fast) / 8 * measure.PAYLOAD
         bed.shape(host, text, args.buffer)
         rates[host] = min(slow, fast)
-        told[host] = [f"server.bandwidth={rates[host] / fast:.3f}"]
-    return told
 
 
 def add_optimum(found, args, rates):

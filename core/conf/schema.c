@@ -86,9 +86,9 @@ static const struct bps_option server_table[] = {
      "The reducer that sums, a name in reducers, or several: what one has no sum of, the next one sums."},
     {"order", BPS_OPT_CHOICE, BPS_OPT_AGREE, offsetof(struct bps_conf_server, order), "arrival", "arrival|rank",
      "In which order contributions are summed; rank gives the same bits in every run."},
-    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "1", "0.001..1000",
-     "Bandwidth of this host's link, relative to other hosts; its servers get a share of the bytes to "
-     "match."},
+    {"bandwidth", BPS_OPT_DOUBLE, 0, offsetof(struct bps_conf_server, bandwidth), "0", "0..1000",
+     "Bandwidth of this host's link, relative to other hosts, of which those without it have 1; its servers get a "
+     "share of the bytes to match. 0 everywhere: it is found out."},
     {"local", BPS_OPT_BOOL, 0, offsetof(struct bps_conf_server, local), "true", NULL,
      "Workers reach the servers of their own host through the transport between processes of a host, where "
      "that works; false: through the network's, as all others."},

@@ -96,24 +96,51 @@ static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entr
     return BPS_OK;
 }
 
-/* How a tensor of so many bytes is cut and placed. */
-static bps_status read_partitions(const struct bps_worker *worker, struct bps_reader *reply, uint64_t bytes,
-                                  struct bps_partition *partition, uint32_t n)
+bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out)
 {
-    uint32_t group = bps_book_group_size(worker->book, worker->rank);
-    uint64_t all = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        struct bps_partition *p = &partition[i];
-        p->bytes = bps_get_u32(reply);
-        p->shard = bps_get_u16(reply);
-        p->lead = bps_get_u16(reply);
-        all += p->bytes;
-        if (!bps_is_partition(bytes, worker->partition, i, p->bytes) || p->shard >= worker->book->shards ||
-            !bps_leads(group, p->lead)) {
-            return BPS_ERR_PROTOCOL;
-        }
+    uint32_t group = bps_book_group_size(worker->book, worker->rank), n = bps_get_u32(r);
+    bool valid = !r->bad && n > 0 && (size_t)(r->end - r->at) / 8 >= n;
+    *out = (struct bps_placed){.n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
+    if (out->partition == NULL) {
+        return valid ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
     }
-    return all == bytes && !reply->bad ? BPS_OK : BPS_ERR_PROTOCOL;
+    for (uint32_t i = 0; i < n; i++) {
+        struct bps_partition *p = &out->partition[i];
+        p->bytes = bps_get_u32(r);
+        p->shard = bps_get_u16(r);
+        p->lead = bps_get_u16(r);
+        out->bytes += p->bytes;
+        valid &= p->shard < worker->book->shards && bps_leads(group, p->lead);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        valid &= bps_is_partition(out->bytes, worker->partition, i, out->partition[i].bytes);
+    }
+    if (!valid) {
+        free(out->partition);
+    }
+    return valid ? BPS_OK : BPS_ERR_PROTOCOL;
+}
+
+/* Where it is, and where it is going to be. */
+static bps_status read_places(struct bps_tensor_entry *tensor, struct bps_reader *reply)
+{
+    struct bps_placed placed;
+    bps_status status = bps_placed_read(tensor->worker, reply, &placed);
+    if (status != BPS_OK) {
+        return status;
+    }
+    uint64_t bytes = placed.bytes;
+    bps_tensor_place(tensor, &placed);
+    if (bps_get_u8(reply) != 0) {
+        uint32_t from = bps_get_u32(reply);
+        status = bps_placed_read(tensor->worker, reply, &placed);
+        if (status != BPS_OK) {
+            return status;
+        }
+        bytes = placed.bytes == bytes ? bytes : UINT64_MAX;
+        bps_tensor_place_from(tensor, &placed, from);
+    }
+    return bytes == tensor->job.bytes && !reply->bad ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply)
@@ -122,21 +149,17 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
     uint32_t id = bps_get_u32(reply);
     tensor->round = tensor->first_round = bps_get_u32(reply);
     bps_status status = bps_get_form(reply, worker->partition, &tensor->job);
-    uint32_t slice = bps_get_u32(reply), n = bps_get_u32(reply);
+    uint32_t slice = bps_get_u32(reply);
     if (status != BPS_OK) {
         return status;
     }
-    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED || n == 0 || !bps_is_slice(slice, UINT64_MAX) ||
-        (size_t)(reply->end - reply->at) / 8 < n) {
+    if (reply->bad || id == 0 || id >= BPS_ID_UNNAMED || !bps_is_slice(slice, UINT64_MAX)) {
         return BPS_ERR_PROTOCOL;
     }
-    struct bps_partition *partition = calloc(n, sizeof *partition);
-    status = partition == NULL ? BPS_ERR_NOMEM : read_partitions(worker, reply, tensor->job.bytes, partition, n);
+    status = read_places(tensor, reply);
     if (status != BPS_OK) {
-        free(partition);
         return status;
     }
-    bps_tensor_place(tensor, partition, n);
     tensor->slice = slice < worker->slice ? slice : 0;
     worker->declared += tensor->job.bytes;
     tensor->id = id;

@@ -339,11 +339,15 @@ void bps_tasks_begin(struct bps_operation *operation)
     struct bps_report report;
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
+    if (worker->moving && !tensor->unnamed) {
+        return; /* it begins when that is over */
+    }
     if (bps_must_wait(operation)) {
         worker->memory_ops->await(operation);
         return;
     }
     operation->begun = true;
+    bps_tensor_turn(tensor);
     if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {
         bps_change_begin(operation);
         return;

@@ -364,10 +364,17 @@ static void free_tasks(struct bps_tensor_entry *tensor)
     tensor->tasks = 0;
 }
 
+static void forget_next(struct bps_tensor_entry *tensor)
+{
+    free(tensor->next.partition);
+    tensor->next.partition = NULL;
+}
+
 void bps_tensor_strip(struct bps_tensor_entry *tensor)
 {
     free_tasks(tensor);
     free(tensor->partition);
+    forget_next(tensor);
     tensor->partition = NULL;
     tensor->partitions = tensor->slice = 0;
     bps_tensor_forget_path(tensor);
@@ -409,13 +416,37 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
     return BPS_OK;
 }
 
-void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *partition, uint32_t n)
+void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *placed)
 {
     bps_tensor_forget_path(tensor); /* ways depend on the place */
     tensor->recut = true;           /* results of its last operation may still be leaving its tasks */
     free(tensor->partition);
-    tensor->partition = partition;
-    tensor->partitions = n;
+    forget_next(tensor);
+    tensor->partition = placed->partition;
+    tensor->partitions = placed->n;
+}
+
+void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round)
+{
+    forget_next(tensor);
+    tensor->next = *placed;
+    tensor->next_round = round;
+}
+
+void bps_tensor_turn(struct bps_tensor_entry *tensor)
+{
+    struct bps_placed next = tensor->next;
+    if (next.partition != NULL && tensor->round >= tensor->next_round) {
+        tensor->next.partition = NULL;
+        bps_tensor_place(tensor, &next);
+    }
+}
+
+uint32_t bps_tensor_shard(const struct bps_tensor_entry *tensor, uint32_t round, uint32_t partition)
+{
+    bool next = tensor->next.partition != NULL && round >= tensor->next_round;
+    const struct bps_partition *partitions = next ? tensor->next.partition : tensor->partition;
+    return partition < (next ? tensor->next.n : tensor->partitions) ? partitions[partition].shard : 0;
 }
 
 bps_status bps_tensor_ways(struct bps_tensor_entry *tensor)

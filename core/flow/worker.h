@@ -82,6 +82,13 @@ struct bps_task {
     char *direct_dst;
 };
 
+/* How a named tensor is cut and placed. */
+struct bps_placed {
+    uint64_t bytes;
+    uint32_t n;
+    struct bps_partition *partition; /* owned */
+};
+
 /* ---- one push_pull, broadcast or barrier ---- */
 
 /*
@@ -153,6 +160,8 @@ struct bps_tensor_entry {
     uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
     uint32_t partitions;  /* of the job's declaration */
     struct bps_partition *partition;
+    struct bps_placed next; /* from this round on; partition NULL: nothing else is known */
+    uint32_t next_round;
     uint32_t slice; /* of its partitions, bytes; 0: as configured */
     bool recut;     /* since its tasks were made */
     uint32_t tasks;
@@ -255,6 +264,7 @@ struct bps_worker {
     struct bps_tensor_entry *ids;                 /* by id: named tensors, and unnamed ones in flight */
     uint32_t last_id;                             /* the largest of the named ones so far */
     uint64_t declared;                            /* bytes of all that have been declared */
+    bool moving;                                  /* named tensors begin no rounds: shards/move.c */
     uint32_t names_looked_at;                     /* how many, before it is asked again whether they are used again */
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
@@ -329,8 +339,13 @@ bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *coding
 bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report);
 /* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
 bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
-/* [core] It is cut and placed like this from now on; takes the array over. */
-void bps_tensor_place(struct bps_tensor_entry *tensor, struct bps_partition *partition, uint32_t n);
+/* [core] It is cut and placed like this from now on, or from this round on; takes the array over. */
+void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *placed);
+void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round);
+/* [core] Nothing of it is under way, and its next round is about to begin: it is placed as that wants it. */
+void bps_tensor_turn(struct bps_tensor_entry *tensor);
+/* [core] The shard of a partition in a round; of one that it does not have, any. */
+uint32_t bps_tensor_shard(const struct bps_tensor_entry *tensor, uint32_t round, uint32_t partition);
 /*
  * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which
  * the scheduler has placed.
@@ -399,6 +414,8 @@ bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declar
 /* [core] */
 void bps_declare_later(struct bps_tensor_entry *tensor);
 bps_status bps_declare_reply(void *worker, struct bps_reader *reply);
+/* [core] Reads how some tensor is cut and placed. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out);
 /* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
 bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply);
 

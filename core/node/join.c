@@ -24,6 +24,7 @@ void bps_join_write(const struct bps_join *join, struct bps_writer *w)
     bps_put_u64(w, join->host_id);
     bps_put_u32(w, join->pid);
     bps_put_u32(w, join->bandwidth);
+    bps_put_u32(w, join->speed);
     bps_put_string(w, join->host);
     bps_put_string(w, join->job);
     bps_put_string(w, join->local);
@@ -42,6 +43,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     out->host_id = bps_get_u64(r);
     out->pid = bps_get_u32(r);
     out->bandwidth = bps_get_u32(r);
+    out->speed = bps_get_u32(r);
     bps_get_string(r, out->host, sizeof out->host);
     bps_get_string(r, out->job, sizeof out->job);
     bps_get_string(r, out->local, sizeof out->local);
@@ -49,7 +51,7 @@ bps_status bps_join_read(struct bps_reader *r, struct bps_join *out)
     out->agreement = bps_get_string_new(r, AGREEMENT_LIMIT);
     out->loaded = bps_get_string_new(r, LOADED_LIMIT);
     if (!bps_reader_done(r) || out->role > BPS_ROLE_SERVER || out->rank < -1 || out->local_rank < -1 ||
-        out->local_size < -1 || out->bandwidth == 0 || out->bandwidth > BANDWIDTH_LIMIT) {
+        out->local_size < -1 || out->bandwidth > BANDWIDTH_LIMIT) {
         bps_join_fini(out);
         return BPS_ERR_PROTOCOL;
     }

@@ -15,7 +15,8 @@ struct bps_join {
     int32_t rank, local_rank, local_size; /* wanted; -1: any */
     uint64_t host_id;                     /* equal on the same host */
     uint32_t pid;
-    uint32_t bandwidth; /* server.bandwidth in thousandths */
+    uint32_t bandwidth; /* server.bandwidth in thousandths; 0: it is not told */
+    uint32_t speed;     /* Mbit/s of the network device; 0: it does not say */
     char host[64];
     char job[128];
     char local[128]; /* where other workers of its host can dial it; "": nowhere */

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "node/alive.h"
+#include "node/delivered.h"
 #include "node/join.h"
 #include "node/loaded.h"
 #include "node/transport.h"
@@ -42,6 +43,7 @@ struct bps_member {
     struct bps_timer *ticker;
     struct bps_alive alive;
     uint64_t since, reminded;
+    uint64_t reported; /* when rates were; 0: not yet */
     bool joined, ended, silent, told;
     char waiting[640]; /* what it waits for, for the time-out */
 };
@@ -145,6 +147,10 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return m->events->declared(m->owner, payload);
     case BPS_FRAME_CHANGED:
         return m->events->changed(m->owner, payload);
+    case BPS_FRAME_MOVE:
+        return m->events->move(m->owner, payload);
+    case BPS_FRAME_MOVED:
+        return m->events->moved(m->owner, payload);
     case BPS_FRAME_WAITING:
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
@@ -182,6 +188,7 @@ static void welcome(void *owner, struct bps_link *link)
 {
     struct bps_member *m = owner;
     struct bps_writer join;
+    m->join.speed = ((const struct bps_transport_ops *)m->net->ops)->speed(link->channel);
     bps_writer_init(&join);
     bps_join_write(&m->join, &join);
     bps_link_send_message(link, BPS_FRAME_JOIN, &join);
@@ -278,6 +285,28 @@ static void check_silence(struct bps_member *m, uint64_t now)
     }
 }
 
+/* What channels have delivered since the last time, if anything. */
+static void report_rates(struct bps_member *m, uint64_t now)
+{
+    struct bps_writer w, entries;
+    uint64_t passed = now - m->reported;
+    if (!m->joined || m->link.state != BPS_LINK_OPEN || passed < BPS_RATES_EVERY) {
+        return;
+    }
+    bps_writer_init(&w);
+    bps_writer_init(&entries);
+    uint32_t n = m->events->delivered(m->owner, &entries);
+    if (n > 0 && m->reported != 0 && !entries.failed) {
+        bps_put_u64(&w, passed);
+        bps_put_u32(&w, n);
+        bps_put_bytes(&w, entries.data, entries.size);
+        bps_link_send_message(&m->link, BPS_FRAME_RATES, &w);
+    }
+    bps_writer_fini(&entries);
+    bps_writer_fini(&w);
+    m->reported = now;
+}
+
 static void on_tick(void *arg)
 {
     struct bps_member *m = arg;
@@ -293,6 +322,7 @@ static void on_tick(void *arg)
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
     check_silence(m, now);
+    report_rates(m, now);
     if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + LATER) {
         snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
                  (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);

@@ -28,8 +28,13 @@ struct bps_member_events {
     void (*joined)(void *owner, const struct bps_book *book);
     /* The scheduler's answer to a DECLARE message, in order. */
     bps_status (*declared)(void *owner, struct bps_reader *reply);
-    /* CHANGED: what the scheduler says to a CHANGE message. A server gets none. */
+    /* CHANGED: what the scheduler says to a CHANGE message. A server gets none, */
     bps_status (*changed)(void *owner, struct bps_reader *answer);
+    /* nor these, MOVE and MOVED: see scheduler/declared_move.c. */
+    bps_status (*move)(void *owner, struct bps_reader *request);
+    bps_status (*moved)(void *owner, struct bps_reader *answer);
+    /* Writes what the channels to other members have delivered, as a RATES message has it. Returns to how many. */
+    uint32_t (*delivered)(void *owner, struct bps_writer *w);
     /* The scheduler cannot be reached; cluster.scheduler is dialled again after this, which may have set it anew. */
     void (*unreachable)(void *owner);
     /* The job has failed, or this process was refused; once. */
@@ -48,7 +53,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
                           const char *local, const struct bps_member_events *events, void *owner,
                           struct bps_member **out, struct bps_report *report);
 void bps_member_free(struct bps_member *member);
-/* Sends BPS_FRAME_DECLARE, which declared follows; _CHANGE, which changed follows; or _FORGET. */
+/* Sends BPS_FRAME_DECLARE, which declared follows; _CHANGE, with changed; _BEGUN, with moved; or _FORGET. */
 bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struct bps_writer *message);
 /* A worker leaves; ended follows. With `why` it gives up: the job fails with that text. */
 void bps_member_leave(struct bps_member *member, const char *why);

@@ -79,6 +79,20 @@ static uint64_t no_round_trip(struct bps_channel *channel)
     return 0;
 }
 
+static bool no_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy)
+{
+    (void)channel;
+    (void)bytes;
+    (void)busy;
+    return false;
+}
+
+static uint32_t no_speed(struct bps_channel *channel)
+{
+    (void)channel;
+    return 0;
+}
+
 static const struct bps_transport_ops transport_stubs = {
     .describe = no_description,
     .loan_read = no_loan_read,
@@ -86,6 +100,8 @@ static const struct bps_transport_ops transport_stubs = {
     .attach = no_attach,
     .detach = no_detach,
     .round_trip = no_round_trip,
+    .delivered = no_delivered,
+    .speed = no_speed,
 };
 static const struct bps_reducer_ops reducer_stubs = {.describe = no_description};
 static const struct bps_compressor_ops compressor_stubs = {.describe = no_description};
@@ -105,10 +121,12 @@ struct op {
 #define OP(kind, field) {#field, offsetof(struct bps_##kind##_ops, field)}
 
 static const struct op transport_ops[] = {
-    OP(transport, open),       OP(transport, close),    OP(transport, query),      OP(transport, listen),
-    OP(transport, dial),       OP(transport, kick),     OP(transport, finish),     OP(transport, drop),
-    OP(transport, local_host), OP(transport, describe), OP(transport, loan_read),  OP(transport, loan_write),
-    OP(transport, attach),     OP(transport, detach),   OP(transport, round_trip), {NULL, 0},
+    OP(transport, open),      OP(transport, close),     OP(transport, query),
+    OP(transport, listen),    OP(transport, dial),      OP(transport, kick),
+    OP(transport, finish),    OP(transport, drop),      OP(transport, local_host),
+    OP(transport, describe),  OP(transport, loan_read), OP(transport, loan_write),
+    OP(transport, attach),    OP(transport, detach),    OP(transport, round_trip),
+    OP(transport, delivered), OP(transport, speed),     {NULL, 0},
 };
 
 static const struct op reducer_ops[] = {

@@ -13,7 +13,9 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
     declared->partition = partition;
     declared->workers = book->workers;
     declared->group = calloc(book->workers, sizeof *declared->group);
-    bps_status status = declared->group == NULL ? BPS_ERR_NOMEM : bps_placement_init(&declared->placement, book);
+    declared->move.asked = calloc(book->workers, sizeof *declared->move.asked);
+    bool memory = declared->group != NULL && declared->move.asked != NULL;
+    bps_status status = !memory ? BPS_ERR_NOMEM : bps_placement_init(&declared->placement, book);
     for (uint32_t rank = 0; rank < book->workers && status == BPS_OK; rank++) {
         declared->groups += book->member[rank].group == rank;
         declared->group[rank] = bps_placement_group(&declared->placement, bps_book_group_size(book, rank));
@@ -27,6 +29,7 @@ static void tensor_free(struct bps_declared_tensor *t)
     free(t->overdue);
     bps_form_fini(&t->form);
     bps_layout_fini(&t->layout);
+    bps_layout_fini(&t->before);
     free(t->name);
     free(t->user_bits);
     free(t);
@@ -41,6 +44,7 @@ void bps_declared_fini(struct bps_declared *declared)
         tensor_free(t);
     }
     free(declared->group);
+    free(declared->move.asked);
     free(declared->free);
     bps_placement_fini(&declared->placement);
     memset(declared, 0, sizeof *declared);
@@ -99,6 +103,8 @@ void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_ten
 {
     bps_placement_remove(&declared->placement, &t->layout);
     bps_layout_fini(&t->layout);
+    bps_layout_fini(&t->before);
+    t->from = 0;
 }
 
 static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
@@ -247,26 +253,39 @@ bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared
         const struct bps_form *form = &fresh[i]->form;
         status = bps_placement_add(&declared->placement, form->bytes, declared->partition, form->coding != NULL,
                                    &fresh[i]->layout);
-        fresh[i]->slice = choose_slice(declared);
+        if (fresh[i]->before.n == 0) { /* else its workers know it */
+            fresh[i]->slice = choose_slice(declared);
+        }
     }
     return status;
 }
 
-void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
-                        struct bps_writer *w)
+void bps_declared_write_layout(const struct bps_declared *declared, uint32_t rank, const struct bps_layout *layout,
+                               struct bps_writer *w)
 {
-    const struct bps_layout *layout = &tensor->layout;
     uint16_t group = declared->group[rank];
-    bps_put_u32(w, tensor->id);
-    bps_put_u32(w, tensor->round);
-    bps_put_form(w, &tensor->form);
-    bps_put_u32(w, tensor->slice);
     bps_put_u32(w, layout->n);
     for (uint32_t i = 0; i < layout->n; i++) {
         bps_put_u32(w, layout->part[i].bytes);
         bps_put_u16(w, layout->part[i].shard);
         uint32_t leader = layout->lead[(size_t)i * declared->placement.sizes + group];
         bps_put_u16(w, (uint16_t)bps_leader_place(declared->placement.group[group].size, leader));
+    }
+}
+
+void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
+                        struct bps_writer *w)
+{
+    bool moved = tensor->before.n > 0;
+    bps_put_u32(w, tensor->id);
+    bps_put_u32(w, tensor->round);
+    bps_put_form(w, &tensor->form);
+    bps_put_u32(w, tensor->slice);
+    bps_declared_write_layout(declared, rank, moved ? &tensor->before : &tensor->layout, w);
+    bps_put_u8(w, moved);
+    if (moved) {
+        bps_put_u32(w, tensor->from);
+        bps_declared_write_layout(declared, rank, &tensor->layout, w);
     }
 }
 

@@ -26,11 +26,16 @@ struct bps_declared_tensor {
     uint32_t round; /* in which a worker that declares it now begins */
     struct bps_form form;
     struct bps_layout layout;
-    uint32_t slice;            /* bytes of the slices of its partitions, at most */
-    uint32_t users;            /* workers that have declared it and not forgotten it */
-    uint64_t *user_bits;       /* a bit for each of the job's workers */
-    struct bps_change *change; /* of its form, under way; or NULL */
-    char *overdue;             /* the last one that not all have reported, in these words; owned; NULL: there is none */
+    struct bps_layout before; /* until round `from`; empty: nobody needs it */
+    uint32_t from;
+    struct bps_begun {
+        uint32_t workers, least, most; /* who have said it, and the fewest and the most rounds */
+    } begun;                           /* while tensors are about to move */
+    uint32_t slice;                    /* bytes of the slices of its partitions, at most */
+    uint32_t users;                    /* workers that have declared it and not forgotten it */
+    uint64_t *user_bits;               /* a bit for each of the job's workers */
+    struct bps_change *change;         /* of its form, under way; or NULL */
+    char *overdue; /* the last one that not all have reported, in these words; owned; NULL: there is none */
     uint32_t overdue_round;
     UT_hash_handle by_name, by_id;
 };
@@ -51,6 +56,11 @@ struct bps_declared {
     struct bps_free_id *free; /* a stack */
     uint32_t frees, free_room;
     uint32_t changes; /* under way */
+    struct bps_declared_move {
+        uint32_t number; /* of those so far */
+        uint32_t waits;  /* workers that have not answered; 0: none is under way */
+        bool *asked;     /* by rank: it has not */
+    } move;
 };
 
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition);
@@ -64,7 +74,7 @@ bps_status bps_declared_answer(struct bps_declared *declared, uint32_t rank, str
 /* Reads a worker's FORGET message: what no worker knows any more is gone, and its id is free. */
 bps_status bps_declared_forget(struct bps_declared *declared, uint32_t rank, struct bps_reader *request);
 
-/* ---- for declared_change.c ---- */
+/* ---- for declared_change.c and declared_move.c ---- */
 
 /* Takes the tensor's place from it, for another form, or for good. */
 void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_tensor *tensor);
@@ -73,11 +83,14 @@ bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared
 /* What DECLARED and CHANGED tell about a tensor. */
 void bps_declared_write(const struct bps_declared *declared, uint32_t rank, const struct bps_declared_tensor *tensor,
                         struct bps_writer *w);
+/* A layout of theirs, as this worker needs it. */
+void bps_declared_write_layout(const struct bps_declared *declared, uint32_t rank, const struct bps_layout *layout,
+                               struct bps_writer *w);
 
 /* ---- declared_change.c ---- */
 
-/* Sends a CHANGED message to a worker. */
-typedef void (*bps_declared_send_fn)(void *arg, uint32_t rank, const struct bps_writer *changed);
+/* Sends a message to a worker. */
+typedef void (*bps_declared_send_fn)(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *message);
 /*
  * Reads a worker's CHANGE message. With the last one of a round the change is settled, and all workers are told:
  * if all have the same new form, where it is placed from now on, otherwise who has pushed what.
@@ -92,5 +105,23 @@ void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint
                                bps_declared_send_fn send, void *arg);
 /* All changes under way are `ns` younger: the time in which this process was stopped counts against nobody. */
 void bps_declared_excuse(struct bps_declared *declared, uint64_t ns);
+
+/* ---- declared_move.c ---- */
+
+/*
+ * Tensors are about to move to other shards: asks all workers, which begin no further rounds meanwhile, for the rounds
+ * that they have begun. False: not now.
+ */
+bool bps_declared_move(struct bps_declared *declared, bps_declared_send_fn send, void *arg);
+/* Reads a worker's BEGUN message. True in *all: it was the last one. BPS_ERR_PROTOCOL. */
+bps_status bps_declared_begun(struct bps_declared *declared, uint32_t rank, struct bps_reader *answer, bool *all);
+/*
+ * Then: places all tensors anew by the weights of the book, from the first round on that no worker has begun. What is
+ * coded stays, as its shard has what was lost of it. BPS_ERR_NOMEM.
+ */
+bps_status bps_declared_moved(struct bps_declared *declared, const struct bps_book *book, bps_declared_send_fn send,
+                              void *arg);
+/* If a move is under way, nothing moves, and workers go on. */
+void bps_declared_stay(struct bps_declared *declared, bps_declared_send_fn send, void *arg);
 
 #endif

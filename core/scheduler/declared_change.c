@@ -22,7 +22,7 @@ static void tell_one(const struct bps_declared_tensor *t, uint32_t rank, uint8_t
     bps_put_u32(&w, t->id);
     bps_put_u8(&w, kind);
     bps_put_string(&w, text);
-    send(arg, rank, &w);
+    send(arg, rank, BPS_FRAME_CHANGED, &w);
     bps_writer_fini(&w);
 }
 
@@ -70,7 +70,7 @@ static bps_status reform(struct bps_declared *declared, struct bps_declared_tens
         bps_put_u32(&w, t->id);
         bps_put_u8(&w, 0);
         bps_declared_write(declared, rank, t, &w);
-        send(arg, rank, &w);
+        send(arg, rank, BPS_FRAME_CHANGED, &w);
         bps_writer_fini(&w);
     }
     return BPS_OK;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hosting.c - which members serve, and what share of the bytes each of them gets. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "scheduler/roster.h"
-#include "scheduler/share.h"
+#include "scheduler/weigh.h"
 
 static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
 {
@@ -33,20 +34,39 @@ static bool has_neighbour(const struct bps_roster *roster, const struct bps_seat
     return false;
 }
 
+/* ---- bandwidths ---- */
+
+/*
+ * What the configuration says, where it says something of any host; else what all network devices say; else they are
+ * thought to be equal.
+ */
+static void set_bandwidths(struct bps_roster *roster)
+{
+    struct bps_seat *seat;
+    bool known = true;
+    roster->told = false;
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        roster->told |= seat->join.bandwidth > 0;
+        known &= seat->join.speed > 0;
+    }
+    TAILQ_FOREACH(seat, &roster->seats, entry) {
+        double configured = seat->join.bandwidth > 0 ? seat->join.bandwidth / 1000.0 : 1;
+        seat->bandwidth = roster->told ? configured : known ? seat->join.speed : 1;
+    }
+}
+
 /* ---- the hosts of the members ---- */
 
 struct hosts {
     uint32_t count;
     struct bps_share *share;
     const struct bps_seat **first; /* some seat on each */
-    uint32_t *servers;             /* on each */
 };
 
 static void hosts_fini(struct hosts *hosts)
 {
     free(hosts->share);
     free(hosts->first);
-    free(hosts->servers);
 }
 
 static bps_status hosts_init(struct hosts *hosts, uint32_t seats)
@@ -54,9 +74,8 @@ static bps_status hosts_init(struct hosts *hosts, uint32_t seats)
     *hosts = (struct hosts){
         .share = calloc(seats, sizeof *hosts->share),
         .first = calloc(seats, sizeof *hosts->first),
-        .servers = calloc(seats, sizeof *hosts->servers),
     };
-    if (hosts->share == NULL || hosts->first == NULL || hosts->servers == NULL) {
+    if (hosts->share == NULL || hosts->first == NULL) {
         hosts_fini(hosts);
         return BPS_ERR_NOMEM;
     }
@@ -80,11 +99,8 @@ static void add_seat(struct hosts *hosts, const struct bps_seat *seat, bool send
         hosts->first[hosts->count++] = seat;
     }
     struct bps_share *share = &hosts->share[i];
-    double bandwidth = seat->join.bandwidth / 1000.0;
     share->senders += sends;
-    share->serves = share->serves || seat->serves;
-    share->bandwidth = share->bandwidth > bandwidth ? share->bandwidth : bandwidth;
-    hosts->servers[i] += seat->serves;
+    share->bandwidth = fmax(share->bandwidth, seat->bandwidth);
 }
 
 /* ---- who serves ---- */
@@ -111,6 +127,7 @@ bps_status bps_roster_host(struct bps_roster *roster)
 {
     uint32_t colocated;
     struct bps_seat *seat;
+    set_bandwidths(roster);
     bps_status status = resolve(roster, &colocated);
     if (status != BPS_OK) {
         return status;
@@ -127,33 +144,24 @@ bps_status bps_roster_host(struct bps_roster *roster)
 
 /* ---- shares ---- */
 
-static void weigh(const struct hosts *hosts, const struct bps_seat *seat, struct bps_book_shard *shard)
-{
-    uint32_t i = host_of(hosts, seat);
-    double share = hosts->share[i].share / hosts->servers[i];
-    for (uint32_t s = 0; s < seat->shards; s++) {
-        shard[s].weight = bps_share_weight(share, seat->shards);
-    }
-}
-
 bps_status bps_roster_weigh(const struct bps_roster *roster, struct bps_book *book)
 {
     const struct bps_seat *seat;
-    struct hosts hosts;
-    bps_status status = hosts_init(&hosts, book->members);
+    struct bps_hosts hosts;
+    bps_status status = bps_hosts_init(&hosts, book);
     if (status != BPS_OK) {
         return status;
     }
-    TAILQ_FOREACH(seat, &roster->seats, entry) {
-        /* Of those who sum together before they push, the first one counts. */
-        bool sends = seat->join.role == BPS_ROLE_WORKER && book->member[seat->rank].group == seat->rank;
-        add_seat(&hosts, seat, sends);
+    for (uint32_t h = 0; h < hosts.count; h++) {
+        hosts.share[h].bandwidth = 0;
+    }
+    for (uint32_t member = 0; member < book->members; member++) {
+        struct bps_share *share = &hosts.share[hosts.of[member]];
+        seat = bps_roster_seat(roster, member);
+        share->bandwidth = fmax(share->bandwidth, seat->bandwidth);
     }
     bps_share_set(hosts.share, hosts.count);
-    for (uint32_t i = 0; i < book->shards; i += seat->shards) {
-        seat = bps_roster_seat(roster, book->shard[i].member);
-        weigh(&hosts, seat, &book->shard[i]);
-    }
-    hosts_fini(&hosts);
-    return bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
+    status = bps_hosts_weigh(&hosts, book);
+    bps_hosts_fini(&hosts);
+    return status;
 }

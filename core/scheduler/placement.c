@@ -144,6 +144,19 @@ static struct bps_bin *bins_new(uint32_t n, uint64_t weight)
     return bin;
 }
 
+void bps_placement_weigh(struct bps_placement *placement, const struct bps_book *book)
+{
+    placement->weights = 0;
+    for (uint32_t s = 0; s < placement->servers; s++) {
+        placement->server[s].weight = 0;
+        for (uint32_t i = placement->first[s]; i < placement->first[s + 1]; i++) {
+            placement->shard[i].weight = book->shard[i].weight;
+            placement->server[s].weight += book->shard[i].weight;
+        }
+        placement->weights += placement->server[s].weight;
+    }
+}
+
 static bool set_servers(struct bps_placement *placement, const struct bps_book *book)
 {
     placement->server = bins_new(book->shards, 0);
@@ -153,15 +166,12 @@ static bool set_servers(struct bps_placement *placement, const struct bps_book *
         return false;
     }
     for (uint32_t i = 0; i < book->shards; i++) {
-        const struct bps_book_shard *shard = &book->shard[i];
-        if (i == 0 || shard->member != shard[-1].member) {
+        if (i == 0 || book->shard[i].member != book->shard[i - 1].member) {
             placement->first[placement->servers++] = i;
         }
-        placement->shard[i].weight = shard->weight;
-        placement->server[placement->servers - 1].weight += shard->weight;
-        placement->weights += shard->weight;
     }
     placement->first[placement->servers] = book->shards;
+    bps_placement_weigh(placement, book);
     return true;
 }
 

@@ -47,6 +47,8 @@ void bps_layout_fini(struct bps_layout *layout);
 /* Over the shards of a book, of which those of one member stand together, and its groups of workers. */
 bps_status bps_placement_init(struct bps_placement *placement, const struct bps_book *book);
 void bps_placement_fini(struct bps_placement *placement);
+/* Other weights, by the shards of another book of the same members. What is placed stays. */
+void bps_placement_weigh(struct bps_placement *placement, const struct bps_book *book);
 /* The index of a size of groups. */
 uint16_t bps_placement_group(const struct bps_placement *placement, uint32_t size);
 /* A tensor of so many bytes is about to be placed. What is known beforehand is placed better: the large ones first. */

@@ -23,9 +23,10 @@ struct bps_seat {
     struct bps_guest *guest;
     struct bps_join join;
     uint32_t rank, local_rank, local_size;
-    bool serves; /* runs shards */
-    bool left;   /* a worker that has left in order, but not yet hung up */
-    bool early;  /* a worker of the next generation, while this one still runs */
+    bool serves;      /* runs shards */
+    bool left;        /* a worker that has left in order, but not yet hung up */
+    bool early;       /* a worker of the next generation, while this one still runs */
+    double bandwidth; /* of its host's link, relative to the others */
     uint32_t shards;
     struct bps_endpoint *endpoint; /* of each shard; NULL until it has told them */
 };
@@ -33,6 +34,7 @@ struct bps_seat {
 struct bps_roster {
     uint32_t workers, servers; /* wanted */
     uint32_t colocated;        /* BPS_COLOCATED_*: which workers host servers, too */
+    bool told;                 /* the bandwidths of links are configured */
     TAILQ_HEAD(bps_seats, bps_seat) seats;
 };
 

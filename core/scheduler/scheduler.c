@@ -24,6 +24,7 @@
 #include "plugin/instance.h"
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
+#include "scheduler/rates.h"
 #include "scheduler/roster.h"
 
 #define LOG          "scheduler"
@@ -39,7 +40,9 @@ struct bps_scheduler {
     struct bps_instance *net;
     struct bps_lobby lobby;
     struct bps_roster roster;
+    struct bps_book book; /* of this generation */
     struct bps_declared declared;
+    struct bps_rates rates; /* of no members: its configuration says them */
     struct bps_timer *ticker;
     struct bps_alive alive;
     struct bps_guard guard;
@@ -190,13 +193,21 @@ static void log_shares(const struct bps_book *book)
     }
 }
 
+/* The last generation's tables go. */
+static bps_status new_tables(struct bps_scheduler *s)
+{
+    bps_declared_fini(&s->declared);
+    bps_rates_fini(&s->rates);
+    bps_status status = bps_declared_init(&s->declared, &s->book, s->conf->worker.partition);
+    return status == BPS_OK && !s->roster.told ? bps_rates_init(&s->rates, &s->book) : status;
+}
+
 static bps_status publish(struct bps_scheduler *s)
 {
-    struct bps_book book;
     struct bps_writer w;
     char text[128];
-    bps_writer_init(&w);
-    bps_status status = bps_roster_book(&s->roster, &book);
+    bps_book_fini(&s->book);
+    bps_status status = bps_roster_book(&s->roster, &s->book);
     if (status == BPS_ERR_INVALID) {
         snprintf(text, sizeof text,
                  "the servers have too many shards together, at most %u are possible; "
@@ -205,27 +216,26 @@ static bps_status publish(struct bps_scheduler *s)
         fail_job(s, status, text);
         return BPS_OK;
     }
+    if (status == BPS_OK) {
+        s->book.epoch = ++s->epoch;
+        status = new_tables(s);
+    }
     if (status != BPS_OK) {
         return status;
     }
-    book.epoch = ++s->epoch;
-    bps_declared_fini(&s->declared);
-    status = bps_declared_init(&s->declared, &book, s->conf->worker.partition);
-    if (status == BPS_OK) {
-        bps_book_write(&book, &w);
-        struct bps_seat *seat;
-        TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-            bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
-        }
-        s->phase = RUNNING;
-        s->leaver = NOBODY;
-        bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
-                 s->roster.workers, s->roster.servers, book.shards, book.epoch);
-        log_shares(&book);
+    bps_writer_init(&w);
+    bps_book_write(&s->book, &w);
+    struct bps_seat *seat;
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
     }
     bps_writer_fini(&w);
-    bps_book_fini(&book);
-    return status;
+    s->phase = RUNNING;
+    s->leaver = NOBODY;
+    bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
+             s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
+    log_shares(&s->book);
+    return BPS_OK;
 }
 
 /* ---- what members say ---- */
@@ -370,11 +380,11 @@ static struct bps_seat *worker_of(struct bps_scheduler *s, uint32_t rank)
     return NULL;
 }
 
-static void send_changed(void *arg, uint32_t rank, const struct bps_writer *changed)
+static void send_worker(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *message)
 {
     struct bps_seat *seat = worker_of(arg, rank);
     if (seat != NULL) {
-        bps_link_send_message(&seat->guest->link, BPS_FRAME_CHANGED, changed);
+        bps_link_send_message(&seat->guest->link, frame, message);
     }
 }
 
@@ -387,7 +397,8 @@ static void refuse_changes(struct bps_scheduler *s)
     if (s->leaver != NOBODY) {
         char text[80];
         snprintf(text, sizeof text, "worker %u has left the job", s->leaver);
-        bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_changed, s);
+        bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_worker, s);
+        bps_declared_stay(&s->declared, send_worker, s);
     }
 }
 
@@ -396,11 +407,55 @@ static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat
     if (seat->left) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_changed, s);
+    bps_declared_stay(&s->declared, send_worker, s); /* its place is about to be another one anyway */
+    bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_worker, s);
     if (status == BPS_OK) {
         refuse_changes(s);
     }
     return status;
+}
+
+/* ---- tensors that move, as links differ from what was thought ---- */
+
+void bps_scheduler_move(struct bps_scheduler *s)
+{
+    if (s->phase == RUNNING && s->leaver == NOBODY && s->rates.members > 0) {
+        bps_declared_move(&s->declared, send_worker, s);
+    }
+}
+
+static bps_status on_rates(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+{
+    uint32_t member = seat->join.role == BPS_ROLE_WORKER ? seat->rank : s->roster.workers + seat->rank;
+    bool better = false;
+    if (s->rates.members == 0 || s->phase != RUNNING || seat->early) {
+        return BPS_OK;
+    }
+    bps_status status = bps_rates_add(&s->rates, member, payload, &better);
+    if (status == BPS_OK && better) {
+        bps_scheduler_move(s);
+    }
+    return status;
+}
+
+static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+{
+    bool all;
+    bps_status status = bps_declared_begun(&s->declared, seat->rank, payload, &all);
+    if (status != BPS_OK || !all) {
+        return status;
+    }
+    status = bps_rates_take(&s->rates, &s->book);
+    if (status == BPS_OK) {
+        status = bps_declared_moved(&s->declared, &s->book, send_worker, s);
+    }
+    if (status != BPS_OK) {
+        fail_job(s, status, "the scheduler could not move tensors to other servers");
+        return BPS_OK;
+    }
+    bps_info(LOG, "links deliver other rates than were known, so that tensors move:");
+    log_shares(&s->book);
+    return BPS_OK;
 }
 
 /* All workers have left: the job is over, or a next generation may come. */
@@ -464,6 +519,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     if (header->type == BPS_FRAME_LEAVE) {
         return on_leave(s, seat, payload);
     }
+    if (header->type == BPS_FRAME_RATES) {
+        return on_rates(s, seat, payload);
+    }
     /* The rest is about tensors, of which only the workers of a complete job speak. */
     if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
         return BPS_ERR_PROTOCOL;
@@ -473,6 +531,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return on_declare(s, seat, link, payload);
     case BPS_FRAME_CHANGE:
         return on_change(s, seat, payload);
+    case BPS_FRAME_BEGUN:
+        return on_begun(s, seat, payload);
     case BPS_FRAME_FORGET:
         return bps_declared_forget(&s->declared, seat->rank, payload);
     default:
@@ -584,7 +644,7 @@ static void on_tick(void *arg)
         remind(s, now);
     } else if (s->phase == RUNNING) {
         bps_declared_excuse(&s->declared, late);
-        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_changed,
+        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_worker,
                                   s);
     }
     if (s->phase != ENDING) {
@@ -667,6 +727,8 @@ void bps_scheduler_free(struct bps_scheduler *s)
     bps_lobby_fini(&s->lobby);
     bps_roster_fini(&s->roster);
     bps_declared_fini(&s->declared);
+    bps_rates_fini(&s->rates);
+    bps_book_fini(&s->book);
     bps_instance_close(s->net);
     bps_guard_end(&s->guard);
     free(s->agreement);

@@ -30,5 +30,7 @@ void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
  * hear why. Of several the first counts. Who has started the job then ends it.
  */
 void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
+/* In a job that runs, tensors move to the shards that suit the links best by now, unless that is not possible now. */
+void bps_scheduler_move(struct bps_scheduler *scheduler);
 
 #endif

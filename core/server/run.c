@@ -68,7 +68,13 @@ static void on_joined(void *owner, const struct bps_book *book)
              bps_server_shards(p->server));
 }
 
-/* DECLARED, CHANGED: a server declares nothing. */
+static uint32_t on_delivered(void *owner, struct bps_writer *w)
+{
+    const struct process *p = owner;
+    return p->server != NULL ? bps_server_delivered(p->server, w) : 0;
+}
+
+/* DECLARED, CHANGED, MOVE, MOVED: a server declares nothing. */
 static bps_status on_answer(void *owner, struct bps_reader *reply)
 {
     (void)owner;
@@ -97,6 +103,9 @@ static const struct bps_member_events events = {
     .joined = on_joined,
     .declared = on_answer,
     .changed = on_answer,
+    .move = on_answer,
+    .moved = on_answer,
+    .delivered = on_delivered,
     .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,

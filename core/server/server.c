@@ -100,6 +100,15 @@ bps_status bps_server_serve(struct bps_server *server, const struct bps_book *bo
     return BPS_OK;
 }
 
+uint32_t bps_server_delivered(const struct bps_server *server, struct bps_writer *w)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < server->shards; i++) {
+        n += bps_shard_delivered(server->shard[i], w);
+    }
+    return n;
+}
+
 uint32_t bps_server_shards(const struct bps_server *server)
 {
     return server->shards;

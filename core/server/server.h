@@ -25,6 +25,8 @@ void bps_server_endpoints(const struct bps_server *server, struct bps_writer *en
 /* A generation of the job begins: forget all keys, let in the workers of this book (copied). */
 bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book);
 uint32_t bps_server_shards(const struct bps_server *server);
+/* Writes what its channels have delivered, as a RATES message has it. Returns to how many. [the thread that serves] */
+uint32_t bps_server_delivered(const struct bps_server *server, struct bps_writer *w);
 /* How many shards a server on this machine has that is reached at this address; "": any of a network. */
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host);
 

@@ -18,6 +18,7 @@
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "node/delivered.h"
 #include "node/listener.h"
 #include "plugin/returned.h"
 #include "plugin/use.h"
@@ -39,6 +40,7 @@ struct peer {
     struct lane *lane[LANES_LIMIT];
     uint32_t lanes; /* highest lane in use + 1 */
     struct bps_heap results;
+    struct bps_delivered delivered;
 };
 
 /* One channel of a worker; the `user` of its guest. */
@@ -47,6 +49,7 @@ struct lane {
     struct bps_sum_cursor opened[BPS_PLACES_LIMIT]; /* without a block: free */
     struct bps_guest *guest;
     struct peer *peer; /* NULL: said hello for a generation that has not begun here */
+    struct bps_delivered_mark delivered;
     uint32_t rank, number, epoch;
     struct lane_codings *codings; /* NULL: none has been told */
 };
@@ -476,6 +479,29 @@ bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book)
     return call.status;
 }
 
+/* ---- what is delivered ---- */
+
+static void look_at_channels(struct bps_shard *shard)
+{
+    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+        struct peer *peer = &shard->peers[r];
+        for (uint32_t i = 0; i < peer->lanes; i++) {
+            if (peer->lane[i] != NULL) {
+                bps_delivered_look(&peer->delivered, &peer->lane[i]->delivered, &peer->lane[i]->guest->link);
+            }
+        }
+    }
+}
+
+uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+        n += bps_delivered_report(&shard->peers[r].delivered, r, w);
+    }
+    return n;
+}
+
 /* ---- life ---- */
 
 static void on_tick(void *arg)
@@ -485,6 +511,7 @@ static void on_tick(void *arg)
     uint64_t now = bps_now();
     bps_lobby_sweep(&shard->net.lobby, now);
     bps_lobby_sweep(&shard->local.lobby, now);
+    look_at_channels(shard);
     if (shard->sum != NULL) {
         bps_sum_excuse(shard->sum, bps_loop_late(shard->loop));
         bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);

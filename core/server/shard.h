@@ -22,5 +22,7 @@ const char *bps_shard_address(const struct bps_shard *shard);
 const char *bps_shard_local(const struct bps_shard *shard);
 /* Drops the last generation's peers and keys and lets in those of `book`. Returns when it is done. */
 bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book);
+/* Writes what its channels have delivered since the last time. Returns how many entries. [the thread that serves] */
+uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w);
 
 #endif

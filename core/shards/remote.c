@@ -57,7 +57,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
         if (tensor == NULL || tensor->operation.reported) {
             return false; /* it is going to have a place, or another one */
         }
-        shard = header->partition < tensor->partitions ? tensor->partition[header->partition].shard : 0;
+        shard = bps_tensor_shard(tensor, header->round, header->partition);
     }
     send_poison(&worker->shards->remote[shard], header, text);
     return true;
@@ -221,11 +221,17 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
 }
 
 /* Shards that sum more get more at once, so that all of them come to the end together. */
+static double part_of(const struct bps_remote *remote)
+{
+    const struct bps_shards *shards = remote->worker->shards;
+    return shards->window.shard[remote->index].share * shards->remotes;
+}
+
 static void init_credit(struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
     uint64_t credit = worker->conf->worker.credit;
-    remote->part = worker->shards->window.shard[remote->index].share * worker->shards->remotes;
+    remote->part = part_of(remote);
     double least = remote->part * BPS_CREDIT_SLICES * (double)worker->slice, most = remote->part * (double)credit;
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
@@ -285,6 +291,27 @@ uint32_t bps_remotes_links(const struct bps_worker *worker)
         links += worker->shards->remote[r].lanes;
     }
     return links;
+}
+
+void bps_remotes_weigh(struct bps_worker *worker, const uint32_t *weight)
+{
+    bps_window_weigh(&worker->shards->window, weight);
+    for (uint32_t r = 0; r < worker->shards->remotes; r++) {
+        worker->shards->remote[r].part = part_of(&worker->shards->remote[r]);
+    }
+}
+
+uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
+        struct bps_remote *remote = &worker->shards->remote[r];
+        for (uint32_t i = 0; i < remote->lanes; i++) {
+            bps_delivered_look(&remote->delivered, &remote->lane[i].delivered, &remote->lane[i].link);
+        }
+        n += bps_delivered_report(&remote->delivered, worker->book->shard[r].member, w);
+    }
+    return n;
 }
 
 void bps_remotes_log(const struct bps_worker *worker)

@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "flow/step.h"
+#include "node/delivered.h"
 #include "node/transport.h"
 #include "shards/credit.h"
 #include "shards/window.h"
@@ -16,6 +17,7 @@ struct bps_remote_lane {
     struct bps_dialler dialler;
     struct bps_remote *remote;
     uint32_t number;
+    struct bps_delivered_mark delivered;
     struct bps_sink sink; /* a slice of a result that arrives */
     struct bps_task *task;
     uint32_t offset, length;
@@ -34,6 +36,7 @@ struct bps_remote {
     struct bps_remote_lane lane[BPS_LANES_LIMIT];
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
+    struct bps_delivered delivered;
     double part;      /* of the credit of all shards on average */
     bool starved;     /* the most urgent one has no credit, */
     bool making;      /* or its slice is still being made */
@@ -118,6 +121,10 @@ static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, 
 
 /* ---- remote.c ---- */
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report);
+/* Writes what the channels to shards have delivered, as a RATES message has it. Returns how many entries. */
+uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_writer *w);
+/* Each gets this weight of the bytes from now on. */
+void bps_remotes_weigh(struct bps_worker *worker, const uint32_t *weight);
 /* How many links to shards there will be; with all of them open the worker has joined. */
 uint32_t bps_remotes_links(const struct bps_worker *worker);
 /* Says in the log by which transport each server is reached. */
@@ -197,6 +204,11 @@ bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_f
 bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const struct bps_header *header,
                             struct bps_writer *state);
 void bps_state_forget_handed(struct bps_shards *shards);
+
+/* ---- move.c ---- */
+/* [core] Messages of the scheduler: see its declared_move.c. */
+bps_status bps_move_begin(void *worker, struct bps_reader *request);
+bps_status bps_move_end(void *worker, struct bps_reader *answer);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(void *lane, struct bps_link *link, const struct bps_header *header,

@@ -4,6 +4,12 @@
 
 #include <stdlib.h>
 
+/* Without a weight it gets nothing, or hardly anything. */
+static double share_of(uint32_t weight, uint64_t all)
+{
+    return weight > 0 ? weight / (double)all : 1.0;
+}
+
 bps_status bps_window_init(struct bps_window *window, const struct bps_book *book)
 {
     *window = (struct bps_window){.shards = book->shards};
@@ -11,13 +17,22 @@ bps_status bps_window_init(struct bps_window *window, const struct bps_book *boo
     if (window->shard == NULL) {
         return BPS_ERR_NOMEM;
     }
-    double all = (double)book->shard[book->shards - 1].until;
     for (uint32_t i = 0; i < book->shards; i++) {
-        uint32_t weight = book->shard[i].weight; /* without one it gets nothing, or hardly anything */
-        window->shard[i].share = weight > 0 ? weight / all : 1.0;
+        window->shard[i].share = share_of(book->shard[i].weight, book->shard[book->shards - 1].until);
         window->shard[i].blocked_by = BPS_WINDOW_NONE;
     }
     return BPS_OK;
+}
+
+void bps_window_weigh(struct bps_window *window, const uint32_t *weight)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < window->shards; i++) {
+        all += weight[i];
+    }
+    for (uint32_t i = 0; i < window->shards; i++) {
+        window->shard[i].share = share_of(weight[i], all);
+    }
 }
 
 void bps_window_fini(struct bps_window *window)

@@ -37,6 +37,8 @@ struct bps_window {
 /* For the shards of a job, with the shares that placement gives them. */
 bps_status bps_window_init(struct bps_window *window, const struct bps_book *book);
 void bps_window_fini(struct bps_window *window);
+/* Other shares from now on, by the weights of the shards. */
+void bps_window_weigh(struct bps_window *window, const uint32_t *weight);
 
 /* The shard has something to send, and how urgent that is; said again when that changes. */
 void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority);

@@ -91,7 +91,7 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->shape = (uint16_t)(rest >> 16);
     out->size = get32(in + 64);
     out->slice = get32(in + 68);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_JOIN) ||
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_MOVED) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     bool coding_fits = out->coding == 0 || out->type == BPS_FRAME_PUSH;
     bool shape_fits = out->shape == 0 || out->type == BPS_FRAME_PUSH || out->type == BPS_FRAME_READY;

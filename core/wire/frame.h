@@ -36,6 +36,10 @@ enum bps_frame_type {
     BPS_FRAME_CHANGED,   /* to a member: the new form, or who pushed what, or who is waited for */
     BPS_FRAME_FORGET,    /* to the scheduler: tensors that this worker has forgotten */
     BPS_FRAME_JOIN,      /* to the scheduler, first of all: who this member is, and what it must agree on */
+    BPS_FRAME_RATES,     /* to the scheduler: what the channels of this member have delivered lately */
+    BPS_FRAME_MOVE,      /* to a worker: tensors are about to move: which rounds have begun? None begins until MOVED */
+    BPS_FRAME_BEGUN,     /* to the scheduler: these */
+    BPS_FRAME_MOVED,     /* to a worker: from which round on tensors are placed otherwise, and how */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */

@@ -210,11 +210,21 @@ static void on_ended(void *owner)
     }
 }
 
+static uint32_t on_delivered(void *owner, struct bps_writer *w)
+{
+    const struct bps_worker *worker = owner;
+    uint32_t n = bps_remotes_delivered(worker, w);
+    return n + (worker->server != NULL ? bps_server_delivered(worker->server, w) : 0);
+}
+
 static const struct bps_member_events member_events = {
     .assigned = on_assigned,
     .joined = on_joined,
     .declared = bps_declare_reply,
     .changed = bps_change_answer,
+    .move = bps_move_begin,
+    .moved = bps_move_end,
+    .delivered = on_delivered,
     .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,

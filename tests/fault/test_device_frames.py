@@ -52,7 +52,7 @@ def join(job, real, rank, local, identity, host=None):
         return None
 
     text = cluster.harness.until(said, f"JOIN of {real}")
-    numbers = struct.Struct("<IiiiQII")
+    numbers = struct.Struct("<IiiiQIII")
     role, _, *rest = numbers.unpack_from(text)
     rest[2] += host is not None  # the number of the host
     at, strings = numbers.size, []

@@ -121,7 +121,7 @@ def let_in(sock, key=NO_SECRET):
 
 def join(job, agreement="", role=0, rank=-1, host="elsewhere", local="", public_key=bytes(32), loaded=""):
     """The payload of a JOIN."""
-    numbers = struct.pack("<IiiiQII", role, rank, -1, -1, 7, 4711, 1000)
+    numbers = struct.pack("<IiiiQIII", role, rank, -1, -1, 7, 4711, 0, 0)
     return numbers + string(host) + string(job) + string(local) + public_key + string(agreement) + string(loaded)
 
 

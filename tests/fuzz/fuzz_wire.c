@@ -13,6 +13,7 @@
 #include "node/join.h"
 #include "node/unnamed.h"
 #include "scheduler/declared.h"
+#include "scheduler/rates.h"
 #include "scheduler/roster.h"
 #include "wire/link.h"
 
@@ -71,15 +72,29 @@ static void try_join(const uint8_t *data, size_t size)
     }
 }
 
-static void ignore(void *arg, uint32_t rank, const struct bps_writer *changed)
+static void ignore(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *message)
 {
     (void)arg;
     (void)rank;
-    (void)changed;
+    (void)frame;
+    (void)message;
 }
 
-/* One message of a worker to the scheduler: DECLARE, CHANGE or FORGET. */
-static void talk(struct bps_declared *declared, uint32_t kind, uint32_t rank, const uint8_t *data, size_t size)
+/* What is said of a move; with no bytes the scheduler begins one. */
+static void try_move(struct bps_declared *declared, const struct bps_book *book, uint32_t rank,
+                     struct bps_reader *request)
+{
+    bool all;
+    if (request->at == request->end) {
+        bps_declared_move(declared, ignore, NULL);
+    } else if (bps_declared_begun(declared, rank, request, &all) == BPS_OK && all) {
+        bps_declared_moved(declared, book, ignore, NULL);
+    }
+}
+
+/* One message of a worker to the scheduler: DECLARE, CHANGE, FORGET or BEGUN. */
+static void talk(struct bps_declared *declared, const struct bps_book *book, uint32_t kind, uint32_t rank,
+                 const uint8_t *data, size_t size)
 {
     struct bps_reader request;
     struct bps_writer reply;
@@ -89,6 +104,8 @@ static void talk(struct bps_declared *declared, uint32_t kind, uint32_t rank, co
         bps_declared_answer(declared, rank, &request, &reply);
     } else if (kind == 1) {
         bps_declared_change(declared, rank, 1, &request, ignore, NULL);
+    } else if (kind == 2) {
+        try_move(declared, book, rank, &request);
     } else {
         bps_declared_forget(declared, rank, &request);
     }
@@ -107,12 +124,29 @@ static void try_declare(const uint8_t *data, size_t size)
     }
     while (size >= 2) {
         size_t n = data[1] < size - 2 ? data[1] : size - 2;
-        talk(&declared, data[0] / 3 % 3, data[0] % 3, data + 2, n);
+        talk(&declared, &book, data[0] / 3 % 4, data[0] % 3, data + 2, n);
         data += 2 + n;
         size -= 2 + n;
     }
     bps_declared_refuse(&declared, BPS_ERR_LOST, "over", ignore, NULL);
     bps_declared_fini(&declared);
+}
+
+static void try_rates(const uint8_t *data, size_t size)
+{
+    struct bps_book_shard shard[] = {{.weight = 3, .until = 3}, {.member = 2, .weight = 1, .until = 4}};
+    struct bps_book_member member[] = {{.host_id = 1}, {.rank = 1, .group = 1, .host_id = 2}, {.host_id = 3}};
+    const struct bps_book book = {.workers = 2, .members = 3, .member = member, .shards = 2, .shard = shard};
+    struct bps_rates rates;
+    struct bps_reader report;
+    bool better;
+    if (bps_rates_init(&rates, &book) == BPS_OK) {
+        for (uint32_t i = 0; i < 8; i++) {
+            bps_reader_init(&report, data, size);
+            bps_rates_add(&rates, i % 2, &report, &better);
+        }
+        bps_rates_fini(&rates);
+    }
 }
 
 static void try_text(const uint8_t *data, size_t size)
@@ -244,8 +278,8 @@ static void try_link(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const uint8_t *, size_t) = {try_header,  try_book, try_join,
-                                                             try_declare, try_text, try_link};
+    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join, try_declare,
+                                                             try_text,   try_link, try_rates};
     if (size > 0) {
         tries[data[0] % (sizeof tries / sizeof *tries)](data + 1, size - 1);
     }

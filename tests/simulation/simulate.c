@@ -22,6 +22,7 @@
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "simulation.h"
+#include "scheduler/rates.h"
 #include "scheduler/scheduler.h"
 
 #define WORKERS    6u
@@ -31,6 +32,7 @@
 #define ROUNDS     SIM_ROUNDS
 #define SETTINGS   24u
 #define SECOND     1000000000ull
+#define MOVE_EVERY (SECOND / 500)
 #define LIMIT      (600 * SECOND) /* of simulated time */
 
 enum trouble {
@@ -239,6 +241,36 @@ static void starve(const struct job *job, const struct sim_process *process)
     }
 }
 
+/* ---- tensors that move ---- */
+
+static uint64_t moving; /* of the moves alone: the same seed makes the same job, whatever moves in it */
+
+static uint32_t move_random(uint32_t n)
+{
+    moving = moving * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)((moving >> 33) % n);
+}
+
+/* Any shares, and often none. */
+bps_status __wrap_bps_rates_take(struct bps_rates *rates, struct bps_book *book);
+bps_status __wrap_bps_rates_take(struct bps_rates *rates, struct bps_book *book)
+{
+    (void)rates;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        book->shard[i].weight = move_random(4);
+    }
+    book->shard[move_random(book->shards)].weight += 1;
+    return bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
+}
+
+/* Now and then, in two jobs of three. */
+static void move(void *arg)
+{
+    if (move_random(4) == 0) {
+        bps_scheduler_move(arg);
+    }
+}
+
 static void run_scheduler(void *arg)
 {
     struct job *job = arg;
@@ -252,7 +284,13 @@ static void run_scheduler(void *arg)
                                      : bps_scheduler_new(conf, loop, on_finished, on_lost, loop, address,
                                                          sizeof address, &scheduler, &report);
     if (status == BPS_OK) {
+        moving = job->seed;
+        bool moves = move_random(3) > 0;
+        struct bps_timer *mover = moves ? bps_loop_timer(loop, MOVE_EVERY, MOVE_EVERY, move, scheduler) : NULL;
         bps_loop_run(loop);
+        if (mover != NULL) {
+            bps_loop_cancel(loop, mover);
+        }
         bps_scheduler_free(scheduler);
     } else if (job->trouble != HOST_STARVES) {
         printf("  scheduler: %s\n", report.text);

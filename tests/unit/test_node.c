@@ -341,6 +341,7 @@ START_TEST(test_declared)
         }
         ck_assert(i == 1 || (led >= 1 && led <= 3)); /* each leads something */
         ck_assert_uint_eq(all, i == 1 ? 0 : 4000);
+        ck_assert_uint_eq(bps_get_u8(&r), 0); /* it does not move */
     }
     ck_assert(bps_reader_done(&r));
     ck_assert_int_eq(answer(&declared, &w, &second), BPS_OK); /* the same for whoever asks later */
@@ -392,6 +393,7 @@ START_TEST(test_declared_at_once)
             load[bps_get_u16(&r)] += size;
             bps_get_u16(&r);
         }
+        bps_get_u8(&r); /* it does not move */
     }
     ck_assert(bps_reader_done(&r));
     ck_assert_uint_eq(load[0] + load[1], 2824);
@@ -434,10 +436,11 @@ static struct {
     char text[400];
 } got;
 
-static void keep(void *arg, uint32_t rank, const struct bps_writer *changed)
+static void keep(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *changed)
 {
     struct bps_reader r;
     (void)arg;
+    ck_assert_uint_eq(frame, BPS_FRAME_CHANGED);
     bps_reader_init(&r, changed->data, changed->size);
     got.sent++;
     got.last_rank = rank;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * path.c - another congestion control for long paths that lose.
+ * path.c - what the kernel knows of a path, and another congestion control for long paths that lose.
  *
  * cubic takes each loss for a full queue, and sends three tenths less. Where queues are long beside the path, as
  * between hosts of one room, they keep the link full meanwhile, and connections that share it get even parts. Where the
@@ -19,6 +19,13 @@
 #define PERIOD  20000000ull /* ns, between two looks */
 #define VERDICT 2
 
+static bool get_info(const struct bps_channel *channel, struct tcp_info *info)
+{
+    socklen_t length = sizeof *info;
+    memset(info, 0, sizeof *info); /* older kernels tell less */
+    return channel->fd >= 0 && getsockopt(channel->fd, IPPROTO_TCP, TCP_INFO, info, &length) == 0;
+}
+
 static void change(struct bps_channel *channel)
 {
     const char *name = channel->tcp->other_congestion;
@@ -31,7 +38,6 @@ void tcp_path_look(struct bps_channel *channel)
     struct tcp_path *path = &channel->path;
     struct tcp *tcp = channel->tcp;
     struct tcp_info info;
-    socklen_t length = sizeof info;
     if (tcp->other_congestion[0] == '\0' || path->changed) {
         return;
     }
@@ -40,8 +46,7 @@ void tcp_path_look(struct bps_channel *channel)
         return;
     }
     path->looked = now;
-    memset(&info, 0, sizeof info); /* older kernels tell less */
-    if (getsockopt(channel->fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
+    if (!get_info(channel, &info)) {
         return;
     }
     uint32_t lost = info.tcpi_total_retrans - info.tcpi_dsack_dups;
@@ -58,10 +63,17 @@ void tcp_path_look(struct bps_channel *channel)
 uint64_t tcp_round_trip(struct bps_channel *channel)
 {
     struct tcp_info info;
-    socklen_t length = sizeof info;
-    memset(&info, 0, sizeof info);
-    if (channel->fd < 0 || getsockopt(channel->fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) {
-        return 0;
+    bool timed = get_info(channel, &info) && info.tcpi_min_rtt != UINT32_MAX;
+    return timed ? info.tcpi_min_rtt * 1000ull : 0;
+}
+
+bool tcp_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy)
+{
+    struct tcp_info info;
+    if (!get_info(channel, &info)) {
+        return false;
     }
-    return info.tcpi_min_rtt == UINT32_MAX ? 0 : info.tcpi_min_rtt * 1000ull; /* no segment was timed yet */
+    *bytes = info.tcpi_bytes_acked;
+    *busy = info.tcpi_busy_time * 1000ull;
+    return true;
 }

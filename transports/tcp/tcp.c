@@ -151,6 +151,8 @@ static const struct bps_transport_ops ops = {
     .local_host = tcp_local_host,
     .describe = tcp_describe,
     .round_trip = tcp_round_trip,
+    .delivered = tcp_delivered,
+    .speed = tcp_speed,
 };
 
 static const struct bps_plugin plugin = {

@@ -217,6 +217,13 @@ void tcp_send_room(struct bps_channel *channel);
 void tcp_path_look(struct bps_channel *channel);
 /* ns there and back without queues; 0: not known. */
 uint64_t tcp_round_trip(struct bps_channel *channel);
+/* Bytes that were acknowledged, and ns in which some were not yet. */
+bool tcp_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
+
+/* ---- speed.c ---- */
+
+/* Mbit/s of the network device; 0: not known. */
+uint32_t tcp_speed(struct bps_channel *channel);
 
 /* ---- silence.c ---- */
 

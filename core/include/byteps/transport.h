@@ -180,6 +180,13 @@ struct bps_transport_ops {
      * second.
      */
     uint64_t (*round_trip)(struct bps_channel *channel);
+    /*
+     * Optional: what the peer has got so far, in bytes, and how long something was on its way to it, in ns: both only
+     * grow. Bytes by that time are what the path carries while it has something to carry. False: not known.
+     */
+    bool (*delivered)(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
+    /* Optional: Mbit/s of the device that the channel goes through, as that says; 0: not known. */
+    uint32_t (*speed)(struct bps_channel *channel);
 };
 
 #ifdef __cplusplus
