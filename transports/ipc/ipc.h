@@ -18,6 +18,7 @@
 #define IPC_TURN_BYTES   (4u << 20) /* then the other channels have their turn */
 #define IPC_TURN_RECORDS 256
 #define IPC_SCRATCH      (256u << 10)
+#define IPC_STAGED_FRAME (2u << 20)    /* larger ones leave the cache before the peer comes to them */
 #define IPC_STAGED_MOST  (64u << 20)   /* bytes of all arenas together, where there is a way without */
 #define IPC_LINGER       5000000000ull /* ns that the end of a channel may take */
 #define IPC_ADDRESS_TEXT 108

@@ -197,7 +197,7 @@ static void begin_stream(struct bps_channel *channel, const struct bps_frame *fr
  */
 static bool is_staged(const struct bps_channel *channel, const struct bps_frame *frame)
 {
-    return channel->ipc->options.copy == IPC_COPY_AUTO && frame->answer != NULL;
+    return channel->ipc->options.copy == IPC_COPY_AUTO && frame->answer != NULL && frame->bytes <= IPC_STAGED_FRAME;
 }
 
 static enum ipc_way choose_way(struct bps_channel *channel, const struct bps_frame *frame, struct ipc_record *where,
