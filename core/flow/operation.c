@@ -333,6 +333,27 @@ static void settle_feedback(struct bps_tensor_entry *tensor)
     }
 }
 
+static void wake(void *arg)
+{
+    struct bps_worker *worker = arg;
+    futex(worker->wake, FUTEX_WAKE, INT_MAX, NULL);
+    worker->wake = NULL;
+}
+
+/*
+ * What a turn of the loop ends is waited for one by one: a thread that is woken at the end of the turn finds most of it
+ * done, and need not sleep again. The memory of a tensor stays, whoever uses it by then.
+ */
+static void wake_later(struct bps_worker *worker, struct bps_operation *operation)
+{
+    if (worker->wake != NULL) {
+        futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL); /* of another thread */
+        return;
+    }
+    worker->wake = &operation->state;
+    bps_loop_defer(worker->loop, wake, worker);
+}
+
 void bps_operation_end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -360,7 +381,7 @@ void bps_operation_end(struct bps_operation *operation)
     if (operation->request.done == NULL) {
         uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_DONE);
         if ((before & BPS_OP_WAITED) != 0) {
-            futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
+            wake_later(worker, operation);
         }
     } else {
         if (operation->mark != NULL) {
@@ -373,7 +394,7 @@ void bps_operation_end(struct bps_operation *operation)
         operation->text = NULL;
         uint32_t before = release(tensor);
         if ((before & BPS_OP_WAITED) != 0) {
-            futex(&operation->state, FUTEX_WAKE, INT_MAX, NULL);
+            wake_later(worker, operation);
         }
         done(arg, status, text != NULL ? text : bps_strerror(status));
         free(text);

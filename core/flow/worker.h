@@ -269,7 +269,8 @@ struct bps_worker {
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
-    void *written; /* memory that some of them write to: written.c */
+    void *written;          /* memory that some of them write to: written.c */
+    _Atomic uint32_t *wake; /* a word on which a thread sleeps, which is about to be woken; or NULL */
     uint64_t sequence;
     uint64_t warned;
     struct bps_timer *grace; /* waits for the scheduler's word on a loss */

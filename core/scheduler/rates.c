@@ -96,10 +96,10 @@ static void set_bandwidths(struct bps_rates *rates)
     }
 }
 
-/* False: of some link nothing is known. */
+/* False: of some link nothing is known, or none is busy enough to be what all wait for. */
 static bool learn(struct bps_rates *rates)
 {
-    bool known = true;
+    bool known = true, bound = false;
     double most = 0, busiest = 0;
     for (uint32_t h = 0; h < rates->hosts.count; h++) {
         most = fmax(most, seen_of(&rates->rate[h]));
@@ -109,22 +109,10 @@ static bool learn(struct bps_rates *rates)
         struct bps_rate *rate = &rates->rate[h];
         rate->link = learn_link(rate, most, busiest);
         known &= rate->link > 0;
+        bound |= rate->busiest >= LEAST_BUSY;
     }
     set_bandwidths(rates);
-    return known;
-}
-
-/* Whether the link that takes the longest by what is known has really been busy. */
-static bool is_bound(const struct bps_rates *rates)
-{
-    const struct bps_hosts *hosts = &rates->hosts;
-    uint32_t slowest = 0;
-    for (uint32_t h = 1; h < hosts->count; h++) {
-        bool slower =
-            bps_share_busy(hosts->share, hosts->count, h) > bps_share_busy(hosts->share, hosts->count, slowest);
-        slowest = slower ? h : slowest;
-    }
-    return rates->rate[slowest].busiest >= LEAST_BUSY;
+    return known && bound;
 }
 
 /* How many times faster a round would be. */
@@ -144,7 +132,7 @@ static double gain(const struct bps_rates *rates)
 
 static bool look(struct bps_rates *rates)
 {
-    bool better = learn(rates) && is_bound(rates) && gain(rates) >= LEAST_GAIN;
+    bool better = learn(rates) && gain(rates) >= LEAST_GAIN;
     rates->in_favour = better ? rates->in_favour + 1 : 0;
     for (uint32_t h = 0; h < rates->hosts.count; h++) {
         rates->rate[h] = (struct bps_rate){.link = rates->rate[h].link};
