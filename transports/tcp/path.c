@@ -18,6 +18,7 @@
 
 #define PERIOD  20000000ull /* ns, between two looks */
 #define VERDICT 2
+#define FAR     500 /* us: on a longer path a loss costs so much that the first one counts */
 
 static bool get_info(const struct bps_channel *channel, struct tcp_info *info)
 {
@@ -52,7 +53,8 @@ void tcp_path_look(struct bps_channel *channel)
     uint32_t lost = info.tcpi_total_retrans - info.tcpi_dsack_dups;
     if (lost != path->lost) {
         /* With a queue of half the trip the window still covers the path after it was cut by three tenths. */
-        path->verdict += info.tcpi_rtt < info.tcpi_min_rtt + info.tcpi_min_rtt / 2 ? 1 : -1;
+        bool near = info.tcpi_min_rtt < FAR;
+        path->verdict += info.tcpi_rtt >= info.tcpi_min_rtt + info.tcpi_min_rtt / 2 ? -1 : near ? 1 : VERDICT;
     }
     path->lost = lost;
     if (path->verdict >= VERDICT) {
