@@ -65,6 +65,20 @@ static int foreign(void)
     return fd;
 }
 
+/* A plain socket that listens, and where. */
+static int listener(char *address, size_t n)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof own;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&own, sizeof own), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&own, &length), 0);
+    snprintf(address, n, "127.0.0.1:%u", ntohs(own.sin_port));
+    return fd;
+}
+
 static void send_bytes(int fd, const void *data, size_t bytes)
 {
     ck_assert_int_eq(send(fd, data, bytes, MSG_NOSIGNAL), (ssize_t)bytes);
@@ -506,6 +520,31 @@ START_TEST(a_port_in_use_is_reported)
 }
 END_TEST
 
+/* A worker that dials before the scheduler listens may leave by the scheduler's port, and be connected to itself. */
+START_TEST(the_port_of_a_connection_can_be_listened_on)
+{
+    struct peer dialler, acceptor;
+    struct sockaddr_in left;
+    socklen_t length = sizeof left;
+    char address[128], again[128];
+    open_side();
+    peer_init(&dialler, &side, &nothing, &nothing);
+    peer_init(&acceptor, &side, &nothing, &nothing);
+    int fd = listener(address, sizeof address);
+    peer_dial(&dialler, address);
+    int accepted = accept(fd, (struct sockaddr *)&left, &length);
+    ck_assert_int_ge(accepted, 0);
+    snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(left.sin_port));
+    peer_listen(&acceptor, address, again, sizeof again);
+    ck_assert_str_eq(again, address);
+    close(accepted);
+    close(fd);
+    peer_fini(&acceptor);
+    peer_fini(&dialler);
+    close_side();
+}
+END_TEST
+
 static const struct {
     const char *listen, *host;
 } own[] = {{"127.0.0.1:0", "127.0.0.1"}, {"[::1]:0", "[::1]"}, {":0", "127.0.0.1"}};
@@ -824,6 +863,7 @@ static void add_tests(TCase *ends_case)
     tcase_add_test(ends_case, unknown_names_are_told_later);
     tcase_add_loop_test(ends_case, malformed_addresses_are_refused, 0, sizeof malformed / sizeof *malformed);
     tcase_add_test(ends_case, a_port_in_use_is_reported);
+    tcase_add_test(ends_case, the_port_of_a_connection_can_be_listened_on);
     tcase_add_loop_test(ends_case, a_channel_knows_its_own_host, 0, sizeof own / sizeof *own);
     tcase_add_loop_test(ends_case, a_wildcard_announces_an_address_to_dial, 0, 2);
     tcase_add_test(ends_case, a_configured_host_is_told_to_others);

@@ -78,8 +78,6 @@ static int bind_and_listen(const struct tcp *tcp, const struct sockaddr *address
     if (fd < 0) {
         return -1;
     }
-    /* A restarted process must not wait for the connections of its predecessor to time out. */
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     if (address->sa_family == AF_INET6) {
         const int *only = tcp->options.family == BPS_UTIL_FAMILY_IPV6 ? &yes : &no;
         (void)setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, only, sizeof *only);

@@ -70,6 +70,11 @@ int tcp_socket(const struct tcp *tcp, int family)
     if (fd < 0) {
         return -1;
     }
+    /*
+     * A restarted process must not wait for the connections of its predecessor to time out; and the port that the
+     * kernel picks for a connection may be one that somebody is about to listen on: it must not be in the way.
+     */
+    set(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     /* These must stand before the handshake: it settles the window's scale. */
     if (o->send_buffer > 0) {
         set(fd, SOL_SOCKET, SO_SNDBUF, clamp(o->send_buffer));
