@@ -19,6 +19,7 @@
 #define PERIOD  20000000ull /* ns, between two looks */
 #define VERDICT 2
 #define FAR     500 /* us: on a longer path a loss costs so much that the first one counts */
+#define UNKNOWN UINT32_MAX
 
 static bool get_info(const struct bps_channel *channel, struct tcp_info *info)
 {
@@ -51,7 +52,7 @@ void tcp_path_look(struct bps_channel *channel)
         return;
     }
     uint32_t lost = info.tcpi_total_retrans - info.tcpi_dsack_dups;
-    if (lost != path->lost) {
+    if (lost != path->lost && info.tcpi_min_rtt != UNKNOWN) {
         /* With a queue of half the trip the window still covers the path after it was cut by three tenths. */
         bool near = info.tcpi_min_rtt < FAR;
         path->verdict += info.tcpi_rtt >= info.tcpi_min_rtt + info.tcpi_min_rtt / 2 ? -1 : near ? 1 : VERDICT;
@@ -65,7 +66,7 @@ void tcp_path_look(struct bps_channel *channel)
 uint64_t tcp_round_trip(struct bps_channel *channel)
 {
     struct tcp_info info;
-    bool timed = get_info(channel, &info) && info.tcpi_min_rtt != UINT32_MAX;
+    bool timed = get_info(channel, &info) && info.tcpi_min_rtt != UNKNOWN;
     return timed ? info.tcpi_min_rtt * 1000ull : 0;
 }
 
