@@ -78,7 +78,8 @@ struct bps_loop {
     _Atomic(struct bps_post *) posts; /* the latest first */
     atomic_bool sleeping, stop;
     _Atomic uint32_t driver; /* enum driver */
-    _Atomic uint32_t drives; /* how often another thread has driven */
+    atomic_bool driven;      /* another thread has begun to drive since the loop's own one looked */
+    atomic_bool watched;     /* the loop's own thread sleeps until the driver tells that it goes */
     atomic_bool awaited;     /* one of them may have left work for the next one */
 
     /* For bps_loops_look(). */
@@ -143,8 +144,7 @@ static pid_t own_id(void)
 
 static void on_look(struct bps_post *post)
 {
-    struct bps_loop *loop = bps_container(post, struct bps_loop, look);
-    atomic_store(&loop->looked_at, true);
+    atomic_store(&bps_container(post, struct bps_loop, look)->looked_at, true);
 }
 
 void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), void *arg)
@@ -432,16 +432,16 @@ static void stand_back(struct bps_loop *loop)
     if (change_driver(loop, DRIVER_WANTED, DRIVER_LENT)) {
         tell_driver(loop);
     }
-    uint32_t drives = atomic_load(&loop->drives);
+    bool same = false; /* nothing has changed while this thread waited */
     for (uint32_t driver = atomic_load(&loop->driver); driver != DRIVER_OWN && driver != DRIVER_WANTED;
          driver = atomic_load(&loop->driver)) {
-        bool awaited = atomic_load_explicit(&loop->awaited, memory_order_relaxed);
-        futex_wait(&loop->driver, driver, awaited ? SHORT_PATIENCE : PATIENCE); /* nobody tells that it has gone */
-        uint32_t now = atomic_load(&loop->drives);
-        if (driver == DRIVER_NONE && drives == now) {
+        uint64_t patience = atomic_load_explicit(&loop->awaited, memory_order_relaxed) ? SHORT_PATIENCE : PATIENCE;
+        atomic_store(&loop->watched, same && driver == DRIVER_LENT); /* then it tells that it goes, else nobody does */
+        futex_wait(&loop->driver, driver, loop->watched ? UINT64_MAX : patience);
+        same = !atomic_exchange(&loop->driven, false);
+        if (driver == DRIVER_NONE && same) {
             change_driver(loop, DRIVER_NONE, DRIVER_OWN);
         }
-        drives = now;
     }
 }
 
@@ -513,10 +513,7 @@ static int sleep_limit(struct bps_loop *loop, uint64_t deadline)
     if (deadline == UINT64_MAX) {
         return -1;
     }
-    if (deadline <= loop->now) {
-        return 0;
-    }
-    uint64_t ms = (deadline - loop->now - 1) / BPS_MS + 1;
+    uint64_t ms = deadline > loop->now ? (deadline - loop->now - 1) / BPS_MS + 1 : 0;
     return ms < INT_MAX ? (int)ms : INT_MAX;
 }
 
@@ -636,6 +633,9 @@ static void leave_driving(struct bps_loop *loop, bool busy)
         return;
     }
     atomic_store(&loop->driver, DRIVER_NONE);
+    if (atomic_load(&loop->watched)) {
+        tell_driver(loop);
+    }
     if (atomic_load(&loop->posts) != NULL || atomic_load(&loop->stop)) {
         call_own_thread(loop);
     }
@@ -644,7 +644,7 @@ static void leave_driving(struct bps_loop *loop, bool busy)
 /* What was posted, before the events: for a driver that comes for its own post, which may need no event. */
 static void begin_driving(struct bps_loop *loop)
 {
-    atomic_fetch_add_explicit(&loop->drives, 1, memory_order_relaxed);
+    atomic_store_explicit(&loop->driven, true, memory_order_relaxed);
     atomic_store_explicit(&loop->thread, own_id(), memory_order_relaxed);
     loop->now = bps_now();
     run_posts(loop);
