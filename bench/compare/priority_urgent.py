@@ -2,12 +2,11 @@
 """An urgent tensor beside a huge one: what the urgent one waits, and what it costs the huge one."""
 
 import contextlib
-import os
 import statistics
 import subprocess
 import tempfile
 
-from bed_contestants import BedPushPull
+from bed_contestants import BedPushPull, write_tensors
 from contestants import PushPull
 from tables import progress, time_text
 
@@ -52,31 +51,34 @@ class LoopUrgent(Urgent, PushPull):
 
 def measure_urgent(place, n, k, options):
     """The figures of each round: the urgent tensor alone, the huge one alone, both."""
-    huge, urgent = (max(int(size * (options.scale or 1)), 4096) // 4 for size in (HUGE, URGENT))
-    rounds = []
+    with contextlib.ExitStack() as stack:
+        options.bed = stack.enter_context(Testbed(n + k, options.rate)) if place == 'bed' else Loopback()
+        rate = measure.link_rate(options.bed, options.congestion)
+        sizes = [max(int(size * (options.scale or 1)), 4096) // 4 * 4 for size in (HUGE, URGENT)]
+        return urgent_rounds(place, (n, k), rate, sizes, options)
+
+
+def urgent_rounds(place, hosts, rate, sizes, options):
+    """The same on options.bed, whose links carry so many bytes per second, for tensors of these bytes."""
+    (n, options.servers), rounds = hosts, []
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(tempfile.TemporaryDirectory(prefix='byteps-bench-'))
-        tensors = os.path.join(directory, 'tensors')
-        with open(tensors, 'w', encoding='ascii') as file:
-            file.write(f'{huge}\n{urgent}\n')
-        on_bed = place == 'bed'
-        options.servers = k
-        options.bed = stack.enter_context(Testbed(n + k, options.rate)) if on_bed else Loopback()
-        rate = measure.link_rate(options.bed, options.congestion)
-        contestant = (BedUrgent if on_bed else LoopUrgent)('urgent', directory, tensors, n, options)
-        contestant.servers = k
+        tensors = write_tensors(directory, [size // 4 for size in sizes])
+        kind = LoopUrgent if place == 'loopback' else BedUrgent
+        contestant = kind('urgent', directory, tensors, n, options)
+        contestant.servers = options.servers
         stack.callback(contestant.stop)
         contestant.start()
         contestant.phase(True, 0, 0)  # warms up
-        period = 4 * urgent / (SHARE * rate)
-        count = max(10, int(4 * huge / rate / period))
+        period = sizes[1] / (SHARE * rate)
+        count = max(10, int(sizes[0] / rate / period))
         for number in range(options.rounds):
-            progress(f'{place}, {n} workers, {k} servers: round {number + 1} of {options.rounds}')
+            progress(f'{place}, {n} workers, {options.servers} servers: round {number + 1} of {options.rounds}')
             rounds.append({'alone': contestant.phase(False, period, count), 'huge': contestant.phase(True, 0, 0),
                            'both': contestant.phase(True, period, 0)})
     progress('')
-    return {'place': place, 'workers': n, 'servers': k, 'huge_bytes': 4 * huge, 'urgent_bytes': 4 * urgent,
-            'stream': rate, 'optimum': shares.optimum(n, k, 4 * huge, rate), 'rounds': rounds}
+    return {'place': place, 'workers': n, 'servers': options.servers, 'huge_bytes': sizes[0], 'urgent_bytes': sizes[1],
+            'stream': rate, 'optimum': shares.optimum(*hosts, sizes[0], rate), 'rounds': rounds}
 
 
 def both_ratio(result):
