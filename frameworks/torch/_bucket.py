@@ -15,6 +15,7 @@ from byteps._basics import Handle
 
 from . import _memory, _shared
 
+_Tensor, _strided = torch.Tensor, torch.strided
 _FULL = 64 << 10  # bytes that a bucket stays below: tensors from there on are what configurations have coded
 
 
@@ -43,32 +44,39 @@ def _is_small(parameter):
 
 
 class Bucket:
-    """Gradients that travel together, of the parameters with some indexes."""
+    """Gradients that travel together, of the parameters with some indexes.
+
+    Attributes:
+        members: these indexes, `size` of them.
+        shared: whether it has several.
+    """
 
     def __init__(self, first, parameters):
         self.members = range(first, first + len(parameters))
+        self.size = len(parameters)
+        self.shared = self.size > 1
         self._parameters = parameters
         self._buffer = None
         self._places = {}  # index -> its part of the buffer
 
-    def gather(self, aboard):
-        """Return the tensor that holds the gradients {index: Passenger}, and zeros for all others."""
-        if len(self.members) == 1:
-            return _in_memory_order(aboard[self.members[0]].gradient, self._parameters[0])
+    def gather(self, gradients, streams):
+        """Return the tensor that holds {index: gradient}, made on these streams, and zeros for all others."""
+        if not self.shared:
+            return _in_memory_order(gradients[self.members[0]], self._parameters[0])
         self._make_buffer()
-        for stream in {passenger.stream for passenger in aboard.values()}:
+        for stream in streams:
             _memory.follow(stream)
         with torch.no_grad():
-            if len(aboard) < len(self.members):
+            if len(gradients) < self.size:
                 self._buffer.zero_()
-            torch._foreach_copy_([self._places[i] for i in aboard], [one.gradient for one in aboard.values()])
+            torch._foreach_copy_([self._places[i] for i in gradients], list(gradients.values()))
         return self._buffer
 
-    def scatter(self, aboard):
-        """Bring results back into the gradients {index: Passenger}."""
-        if self._places and aboard:
+    def scatter(self, gradients):
+        """Bring results back into {index: gradient}."""
+        if self._places and gradients:
             with torch.no_grad():
-                torch._foreach_copy_([one.gradient for one in aboard.values()], [self._places[i] for i in aboard])
+                torch._foreach_copy_(list(gradients.values()), [self._places[i] for i in gradients])
 
     def _make_buffer(self):
         like = self._parameters[0]  # a program may bring the model to another type or device
@@ -88,68 +96,79 @@ def _in_memory_order(gradient, parameter):
     return wire
 
 
-class Passenger:
-    """One gradient on its way."""
-
-    __slots__ = ("address", "flight", "gradient", "place", "stream", "version")
-
-    def __init__(self, flight, gradient, parameter):
-        self.flight = flight
-        self.gradient = gradient
-        self.place = parameter.grad  # the gradient, its sparse form, or None if it stands for one not there
-        self.version, self.address = (gradient if self.place is None else self.place)._version, gradient.data_ptr()
-        self.stream = _memory.stream_of(gradient)
-
-    def is_untouched(self, parameter):
-        """Return whether nobody has changed or replaced the gradient since it got aboard."""
-        version = (self.gradient if self.place is None else self.place)._version
-        same = version == self.version and self.gradient.data_ptr() == self.address
-        return same and parameter.grad is self.place
-
-
 class Flight:
     """One journey of a bucket.
 
+    What is known of gradients is kept by the flight: an object for each of thousands would keep Python's garbage
+    collector busy.
+
     Attributes:
-        aboard: {index: Passenger} until it departs; these keep the flight, which does not keep them then.
+        aboard: {index: parameter.grad when the gradient got aboard}; None: zeros are sent in its place.
+        gradients: {index: what is sent for it}, once it has departed: the above, or its dense form, or zeros.
         native: the operation, None until it has departed.
         sent, context: the tensor that is sent, and what decompressing it needs.
     """
 
-    __slots__ = ("_landed", "_stream", "_wire", "aboard", "bucket", "context", "native", "sent")
+    __slots__ = (
+        *("_addresses", "_landed", "_stream", "_streams", "_versions", "_wire"),
+        *("aboard", "bucket", "context", "gradients", "native", "sent"),
+    )
 
     def __init__(self, bucket):
         self.bucket = bucket
         self.aboard = {}
+        self.gradients = {}
         self.native = None
+        self._versions = {}
+        self._streams = set()
         self._landed = False
+
+    def board(self, index, parameter):
+        """Take the gradient of a parameter aboard, or zeros if it has none; return whether all are aboard."""
+        self.aboard[index] = place = parameter.grad
+        self._versions[index] = 0 if place is None else place._version
+        if parameter.is_cuda:
+            self._streams.add(_memory.stream_of(parameter))
+        return len(self.aboard) == self.bucket.size
 
     @property
     def handle(self):
         """The Handle of the tensor that is sent, once it has departed."""
         return Handle(self.native, self.sent)
 
-    @property
-    def full(self):
-        """Whether all gradients of the bucket are aboard."""
-        return len(self.aboard) == len(self.bucket.members)
-
-    def depart(self, compression, start):
-        """Let start() send a tensor that holds the gradients."""
-        self._wire = self.bucket.gather(self.aboard)
-        self.aboard = {}
+    def depart(self, dense, compression, start):
+        """Let start() send a tensor that holds dense(index, parameter.grad) of all that are aboard."""
+        self.gradients = gradients = {}
+        for index, place in self.aboard.items():
+            # Parameters of a bucket have one type and device, so the first gradient is looked at for all.
+            usual = gradients and type(place) is _Tensor and place.layout is _strided
+            gradients[index] = place if usual else dense(index, place)
+            if place is None:
+                self._versions[index] = gradients[index]._version
+        self._addresses = {index: gradient.data_ptr() for index, gradient in gradients.items()}
+        self._wire = self.bucket.gather(gradients, self._streams)
         self.sent, self.context = compression.compress(self._wire)
         if not _memory.is_plain(self.sent):
             self.sent = _memory.plain_copy(self.sent)
         self._stream = _memory.stream_of(self.sent)
         self.native = start(_memory.memory(self.sent))
 
-    def land(self, passengers, decompress):
-        """Wait for the result and bring it into the gradients {index: Passenger}; others may come later."""
+    def find_changed(self, indexes, parameters):
+        """Return the first of these gradients that somebody has changed or replaced since it got aboard, or None."""
+        aboard, gradients, versions, addresses = self.aboard, self.gradients, self._versions, self._addresses
+        for i in indexes:
+            place, gradient = aboard[i], gradients[i]
+            same = (gradient if place is None else place)._version == versions[i] and parameters[i].grad is place
+            if not same or gradient.data_ptr() != addresses[i]:
+                return i
+        return None
+
+    def land(self, indexes, decompress):
+        """Wait for the result and bring it into the gradients with these indexes; others may come later."""
         if not self._landed:
             self.native.wait()
             _memory.follow(self._stream)
             if self.sent is not self._wire:
                 self._wire.copy_(decompress(self.sent, self.context))
             self._landed = True
-        self.bucket.scatter(passengers)
+        self.bucket.scatter({index: self.gradients[index] for index in indexes})

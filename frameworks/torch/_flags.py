@@ -6,6 +6,7 @@ smallest number: where a number must be the same on all workers, these are. The 
 parameters, how many steps the optimizer has made, and a state of each parameter.
 """
 
+import array
 import hashlib
 
 import torch
@@ -36,7 +37,8 @@ class Flags:
         """Send those of this worker under a name; states: of each parameter."""
         mine = [*digest, steps, *states]
         self._steps, self._count = steps, len(mine)
-        flags = torch.tensor([*mine, *(-number for number in mine)], dtype=torch.int32, device="cpu")
+        numbers = array.array("i", [*mine, *(-number for number in mine)])  # much faster than torch.tensor()
+        flags = torch.frombuffer(numbers, dtype=torch.int32)
         self.handle = Handle(_bps.push_pull(_memory.memory(flags), None, name, Max, _MOST_URGENT, 1.0, 1.0), flags)
 
     def wait(self, titles):

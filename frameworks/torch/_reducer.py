@@ -28,7 +28,7 @@ from byteps._errors import Error
 from byteps._native import bps as _bps
 
 from . import _memory, _owners, _shared
-from ._bucket import Flight, Passenger, plan
+from ._bucket import Flight, plan
 from ._flags import FROZEN, SENT, UNSENT, ZEROS, Flags, digest_of
 from ._gradient_names import GradientNames
 from .compression import Compression, choose
@@ -40,6 +40,7 @@ _TOO_MANY = (
 
 # Not in the first versions of PyTorch 2.
 _use_count = getattr(torch.Tensor, "_use_count", None)
+_current_backward = torch._C._current_graph_task_id
 _current_node = getattr(torch._C, "_current_autograd_node", lambda: None)
 
 _CHANGED = (
@@ -100,12 +101,13 @@ class Reducer:
         self._names = GradientNames(coding)
         self._buckets = []  # of each gradient
         self._index = {}
+        self._known = set()  # the id() of each
         self._left = []  # backward passes to go
         self._priority = []
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
-        self._flying = {}  # index -> Passenger
+        self._flying = {}  # index -> Flight
         self._boarding = {}  # bucket -> Flight that has not departed
-        self._results = {}  # index -> weak reference to a gradient of this step that has been reduced
+        self._results = {}  # index -> a gradient of this step that has been reduced; a weak reference if it is large
         self._added = {}  # index -> what the last backward pass has left of a gradient that is not sent yet
         self._flags = None  # of the round that has been launched
         self._abandoned = []  # handles of a failed round
@@ -126,6 +128,7 @@ class Reducer:
         self._buckets += [bucket for bucket in buckets for _ in bucket.members]
         for name, parameter in named:
             self._index[parameter] = len(self.parameters)
+            self._known.add(id(parameter))
             self.parameters.append(parameter)
             self._titles.append(name)
             self._left.append(self.passes)
@@ -163,15 +166,10 @@ class Reducer:
         return bool(self._flying)
 
     @property
-    def launched(self):
-        """Whether a round has been launched and not ended."""
-        return self._flags is not None
-
-    @property
     def handles(self):
         """The parameters whose gradients are on their way by themselves, each with handle and compression context."""
-        alone = [i for i in self._flying if len(self._buckets[i].members) == 1]
-        flights = {i: self._flying[i].flight for i in alone}
+        alone = [i for i in self._flying if not self._buckets[i].shared]
+        flights = {i: self._flying[i] for i in alone}
         return {self.parameters[i]: (flight.handle, flight.context) for i, flight in flights.items()}
 
     def names_are_current(self):
@@ -199,7 +197,7 @@ class Reducer:
 
     def restore(self, index):
         """Put a gradient back that was set to None on its way; return whether that was so."""
-        place, parameter = self._flying[index].place, self.parameters[index]
+        place, parameter = self._flying[index].aboard[index], self.parameters[index]
         cleared = place is not None and parameter.grad is None
         if cleared:
             parameter.grad = place
@@ -208,6 +206,10 @@ class Reducer:
     def index(self, parameter):
         """Return the index of a parameter, None if it is not one of these."""
         return self._index.get(parameter)
+
+    def unknown(self, parameters):
+        """Return those that are not among its parameters. Hashing a tensor would be a call of Python's."""
+        return [parameter for parameter in parameters if id(parameter) not in self._known]
 
     def reset(self, passes=None):
         """Start counting backward passes anew, for another step."""
@@ -244,34 +246,40 @@ class Reducer:
             self.on_gradient(index)
         if index in self._flying or (self._op != Average and self._is_result(index)):
             raise AssertionError(_TOO_MANY)  # an average may be averaged again; sums would count twice
-        self._results.pop(index, None)
+        if self._results:
+            self._results.pop(index, None)
         self.dirty = True
         self.asked = False
-        if self._ends_in_backward and self._backward != torch._C._current_graph_task_id():
+        if self._ends_in_backward and self._backward != _current_backward():
             self._watch_backward()
         self._left[index] -= 1
         if self._left[index] == 0:
             if self._finished is not None:
                 self._finished.append(index)
-            self._board(index, parameter.grad)
-            bucket = self._buckets[index]
-            if self._boarding[bucket].full:
+            if self._board(index, parameter):
                 with self._forgetting():
-                    self._depart(bucket)
+                    self._depart(self._buckets[index])
         else:
             self._added[index] = _state(parameter.grad)
 
-    def _board(self, index, gradient):
-        """Take a gradient aboard the next flight of its bucket."""
-        if self._densify and gradient.is_sparse:
-            gradient = gradient.to_dense()
-        if not _memory.is_usual(gradient):
-            _memory.check(gradient, f"the gradient of {self._titles[index]!r}")
+    def _board(self, index, parameter):
+        """Take a gradient aboard the next flight of its bucket; return whether all are aboard."""
         bucket = self._buckets[index]
         flight = self._boarding.get(bucket)
         if flight is None:
             flight = self._boarding[bucket] = Flight(bucket)
-        self._flying[index] = flight.aboard[index] = Passenger(flight, gradient, self.parameters[index])
+        self._flying[index] = flight
+        return flight.board(index, parameter)
+
+    def _dense(self, index, gradient):
+        """Return what is sent for a gradient; zeros for None."""
+        if gradient is None:
+            return torch.zeros_like(self.parameters[index], requires_grad=False)
+        if self._densify and gradient.is_sparse:
+            gradient = gradient.to_dense()
+        if not _memory.is_usual(gradient):
+            _memory.check(gradient, f"the gradient of {self._titles[index]!r}")
+        return gradient
 
     def _depart(self, bucket):
         """Send the gradients that have boarded; what is missing is of parameters that are frozen."""
@@ -280,18 +288,19 @@ class Reducer:
         name, rate = self._names.gradients[first], self.rate(first)
         priority = max(self._priority[bucket.members.start : bucket.members.stop])
         self._boarding.pop(bucket).depart(
+            self._dense,
             self.compression,
             lambda memory: _bps.push_pull(memory, None, name, self._op, priority, *self._scales, rate),
         )
 
     def _is_result(self, index):
         """Return whether a gradient has been reduced in this step."""
-        reference = self._results.get(index)
-        return reference is not None and reference() is self.parameters[index].grad
+        result, gradient = self._results.get(index), self.parameters[index].grad
+        return gradient is not None and gradient is (result() if isinstance(result, weakref.ref) else result)
 
     def _watch_backward(self):
         """Queue a look at the end of this backward pass."""
-        backward = torch._C._current_graph_task_id()
+        backward = _current_backward()
         self.watch(backward)
         torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(backward))
 
@@ -371,11 +380,7 @@ class Reducer:
     def _board_late(self, index):
         """Take what this worker has of a gradient aboard, or zeros, if it takes part and is not there yet."""
         if index not in self._flying and self._takes_part(index):
-            parameter = self.parameters[index]
-            gradient = parameter.grad
-            if gradient is None:
-                gradient = torch.zeros_like(parameter, requires_grad=False)
-            self._board(index, gradient)
+            self._board(index, self.parameters[index])
 
     def _check_added(self):
         """Raise if a gradient was changed between the backward pass that added to it and the round of fewer passes."""
@@ -399,25 +404,26 @@ class Reducer:
         self._learn()
         flights = {}
         for index in indexes:
-            passenger = self._flying[index]
-            if not passenger.is_untouched(self.parameters[index]):
-                raise RuntimeError(_CHANGED.format(self._titles[index], "while it was being reduced"))
-            passengers = flights.setdefault(passenger.flight, {})
-            if self._used[index]:
-                passengers[index] = passenger
-        for flight, passengers in flights.items():
-            flight.land(passengers, self.compression.decompress)
+            flights.setdefault(self._flying[index], []).append(index)
+        for flight, members in flights.items():
+            changed = flight.find_changed(members, self.parameters)
+            if changed is not None:
+                raise RuntimeError(_CHANGED.format(self._titles[changed], "while it was being reduced"))
+        for flight, members in flights.items():
+            flight.land([index for index in members if self._used[index]], self.compression.decompress)
         self.waited += time.perf_counter() - start
-        for index in indexes:
-            gradient = self._flying.pop(index).gradient
-            if self._used[index]:
-                self._place(index, gradient)
+        for flight, members in flights.items():
+            self._place(flight, members)
 
-    def _place(self, index, gradient):
-        parameter = self.parameters[index]
-        if parameter.grad is not gradient:
-            parameter.grad = gradient
-        self._results[index] = weakref.ref(gradient)
+    def _place(self, flight, members):
+        """Note these gradients of a flight as results, and give them to parameters that had none or a sparse one."""
+        for index in members:
+            del self._flying[index]
+            if self._used[index]:
+                gradient = flight.gradients[index]
+                if flight.aboard[index] is not gradient:
+                    self.parameters[index].grad = gradient
+                self._results[index] = gradient if flight.bucket.shared else weakref.ref(gradient)
 
     def finish(self):
         """End the round: launch(), if that has not been done, and collect everything."""
@@ -445,12 +451,10 @@ class Reducer:
 
     def forget(self):
         """Give a failed round up. What of it is on its way comes to an end before the next one."""
-        flights = dict.fromkeys(passenger.flight for passenger in self._flying.values())
+        flights = dict.fromkeys(self._flying.values())
         self._abandoned += [flight.handle for flight in flights if flight.native is not None]
         if self._flags is not None:
             self._abandoned.append(self._flags.handle)
-        for flight in self._boarding.values():
-            flight.aboard.clear()
         self._flying.clear()
         self._boarding.clear()
         self._flags = None
@@ -485,7 +489,7 @@ def _end_with_outer(node, watching):
 
     def watch(*_):
         registered.remove()
-        outer = torch._C._current_graph_task_id()
+        outer = _current_backward()
         for reducer in watching:
             reducer.watch(outer)
         torch.autograd.Variable._execution_engine.queue_callback(lambda: _end_backward(outer))
@@ -495,7 +499,7 @@ def _end_with_outer(node, watching):
 
 def launch_open():
     """Launch rounds that other workers may wait for, before this worker waits for something else."""
-    if torch._C._current_graph_task_id() == -1:
+    if _current_backward() == -1:
         for reducer in [reducer for reducer in _alive if reducer.open]:
             reducer.launch(whole=True)
 
@@ -547,7 +551,7 @@ def _make_hooks(reducer, index):
     @torch.utils.hooks.unserializable_hook  # a copy of the parameter does not need it
     def before(gradient):
         alive = reference()
-        if alive is not None and alive.launched:
+        if alive is not None and alive._flags is not None:
             alive.before_gradient()
         base = gradient._base
         return None if base is None else _unshared(gradient, base)

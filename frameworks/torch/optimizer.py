@@ -130,8 +130,8 @@ class _Distributed(_Base):
     def _check_known(self):
         """Raise if a gradient is there that is never reduced."""
         for number, group in enumerate(self.param_groups):
-            for parameter in group["params"]:
-                if parameter.grad is not None and self._byteps.index(parameter) is None:
+            for parameter in self._byteps.unknown(group["params"]):
+                if parameter.grad is not None:
                     raise RuntimeError(
                         f"a parameter of shape {tuple(parameter.shape)} in group {number} of the optimizer has a "
                         "gradient that is not reduced: it was frozen and not in named_parameters when the optimizer "

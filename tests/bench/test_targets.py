@@ -19,7 +19,7 @@ ELSEWHERE = {
     "bench-verbs": "tests/verbs, in the virtual machine",
 }
 HERE = {
-    "bench-frameworks": [["numpy", "--turns", "1"]],
+    "bench-frameworks": [["numpy", "--turns", "1", "--steps", "1"]],
     "bench-host": [["--rounds", "1", "--only", "latency", "--without", "OpenMPI"]],
     "bench-optimum": [["--shape", "2,1", "--model", "MODEL", "--rounds", "1", "--rivals="]],
     "bench-paths": [["--trip", "1ms", "--loss", "0.1", "--rounds", "1", "--mib", "1", "--seconds", "0.5", "--rival="]],

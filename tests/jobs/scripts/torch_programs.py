@@ -246,7 +246,7 @@ class Late(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        ctx.reducer._flying[ctx.index].flight.handle.wait()
+        ctx.reducer._flying[ctx.index].handle.wait()
         return gradient, None, None
 
 
