@@ -121,6 +121,20 @@ START_TEST(test_losses_with_long_queues_weigh_against_others)
 }
 END_TEST
 
+START_TEST(test_long_queues_of_long_ago_do_not_count_for_ever)
+{
+    unsigned losses = 1;
+    begin(10 * MS);
+    for (int i = 0; i < 10000; i++) {
+        ck_assert(!lose(1, 30 * MS));
+    }
+    while (!lose(1, 10 * MS)) {
+        losses++;
+    }
+    ck_assert_uint_eq(losses, 5);
+}
+END_TEST
+
 START_TEST(test_what_only_came_late_was_not_lost)
 {
     begin(10 * MS);
@@ -217,6 +231,7 @@ int main(void)
     tcase_add_loop_test(tests, test_it_is_a_queue_of_half_the_trip_that_covers_a_loss, 0,
                         sizeof queues / sizeof *queues);
     tcase_add_test(tests, test_losses_with_long_queues_weigh_against_others);
+    tcase_add_test(tests, test_long_queues_of_long_ago_do_not_count_for_ever);
     tcase_add_test(tests, test_what_only_came_late_was_not_lost);
     tcase_add_test(tests, test_an_unknown_trip_decides_nothing);
     tcase_add_test(tests, test_it_looks_once_in_a_while);

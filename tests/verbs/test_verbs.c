@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "tcp_peer.h"
 
 const struct side_kind side_kind = {"verbs", "net", "transports.net"};
@@ -108,6 +109,24 @@ START_TEST(frames_leave_from_registered_memory)
     ck_assert_uint_gt(side_counter(&left, "bytes_in_place"), 0);
     ck_assert_uint_eq(side_counter(&right, "bytes_in_place"), 0);
     left.ops->detach(left.instance->self, &region);
+    close_sides();
+}
+END_TEST
+
+START_TEST(what_the_peer_has_read_is_delivered)
+{
+    const struct stream stream = {.seed = 6, .frames = 60, .largest = 1 << 20, .grain = 4};
+    uint64_t before = bps_now(), bytes = 0, busy = 0;
+    open_sides(NULL);
+    exchange(&stream, &stream);
+    ck_assert(left.ops->delivered(dialler.channel, &bytes, &busy));
+    /* What travelled with its header does not count, and of the last pieces it may not have heard yet. */
+    uint64_t pieces = side_counter(&left, "bytes_copied");
+    ck_assert_uint_gt(bytes, pieces / 2);
+    ck_assert_uint_le(bytes, pieces);
+    ck_assert_uint_gt(busy, 0);
+    ck_assert_uint_le(busy, bps_now() - before);
+    ck_assert_uint_eq(left.ops->speed(dialler.channel), 0); /* of a device in software */
     close_sides();
 }
 END_TEST
@@ -246,6 +265,7 @@ int main(void)
     tcase_set_timeout(frames, 300);
     tcase_add_loop_test(frames, frames_arrive_as_they_were_sent, 0, sizeof settings / sizeof *settings);
     tcase_add_test(frames, frames_leave_from_registered_memory);
+    tcase_add_test(frames, what_the_peer_has_read_is_delivered);
     tcase_add_loop_test(frames, frames_come_straight_to_their_places, 0, 2);
     tcase_add_test(frames, small_frames_share_doorbells);
     tcase_add_loop_test(frames, channels_can_end_in_every_callback, 0, 8);

@@ -18,7 +18,8 @@
 
 #define PERIOD  20000000ull /* ns, between two looks */
 #define VERDICT 2
-#define FAR     500 /* us: on a longer path a loss costs so much that the first one counts */
+#define FAR     500            /* us: on a longer path a loss costs so much that the first one counts */
+#define LOWEST  (-4 * VERDICT) /* so that a path that was full for hours may begin to lose */
 #define UNKNOWN UINT32_MAX
 
 static bool get_info(const struct bps_channel *channel, struct tcp_info *info)
@@ -55,7 +56,8 @@ void tcp_path_look(struct bps_channel *channel)
     if (lost != path->lost && info.tcpi_min_rtt != UNKNOWN) {
         /* With a queue of half the trip the window still covers the path after it was cut by three tenths. */
         bool near = info.tcpi_min_rtt < FAR;
-        path->verdict += info.tcpi_rtt >= info.tcpi_min_rtt + info.tcpi_min_rtt / 2 ? -1 : near ? 1 : VERDICT;
+        bool covered = info.tcpi_rtt >= info.tcpi_min_rtt + info.tcpi_min_rtt / 2;
+        path->verdict += !covered ? near ? 1 : VERDICT : path->verdict > LOWEST ? -1 : 0;
     }
     path->lost = lost;
     if (path->verdict >= VERDICT) {

@@ -44,13 +44,18 @@ static void piece_read(struct bps_channel *channel)
 {
     struct verbs_pair *pair = channel->pair;
     const struct verbs_piece piece = *verbs_piece_take(pair);
-    channel->out.in_flight -= piece.bytes;
+    struct verbs_outgoing *out = &channel->out;
+    out->in_flight -= piece.bytes;
+    out->read += piece.bytes;
+    if (piece.bytes > 0 && out->in_flight == 0) {
+        out->waited += channel->verbs->host->now() - out->since;
+    }
     if (piece.block != NULL) {
         verbs_arena_give(&pair->device->verbs->send, piece.block);
         verbs_wake_starved(pair->device->verbs);
     }
     if (piece.last) {
-        channel->out.held--;
+        out->held--;
         channel->events->sent(channel->user, piece.cookie);
     }
 }
@@ -160,6 +165,7 @@ static bool send_piece(struct bps_channel *channel)
         verbs_channel_wait(channel);
         return false;
     }
+    out->since = out->in_flight == 0 ? channel->verbs->host->now() : out->since;
     out->in_flight += bytes;
     out->offset += bytes;
     uint8_t *slot = begin_message(channel, &message);

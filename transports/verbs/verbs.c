@@ -185,6 +185,8 @@ static const struct bps_transport_ops ops = {
     .describe = verbs_describe,
     .attach = verbs_attach,
     .detach = verbs_detach,
+    .delivered = verbs_delivered,
+    .speed = verbs_speed,
 };
 
 static const struct bps_plugin plugin = {

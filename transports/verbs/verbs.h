@@ -225,6 +225,8 @@ struct verbs_outgoing {
     uint32_t done;          /* the same for its pieces */
     uint32_t held;          /* frames that are announced and not yet `sent` */
     uint64_t in_flight;     /* bytes of pieces that the peer has not read yet */
+    uint64_t read;          /* bytes of those that it has */
+    uint64_t since, waited; /* ns: when there was something to read again, and how long there was before that */
     struct bps_frame frame; /* that is being sent, from `offset` on */
     bool busy;
     uint32_t offset;
@@ -406,6 +408,11 @@ void verbs_finish(struct bps_channel *channel);
 /* NULL is allowed. */
 void verbs_drop(struct bps_channel *channel);
 void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
+
+/* ---- speed.c ---- */
+
+bool verbs_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
+uint32_t verbs_speed(struct bps_channel *channel);
 
 /* ---- resume.c: channels that outlive their queue pairs ---- */
 
