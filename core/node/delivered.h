@@ -11,7 +11,7 @@
 
 #include "wire/link.h"
 
-#define BPS_RATES_EVERY (1 * BPS_S)
+#define BPS_RATES_EVERY (600 * BPS_MS)
 
 /* To one peer, since it was reported last. */
 struct bps_delivered {

@@ -52,12 +52,6 @@ void bps_declared_fini(struct bps_declared *declared)
 
 /* ---- tensors that come and go ---- */
 
-/* The id that was free last, or a new one. */
-static struct bps_free_id next_id(const struct bps_declared *declared)
-{
-    return declared->frees > 0 ? declared->free[declared->frees - 1] : (struct bps_free_id){.id = declared->last + 1};
-}
-
 static bool index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
     HASH_ADD(by_id, declared->ids, id, sizeof t->id, t);
@@ -81,7 +75,8 @@ static bool index_tensor(struct bps_declared *declared, struct bps_declared_tens
 static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, char *name, struct bps_form *form)
 {
     struct bps_declared_tensor *t = calloc(1, sizeof *t);
-    const struct bps_free_id place = next_id(declared);
+    const struct bps_free_id fresh = {.id = declared->last + 1};
+    const struct bps_free_id place = declared->frees > 0 ? declared->free[declared->frees - 1] : fresh;
     if (t == NULL) {
         free(name);
         return NULL;

@@ -130,14 +130,20 @@ static double gain(const struct bps_rates *rates)
     return now / then;
 }
 
+/* The end of one. It says nothing if somebody has not reported who had in the one before. */
 static bool look(struct bps_rates *rates)
 {
-    bool better = learn(rates) && gain(rates) >= LEAST_GAIN;
-    rates->in_favour = better ? rates->in_favour + 1 : 0;
+    bool complete = true;
+    for (uint32_t i = 0; i < rates->members; i++) {
+        complete &= rates->reported[i] != 2;
+        rates->reported[i] = (uint8_t)(rates->reported[i] << 1 & 2);
+    }
+    if (complete) {
+        rates->in_favour = learn(rates) && gain(rates) >= LEAST_GAIN ? rates->in_favour + 1 : 0;
+    }
     for (uint32_t h = 0; h < rates->hosts.count; h++) {
         rates->rate[h] = (struct bps_rate){.link = rates->rate[h].link};
     }
-    memset(rates->reported, 0, rates->members * sizeof *rates->reported);
     return rates->in_favour >= LOOKS + rates->moves / 2;
 }
 
@@ -168,8 +174,8 @@ bps_status bps_rates_add(struct bps_rates *rates, uint32_t member, struct bps_re
     if (report->bad || seconds <= 0 || (size_t)(report->end - report->at) / RECORD < n) {
         return BPS_ERR_PROTOCOL;
     }
-    *better = rates->reported[member] && look(rates); /* the second of one: all had time for their first */
-    rates->reported[member] = true;
+    *better = (rates->reported[member] & 1) != 0 && look(rates); /* the second of one: all had time for their first */
+    rates->reported[member] |= 1;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t peer = bps_get_u32(report);
         uint64_t bytes = bps_get_u64(report), busy = bps_get_u64(report);

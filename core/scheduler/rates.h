@@ -2,7 +2,7 @@
 /*
  * rates.h - what the links of hosts really deliver, and when that asks for other shares.
  *
- * Members say once a second what each of their channels has delivered, and in how much of the time something was on
+ * Members say every 0.6 s what each of their channels has delivered, and in how much of the time something was on
  * its way there. From that each host's link is known from below: it carries at least what the host has sent, or got,
  * and at least what one channel carries while it is busy. Where one link is slower than others all hosts go at its
  * pace; then the channels that do not end there are idle most of the time, and what they carry while they are not tells
@@ -31,7 +31,7 @@ struct bps_rates {
     struct bps_hosts hosts;
     struct bps_rate *rate;   /* of each host */
     struct bps_rate **order; /* the slowest first */
-    bool *reported;          /* by member, since the last look */
+    uint8_t *reported;       /* by member: bit 0 since the last look, bit 1 in the one before */
     uint32_t members;
     uint32_t in_favour; /* looks in a row that other shares would have been better in */
     uint32_t moves;     /* so far */

@@ -15,7 +15,7 @@ many=300 few=75
 "$simulate" 405045 1 10 # and where another host has the result
 [ -z "$SANITIZER" ] || exit 0
 for plant in twice never failed untold infinite server ratio size; do
-    if ! "$simulate" -p "$plant" 61 40 13 | grep -Eq "error feedback is lost|a result is wrong"; then
+    if ! "$simulate" -p "$plant" 61 200 13 | grep -Eq "error feedback is lost|a result is wrong"; then
         echo "test_simulation.sh: the error '$plant' was planted, and not found"
         exit 1
     fi
