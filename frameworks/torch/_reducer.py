@@ -100,8 +100,7 @@ class Reducer:
         self._titles = []  # the names that the caller gave
         self._names = GradientNames(coding)
         self._buckets = []  # of each gradient
-        self._index = {}
-        self._known = set()  # the id() of each
+        self._index = {}  # by id(): to hash a tensor would be a call of Python's
         self._left = []  # backward passes to go
         self._priority = []
         self._finished = []  # indexes, in the order of the first backward pass; None: that is over
@@ -127,13 +126,12 @@ class Reducer:
         buckets = plan([parameter for _, parameter in named], len(self.parameters), together=not self.coding)
         self._buckets += [bucket for bucket in buckets for _ in bucket.members]
         for name, parameter in named:
-            self._index[parameter] = len(self.parameters)
-            self._known.add(id(parameter))
+            index = self._index[id(parameter)] = len(self.parameters)
             self.parameters.append(parameter)
             self._titles.append(name)
             self._left.append(self.passes)
-            self._priority.append(-self._index[parameter])
-            before, after = _make_hooks(self, self._index[parameter])
+            self._priority.append(-index)
+            before, after = _make_hooks(self, index)
             with _unfrozen(parameter):  # PyTorch takes hooks only then, and keeps them
                 self._hooks.append(parameter.register_hook(before))
                 self._hooks.append(parameter.register_post_accumulate_grad_hook(after))
@@ -188,7 +186,7 @@ class Reducer:
 
     def title(self, parameter):
         """Return the name that the caller gave to a parameter, None if it is not one of these."""
-        index = self._index.get(parameter)
+        index = self._index.get(id(parameter))
         return None if index is None else self._titles[index]
 
     def in_flight(self, index):
@@ -205,11 +203,11 @@ class Reducer:
 
     def index(self, parameter):
         """Return the index of a parameter, None if it is not one of these."""
-        return self._index.get(parameter)
+        return self._index.get(id(parameter))
 
     def unknown(self, parameters):
-        """Return those that are not among its parameters. Hashing a tensor would be a call of Python's."""
-        return [parameter for parameter in parameters if id(parameter) not in self._known]
+        """Return those that are not among its parameters."""
+        return [parameter for parameter in parameters if id(parameter) not in self._index]
 
     def reset(self, passes=None):
         """Start counting backward passes anew, for another step."""

@@ -55,9 +55,11 @@ void tcp_path_look(struct bps_channel *channel)
     uint32_t lost = info.tcpi_total_retrans - info.tcpi_dsack_dups;
     if (lost != path->lost && info.tcpi_min_rtt != UNKNOWN) {
         /* With a queue of half the trip the window still covers the path after it was cut by three tenths. */
-        bool near = info.tcpi_min_rtt < FAR;
-        bool covered = info.tcpi_rtt >= info.tcpi_min_rtt + info.tcpi_min_rtt / 2;
-        path->verdict += !covered ? near ? 1 : VERDICT : path->verdict > LOWEST ? -1 : 0;
+        if (info.tcpi_rtt < info.tcpi_min_rtt + info.tcpi_min_rtt / 2) {
+            path->verdict += info.tcpi_min_rtt < FAR ? 1 : VERDICT;
+        } else if (path->verdict > LOWEST) {
+            path->verdict--;
+        }
     }
     path->lost = lost;
     if (path->verdict >= VERDICT) {
