@@ -3,7 +3,9 @@
 `make installcheck` runs this.
 """
 
+import contextlib
 import os
+import random
 import re
 import shutil
 import socket
@@ -18,6 +20,14 @@ from launched import AS_ROOT
 FRAMEWORKS = {"torch": "torch", "numpy": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax",
               "mxnet": "mxnet"}
 """Each part of the package, and whose virtual environment has what it needs."""
+
+
+def free_port():
+    """A port behind which another one is free, where the scheduler listens; no connection of others leaves by these."""
+    while True:
+        port = random.randrange(12000, 30000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
 
 
 class Packages(Case):
@@ -96,9 +106,7 @@ class Launchers(Case):
 
     def test_by_hand(self):
         """MASTER_ADDR and its like, as PyTorch has them."""
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            port = server.getsockname()[1]
-        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{port}", "WORLD_SIZE": "2"}
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": f"{free_port()}", "WORLD_SIZE": "2"}
         command = ("python3", SUM, "numpy")
         workers = [subprocess.Popen(command, env={**self.env, **meeting, "RANK": rank}, **launched.BOTH)
                    for rank in "01"]
