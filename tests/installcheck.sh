@@ -26,8 +26,8 @@ echo "byteps plugin list"
 echo "byteps plan"
 "$program" plan --workers 4 --servers 2 --model resnet50
 echo "byteps run with the C example"
-# shellcheck disable=SC2046,SC2086 # these are lists of flags
-"${CC:-cc}" $CFLAGS -o "$work/push_pull" "$source/examples/push_pull.c" $($PKG_CONFIG --cflags --libs byteps)
+# shellcheck disable=SC2046,SC2086 # a compiler with a wrapper, and lists of flags
+${CC:-cc} $CFLAGS -o "$work/push_pull" "$source/examples/push_pull.c" $($PKG_CONFIG --cflags --libs byteps)
 "$program" run -n 2 -- "$work/push_pull"
 
 echo "an example stage, built out of the tree"
