@@ -21,6 +21,8 @@ offered info byteps plugin in
 offered "--build --bandwidth" byteps info --b
 offered --json byteps conf show --j
 offered "check show sample" byteps conf ""
+offered "merge show" byteps trace ""
+offered --workers byteps trace show --w
 offered "transport train" byteps bench tr
 offered "transport reducer compressor stage framework" byteps plugin info some --kind ""
 offered resnet50 byteps plan -n 2 --model resn

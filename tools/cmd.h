@@ -27,6 +27,7 @@ int bps_cmd_graph(int argc, char **argv);
 int bps_cmd_plan(int argc, char **argv);
 int bps_cmd_info(int argc, char **argv);
 int bps_cmd_bench(int argc, char **argv);
+int bps_cmd_trace(int argc, char **argv);
 int bps_cmd_python(int argc, char **argv);
 
 /* Prints "byteps COMMAND: text" and where help is found; returns BPS_EXIT_USAGE. */

@@ -24,6 +24,7 @@ static const struct command commands[] = {
     {"plugin", "list the plugins and tell about one", bps_cmd_plugin},
     {"graph", "show the stages that a tensor passes", bps_cmd_graph},
     {"plan", "predict how long a model's gradients take on some shape of job", bps_cmd_plan},
+    {"trace", "join the timelines of a job, tell where each step spent its time", bps_cmd_trace},
     {"bench", "measure push_pull, a transport, the reducer or a training", bps_cmd_bench},
     {"python", "let a Python find the package byteps", bps_cmd_python},
     {"info", "tell about this installation and this machine", bps_cmd_info},

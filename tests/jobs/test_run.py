@@ -39,18 +39,18 @@ class Program(unittest.TestCase):
     def test_help_names_every_command(self):
         done = byteps("--help")
         self.assertEqual(done.returncode, 0)
-        for command in ("run", "launch", "server", "scheduler", "conf", "plugin", "graph", "info"):
+        for command in ("run", "launch", "server", "scheduler", "conf", "plugin", "graph", "trace", "info"):
             self.assertRegex(done.stdout, rf"(?m)^  {command} ")
 
     def test_every_command_has_help(self):
-        for command in ("run", "launch", "server", "scheduler", "conf", "plugin", "graph", "info"):
+        for command in ("run", "launch", "server", "scheduler", "conf", "plugin", "graph", "trace", "info"):
             with self.subTest(command):
                 done = byteps(command, "--help")
                 self.assertEqual((done.returncode, done.stderr), (0, ""))
                 self.assertTrue(done.stdout.startswith(f"Usage: byteps {command}"), done.stdout)
 
     def test_help_fits_a_terminal(self):
-        subcommands = {"conf": ("check", "show", "sample"), "plugin": ("list", "info"),
+        subcommands = {"conf": ("check", "show", "sample"), "plugin": ("list", "info"), "trace": ("merge", "show"),
                        "bench": ("push_pull", "transport", "reducer", "compressor", "train")}
         commands = re.findall(r"(?m)^  ([a-z]+)  ", byteps("--help").stdout)
         self.assertIn("conf", commands)
