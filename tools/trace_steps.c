@@ -7,6 +7,7 @@
 #include "tools/trace_steps.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "tools/cmd.h"
 
@@ -18,6 +19,7 @@ struct worker {
     bool *found;
     struct bps_cmd_trace_row *row;
     size_t rows;
+    struct bps_cmd_trace_neighbours neighbours;
     struct bps_cmd_trace_steps *steps; /* what is counted */
 };
 
@@ -71,6 +73,22 @@ static void join_rows(struct worker *worker)
 
 /* ---- what is waited for ---- */
 
+static void find_neighbours(const struct bps_cmd_trace *trace, uint32_t rank, struct bps_cmd_trace_neighbours *out)
+{
+    const char *host = NULL;
+    for (uint32_t i = 0; i < trace->members; i++) {
+        if (trace->member[i].worker && trace->member[i].rank == rank) {
+            host = trace->member[i].host;
+        }
+    }
+    for (uint32_t i = 0; i < trace->members && host != NULL && out->n < BPS_CMD_TRACE_NEIGHBOURS; i++) {
+        const struct bps_cmd_trace_member *member = &trace->member[i];
+        if (member->worker && member->rank != rank && strcmp(member->host, host) == 0) {
+            out->rank[out->n++] = member->rank;
+        }
+    }
+}
+
 static const struct bps_cmd_trace_way *way_of(struct worker *worker, const struct bps_cmd_trace_event *like)
 {
     static const struct bps_cmd_trace_way unknown;
@@ -83,7 +101,7 @@ static const struct bps_cmd_trace_way *way_of(struct worker *worker, const struc
     struct bps_cmd_trace_way *way = &worker->way[i];
     if (!worker->found[i]) {
         worker->found[i] = true;
-        bps_cmd_trace_way_find(worker->index, range.event[0], way);
+        bps_cmd_trace_way_find(worker->index, range.event[0], &worker->neighbours, way);
         worker->steps->slices += way->slice;
         worker->steps->unserved += way->slice && !way->served;
     }
@@ -101,7 +119,7 @@ static void divide(struct worker *worker, const struct bps_cmd_trace_event *wait
         int64_t from = begin > worker->row[i].begin ? begin : worker->row[i].begin;
         int64_t to = wait->end < worker->row[i].end ? wait->end : worker->row[i].end;
         if (from < to) {
-            bps_cmd_trace_way_divide(worker->index, way, wait->rank, from, to, worker->row[i].part);
+            bps_cmd_trace_way_divide(worker->index, way, from, to, worker->row[i].part);
         }
     }
 }
@@ -216,6 +234,7 @@ void bps_cmd_trace_steps_make(const struct bps_cmd_trace *trace, struct bps_cmd_
         }
         worker.way = bps_cmd_alloc(worker.operations.n, sizeof *worker.way);
         worker.found = bps_cmd_alloc(worker.operations.n, sizeof *worker.found);
+        find_neighbours(trace, out->row[first].rank, &worker.neighbours);
         divide_worker(&worker);
         free(worker.way);
         free(worker.found);

@@ -64,18 +64,25 @@ struct bps_cmd_trace_range bps_cmd_trace_index_find(const struct bps_cmd_trace_i
 
 enum { BPS_CMD_TRACE_MOMENTS = 6 };
 
+#define BPS_CMD_TRACE_NEIGHBOURS 64u
+
+/* The other workers of a host, as many as count: they push parts of what all of them sum there. */
+struct bps_cmd_trace_neighbours {
+    uint32_t n, rank[BPS_CMD_TRACE_NEIGHBOURS];
+};
+
 /* The way of the last slice of an operation. */
 struct bps_cmd_trace_way {
     bool known, slice, served; /* there is anything of it; its last slice; what a server tells of that */
     /* begin of push_pull, and of its push; end of receive, gather and sum on the server, and of its result */
     int64_t moment[BPS_CMD_TRACE_MOMENTS];
-    uint32_t shard;
+    uint32_t shard, rank; /* which worker pushed it where */
 };
 
 void bps_cmd_trace_way_find(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_event *operation,
-                            struct bps_cmd_trace_way *out);
+                            const struct bps_cmd_trace_neighbours *neighbours, struct bps_cmd_trace_way *out);
 /* Adds what held the way from `begin` to `end`, nanoseconds, to the parts. */
 void bps_cmd_trace_way_divide(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way,
-                              uint32_t rank, int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS]);
+                              int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS]);
 
 #endif

@@ -66,20 +66,47 @@ static void with_result(const struct bps_cmd_trace_index *index, const struct bp
     }
     out->moment[5] = result->end;
     out->slice = true;
+    out->rank = result->rank;
     out->shard = push != NULL && push->shard != BPS_CMD_TRACE_NO_SHARD ? push->shard : result->shard;
     for (int i = 4; i >= 0; i--) { /* clocks of members differ by a little */
         out->moment[i] = out->moment[i] < out->moment[i + 1] ? out->moment[i] : out->moment[i + 1];
     }
 }
 
+/*
+ * The result of this stage's partition, if it is the last of the operation and another worker of the host had it: this
+ * worker has contributed to what that one pushed.
+ */
+static const struct bps_cmd_trace_event *of_neighbours(const struct bps_cmd_trace_index *index,
+                                                       const struct bps_cmd_trace_event *stage,
+                                                       const struct bps_cmd_trace_neighbours *neighbours)
+{
+    const struct bps_cmd_trace_event *found = NULL;
+    if (bps_cmd_trace_index_find(index, BPS_CMD_TRACE_RESULT, stage->rank, stage, BPS_CMD_TRACE_OF_PARTITION).n > 0) {
+        return NULL;
+    }
+    for (uint32_t i = 0; i < neighbours->n; i++) {
+        const struct bps_cmd_trace_event *result = last(bps_cmd_trace_index_find(
+            index, BPS_CMD_TRACE_RESULT, neighbours->rank[i], stage, BPS_CMD_TRACE_OF_PARTITION));
+        if (result != NULL && result->end <= stage->end && (found == NULL || result->end > found->end)) {
+            found = result;
+        }
+    }
+    return found;
+}
+
 void bps_cmd_trace_way_find(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_event *operation,
-                            struct bps_cmd_trace_way *out)
+                            const struct bps_cmd_trace_neighbours *neighbours, struct bps_cmd_trace_way *out)
 {
     uint32_t rank = operation->rank;
     const struct bps_cmd_trace_event *result =
         last(bps_cmd_trace_index_find(index, BPS_CMD_TRACE_RESULT, rank, operation, BPS_CMD_TRACE_OF_ROUND));
     const struct bps_cmd_trace_event *stage =
         last(bps_cmd_trace_index_find(index, BPS_CMD_TRACE_STAGE, rank, operation, BPS_CMD_TRACE_OF_ROUND));
+    const struct bps_cmd_trace_event *other = stage == NULL ? NULL : of_neighbours(index, stage, neighbours);
+    if (other != NULL && (result == NULL || other->end > result->end)) {
+        result = other;
+    }
     *out = (struct bps_cmd_trace_way){.known = result != NULL || stage != NULL, .shard = BPS_CMD_TRACE_NO_SHARD};
     if (result != NULL) {
         with_result(index, operation, result, out);
@@ -96,12 +123,12 @@ static int64_t overlap(int64_t a, int64_t a_end, int64_t b, int64_t b_end)
 }
 
 /* How long of this the shard's queue held for credit. Its intervals do not overlap; if they did, none counts twice. */
-static int64_t credit_in(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way, uint32_t rank,
-                         int64_t begin, int64_t end)
+static int64_t credit_in(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way, int64_t begin,
+                         int64_t end)
 {
     struct bps_cmd_trace_event like = {.shard = way->shard};
     struct bps_cmd_trace_range range =
-        bps_cmd_trace_index_find(index, BPS_CMD_TRACE_CREDIT, rank, &like, BPS_CMD_TRACE_OF_SLICE);
+        bps_cmd_trace_index_find(index, BPS_CMD_TRACE_CREDIT, way->rank, &like, BPS_CMD_TRACE_OF_SLICE);
     size_t low = 0, high = range.n;
     while (low < high) { /* to the first that ends later */
         size_t middle = low + (high - low) / 2;
@@ -121,7 +148,7 @@ static int64_t credit_in(const struct bps_cmd_trace_index *index, const struct b
 }
 
 void bps_cmd_trace_way_divide(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way,
-                              uint32_t rank, int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS])
+                              int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS])
 {
     static const enum bps_cmd_trace_part of[BPS_CMD_TRACE_MOMENTS + 1] = {
         BPS_CMD_TRACE_STAGES,  BPS_CMD_TRACE_QUEUE, BPS_CMD_TRACE_WIRE,  BPS_CMD_TRACE_OTHERS,
@@ -135,7 +162,7 @@ void bps_cmd_trace_way_divide(const struct bps_cmd_trace_index *index, const str
         int64_t to = i < BPS_CMD_TRACE_MOMENTS ? way->moment[i] : INT64_MAX;
         int64_t some = overlap(begin, end, from, to);
         if (of[i] == BPS_CMD_TRACE_QUEUE && some > 0 && way->shard != BPS_CMD_TRACE_NO_SHARD) {
-            int64_t credit = credit_in(index, way, rank, begin > from ? begin : from, end < to ? end : to);
+            int64_t credit = credit_in(index, way, begin > from ? begin : from, end < to ? end : to);
             part[BPS_CMD_TRACE_CREDITS] += credit;
             some -= credit;
         }

@@ -183,6 +183,18 @@ class Show(Case):
         ns = self.show(w=line, s=Timeline("server 0", pid=1).add("gather", 6, 7))["steps"][0]["ns"]
         self.assertEqual([ns[part] for part in PARTS], [0, 1e6, 0, 0, 3e6, 6e6, 0, 0])
 
+    def test_a_partition_that_a_worker_of_the_same_host_pushes(self):
+        line = Timeline("worker 0").add("operation", 10, 30).add("wait", 12, 30).add("result", 19, 20, shard=0)
+        line.add("stage", 10, 12, "local_reduce", partition=1).add("stage", 12, 29, "local_broadcast", partition=1)
+        slices = {"partition": 1, "offset": 0, "shard": 1}
+        other = Timeline("worker 1", 1).add("operation", 10, 30).add("stage", 13, 27, "push_pull", partition=1)
+        other.add("push", 15, 17, **slices).add("credit", 13.5, 14.5, shard=1).add("result", 26, 27, **slices)
+        first = self.show(w=line, v=other)["workers"][0]["steps"][0]["ns"]
+        self.assertEqual([first[part] for part in PARTS], [2e6, 4e6, 1e6, 1e6, 12e6, 0, 0, 0])
+        other.header["host"] = "d"
+        first = self.show(w=line, v=other)["workers"][0]["steps"][0]["ns"]
+        self.assertEqual([first[part] for part in PARTS], [2e6, 10e6, 0, 0, 8e6, 0, 0, 0])
+
     def test_notes(self):
         line = worker(lost=3, clock_error_us=250)
         text = self.good("show", *self.write(w=line, s=server()))
