@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Includes inside the core go only down the list of its folders and never into tools, and a plugin includes nothing of
 # the core but the public headers; transports share transports/util, and compressors compressors/util. Planted violations prove that the check sees them.
-layers="base conf meeting plugin coding sum wire node scheduler server graph flow shards group device device_group worker"
+layers="base trace conf meeting plugin coding sum wire node scheduler server graph flow shards group device device_group worker"
 
 # Prints each include of the files in the folder $1 that begins as none of the words in $2.
 check_folder()

@@ -113,6 +113,11 @@ struct bps_conf_log {
     bool hide_time;
 };
 
+struct bps_conf_trace {
+    const char *file; /* of the timeline; "": none */
+    int64_t from, to; /* steps; to -1: the last one */
+};
+
 struct bps_port_range {
     uint32_t first, last;
 };
@@ -137,6 +142,7 @@ struct bps_conf {
     struct bps_conf_server server;
     struct bps_conf_affinity affinity;
     struct bps_conf_log log;
+    struct bps_conf_trace trace;
     struct bps_port_range ports; /* to listen on where an address leaves that open; 0 and 0: any */
     bool has_secret;
     uint8_t secret[BPS_SECRET_BYTES]; /* of the job; zeros: it has none, and is one of this host */

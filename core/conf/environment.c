@@ -214,6 +214,31 @@ static bps_status convert_blacklist(struct conversion *c)
     return convert_to(c, "%s", strcmp(c->value, "-1") == 0 ? "" : c->value);
 }
 
+/* A key that the variable gives this text if it says yes. */
+static bps_status convert_switch(struct conversion *c, const char *text, const char *after)
+{
+    bool on = false;
+    bps_status status = bps_parse_bool(c->value, &on);
+    return status != BPS_OK ? refuse(c, "expected 0 or 1") : on ? convert_to(c, "%s%s", text, after) : BPS_OK;
+}
+
+/* In the original's folder; which of its steps, unless other variables say so. */
+static bps_status convert_trace(struct conversion *c)
+{
+    const char *folder = bps_variable("BYTEPS_TRACE_DIR");
+    return convert_switch(c, folder != NULL ? folder : "./trace", "/");
+}
+
+static bps_status convert_trace_from(struct conversion *c)
+{
+    return convert_switch(c, "10", "");
+}
+
+static bps_status convert_trace_to(struct conversion *c)
+{
+    return convert_switch(c, "20", "");
+}
+
 /* What would train with other results than the program expects must not be passed over in silence. */
 static bps_status refuse_missing(struct conversion *c, const char *what)
 {
@@ -265,6 +290,12 @@ static const struct variable variables[] = {
     {"BYTEPS_NUMA_ROOT_QUOTA", "affinity.root_quota", .most = 8192},
     {"BYTEPS_LOG_LEVEL", "log.level", .convert = convert_level},
     {"BYTEPS_LOG_HIDE_TIME", .key = "log.hide_time"},
+    {"BYTEPS_TRACE_ON", "trace.file", .convert = convert_trace},
+    {"BYTEPS_TRACE_ON", "trace.from", .convert = convert_trace_from},
+    {"BYTEPS_TRACE_ON", "trace.to", .convert = convert_trace_to},
+    {"BYTEPS_TRACE_START_STEP", .key = "trace.from"},
+    {"BYTEPS_TRACE_END_STEP", .key = "trace.to"},
+    {"BYTESCHEDULER_TIMELINE", .key = "trace.file"},
     {"BYTEPS_ENABLE_ASYNC", .missing = "asynchronous training"},
     {"BYTEPS_STALENESS", .missing = "training on gradients of earlier steps"},
     {"BYTEPS_INTRA_COMPRESSOR", .missing = BY_VARIABLE},
@@ -276,7 +307,8 @@ static const struct variable variables[] = {
 static const char *const own[] = {
     "BYTEPS_FORCE_DISTRIBUTED", "BYTEPS_CONF",        "BYTEPS_SET",          "BYTEPS_PLUGIN_PATH",
     "BYTEPS_MODEL_PATH",        "BYTEPS_SCRIPT_PATH", "BYTEPS_PROGRAM",      "BYTEPS_MIN_COMPRESS_BYTES",
-    BPS_SECRET_VARIABLE,        "BYTEPS_OUTER*",      "BYTEPS_MEETING_FILE", "BYTEPS_RESTART_COUNT"};
+    BPS_SECRET_VARIABLE,        "BYTEPS_OUTER*",      "BYTEPS_MEETING_FILE", "BYTEPS_RESTART_COUNT",
+    "BYTEPS_TRACE_DIR"};
 
 /* Known from the original and its branches, without effect here. A '*' stands for any ending. */
 /* clang-format off */
@@ -290,7 +322,6 @@ static const char *const idle[] = {
     "BYTEPS_ENABLE_MIXED_MODE", "BYTEPS_MIXED_MODE_BOUND", "BYTEPS_ORDERED_HOSTS",
     "BYTEPS_THREADPOOL_SIZE", "BYTEPS_PCIE_SWITCH_SIZE", "BYTEPS_REDUCE_ROOTS",
     "BYTEPS_NCCL_NUM_RINGS", "BYTEPS_OMP_THREAD_PER_GPU", "BYTEPS_SOCKET_PATH",
-    "BYTEPS_TRACE_ON", "BYTEPS_TRACE_START_STEP", "BYTEPS_TRACE_END_STEP", "BYTEPS_TRACE_DIR",
     "BYTEPS_TELEMETRY_ON", "BYTEPS_DEBUG_SAMPLE_TENSOR", "BYTEPS_SERVER_ENGINE_BLOCKING",
     "BYTEPS_SERVER_ENABLE_SCHEDULE", "BYTEPS_SERVER_DEBUG", "BYTEPS_SERVER_DEBUG_KEY",
     "BYTEPS_ENABLE_IPC", "BYTEPS_IPC_COPY_NUM_THREADS", "BYTEPS_IPC_ENABLE_ASYNC_COPY",

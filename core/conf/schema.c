@@ -126,12 +126,24 @@ static const struct bps_option log_table[] = {
     {0},
 };
 
+static const struct bps_option trace_table[] = {
+    {"file", BPS_OPT_STRING, 0, offsetof(struct bps_conf_trace, file), "", NULL,
+     "Each process writes a timeline of what it does with tensors, for Perfetto and `byteps trace`: with trace.json, "
+     "worker 3 writes trace.worker-3.json; empty: none."},
+    {"from", BPS_OPT_INT, 0, offsetof(struct bps_conf_trace, from), "0", "0..2147483647",
+     "The first step of the training that the timeline has, counted from 0."},
+    {"to", BPS_OPT_INT, 0, offsetof(struct bps_conf_trace, to), "-1", "-1..2147483647",
+     "The last one, after which the timeline is written; -1: the last one of the job."},
+    {0},
+};
+
 const struct bps_section bps_sections[] = {
     {"cluster", "Who is in the job and how its members meet.", cluster_table, offsetof(struct bps_conf, cluster)},
     {"worker", "How workers cut, order and send tensors.", worker_table, offsetof(struct bps_conf, worker)},
     {"server", "How servers sum.", server_table, offsetof(struct bps_conf, server)},
     {"affinity", "Which cores and which memory threads use.", affinity_table, offsetof(struct bps_conf, affinity)},
     {"log", "What is written to standard error.", log_table, offsetof(struct bps_conf, log)},
+    {"trace", "The timeline of a job.", trace_table, offsetof(struct bps_conf, trace)},
     {0},
 };
 

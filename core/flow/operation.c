@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/report.h"
 #include "flow/step.h"
+#include "flow/traced.h"
 
 static long futex(_Atomic uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
 {
@@ -205,6 +206,8 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->root = root;
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
+    operation->started = bps_trace_is_on() ? bps_now() : 0;
+    operation->trace.step = 0;
     operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
@@ -370,6 +373,7 @@ void bps_operation_end(struct bps_operation *operation)
     if (tensor->coding != NULL) {
         settle_feedback(tensor);
     }
+    bps_traced_end(operation);
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
         if (tensor->by_id.tbl != NULL) {
@@ -493,7 +497,8 @@ static bool sleep_on(struct bps_operation *operation, uint32_t state, uint64_t d
     return true;
 }
 
-static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t deadline, struct bps_report *report)
+static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t since, uint64_t deadline,
+                             struct bps_report *report)
 {
     struct bps_operation *operation = find(worker, handle);
     if (operation == NULL) {
@@ -504,6 +509,7 @@ static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint6
         uint32_t state, phase = phase_of(operation, handle, &state);
         if (phase == BPS_OP_DONE &&
             atomic_compare_exchange_strong(&operation->state, &state, use_of(handle) | BPS_OP_TAKEN)) {
+            bps_traced_waited(operation, since);
             return take(operation, report);
         }
         if (phase == BPS_OP_FREE || phase == BPS_OP_TAKEN) {
@@ -545,7 +551,7 @@ bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint
                               struct bps_report *report)
 {
     struct run run = {.worker = worker, .operation = find(worker, handle), .handle = handle};
-    uint64_t deadline = deadline_after(timeout_ns);
+    uint64_t deadline = deadline_after(timeout_ns), since = bps_traced_wait_begin(handle);
     if (run.operation != NULL && timeout_ns > 0 && atomic_load(&worker->in_flight) <= 1) {
         const struct bps_loop_wish wish = {.done = is_done, .busy = is_busy, .arg = &run};
         note_wait(&worker->prompt);
@@ -553,7 +559,7 @@ bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint
             bps_loop_drive(worker->loop, &wish, deadline);
         }
     }
-    return wait_until(worker, handle, deadline, report);
+    return wait_until(worker, handle, since, deadline, report);
 }
 
 bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
@@ -566,6 +572,7 @@ bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pu
         return status;
     }
     run.handle = handle_of(run.operation);
+    uint64_t since = bps_traced_wait_begin(run.handle);
     if (atomic_fetch_add(&worker->in_flight, 1) == 0) {
         const struct bps_loop_wish wish = {.done = is_done, .busy = is_busy, .arg = &run};
         bps_loop_post_quietly(worker->loop, &run.operation->post);
@@ -573,7 +580,7 @@ bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pu
     } else {
         bps_loop_post(worker->loop, &run.operation->post);
     }
-    status = wait_until(worker, run.handle, deadline, report);
+    status = wait_until(worker, run.handle, since, deadline, report);
     if (status == BPS_INPROGRESS) {
         *out = run.handle;
     }

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "flow/step.h"
+#include "flow/traced.h"
 #include "wire/link.h"
 
 static struct bps_operation *operation_of(struct bps_task *task)
@@ -31,6 +32,9 @@ static void end(struct bps_task *task)
 {
     struct bps_operation *operation = operation_of(task);
     task->state = BPS_TASK_IDLE;
+    if (task->way != NULL && task->step < task->way->length) {
+        bps_traced_stage(task, true); /* it has failed there */
+    }
     bps_assert(operation->left > 0);
     if (--operation->left > 0) {
         return;
@@ -108,6 +112,7 @@ static void leave_step(struct bps_task *task)
     if (bps_task_step(task)->crosses) {
         use_result(task);
     }
+    bps_traced_stage(task, true);
     task->step++;
 }
 
@@ -125,6 +130,7 @@ static void advance(struct bps_task *task)
         node->tasks++;
         node->bytes += task->bytes;
         task->state = step->crosses ? BPS_TASK_WAITING : BPS_TASK_WORKING;
+        bps_traced_stage(task, false);
         if (!step->start(task)) {
             return;
         }
@@ -348,6 +354,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     }
     operation->begun = true;
     bps_tensor_turn(tensor);
+    bps_traced_begin(operation);
     if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {
         bps_change_begin(operation);
         return;

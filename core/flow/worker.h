@@ -26,6 +26,7 @@
 #include "node/pinning.h"
 #include "node/unnamed.h"
 #include "server/server.h"
+#include "trace/trace.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 
@@ -115,21 +116,23 @@ struct bps_operation {
     struct bps_push_pull request; /* [app], then [core] */
     uint32_t op, root;            /* op: BPS_WIRE_* */
     uint64_t bytes;
-    uint32_t left;             /* [core] tasks that are not done */
-    _Atomic bps_status status; /* [core], then [atomic] once done */
-    char *text;                /* of an error; owned */
-    uint32_t blamed;           /* [core] partition that the error is of; UINT32_MAX: of none in particular */
-    bool active, begun;        /* [core] on the list of running operations; its tasks exist */
-    bool changed;              /* [core] it has another form than the job knows */
-    bool reported;             /* [core], also between uses: the scheduler is going to say the new form */
-    bool asking;               /* [core] whether devices sum it: bps_devices_ask() */
-    bool waiting;              /* [core] for a device: bps_copy_must_wait() */
-    bool stays;                /* [app], then [core] on its device: bps_copy_stays() */
-    bool direct;               /* [app], then [core] the network reaches it: bps_direct_reaches() */
-    struct bps_range written;  /* [core] where no other one in flight may write; begin NULL: nowhere */
-    uint64_t waited, held;     /* [core] ns since it began, since the job failed, for bps_overdue_look() */
-    bool told;                 /* [core] the log has been told that it waits */
-    struct bps_mark *mark;     /* of a device: behind the input; in the end behind the result; or NULL */
+    uint32_t left;                 /* [core] tasks that are not done */
+    _Atomic bps_status status;     /* [core], then [atomic] once done */
+    char *text;                    /* of an error; owned */
+    uint32_t blamed;               /* [core] partition that the error is of; UINT32_MAX: of none in particular */
+    bool active, begun;            /* [core] on the list of running operations; its tasks exist */
+    bool changed;                  /* [core] it has another form than the job knows */
+    bool reported;                 /* [core], also between uses: the scheduler is going to say the new form */
+    bool asking;                   /* [core] whether devices sum it: bps_devices_ask() */
+    bool waiting;                  /* [core] for a device: bps_copy_must_wait() */
+    bool stays;                    /* [app], then [core] on its device: bps_copy_stays() */
+    bool direct;                   /* [app], then [core] the network reaches it: bps_direct_reaches() */
+    struct bps_range written;      /* [core] where no other one in flight may write; begin NULL: nowhere */
+    struct bps_trace_record trace; /* [core] its beginning; without a step it is not recorded */
+    uint64_t started;              /* [app], then [core] ns, if anything is recorded */
+    uint64_t waited, held;         /* [core] ns since it began, since the job failed, for bps_overdue_look() */
+    bool told;                     /* [core] the log has been told that it waits */
+    struct bps_mark *mark;         /* of a device: behind the input; in the end behind the result; or NULL */
     TAILQ_ENTRY(bps_operation) entry;
 };
 
@@ -229,6 +232,7 @@ struct bps_worker {
     struct bps_loop *loop;       /* [const] */
     pthread_t thread;
     bool running; /* the thread */
+    bool records; /* [const] for the timeline */
     struct bps_pinning pinning;
     struct bps_pin pin;
     struct bps_tensor_table table;

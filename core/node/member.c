@@ -16,6 +16,7 @@
 #include "node/delivered.h"
 #include "node/join.h"
 #include "node/loaded.h"
+#include "node/timeline.h"
 #include "node/transport.h"
 #include "wire/dialler.h"
 
@@ -42,6 +43,7 @@ struct bps_member {
     struct bps_book book;
     struct bps_timer *ticker;
     struct bps_alive alive;
+    struct bps_clock_questions clock;
     uint64_t since, reminded;
     uint64_t reported; /* when rates were; 0: not yet */
     bool joined, ended, silent, told;
@@ -98,6 +100,7 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
         m->book.self = m->identity;
         m->joined = true;
         m->events->joined(m->owner, &m->book);
+        bps_timeline_ask(&m->clock, &m->link);
     }
     return status;
 }
@@ -151,6 +154,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return m->events->move(m->owner, payload);
     case BPS_FRAME_MOVED:
         return m->events->moved(m->owner, payload);
+    case BPS_FRAME_CLOCK:
+        return bps_timeline_told(&m->clock, &m->link, payload);
     case BPS_FRAME_WAITING:
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
@@ -323,6 +328,9 @@ static void on_tick(void *arg)
     bps_link_keep_alive(&m->link, now, timeout / 4);
     check_silence(m, now);
     report_rates(m, now);
+    if (m->joined) {
+        bps_timeline_ask(&m->clock, &m->link);
+    }
     if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + LATER) {
         snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
                  (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);

@@ -20,6 +20,7 @@
 #include "node/loaded.h"
 #include "node/member.h"
 #include "node/ports.h"
+#include "node/timeline.h"
 #include "node/transport.h"
 #include "plugin/instance.h"
 #include "scheduler/agreement.h"
@@ -521,6 +522,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     }
     if (header->type == BPS_FRAME_RATES) {
         return on_rates(s, seat, payload);
+    }
+    if (header->type == BPS_FRAME_CLOCK) {
+        return bps_timeline_tell(link, payload);
     }
     /* The rest is about tensors, of which only the workers of a complete job speak. */
     if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {

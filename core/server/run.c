@@ -8,8 +8,10 @@
 #include "base/report.h"
 #include "node/guard.h"
 #include "node/member.h"
+#include "node/timeline.h"
 #include "node/transport.h"
 #include "server/server.h"
+#include "trace/trace.h"
 
 #define LOG "server"
 
@@ -18,6 +20,7 @@ struct process {
     struct bps_loop *loop;
     struct bps_pinning pinning;
     struct bps_server *server;
+    uint32_t rank; /* among servers */
     struct bps_member *member;
     struct bps_guard guard;
     bps_status verdict;
@@ -33,6 +36,7 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const cha
     (void)serves;
     snprintf(identity, sizeof identity, "server/%u", rank);
     bps_log_set_identity(identity);
+    p->rank = rank;
     if (p->server == NULL) {
         status = bps_pinning_init(&p->pinning, p->conf, report);
         if (status == BPS_OK) {
@@ -58,6 +62,7 @@ static void finish(struct process *p, bps_status verdict)
 static void on_joined(void *owner, const struct bps_book *book)
 {
     struct process *p = owner;
+    bps_timeline_join(book, book->workers + p->rank);
     bps_status status = bps_server_serve(p->server, book);
     if (status != BPS_OK) {
         BPS_REPORT(p->report, "cannot serve: %s", bps_strerror(status));
@@ -131,7 +136,12 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
     struct process p = {.conf = conf, .loop = bps_loop_new(), .report = report};
     struct bps_instance *net = NULL;
     struct bps_watch *watch = NULL;
+    bool records = false;
     bps_status status = p.loop == NULL ? BPS_ERR_NOMEM : bps_guard_begin(&p.guard, conf, p.loop, on_stuck, &p, report);
+    if (status == BPS_OK) {
+        status = bps_timeline_open(conf, report);
+        records = status == BPS_OK;
+    }
     if (status == BPS_OK) {
         status = bps_transport_open(conf, p.loop, &net, report);
     }
@@ -151,6 +161,9 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
         bps_loop_unwatch(p.loop, watch);
     }
     bps_server_free(p.server);
+    if (records) {
+        bps_trace_close();
+    }
     bps_pinning_fini(&p.pinning);
     bps_instance_close(net);
     bps_guard_end(&p.guard);

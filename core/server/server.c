@@ -45,7 +45,8 @@ static bps_status add_shard(struct bps_server *server, const struct bps_conf *co
     bool local = conf->server.local && (server->shards == 0 || bps_shard_local(server->shard[0])[0] != '\0');
     bps_status status = bps_pinning_shard(pinning, server->shards, count, &pin, report);
     if (status == BPS_OK) {
-        status = bps_shard_new(conf, host, local, pinning, &pin, &server->shard[server->shards], report);
+        status =
+            bps_shard_new(conf, server->shards, host, local, pinning, &pin, &server->shard[server->shards], report);
     }
     bps_pin_fini(&pin);
     server->shards += status == BPS_OK;

@@ -56,6 +56,7 @@ struct lane {
 
 struct bps_shard {
     const struct bps_conf *conf;
+    uint32_t number; /* in its process */
     pthread_t thread;
     bool running;
     struct bps_loop *loop;
@@ -106,6 +107,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
         give_up(peer, rank);
         return;
     }
+    bps_sum_trace(slice, BPS_TRACE_ANSWER, rank, false);
     kick_peer(peer);
 }
 
@@ -169,8 +171,9 @@ static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *
 
 static void on_sent(void *owner, struct bps_link *link, void *cookie)
 {
-    (void)owner;
+    const struct lane *lane = ((struct bps_guest *)owner)->user;
     (void)link;
+    bps_sum_trace(cookie, BPS_TRACE_ANSWER, lane->rank, true);
     bps_sum_delivered(cookie);
 }
 
@@ -418,6 +421,7 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
         .rank_order = shard->conf->server.order == BPS_ORDER_RANK,
         .reducer = shard->reducer,
         .events = &sum_events,
+        .number = shard->number,
         .owner = shard,
     };
     end_generation(shard);
@@ -554,14 +558,16 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool loc
     return status;
 }
 
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local, const struct bps_pinning *pinning,
-                         struct bps_pin *pin, struct bps_shard **out, struct bps_report *report)
+bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const char *host, bool local,
+                         const struct bps_pinning *pinning, struct bps_pin *pin, struct bps_shard **out,
+                         struct bps_report *report)
 {
     struct bps_shard *shard = calloc(1, sizeof *shard);
     if (shard == NULL) {
         return BPS_ERR_NOMEM;
     }
     shard->conf = conf;
+    shard->number = number;
     shard->pinning = pinning;
     shard->pin = *pin;
     *pin = (struct bps_pin){.bound = false};

@@ -9,11 +9,13 @@
 struct bps_shard;
 
 /*
- * Starts a thread on the cores of `pin` that listens at `host`, any port, and if `local`, also for the workers
- * of this host; where that does not work, the log says why. `pinning` outlives the shard, which takes `pin`.
+ * Starts a thread, of this number in its process, on the cores of `pin` that listens at `host`, any port, and if
+ * `local`, also for the workers of this host; where that does not work, the log says why. `pinning` outlives the
+ * shard, which takes `pin`.
  */
-bps_status bps_shard_new(const struct bps_conf *conf, const char *host, bool local, const struct bps_pinning *pinning,
-                         struct bps_pin *pin, struct bps_shard **out, struct bps_report *report);
+bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const char *host, bool local,
+                         const struct bps_pinning *pinning, struct bps_pin *pin, struct bps_shard **out,
+                         struct bps_report *report);
 /* Ends the thread and frees the shard. */
 void bps_shard_free(struct bps_shard *shard);
 /* The address to dial. */

@@ -2,6 +2,7 @@
 /* receive.c - results straight into the caller's memory, and the words of the servers. */
 #include <string.h>
 
+#include "flow/traced.h"
 #include "shards/shards.h"
 #include "wire/sink.h"
 
@@ -106,6 +107,7 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
         return status;
     }
     push->codes = (header->flags & BPS_FLAG_CODES) != 0;
+    bps_traced_slice(task, BPS_TRACE_RESULT, lane->remote->index, header->offset, header->length, false);
     if (header->length == 0) {
         bps_remote_answered(task, index);
         return BPS_OK;

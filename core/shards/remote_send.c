@@ -18,6 +18,7 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "flow/traced.h"
 #include "shards/shards.h"
 
 #define LOG      "worker"
@@ -127,6 +128,19 @@ static bool has_credit(struct bps_remote *remote, const struct bps_task *task)
     return bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task)));
 }
 
+/* The record belongs to the step of the task that waits, when it begins to. */
+static void trace_credit(struct bps_remote *remote, const struct bps_task *task, bool starved)
+{
+    if (starved) {
+        remote->starved_step = task->tensor->operation.trace.step;
+    }
+    if (remote->starved_step != 0) {
+        const struct bps_trace_record record = {
+            .step = remote->starved_step, .peer = remote->index, .kind = BPS_TRACE_CREDIT, .end = !starved};
+        bps_trace_note(&record);
+    }
+}
+
 /*
  * The queue of the shard, or its credit, has changed: tells the window, and the transports of this shard and of
  * those that were blocked by it. Nobody waits for a shard that has no credit, or whose slice is being made. Where
@@ -137,7 +151,11 @@ static void update(struct bps_remote *remote)
     struct bps_worker *worker = remote->worker;
     struct bps_task *task = bps_heap_top(&remote->queue);
     uint32_t freed;
-    remote->starved = task != NULL && !has_credit(remote, task) && have_patience(worker);
+    bool starved = task != NULL && !has_credit(remote, task) && have_patience(worker);
+    if (starved != remote->starved) {
+        trace_credit(remote, task, starved);
+    }
+    remote->starved = starved;
     remote->making = task != NULL && !remote->starved && !make_ready(remote, task);
     if (task == NULL || remote->starved || remote->making) {
         bps_window_rest(&worker->shards->window, remote->index);
@@ -197,7 +215,7 @@ static void set_plain(struct bps_task *task)
     uint32_t slice = bps_tensor_slice(task->tensor), slices = bps_partitions(task->bytes, slice);
     struct bps_push *push = bps_push_of(task);
     bps_assert(push->outstanding == 0);
-    *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->header + slices)};
+    *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->slices + slices)};
     memset(push->got, false, slices * sizeof *push->got);
 }
 
@@ -216,7 +234,7 @@ static void set_coded(struct bps_task *task)
     *push = (struct bps_push){.payload = &bps_payload_coded,
                               .slice = slice,
                               .exact = tensor->round < tensor->coding->start || is_small(tensor),
-                              .coded = (struct bps_coded_slice *)(push->header + slices)};
+                              .coded = (struct bps_coded_slice *)(push->slices + slices)};
     push->got = (bool *)(push->coded + slices);
     memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
 }
@@ -301,6 +319,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .postscale = operation->request.postscale,
         .priority = operation->request.priority,
         .shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0,
+        .step = operation->trace.step,
     };
 }
 
@@ -356,9 +375,10 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     if (status != BPS_OK) {
         return status;
     }
-    bps_header_encode(&header, push->header[index]);
-    *out =
-        (struct bps_frame){.header = push->header[index], .payload = payload, .bytes = header.length, .cookie = task};
+    struct bps_sent_slice *sent = &push->slices[index];
+    sent->task = task;
+    bps_header_encode(&header, sent->header);
+    *out = (struct bps_frame){.header = sent->header, .payload = payload, .bytes = header.length, .cookie = sent};
     return BPS_OK;
 }
 
@@ -382,6 +402,7 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         return BPS_AGAIN;
     }
     struct bps_push *push = bps_push_of(task);
+    bps_traced_slice(task, BPS_TRACE_PUSH, remote->index, push->sent * push->slice, out->bytes, false);
     if (++push->sent == (is_request(task) ? 1 : bps_push_slices(task))) {
         bps_heap_pop(&remote->queue);
     }
@@ -435,10 +456,13 @@ static void check(struct bps_task *task)
 
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
 {
-    struct bps_task *task = cookie;
+    const struct bps_remote_lane *lane = owner;
+    const struct bps_sent_slice *sent = cookie;
+    struct bps_task *task = sent->task;
     struct bps_push *push = bps_push_of(task);
-    (void)owner;
+    uint32_t index = (uint32_t)(sent - push->slices);
     (void)link;
+    bps_traced_slice(task, BPS_TRACE_PUSH, lane->remote->index, index * push->slice, 0, true);
     bps_assert(push->outstanding > 0);
     push->outstanding--;
     check(task);
@@ -478,6 +502,7 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
     bps_assert(index < push->sent || is_request(task));
     bps_assert(!push->got[index]);
     push->got[index] = true;
+    bps_traced_slice(task, BPS_TRACE_RESULT, remote->index, index * push->slice, 0, true);
     bps_status status = BPS_OK;
     if (!task->failed) {
         if (bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now())) {
@@ -553,14 +578,14 @@ static void abandon(struct bps_task *task)
 
 static size_t more_plain(const struct bps_task *task)
 {
-    return bps_partitions(task->bytes, bps_tensor_slice(task->tensor)) * (BPS_HEADER_BYTES + sizeof(bool));
+    return bps_partitions(task->bytes, bps_tensor_slice(task->tensor)) * (sizeof(struct bps_sent_slice) + sizeof(bool));
 }
 
 static size_t more_coded(const struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     size_t slices = bps_partitions(task->bytes, bps_coding_slice(tensor->coding, tensor->path_dtype));
-    size_t coded = slices * (BPS_HEADER_BYTES + sizeof(struct bps_coded_slice) + sizeof(bool));
+    size_t coded = slices * (sizeof(struct bps_sent_slice) + sizeof(struct bps_coded_slice) + sizeof(bool));
     size_t plain = tensor->coding->automatic ? more_plain(task) : 0;
     return coded > plain ? coded : plain;
 }

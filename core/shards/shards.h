@@ -37,11 +37,12 @@ struct bps_remote {
     struct bps_heap queue; /* tasks to send, the most urgent first */
     struct bps_credit credit;
     struct bps_delivered delivered;
-    double part;      /* of the credit of all shards on average */
-    bool starved;     /* the most urgent one has no credit, */
-    bool making;      /* or its slice is still being made */
-    uint32_t codings; /* of the worker's, by number, that the lanes know */
-    bool told;        /* no lane's transport was told BPS_AGAIN since all were kicked */
+    double part;           /* of the credit of all shards on average */
+    bool starved;          /* the most urgent one has no credit, */
+    uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
+    bool making;           /* or its slice is still being made */
+    uint32_t codings;      /* of the worker's, by number, that the lanes know */
+    bool told;             /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
 
 struct bps_shards {
@@ -84,19 +85,22 @@ extern const struct bps_payload_ops bps_payload_plain, bps_payload_coded; /* pla
 /* What the step keeps of a task. */
 struct bps_push {
     const struct bps_payload_ops *payload;
-    uint32_t slice;                     /* bytes of the partition in each slice but the last */
-    bool spoilt;                        /* what has come makes no sense: the job is about to fail */
-    bool refused;                       /* a slice cannot be made: all of them hear of it */
-    bool exact;                         /* its slices are coded, but lose nothing: coding begins later */
-    bool automatic;                     /* it may be coded, or not: */
-    bool asks, codes;                   /* whether this worker wants the next round coded, and whether it is */
-    struct bps_coded_slice *coded;      /* of each slice, if they are */
-    uint32_t sent;                      /* slices handed to the transport */
-    uint32_t answered;                  /* slices of the result */
-    uint32_t outstanding;               /* frames that the transport still reads, or is filling */
-    uint32_t computing;                 /* slices that the pool of threads has */
-    bool *got;                          /* of each slice: its result is there */
-    uint8_t header[][BPS_HEADER_BYTES]; /* of each slice, while it is sent */
+    uint32_t slice;                /* bytes of the partition in each slice but the last */
+    bool spoilt;                   /* what has come makes no sense: the job is about to fail */
+    bool refused;                  /* a slice cannot be made: all of them hear of it */
+    bool exact;                    /* its slices are coded, but lose nothing: coding begins later */
+    bool automatic;                /* it may be coded, or not: */
+    bool asks, codes;              /* whether this worker wants the next round coded, and whether it is */
+    struct bps_coded_slice *coded; /* of each slice, if they are */
+    uint32_t sent;                 /* slices handed to the transport */
+    uint32_t answered;             /* slices of the result */
+    uint32_t outstanding;          /* frames that the transport still reads, or is filling */
+    uint32_t computing;            /* slices that the pool of threads has */
+    bool *got;                     /* of each slice: its result is there */
+    struct bps_sent_slice {
+        struct bps_task *task;
+        uint8_t header[BPS_HEADER_BYTES];
+    } slices[]; /* each, while it is sent */
 };
 
 static inline struct bps_push *bps_push_of(const struct bps_task *task)

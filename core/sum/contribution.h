@@ -35,6 +35,7 @@ struct bps_contribution {
     uint32_t slice;  /* bytes of all slices but the last, if it is not coded; 0: as configured */
     uint32_t offset; /* in the partition, bytes of the tensor */
     uint32_t length; /* of what is sent */
+    uint32_t step;   /* of the training, counted from 1, if it is recorded; else 0 */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
     bool brings;     /* a coded one: what coding this slice has lost here is in it */
     bool dropped;    /* a coded one: its sender's last round of the partition did not count */

@@ -5,6 +5,22 @@
 /* Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile. */
 #define CHUNK (256u << 10)
 
+void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end)
+{
+    if (slice->step != 0) {
+        const struct bps_trace_record record = {.step = slice->step,
+                                                .tensor = slice->id.tensor,
+                                                .round = slice->id.round,
+                                                .partition = slice->id.partition,
+                                                .offset = slice->offset,
+                                                .bytes = slice->bytes,
+                                                .peer = bps_trace_peer(slice->round->sum->config.number, rank),
+                                                .kind = (uint8_t)kind,
+                                                .end = end};
+        bps_trace_note(&record);
+    }
+}
+
 /* Passes the result to one worker, if it has spoken. */
 static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 {
@@ -43,7 +59,9 @@ static void complete(struct bps_sum_slice *slice)
     const struct bps_sum_config *config = &round->sum->config;
     round->complete++;
     struct bps_report report;
+    bps_sum_trace(slice, BPS_TRACE_SUM, 0, false);
     bps_status status = round->policy->finish(slice, &report);
+    bps_sum_trace(slice, BPS_TRACE_SUM, 0, true);
     if (status != BPS_OK) {
         bps_round_fail_here(round, status, report.text);
         return;

@@ -141,6 +141,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         slice->spec = &round->spec;
         slice->priority = round->priority;
         slice->index = i;
+        slice->step = bps_trace_is_on() && !bps_aggregates(sum) ? c->step : 0;
         slice->size = c->size;
         slice->offset = i * grid;
         slice->bytes = slice->payload_bytes = bps_partition_bytes(c->size, grid, i);

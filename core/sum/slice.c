@@ -121,12 +121,17 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
     const struct bps_sum *sum = slice->round->sum;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);
     uint32_t before = slice->arrived, i = rank;
+    bps_sum_trace(slice, BPS_TRACE_RECEIVE, rank, true);
+    if (before == 0) {
+        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, false);
+    }
     do {
         slice->arrived += !bps_bit(arrived, i);
         bps_set_bit(arrived, i);
         i = for_group ? sum->mate[i] : rank;
     } while (i != rank);
     if (slice->arrived == sum->members && before < sum->members) {
+        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, true);
         bps_slice_complete(slice);
     }
 }

@@ -29,6 +29,7 @@
 #include "sum/average.h"
 #include "sum/contribution.h"
 #include "sum/pool.h"
+#include "trace/trace.h"
 
 struct bps_round;
 
@@ -65,6 +66,7 @@ struct bps_sum_slice {
     uint32_t landed;        /* bytes from the front that someone's contribution has reached, */
     uint32_t settled;       /* and those of them whose scale is not owed any more; see accumulate.c */
     double owed;
+    uint32_t step;    /* that it is recorded in, counted from 1; 0: it is not */
     uint32_t arrived; /* ranks whose contributions are complete */
     bool brought;     /* the error that coding has left here is in one of them */
     bool codes;       /* the next round is to be coded, as one of them says */
@@ -124,6 +126,7 @@ struct bps_sum_config {
     uint32_t leader;           /* with `only`: rank of this process */
     bool partial;              /* with `only`: neither average nor postscale; the sum goes to the leader */
     uint64_t held;             /* bytes of rounds that one rank has opened and that are not over; 0: BPS_SUM_HELD */
+    uint32_t number;           /* of a shard in its process, for records */
     bool rank_order;           /* sum in the order of ranks, not of arrival; an aggregator always does */
     struct bps_instance *reducer;
     const struct bps_sum_events *events;
@@ -198,6 +201,9 @@ void bps_sum_delivered(struct bps_sum_slice *slice);
  * leader, and result() is called for them. It stays valid until it was delivered to all of them.
  */
 void bps_sum_distribute(struct bps_sum_slice *slice, const void *data);
+
+/* Something of a slice begins or ends that is recorded, if the slice is; `rank`: the worker that it is of, or 0. */
+void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end);
 
 /* ---- what ends a round otherwise ---- */
 

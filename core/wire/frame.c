@@ -66,7 +66,8 @@ void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_B
     put32(out + 60, (uint32_t)header->shape << 16 | header->coding);
     put32(out + 64, header->size);
     put32(out + 68, header->slice);
-    put64(out + 72, 0);
+    put32(out + 72, header->step);
+    put32(out + 76, 0);
 }
 
 bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out)
@@ -91,11 +92,12 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->shape = (uint16_t)(rest >> 16);
     out->size = get32(in + 64);
     out->slice = get32(in + 68);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_MOVED) ||
+    out->step = get32(in + 72);
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_CLOCK) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     bool coding_fits = out->coding == 0 || out->type == BPS_FRAME_PUSH;
     bool shape_fits = out->shape == 0 || out->type == BPS_FRAME_PUSH || out->type == BPS_FRAME_READY;
-    bool rest_fits = get64(in + 72) == 0;
+    bool rest_fits = get32(in + 76) == 0;
     return known && (out->flags & ~BPS_FLAGS) == 0 && coding_fits && shape_fits && rest_fits ? BPS_OK
                                                                                              : BPS_ERR_PROTOCOL;
 }

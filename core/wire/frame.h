@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 4u
+#define BPS_WIRE_VERSION 5u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -40,6 +40,7 @@ enum bps_frame_type {
     BPS_FRAME_MOVE,      /* to a worker: tensors are about to move: which rounds have begun? None begins until MOVED */
     BPS_FRAME_BEGUN,     /* to the scheduler: these */
     BPS_FRAME_MOVED,     /* to a worker: from which round on tensors are placed otherwise, and how */
+    BPS_FRAME_CLOCK,     /* to the scheduler: what time is it? And back */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */
@@ -115,6 +116,7 @@ struct bps_header {
     uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
     uint32_t size;   /* of the partition, bytes */
     uint32_t slice;  /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
+    uint32_t step;   /* of a PUSH that is recorded: the step of the training, counted from 1; 0: it is not */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

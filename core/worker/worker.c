@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "device/copy.h"
 #include "device_group/devices.h"
+#include "node/timeline.h"
 #include "node/transport.h"
 #include "plugin/memory.h"
 #include "plugin/use.h"
@@ -160,6 +161,7 @@ static void on_joined(void *owner, const struct bps_book *book)
         return;
     }
     worker->book = book;
+    bps_timeline_join(book, worker->rank);
     find_place(worker, book);
     bps_status status =
         bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, &report);
@@ -373,6 +375,9 @@ void bps_worker_free(struct bps_worker *worker)
         bps_thread_pool_free(worker);
         bps_member_free(worker->member);
         bps_server_free(worker->server);
+        if (worker->records) {
+            bps_trace_close();
+        }
         if (worker->grace != NULL) {
             bps_loop_cancel(worker->loop, worker->grace);
         }
@@ -408,6 +413,7 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     worker->phase = BPS_WORKER_RUNNING;
     sem_post(&worker->joined);
     bps_log_set_identity("worker/0");
+    bps_timeline_join(NULL, 0);
     bps_status status =
         bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, report);
     if (status == BPS_OK) {
@@ -447,6 +453,10 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
     const struct bps_conf_cluster *cluster = &worker->conf->cluster;
     bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
     choose_steps(worker);
+    if (status == BPS_OK) {
+        status = bps_timeline_open(worker->conf, report);
+        worker->records = status == BPS_OK;
+    }
     if (status == BPS_OK) {
         worker->loop = bps_loop_new();
         status = worker->loop == NULL

@@ -564,7 +564,7 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.size, 12);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_MOVED) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known = (type >= 1 && type <= BPS_FRAME_CLOCK) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;

@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* span.c - beginnings and ends to spans. An end without a beginning, which the ring has lost, is left out. */
+#include "trace/span.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+/* What beginning and end of a span have alike. */
+struct key {
+    uint32_t tensor, round, partition, offset, peer, kind_and_label;
+};
+
+/* A span that has not ended. */
+struct open {
+    struct key key;
+    uint32_t span;
+    UT_hash_handle hh;
+};
+
+struct track {
+    struct key key; /* but tensor, round, partition and offset */
+    uint32_t lanes, unused, room;
+    uint32_t *lane; /* those that nothing is on */
+    UT_hash_handle hh;
+};
+
+struct pairing {
+    struct bps_trace_spans *out;
+    size_t lanes_room;
+    struct open *open, *entries;
+    struct track *tracks;
+    bool short_of_memory;
+};
+
+static struct key key_of(const struct bps_trace_record *r)
+{
+    return (struct key){r->tensor, r->round, r->partition, r->offset, r->peer, (uint32_t)r->kind << 16 | r->label};
+}
+
+/* Operations have labels, too, but one track. */
+static struct track *track_of(struct pairing *p, const struct bps_trace_record *r)
+{
+    const struct key key = {.peer = r->peer,
+                            .kind_and_label = (uint32_t)r->kind << 16 | (r->kind == BPS_TRACE_STAGE ? r->label : 0u)};
+    struct track *track;
+    HASH_FIND(hh, p->tracks, &key, sizeof key, track);
+    if (track == NULL && (track = calloc(1, sizeof *track)) != NULL) {
+        track->key = key;
+        HASH_ADD(hh, p->tracks, key, sizeof key, track);
+        if (track->hh.tbl == NULL) {
+            free(track);
+            track = NULL;
+        }
+    }
+    return track;
+}
+
+/* Room for one more in an array of that size. */
+static bool grow(void *array, size_t used, size_t *room, size_t size)
+{
+    void *memory;
+    if (used < *room) {
+        return true;
+    }
+    memcpy(&memory, array, sizeof memory);
+    size_t more = *room * 2 + 8;
+    memory = realloc(memory, more * size);
+    if (memory != NULL) {
+        memcpy(array, &memory, sizeof memory);
+        *room = more;
+    }
+    return memory != NULL;
+}
+
+/* A lane of the track that nothing is on; UINT32_MAX: no memory. */
+static uint32_t take_lane(struct pairing *p, struct track *track, const struct bps_trace_record *r)
+{
+    struct bps_trace_spans *out = p->out;
+    if (track->unused > 0) {
+        return track->lane[--track->unused];
+    }
+    size_t room = track->room;
+    if (!grow(&track->lane, track->lanes, &room, sizeof *track->lane) ||
+        !grow(&out->lane, out->lanes, &p->lanes_room, sizeof *out->lane)) {
+        return UINT32_MAX;
+    }
+    track->room = (uint32_t)room;
+    out->lane[out->lanes] = (struct bps_trace_lane){.of = *r, .number = track->lanes++};
+    return (uint32_t)out->lanes++;
+}
+
+static void end(struct pairing *p, struct open *open, uint64_t at, bool finished)
+{
+    struct bps_trace_span *span = &p->out->span[open->span];
+    struct track *track = track_of(p, &span->begin);
+    span->until = at;
+    span->finished = finished;
+    if (track != NULL) {
+        track->lane[track->unused++] = span->lane;
+    }
+    HASH_DEL(p->open, open);
+}
+
+static void begin(struct pairing *p, const struct bps_trace_record *r)
+{
+    struct track *track = track_of(p, r);
+    uint32_t lane = track != NULL ? take_lane(p, track, r) : UINT32_MAX;
+    if (lane == UINT32_MAX) {
+        p->short_of_memory = true;
+        return;
+    }
+    struct open *open = &p->entries[p->out->n];
+    *open = (struct open){.key = key_of(r), .span = (uint32_t)p->out->n};
+    p->out->span[p->out->n++] = (struct bps_trace_span){.begin = *r, .lane = lane};
+    HASH_ADD(hh, p->open, key, sizeof open->key, open);
+    p->short_of_memory |= open->hh.tbl == NULL;
+}
+
+static void add(struct pairing *p, const struct bps_trace_record *r)
+{
+    const struct key key = key_of(r);
+    struct open *open;
+    HASH_FIND(hh, p->open, &key, sizeof key, open);
+    if (open != NULL) {
+        end(p, open, r->at, r->end); /* not by a second beginning */
+    }
+    if (!r->end) {
+        begin(p, r);
+    }
+}
+
+bps_status bps_trace_pair(const struct bps_trace_record *record, size_t n, uint64_t now, struct bps_trace_spans *out)
+{
+    *out = (struct bps_trace_spans){.span = calloc(n + 1, sizeof *out->span)};
+    struct pairing p = {.out = out, .entries = calloc(n + 1, sizeof *p.entries)};
+    struct open *open, *next_open;
+    struct track *track, *next_track;
+    p.short_of_memory = out->span == NULL || p.entries == NULL;
+    for (size_t i = 0; i < n && !p.short_of_memory; i++) {
+        add(&p, &record[i]);
+    }
+    HASH_ITER(hh, p.open, open, next_open) {
+        end(&p, open, now, false);
+    }
+    HASH_ITER(hh, p.tracks, track, next_track) {
+        HASH_DEL(p.tracks, track);
+        free(track->lane);
+        free(track);
+    }
+    free(p.entries);
+    return p.short_of_memory ? BPS_ERR_NOMEM : BPS_OK;
+}
+
+void bps_trace_spans_free(struct bps_trace_spans *spans)
+{
+    free(spans->span);
+    free(spans->lane);
+}
