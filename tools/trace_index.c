@@ -52,6 +52,7 @@ void bps_cmd_trace_index_make(const struct bps_cmd_trace *trace, struct bps_cmd_
 void bps_cmd_trace_index_fini(struct bps_cmd_trace_index *index)
 {
     free(index->event);
+    free(index->held);
 }
 
 /* The first that is not before the key, or the first after it. */
@@ -80,4 +81,13 @@ struct bps_cmd_trace_range bps_cmd_trace_index_find(const struct bps_cmd_trace_i
     key.rank = rank;
     size_t first = bound(index, &key, depth, false);
     return (struct bps_cmd_trace_range){index->event + first, bound(index, &key, depth, true) - first};
+}
+
+const struct bps_cmd_trace_event *bps_cmd_trace_index_slice(const struct bps_cmd_trace_index *index, uint32_t kind,
+                                                            const struct bps_cmd_trace_event *like)
+{
+    bool ranked = kind <= BPS_CMD_TRACE_RECEIVE; /* what comes after that is of no worker */
+    struct bps_cmd_trace_range range =
+        bps_cmd_trace_index_find(index, kind, ranked ? like->rank : 0, like, BPS_CMD_TRACE_OF_SLICE);
+    return range.n == 0 ? NULL : range.event[range.n - 1];
 }

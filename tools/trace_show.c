@@ -178,7 +178,7 @@ static void print_notes(const struct bps_cmd_trace *trace, const struct bps_cmd_
     double error = clock_error(trace);
     if (steps->unserved > 0) {
         printf("\nThe files of servers are missing, for %zu of the %zu slices that ended what was\n"
-               "waited for: there 'wire' contains waiting for other workers, and sums.\n",
+               "waited for: there 'wire' and 'credit' contain waiting for other workers, and\nsums.\n",
                steps->unserved, steps->slices);
     }
     if (parts == BPS_CMD_TRACE_PARTS) {

@@ -219,6 +219,7 @@ void bps_cmd_trace_steps_make(const struct bps_cmd_trace *trace, struct bps_cmd_
     struct bps_cmd_trace_index index;
     *out = (struct bps_cmd_trace_steps){0};
     bps_cmd_trace_index_make(trace, &index);
+    bps_cmd_trace_held_make(&index);
     struct bps_cmd_trace_range all = {index.event, 0};
     while (all.n < index.n && all.event[all.n]->kind == BPS_CMD_TRACE_OPERATION) {
         all.n++;

@@ -36,9 +36,16 @@ void bps_cmd_trace_steps_fini(struct bps_cmd_trace_steps *steps);
 
 /* ---- trace_index.c: events by what they are about ---- */
 
+/* A time in which a shard has something of a worker that others have not contributed to. */
+struct bps_cmd_trace_held {
+    uint32_t rank, shard;
+    int64_t begin, end;
+};
+
 struct bps_cmd_trace_index {
-    size_t n;
+    size_t n, helds;
     const struct bps_cmd_trace_event **event; /* by kind, rank, tensor, round, partition, offset, end */
+    struct bps_cmd_trace_held *held;          /* by rank, shard, begin; those of one place do not overlap */
 };
 
 struct bps_cmd_trace_range {
@@ -59,6 +66,16 @@ void bps_cmd_trace_index_fini(struct bps_cmd_trace_index *index);
 struct bps_cmd_trace_range bps_cmd_trace_index_find(const struct bps_cmd_trace_index *index, uint32_t kind,
                                                     uint32_t rank, const struct bps_cmd_trace_event *like,
                                                     enum bps_cmd_trace_depth depth);
+/* The last one about the same slice as `like`, which may have been sent again; or NULL. */
+const struct bps_cmd_trace_event *bps_cmd_trace_index_slice(const struct bps_cmd_trace_index *index, uint32_t kind,
+                                                            const struct bps_cmd_trace_event *like);
+
+/* ---- trace_held.c: when a worker waits for others though it does not know ---- */
+
+void bps_cmd_trace_held_make(struct bps_cmd_trace_index *index);
+/* How much of this time, nanoseconds, something of the worker is held at the shard. */
+int64_t bps_cmd_trace_held_in(const struct bps_cmd_trace_index *index, uint32_t rank, uint32_t shard, int64_t begin,
+                              int64_t end);
 
 /* ---- trace_way.c: what an operation was held by, and when ---- */
 
@@ -84,5 +101,12 @@ void bps_cmd_trace_way_find(const struct bps_cmd_trace_index *index, const struc
 /* Adds what held the way from `begin` to `end`, nanoseconds, to the parts. */
 void bps_cmd_trace_way_divide(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way,
                               int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS]);
+
+/* How much of two intervals is the same. */
+static inline int64_t bps_cmd_trace_overlap(int64_t a, int64_t a_end, int64_t b, int64_t b_end)
+{
+    int64_t begin = a > b ? a : b, end = a_end < b_end ? a_end : b_end;
+    return end > begin ? end - begin : 0;
+}
 
 #endif

@@ -20,16 +20,6 @@ static const struct bps_cmd_trace_event *last(struct bps_cmd_trace_range range)
     return found;
 }
 
-/* The last one about this slice; a slice may have been sent again. */
-static const struct bps_cmd_trace_event *of_slice(const struct bps_cmd_trace_index *index, uint32_t kind,
-                                                  const struct bps_cmd_trace_event *like)
-{
-    bool worker = kind <= BPS_CMD_TRACE_RECEIVE;
-    struct bps_cmd_trace_range range =
-        bps_cmd_trace_index_find(index, kind, worker ? like->rank : 0, like, BPS_CMD_TRACE_OF_SLICE);
-    return range.n == 0 ? NULL : range.event[range.n - 1];
-}
-
 static const struct bps_cmd_trace_event *push_pull_of(const struct bps_cmd_trace_index *index,
                                                       const struct bps_cmd_trace_event *like)
 {
@@ -56,11 +46,11 @@ static void with_result(const struct bps_cmd_trace_index *index, const struct bp
                         const struct bps_cmd_trace_event *result, struct bps_cmd_trace_way *out)
 {
     const struct bps_cmd_trace_event *stage = push_pull_of(index, result);
-    const struct bps_cmd_trace_event *push = of_slice(index, BPS_CMD_TRACE_PUSH, result);
+    const struct bps_cmd_trace_event *push = bps_cmd_trace_index_slice(index, BPS_CMD_TRACE_PUSH, result);
     out->moment[0] = stage != NULL ? stage->begin : operation->begin;
     out->moment[1] = push != NULL ? push->begin : out->moment[0];
     for (int i = 0; i < 3; i++) {
-        const struct bps_cmd_trace_event *event = of_slice(index, server_kinds[i], result);
+        const struct bps_cmd_trace_event *event = bps_cmd_trace_index_slice(index, server_kinds[i], result);
         out->served = out->served || event != NULL;
         out->moment[2 + i] = event != NULL ? event->end : out->moment[1 + i];
     }
@@ -115,16 +105,12 @@ void bps_cmd_trace_way_find(const struct bps_cmd_trace_index *index, const struc
     }
 }
 
-/* How much of two intervals is the same. */
-static int64_t overlap(int64_t a, int64_t a_end, int64_t b, int64_t b_end)
-{
-    int64_t begin = a > b ? a : b, end = a_end < b_end ? a_end : b_end;
-    return end > begin ? end - begin : 0;
-}
-
-/* How long of this the shard's queue held for credit. Its intervals do not overlap; if they did, none counts twice. */
-static int64_t credit_in(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way, int64_t begin,
-                         int64_t end)
+/*
+ * Adds how long of this the shard's queue held for credit, which others hold where they have not contributed to what
+ * the shard has of this worker. Intervals of credit do not overlap; if they did, none counts twice. Returns their sum.
+ */
+static int64_t divide_credit(const struct bps_cmd_trace_index *index, const struct bps_cmd_trace_way *way,
+                             int64_t begin, int64_t end, int64_t part[BPS_CMD_TRACE_PARTS])
 {
     struct bps_cmd_trace_event like = {.shard = way->shard};
     struct bps_cmd_trace_range range =
@@ -139,10 +125,16 @@ static int64_t credit_in(const struct bps_cmd_trace_index *index, const struct b
         }
     }
     int64_t all = 0;
-    for (size_t i = low; i < range.n && begin < end; i++) {
+    for (size_t i = low; i < range.n && begin < end && range.event[i]->begin < end; i++) {
         const struct bps_cmd_trace_event *credit = range.event[i];
-        all += overlap(begin, end, credit->begin, credit->end);
-        begin = credit->end > begin ? credit->end : begin;
+        int64_t from = begin > credit->begin ? begin : credit->begin, to = end < credit->end ? end : credit->end;
+        if (from < to) {
+            int64_t others = bps_cmd_trace_held_in(index, way->rank, way->shard, from, to);
+            part[BPS_CMD_TRACE_OTHERS] += others;
+            part[BPS_CMD_TRACE_CREDITS] += to - from - others;
+            all += to - from;
+            begin = to;
+        }
     }
     return all;
 }
@@ -160,11 +152,9 @@ void bps_cmd_trace_way_divide(const struct bps_cmd_trace_index *index, const str
     int64_t from = INT64_MIN;
     for (int i = 0; i <= BPS_CMD_TRACE_MOMENTS; i++) {
         int64_t to = i < BPS_CMD_TRACE_MOMENTS ? way->moment[i] : INT64_MAX;
-        int64_t some = overlap(begin, end, from, to);
+        int64_t some = bps_cmd_trace_overlap(begin, end, from, to);
         if (of[i] == BPS_CMD_TRACE_QUEUE && some > 0 && way->shard != BPS_CMD_TRACE_NO_SHARD) {
-            int64_t credit = credit_in(index, way, begin > from ? begin : from, end < to ? end : to);
-            part[BPS_CMD_TRACE_CREDITS] += credit;
-            some -= credit;
+            some -= divide_credit(index, way, begin > from ? begin : from, end < to ? end : to, part);
         }
         part[of[i]] += some;
         from = to > from ? to : from;

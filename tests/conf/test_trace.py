@@ -90,7 +90,8 @@ Milliseconds of each step, of 1 worker
      %    100.0        40.0    11.4     5.7     5.7    37.2     0.0     0.0
 
 The files of servers are missing, for 2 of the 2 slices that ended what was
-waited for: there 'wire' contains waiting for other workers, and sums.
+waited for: there 'wire' and 'credit' contain waiting for other workers, and
+sums.
 """
 
 
@@ -194,6 +195,26 @@ class Show(Case):
         other.header["host"] = "d"
         first = self.show(w=line, v=other)["workers"][0]["steps"][0]["ns"]
         self.assertEqual([first[part] for part in PARTS], [2e6, 10e6, 0, 0, 8e6, 0, 0, 0])
+
+    def test_credit_that_others_hold(self):
+        """What counts is that of this worker at this shard: received there, and not complete."""
+        line = Timeline("worker 0").add("operation", 0, 40).add("wait", 0, 40).add("stage", 0, 40, "push_pull")
+        line.add("push", 1, 2, shard=0, partition=0, offset=0).add("push", 1, 3, shard=0, partition=0, offset=64)
+        line.add("push", 2, 4, shard=1, partition=1, offset=0).add("push", 30, 32, shard=0, partition=2, offset=0)
+        line.add("credit", 5, 12, shard=0).add("credit", 20, 28, shard=0).add("result", 38, 40, shard=0, partition=2)
+        shard = Timeline("server 0", pid=7)
+        shard.add("receive", 2, 6, rank=0, partition=0, offset=0).add("gather", 1, 9, partition=0, offset=0)
+        shard.add("receive", 3, 4, rank=0, partition=0, offset=64).add("gather", 4, 8, partition=0, offset=64)
+        shard.add("receive", 2, 5, rank=0, partition=1).add("gather", 5, 28, partition=1)  # at another one
+        shard.add("gather", 4, 12, partition=9)  # of others
+        shard.add("receive", 31, 32, rank=0, partition=2).add("gather", 20, 33, partition=2)  # before it has come
+        files = {"w": line, "s": shard, "v": Timeline("worker 1", 1).add("push", 0, 1, shard=0, partition=9)}
+        ns = self.show(**files)["steps"][0]["ns"]
+        self.assertEqual([ns[part] for part in PARTS], [0, 0, 15e6, 11e6, 9e6, 5e6, 0, 0])
+        shard.add("receive", 20, 21, rank=0, partition=3).add("gather", 21, 40, partition=3)
+        line.add("push", 19, 20, shard=0, partition=3)
+        ns = self.show(**files)["steps"][0]["ns"]
+        self.assertEqual([ns[part] for part in PARTS], [0, 0, 15e6, 4e6, 9e6, 12e6, 0, 0])
 
     def test_notes(self):
         line = worker(lost=3, clock_error_us=250)
