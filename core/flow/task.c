@@ -269,6 +269,7 @@ static void reset(struct bps_task *task)
     task->state = BPS_TASK_IDLE;
     task->step = task->direct = 0;
     task->failed = task->refused = task->for_group = false;
+    task->last = task->late = 0;
 }
 
 /* The last task that ends may end the operation, and its tensor may be used again: nothing after the loop. */

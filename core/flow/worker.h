@@ -74,6 +74,7 @@ struct bps_task {
     bool refused;                /* this worker does not contribute, and waits for the words of those who sum */
     bool for_group;              /* it has the sum of this host, which was divided by: */
     uint32_t divisor;
+    uint16_t last, late;          /* with it: who came last to it, as a contribution says it */
     const char *src;              /* what is sent */
     char *dst;                    /* where the result goes */
     struct bps_feedback feedback; /* of what is coded of it on the network */
@@ -288,6 +289,8 @@ struct bps_worker {
     sem_t joined, ended;    /* for the thread that called init or shutdown */
     struct bps_post leave_post;
     struct bps_guard guard;
+    pthread_mutex_t late_lock; /* of this: */
+    struct bps_lateness late;  /* as the scheduler knows it of all */
 };
 
 /* A job of this process alone has no scheduler, no server and no network. */

@@ -157,6 +157,16 @@ uint32_t bps_local_links(const struct bps_local *local)
     return alone ? 0 : bps_leads(local->size, local->place) ? local->size - 1 : bps_leaders(local->size);
 }
 
+void bps_local_lateness(const struct bps_local *local, struct bps_lateness *into)
+{
+    if (local != NULL && local->sum != NULL) {
+        bps_sum_lateness(local->sum, into);
+    }
+    if (local != NULL && local->exchange != NULL) {
+        bps_exchange_lateness(local->exchange, into);
+    }
+}
+
 /* ---- the end ---- */
 
 void bps_local_leave(struct bps_local *local)

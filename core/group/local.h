@@ -50,6 +50,8 @@ uint32_t bps_local_divisor(const struct bps_operation *operation);
 uint32_t bps_local_links(const struct bps_local *local);
 /* True if the group is the whole job, so that nothing needs the network. */
 bool bps_local_is_final(const struct bps_local *local);
+/* Adds who was late to what this worker sums for the whole job. */
+void bps_local_lateness(const struct bps_local *local, struct bps_lateness *into);
 /* Says goodbye to the others of the group. */
 void bps_local_leave(struct bps_local *local);
 /* Ends all links at once: from here on nothing of the operations' memory is used. */

@@ -151,6 +151,7 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
         task->src = task->dst;
     }
     task->for_group = true;
+    bps_sum_last(slice, &task->last, &task->late);
     task->divisor = bps_local_divisor(&task->tensor->operation);
     bps_task_done(task, BPS_OK, NULL);
 }

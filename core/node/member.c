@@ -15,6 +15,7 @@
 #include "node/alive.h"
 #include "node/delivered.h"
 #include "node/join.h"
+#include "node/late_message.h"
 #include "node/loaded.h"
 #include "node/timeline.h"
 #include "node/transport.h"
@@ -156,6 +157,8 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return m->events->moved(m->owner, payload);
     case BPS_FRAME_CLOCK:
         return bps_timeline_told(&m->clock, &m->link, payload);
+    case BPS_FRAME_LATENESS:
+        return m->events->late(m->owner, payload);
     case BPS_FRAME_WAITING:
         bps_get_text(payload, m->waiting, sizeof m->waiting);
         bps_info(LOG, "%s", m->waiting);
@@ -290,14 +293,27 @@ static void check_silence(struct bps_member *m, uint64_t now)
     }
 }
 
+/* Who was late since the last time, if anybody was. */
+static void report_late(struct bps_member *m)
+{
+    struct bps_writer w;
+    struct bps_lateness late;
+    bps_writer_init(&w);
+    bps_lateness_init(&late, m->book.workers);
+    m->events->lateness(m->owner, &late);
+    if (late.waits > 0) {
+        bps_lateness_write(&late, &w);
+        bps_link_send_message(&m->link, BPS_FRAME_LATENESS, &w);
+    }
+    bps_lateness_fini(&late);
+    bps_writer_fini(&w);
+}
+
 /* What channels have delivered since the last time, if anything. */
 static void report_rates(struct bps_member *m, uint64_t now)
 {
     struct bps_writer w, entries;
     uint64_t passed = now - m->reported;
-    if (!m->joined || m->link.state != BPS_LINK_OPEN || passed < BPS_RATES_EVERY) {
-        return;
-    }
     bps_writer_init(&w);
     bps_writer_init(&entries);
     uint32_t n = m->events->delivered(m->owner, &entries);
@@ -327,7 +343,10 @@ static void on_tick(void *arg)
     }
     bps_link_keep_alive(&m->link, now, timeout / 4);
     check_silence(m, now);
-    report_rates(m, now);
+    if (m->joined && m->link.state == BPS_LINK_OPEN && now - m->reported >= BPS_RATES_EVERY) {
+        report_rates(m, now);
+        report_late(m);
+    }
     if (m->joined) {
         bps_timeline_ask(&m->clock, &m->link);
     }
@@ -422,5 +441,8 @@ bps_status bps_member_send(struct bps_member *member, uint8_t frame, const struc
 
 void bps_member_leave(struct bps_member *member, const char *why)
 {
+    if (why == NULL && member->joined) {
+        report_late(member);
+    }
     bps_link_send_text(&member->link, BPS_FRAME_LEAVE, why != NULL ? why : "");
 }

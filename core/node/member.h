@@ -7,6 +7,7 @@
 #ifndef BPS_NODE_MEMBER_H
 #define BPS_NODE_MEMBER_H
 
+#include "base/lateness.h"
 #include "base/loop.h"
 #include "node/book.h"
 #include "plugin/instance.h"
@@ -35,6 +36,9 @@ struct bps_member_events {
     bps_status (*moved)(void *owner, struct bps_reader *answer);
     /* Writes what the channels to other members have delivered, as a RATES message has it. Returns to how many. */
     uint32_t (*delivered)(void *owner, struct bps_writer *w);
+    /* Adds who was late to what is summed here; and what the scheduler says of that to a worker. */
+    void (*lateness)(void *owner, struct bps_lateness *into);
+    bps_status (*late)(void *owner, struct bps_reader *message);
     /* The scheduler cannot be reached; cluster.scheduler is dialled again after this, which may have set it anew. */
     void (*unreachable)(void *owner);
     /* The job has failed, or this process was refused; once. */

@@ -25,6 +25,7 @@
 #include "plugin/instance.h"
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
+#include "scheduler/late.h"
 #include "scheduler/rates.h"
 #include "scheduler/roster.h"
 
@@ -44,6 +45,7 @@ struct bps_scheduler {
     struct bps_book book; /* of this generation */
     struct bps_declared declared;
     struct bps_rates rates; /* of no members: its configuration says them */
+    struct bps_lates lates;
     struct bps_timer *ticker;
     struct bps_alive alive;
     struct bps_guard guard;
@@ -199,6 +201,7 @@ static bps_status new_tables(struct bps_scheduler *s)
 {
     bps_declared_fini(&s->declared);
     bps_rates_fini(&s->rates);
+    bps_lates_begin(&s->lates, s->book.workers);
     bps_status status = bps_declared_init(&s->declared, &s->book, s->conf->worker.partition);
     return status == BPS_OK && !s->roster.told ? bps_rates_init(&s->rates, &s->book) : status;
 }
@@ -459,6 +462,30 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
     return BPS_OK;
 }
 
+/* ---- who is late ---- */
+
+static bps_status on_lateness(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+{
+    return s->phase == RUNNING && !seat->early ? bps_lates_add(&s->lates, payload) : BPS_OK;
+}
+
+static void tell_lateness(struct bps_scheduler *s, uint64_t now)
+{
+    struct bps_writer w;
+    struct bps_seat *seat;
+    bps_writer_init(&w);
+    if (bps_lates_news(&s->lates, now, &w)) {
+        TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+            if (seat->join.role == BPS_ROLE_WORKER && !seat->early && !seat->left) {
+                bps_link_send_message(&seat->guest->link, BPS_FRAME_LATENESS, &w);
+            }
+        }
+    }
+    bps_writer_fini(&w);
+}
+
+/* ---- the end of a generation ---- */
+
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
@@ -489,6 +516,9 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     s->leaver = s->leaver == NOBODY ? leaver->rank : s->leaver;
     refuse_changes(s);
     bool last = bps_roster_staying(&s->roster) == 0;
+    if (last) {
+        bps_lates_log(&s->lates, &s->book);
+    }
     struct bps_writer left;
     bps_writer_init(&left);
     bps_put_u8(&left, cluster(s)->stay);
@@ -525,6 +555,9 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     }
     if (header->type == BPS_FRAME_CLOCK) {
         return bps_timeline_tell(link, payload);
+    }
+    if (header->type == BPS_FRAME_LATENESS) {
+        return on_lateness(s, seat, payload);
     }
     /* The rest is about tensors, of which only the workers of a complete job speak. */
     if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
@@ -647,6 +680,7 @@ static void on_tick(void *arg)
         s->since += now - s->since > late ? late : 0;
         remind(s, now);
     } else if (s->phase == RUNNING) {
+        tell_lateness(s, now);
         bps_declared_excuse(&s->declared, late);
         bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_worker,
                                   s);
@@ -732,6 +766,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
     bps_roster_fini(&s->roster);
     bps_declared_fini(&s->declared);
     bps_rates_fini(&s->rates);
+    bps_lates_begin(&s->lates, 0);
     bps_book_fini(&s->book);
     bps_instance_close(s->net);
     bps_guard_end(&s->guard);

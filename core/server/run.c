@@ -79,7 +79,15 @@ static uint32_t on_delivered(void *owner, struct bps_writer *w)
     return p->server != NULL ? bps_server_delivered(p->server, w) : 0;
 }
 
-/* DECLARED, CHANGED, MOVE, MOVED: a server declares nothing. */
+static void on_lateness(void *owner, struct bps_lateness *into)
+{
+    const struct process *p = owner;
+    if (p->server != NULL) {
+        bps_server_lateness(p->server, into);
+    }
+}
+
+/* DECLARED, CHANGED, MOVE, MOVED, LATENESS: a server declares nothing. */
 static bps_status on_answer(void *owner, struct bps_reader *reply)
 {
     (void)owner;
@@ -111,6 +119,8 @@ static const struct bps_member_events events = {
     .move = on_answer,
     .moved = on_answer,
     .delivered = on_delivered,
+    .lateness = on_lateness,
+    .late = on_answer,
     .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,

@@ -110,6 +110,13 @@ uint32_t bps_server_delivered(const struct bps_server *server, struct bps_writer
     return n;
 }
 
+void bps_server_lateness(const struct bps_server *server, struct bps_lateness *into)
+{
+    for (uint32_t i = 0; i < server->shards; i++) {
+        bps_shard_lateness(server->shard[i], into);
+    }
+}
+
 uint32_t bps_server_shards(const struct bps_server *server)
 {
     return server->shards;

@@ -7,6 +7,7 @@
 #ifndef BPS_SERVER_SERVER_H
 #define BPS_SERVER_SERVER_H
 
+#include "base/lateness.h"
 #include "node/book.h"
 #include "node/pinning.h"
 
@@ -27,6 +28,8 @@ bps_status bps_server_serve(struct bps_server *server, const struct bps_book *bo
 uint32_t bps_server_shards(const struct bps_server *server);
 /* Writes what its channels have delivered, as a RATES message has it. Returns to how many. [the thread that serves] */
 uint32_t bps_server_delivered(const struct bps_server *server, struct bps_writer *w);
+/* Adds who was late since the last time. [the thread that serves] */
+void bps_server_lateness(const struct bps_server *server, struct bps_lateness *into);
 /* How many shards a server on this machine has that is reached at this address; "": any of a network. */
 uint32_t bps_server_count_shards(const struct bps_conf *conf, const struct bps_pinning *pinning, const char *host);
 

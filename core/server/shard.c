@@ -70,6 +70,8 @@ struct bps_shard {
     uint64_t sequence;
     const struct bps_pinning *pinning;
     struct bps_pin pin;
+    pthread_mutex_t late_lock; /* of this: */
+    struct bps_lateness late;  /* what the thread that serves has not fetched yet */
 };
 
 /* ---- results ---- */
@@ -453,6 +455,14 @@ static void judge_waiting(struct bps_shard *shard, struct bps_listener *listener
     }
 }
 
+static void forget_late(struct bps_shard *shard, uint32_t workers)
+{
+    pthread_mutex_lock(&shard->late_lock);
+    bps_lateness_fini(&shard->late);
+    bps_lateness_init(&shard->late, workers);
+    pthread_mutex_unlock(&shard->late_lock);
+}
+
 struct serve_call {
     struct bps_post post;
     struct bps_shard *shard;
@@ -464,6 +474,7 @@ struct serve_call {
 static void serve(struct bps_post *post)
 {
     struct serve_call *call = (struct serve_call *)post;
+    forget_late(call->shard, call->book->workers);
     call->status = begin_generation(call->shard, call->book);
     if (call->status == BPS_OK) {
         judge_waiting(call->shard, &call->shard->net);
@@ -506,6 +517,23 @@ uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w)
     return n;
 }
 
+/* ---- who is late ---- */
+
+static void gather_late(struct bps_shard *shard)
+{
+    pthread_mutex_lock(&shard->late_lock);
+    bps_sum_lateness(shard->sum, &shard->late);
+    pthread_mutex_unlock(&shard->late_lock);
+}
+
+void bps_shard_lateness(struct bps_shard *shard, struct bps_lateness *into)
+{
+    pthread_mutex_lock(&shard->late_lock);
+    bps_lateness_add(into, &shard->late);
+    bps_lateness_clear(&shard->late);
+    pthread_mutex_unlock(&shard->late_lock);
+}
+
 /* ---- life ---- */
 
 static void on_tick(void *arg)
@@ -518,6 +546,7 @@ static void on_tick(void *arg)
     look_at_channels(shard);
     if (shard->sum != NULL) {
         bps_sum_excuse(shard->sum, bps_loop_late(shard->loop));
+        gather_late(shard);
         bps_sum_check_stalls(shard->sum, now, cluster->stall_warning, cluster->stall_timeout);
     }
 }
@@ -568,6 +597,7 @@ bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const cha
     }
     shard->conf = conf;
     shard->number = number;
+    pthread_mutex_init(&shard->late_lock, NULL);
     shard->pinning = pinning;
     shard->pin = *pin;
     *pin = (struct bps_pin){.bound = false};
@@ -605,6 +635,8 @@ void bps_shard_free(struct bps_shard *shard)
     bps_instance_close(shard->reducer);
     bps_loop_free(shard->loop);
     bps_pin_fini(&shard->pin);
+    bps_lateness_fini(&shard->late);
+    pthread_mutex_destroy(&shard->late_lock);
     free(shard);
 }
 

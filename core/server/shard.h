@@ -3,6 +3,7 @@
 #ifndef BPS_SERVER_SHARD_H
 #define BPS_SERVER_SHARD_H
 
+#include "base/lateness.h"
 #include "node/book.h"
 #include "node/pinning.h"
 
@@ -26,5 +27,7 @@ const char *bps_shard_local(const struct bps_shard *shard);
 bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book);
 /* Writes what its channels have delivered since the last time. Returns how many entries. [the thread that serves] */
 uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w);
+/* Adds who was late since the last time. [the thread that serves] */
+void bps_shard_lateness(struct bps_shard *shard, struct bps_lateness *into);
 
 #endif

@@ -27,6 +27,8 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .offset = h->offset,
                                      .length = h->length,
                                      .step = h->step,
+                                     .last = h->last,
+                                     .late = h->late,
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};

@@ -371,6 +371,8 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
     header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
     header.flags |= push->asks ? BPS_FLAG_CODES : 0;
+    header.last = task->for_group ? task->last : 0;
+    header.late = task->for_group ? task->late : 0;
     bps_status status = request ? BPS_OK : push->payload->make(task, index, &header, &payload, report);
     if (status != BPS_OK) {
         return status;

@@ -3,6 +3,8 @@
  * abort.c - what ends rounds from outside: a worker's word, or the network's, workers that are no longer there,
  * and waiting too long.
  */
+#include <string.h>
+
 #include "sum/round.h"
 
 /* ---- POISON and FAILED ---- */
@@ -121,12 +123,12 @@ static void check_stall(struct bps_round_base *base, const void *arg)
 {
     struct bps_round *round = (struct bps_round *)base;
     const struct bps_patience *p = arg;
-    char missing[200], text[400];
+    char missing[200], late[200], text[600];
     bool give_up = bps_round_is_overdue(base, p);
     if (base->failure != NULL || (!give_up && !bps_round_is_slow(base, p))) {
         return;
     }
-    bps_verdict_missing(round, missing, sizeof missing);
+    bps_verdict_missing(round, missing, sizeof missing, late, sizeof late);
     if (missing[0] == '\0') {
         return; /* all have contributed; a slow receiver is not a missing one */
     }
@@ -138,6 +140,8 @@ static void check_stall(struct bps_round_base *base, const void *arg)
     }
     base->reminded = p->now;
     bps_verdict_waiting(missing, p->now - base->begun, text, sizeof text);
+    size_t said = strlen(text);
+    snprintf(text + said, sizeof text - said, "%s", late);
     bps_round_tell_all(round, BPS_NOTICE_STALLED, text, BPS_SUM_ALL);
 }
 

@@ -36,6 +36,8 @@ struct bps_contribution {
     uint32_t offset; /* in the partition, bytes of the tensor */
     uint32_t length; /* of what is sent */
     uint32_t step;   /* of the training, counted from 1, if it is recorded; else 0 */
+    uint16_t last;   /* of one for a group: the rank that came last to its sum; */
+    uint16_t late;   /* and how late, a bucket + 1; 0: that is not told */
     bool for_group;  /* it stands for all ranks of its sender's group, whose sum it is */
     bool brings;     /* a coded one: what coding this slice has lost here is in it */
     bool dropped;    /* a coded one: its sender's last round of the partition did not count */

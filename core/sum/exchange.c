@@ -11,6 +11,7 @@ struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
     struct bps_exchange *exchange = calloc(1, sizeof *exchange);
     if (exchange != NULL) {
         exchange->config = *config;
+        bps_lateness_init(&exchange->recent, config->workers);
         bps_pool_init(&exchange->pool, NULL, NULL, NULL);
     }
     return exchange;
@@ -23,6 +24,7 @@ void bps_exchange_free(struct bps_exchange *exchange)
     }
     bps_rounds_fini(&exchange->rounds);
     bps_pool_fini(&exchange->pool);
+    bps_lateness_fini(&exchange->recent);
     free(exchange);
 }
 
@@ -94,9 +96,28 @@ static void conclude(struct bps_exchange_round *round)
     config->events->done(config->owner, task);
 }
 
-/* One more contribution is complete. */
-static void arrive(struct bps_exchange_round *round)
+/* Who came last, if this one did. */
+static void note_late(struct bps_exchange_round *round, uint32_t rank)
 {
+    struct bps_exchange *exchange = round->exchange;
+    const struct bps_spec *spec = &round->part[rank].spec;
+    uint64_t now;
+    if (exchange->config.rank == 0 && spec->op != BPS_WIRE_BROADCAST && spec->bytes > 0 &&
+        bps_gathering_note(&round->gathering, round->here + 1, exchange->config.workers, &now)) {
+        bps_wait_note(&exchange->wait, &exchange->recent, round->base.key, round->gathering.most, now, rank);
+    }
+}
+
+void bps_exchange_lateness(struct bps_exchange *exchange, struct bps_lateness *into)
+{
+    bps_lateness_add(into, &exchange->recent);
+    bps_lateness_clear(&exchange->recent);
+}
+
+/* One more contribution, of this rank, is complete. */
+static void arrive(struct bps_exchange_round *round, uint32_t rank)
+{
+    note_late(round, rank);
     if (++round->here == round->exchange->config.workers) {
         conclude(round);
     }
@@ -161,7 +182,7 @@ bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void 
 
 void bps_exchange_ready(struct bps_exchange_round *round)
 {
-    arrive(round);
+    arrive(round, round->exchange->config.rank);
 }
 
 /* ---- that of others ---- */
@@ -199,7 +220,7 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
         return BPS_OK;
     }
     if (c->length == 0) {
-        arrive(round);
+        arrive(round, rank);
         return BPS_OK;
     }
     part->block = bps_pool_get(&exchange->pool, part->bytes);
@@ -240,7 +261,7 @@ uint32_t bps_exchange_take(struct bps_sink *sink, uint32_t offset, const void *d
         bool counts = round->base.verdict == BPS_OK && !round->over;
         bps_exchange_abandon(cursor);
         if (counts) {
-            arrive(round);
+            arrive(round, cursor->rank);
         }
     }
     return bytes;

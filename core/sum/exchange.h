@@ -18,6 +18,7 @@
 
 #include <byteps/transport.h>
 
+#include "base/lateness.h"
 #include "plugin/instance.h"
 #include "sum/contribution.h"
 
@@ -95,5 +96,7 @@ void bps_exchange_leave(struct bps_exchange *exchange, uint32_t rank);
 /* As bps_sum_check_stalls() and bps_sum_excuse(), for the rounds that we are in. */
 void bps_exchange_check_stalls(struct bps_exchange *exchange, uint64_t now, uint64_t warn, uint64_t fail);
 void bps_exchange_excuse(struct bps_exchange *exchange, uint64_t ns);
+/* Adds who was late since the last time; one of the workers counts for all. */
+void bps_exchange_lateness(struct bps_exchange *exchange, struct bps_lateness *into);
 
 #endif

@@ -20,7 +20,8 @@ struct bps_exchange_part {
 struct bps_exchange_round {
     struct bps_round_base base;
     struct bps_exchange *exchange;
-    uint32_t here;               /* contributions that are complete */
+    uint32_t here; /* contributions that are complete */
+    struct bps_gathering gathering;
     uint32_t arriving;           /* cursors that point here */
     bool entered;                /* by us */
     bool over;                   /* it stays only for the cursors */
@@ -36,6 +37,8 @@ struct bps_exchange {
     struct bps_pool pool;
     struct bps_rounds rounds;
     bool left[BPS_EXCHANGE_WORKERS]; /* workers that have left */
+    struct bps_wait wait;            /* of rank 0, who counts for all */
+    struct bps_lateness recent;
 };
 
 /* ---- exchange_round.c ---- */

@@ -62,15 +62,17 @@ struct bps_round {
     uint32_t complete;           /* slices that all have contributed to */
     uint32_t bytes;              /* of the partition */
     uint32_t joined;             /* workers that are part of it, or have left */
-    uint32_t holds;              /* cursors that point here, functions that are at work on it */
-    uint32_t deliveries;         /* of slices, that are under way */
-    size_t memory;               /* of this struct and what follows it */
-    bool pending;                /* partial: failed, and the words for it are awaited; counts as a hold */
-    bool summed;                 /* partial: it has failed behind the network, which had its sum */
-    bool handed_on;              /* partial: the network has the sum, or knows of the failure */
-    uint32_t opener;             /* rank whose frame has opened it; UINT32_MAX: it is about to speak */
-    uint32_t lost;               /* rank whose loan could not be reached, or whose bytes not decoded */
-    uint64_t max_bytes;          /* the largest tensor among the contributions */
+    struct bps_gathering gathering;
+    uint32_t last_rank, last_late; /* who came last, and how late, a bucket + 1; 0, 0: not all are there */
+    uint32_t holds;                /* cursors that point here, functions that are at work on it */
+    uint32_t deliveries;           /* of slices, that are under way */
+    size_t memory;                 /* of this struct and what follows it */
+    bool pending;                  /* partial: failed, and the words for it are awaited; counts as a hold */
+    bool summed;                   /* partial: it has failed behind the network, which had its sum */
+    bool handed_on;                /* partial: the network has the sum, or knows of the failure */
+    uint32_t opener;               /* rank whose frame has opened it; UINT32_MAX: it is about to speak */
+    uint32_t lost;                 /* rank whose loan could not be reached, or whose bytes not decoded */
+    uint64_t max_bytes;            /* the largest tensor among the contributions */
     uint32_t odds;
     struct bps_pushed *odd; /* contributions that differ from the first one */
     /* Sets of ranks. */
@@ -93,6 +95,10 @@ struct bps_sum {
     uint64_t *held;                  /* by rank: bytes of the rounds that it has opened */
     uint64_t *left_bits, *gone_bits; /* workers that have left, and those whose link was lost */
     char here[32];                   /* whose process this is, for messages */
+
+    /* See late.c. */
+    struct bps_wait wait;
+    struct bps_lateness recent, late; /* since bps_sum_lateness(), and before */
 
     /* See group.c. */
     uint32_t members; /* ranks that contribute */
@@ -230,6 +236,12 @@ bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, ui
  */
 bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_group);
 
+/* ---- late.c ---- */
+/* After the first frame of a worker has joined: it is there. */
+void bps_round_came(struct bps_round *round, uint32_t rank, const struct bps_contribution *c);
+/* "; worker 3 is usually the last: ..." if that is one of those who are missing, else "". */
+void bps_late_words(const struct bps_sum *sum, const uint64_t *missing, char *text, size_t n);
+
 /* ---- slice.c ---- */
 /* The contribution to the slice that this worker spoke for is complete. */
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group);
@@ -277,7 +289,7 @@ void bps_verdict_odd(const struct bps_round *round, char *text, size_t n);
 void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t workers, char *text, size_t room);
 /* "root 7 is not a worker of this job (0..2)" */
 void bps_verdict_root(uint32_t root, uint32_t workers, char *text, size_t n);
-/* The workers whose contribution is not complete, as such a text. */
-void bps_verdict_missing(const struct bps_round *round, char *text, size_t n);
+/* The workers whose contribution is not complete, as such a text; `late`: what bps_late_words() says of them. */
+void bps_verdict_missing(const struct bps_round *round, char *text, size_t n, char *late, size_t room);
 
 #endif

@@ -18,6 +18,8 @@ static bps_status init(struct bps_sum *sum)
     sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
     sum->source = calloc(sum->members, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
     sum->held = calloc(config->workers, sizeof *sum->held);
+    bps_lateness_init(&sum->recent, config->workers);
+    bps_lateness_init(&sum->late, config->workers);
     if (sum->left_bits == NULL || sum->source == NULL || sum->held == NULL) {
         return BPS_ERR_NOMEM;
     }
@@ -66,6 +68,8 @@ void bps_sum_free(struct bps_sum *sum)
     bps_heap_fini(&sum->due);
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
+    bps_lateness_fini(&sum->recent);
+    bps_lateness_fini(&sum->late);
     free(sum->held);
     free(sum->left_bits);
     free(sum->source); /* weight and origin follow it */
@@ -227,6 +231,9 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
         status = join(round, rank, cursor->for_group, &c->spec);
+        if (status == BPS_OK) {
+            bps_round_came(round, rank, c);
+        }
         round->holds--;
     }
     if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {

@@ -25,6 +25,7 @@
 
 #include <byteps/transport.h>
 
+#include "base/lateness.h"
 #include "plugin/instance.h"
 #include "sum/average.h"
 #include "sum/contribution.h"
@@ -233,6 +234,10 @@ void bps_sum_leave(struct bps_sum *sum, uint32_t rank);
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank);
 /* Reminds of rounds older than `warn` ns (0: never) every so often; fails those older than `fail` ns (0: never). */
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail);
+/* Who came last to the round of a partial sum, as a contribution tells it. */
+void bps_sum_last(const struct bps_sum_slice *slice, uint16_t *last, uint16_t *late);
+/* Adds who was late since the last time, as far as all workers meet in this engine. */
+void bps_sum_lateness(struct bps_sum *sum, struct bps_lateness *into);
 /* All rounds are `ns` younger: the time in which this process was stopped counts against nobody. */
 void bps_sum_excuse(struct bps_sum *sum, uint64_t ns);
 

@@ -165,11 +165,11 @@ void bps_verdict_waiting(const char *missing, uint64_t ns, char *text, size_t n)
     snprintf(text, n, "has waited %.0f s for %s", (double)ns / 1e9, missing);
 }
 
-void bps_verdict_missing(const struct bps_round *round, char *text, size_t n)
+void bps_verdict_missing(const struct bps_round *round, char *text, size_t n, char *late, size_t room)
 {
     const struct bps_sum *sum = round->sum;
     uint64_t *missing = calloc(sum->words, sizeof *missing);
-    text[0] = '\0';
+    text[0] = late[0] = '\0';
     for (uint32_t i = 0; missing != NULL && i < sum->members; i++) {
         for (uint32_t s = 0; s < round->slices; s++) {
             if (!bps_bit(bps_arrived(round, s), sum->member[i])) {
@@ -180,6 +180,7 @@ void bps_verdict_missing(const struct bps_round *round, char *text, size_t n)
     }
     if (missing != NULL) {
         bps_verdict_ranks(missing, sum->config.workers, text, n);
+        bps_late_words(sum, missing, late, room);
     }
     free(missing);
 }

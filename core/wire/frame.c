@@ -67,7 +67,7 @@ void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_B
     put32(out + 64, header->size);
     put32(out + 68, header->slice);
     put32(out + 72, header->step);
-    put32(out + 76, 0);
+    put32(out + 76, (uint32_t)header->late << 16 | header->last);
 }
 
 bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out)
@@ -93,11 +93,15 @@ bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_head
     out->size = get32(in + 64);
     out->slice = get32(in + 68);
     out->step = get32(in + 72);
-    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_CLOCK) ||
+    uint32_t late = get32(in + 76);
+    out->last = (uint16_t)late;
+    out->late = (uint16_t)(late >> 16);
+    bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_LATENESS) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     bool coding_fits = out->coding == 0 || out->type == BPS_FRAME_PUSH;
     bool shape_fits = out->shape == 0 || out->type == BPS_FRAME_PUSH || out->type == BPS_FRAME_READY;
-    bool rest_fits = get32(in + 76) == 0;
-    return known && (out->flags & ~BPS_FLAGS) == 0 && coding_fits && shape_fits && rest_fits ? BPS_OK
+    bool for_group = out->type == BPS_FRAME_PUSH && (out->flags & BPS_FLAG_GROUP) != 0;
+    bool late_fits = late == 0 || (for_group && out->late != 0);
+    return known && (out->flags & ~BPS_FLAGS) == 0 && coding_fits && shape_fits && late_fits ? BPS_OK
                                                                                              : BPS_ERR_PROTOCOL;
 }

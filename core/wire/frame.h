@@ -41,6 +41,7 @@ enum bps_frame_type {
     BPS_FRAME_BEGUN,     /* to the scheduler: these */
     BPS_FRAME_MOVED,     /* to a worker: from which round on tensors are placed otherwise, and how */
     BPS_FRAME_CLOCK,     /* to the scheduler: what time is it? And back */
+    BPS_FRAME_LATENESS,  /* to the scheduler: who was late since the last one; to a worker: since the beginning */
     /* worker and server */
     BPS_FRAME_PUSH = 32, /* a slice of a contribution */
     BPS_FRAME_RESULT,    /* a slice of a result */
@@ -117,6 +118,8 @@ struct bps_header {
     uint32_t size;   /* of the partition, bytes */
     uint32_t slice;  /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
     uint32_t step;   /* of a PUSH that is recorded: the step of the training, counted from 1; 0: it is not */
+    uint16_t last;   /* of a PUSH for a group: the rank that came last to its sum; */
+    uint16_t late;   /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

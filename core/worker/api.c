@@ -19,6 +19,7 @@
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "worker/meet.h"
+#include "worker/metrics.h"
 #include "worker/options.h"
 #include "worker/outcome.h"
 
@@ -501,6 +502,17 @@ uint64_t bps_coded_bytes(uint64_t *plain)
         *plain = before;
     }
     return coded;
+}
+
+bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct bps_report *report)
+{
+    struct bps_worker *worker = acquire(report);
+    if (worker == NULL) {
+        return BPS_ERR_STATE;
+    }
+    bps_status status = bps_metrics_lateness(worker, rank, out, report);
+    release();
+    return told(status, report);
 }
 
 static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier, bps_handle *out,

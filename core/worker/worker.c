@@ -18,6 +18,7 @@
 #include "shards/shards.h"
 #include "worker/local_transport.h"
 #include "worker/meet.h"
+#include "worker/metrics.h"
 
 #define LOG "worker"
 
@@ -219,6 +220,16 @@ static uint32_t on_delivered(void *owner, struct bps_writer *w)
     return n + (worker->server != NULL ? bps_server_delivered(worker->server, w) : 0);
 }
 
+static void on_lateness(void *owner, struct bps_lateness *into)
+{
+    bps_metrics_seen(owner, into);
+}
+
+static bps_status on_late(void *owner, struct bps_reader *message)
+{
+    return bps_metrics_told(owner, message);
+}
+
 static const struct bps_member_events member_events = {
     .assigned = on_assigned,
     .joined = on_joined,
@@ -227,6 +238,8 @@ static const struct bps_member_events member_events = {
     .move = bps_move_begin,
     .moved = bps_move_end,
     .delivered = on_delivered,
+    .lateness = on_lateness,
+    .late = on_late,
     .unreachable = on_unreachable,
     .lost = on_lost,
     .ended = on_ended,
@@ -400,6 +413,8 @@ void bps_worker_free(struct bps_worker *worker)
     bps_loop_free(worker->loop);
     sem_destroy(&worker->joined);
     sem_destroy(&worker->ended);
+    bps_lateness_fini(&worker->late);
+    pthread_mutex_destroy(&worker->late_lock);
     free(worker->failure_text);
     bps_pin_fini(&worker->pin);
     bps_pinning_fini(&worker->pinning);
@@ -514,6 +529,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);
+    pthread_mutex_init(&worker->late_lock, NULL);
     bps_status status = bps_table_init(&worker->table);
     if (status == BPS_OK) {
         status = open_parts(worker, report);

@@ -126,6 +126,25 @@ static PyObject *call_coded_bytes(PyObject *module, PyObject *none)
     return Py_BuildValue("KK", (unsigned long long)plain, (unsigned long long)coded);
 }
 
+static PyObject *call_lateness(PyObject *module, PyObject *arg)
+{
+    struct bps_worker_lateness late = {.size = sizeof late};
+    struct bps_report why = {""};
+    unsigned long rank = PyLong_AsUnsignedLong(arg);
+    bps_status status;
+
+    (void)module;
+    if (rank == (unsigned long)-1 && PyErr_Occurred())
+        return NULL;
+    status = bps_lateness(rank < UINT32_MAX ? (uint32_t)rank : UINT32_MAX, &late, &why);
+    if (status != BPS_OK)
+        return python_raise(status, why.text);
+    return Py_BuildValue("{sksssKsKsKsdsdsd}", "rank", rank, "host", late.host, "rounds",
+                         (unsigned long long)late.rounds, "last", (unsigned long long)late.last, "host_last",
+                         (unsigned long long)late.host_last, "median_seconds", late.median_seconds,
+                         "host_median_seconds", late.host_median_seconds, "waited", late.waited);
+}
+
 static PyObject *call_version(PyObject *module, PyObject *none)
 {
     (void)module;
@@ -289,6 +308,7 @@ static PyMethodDef functions[] = {
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},
     {"coded_bytes", call_coded_bytes, METH_NOARGS,
      "coded_bytes() -> (plain, coded)\n\nWhat this process has sent coded, before and after."},
+    {"lateness", call_lateness, METH_O, "lateness(rank) -> dict\n\nHow late a worker is, as known here by now."},
     {"version", call_version, METH_NOARGS, "version() -> str\n\nThe version of the library."},
     {"save_feedback", call_save_feedback, METH_VARARGS,
      "save_feedback(name) -> bytes\n\nWhat coding has left of a tensor."},

@@ -162,7 +162,7 @@ class Bytes(Stranger):
                 with self.subTest(port), wire.connect(port) as sock:
                     sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET, version=7, software="8.7.6"))
                     text = wire.refusal(sock)
-                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 4, byteps 8.7.6 speaks 7")
+                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 5, byteps 8.7.6 speaks 7")
             self.ends_well(job, ())
 
     def test_other_library(self):
@@ -249,8 +249,8 @@ class Impostor(unittest.TestCase):
             listener.close()
 
     def test_other_version(self):
-        words = (" speaks wire version 4, byteps 7.0.0 speaks 5", "install the same version on all hosts")
-        self.meet(wire.challenge(5, "7.0.0"), *words)
+        words = (" speaks wire version 5, byteps 7.0.0 speaks 6", "install the same version on all hosts")
+        self.meet(wire.challenge(6, "7.0.0"), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")

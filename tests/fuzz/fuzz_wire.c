@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "node/book.h"
 #include "node/join.h"
+#include "node/late_message.h"
 #include "node/unnamed.h"
 #include "scheduler/declared.h"
 #include "scheduler/rates.h"
@@ -149,6 +150,18 @@ static void try_rates(const uint8_t *data, size_t size)
     }
 }
 
+static void try_lateness(const uint8_t *data, size_t size)
+{
+    struct bps_lateness lateness;
+    struct bps_reader report;
+    struct bps_usual usual;
+    bps_lateness_init(&lateness, 3);
+    bps_reader_init(&report, data, size);
+    bps_lateness_read(&report, &lateness);
+    check(!bps_lateness_usual(&lateness, &usual) || usual.who < 6);
+    bps_lateness_fini(&lateness);
+}
+
 static void try_text(const uint8_t *data, size_t size)
 {
     struct bps_reader reader;
@@ -278,8 +291,8 @@ static void try_link(const uint8_t *data, size_t size)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join, try_declare,
-                                                             try_text,   try_link, try_rates};
+    static void (*const tries[])(const uint8_t *, size_t) = {try_header, try_book, try_join,  try_declare,
+                                                             try_text,   try_link, try_rates, try_lateness};
     if (size > 0) {
         tries[data[0] % (sizeof tries / sizeof *tries)](data + 1, size - 1);
     }

@@ -76,6 +76,7 @@ def exchange(array: NDArray[np.float32], state: dict[str, int]) -> None:
 
 assert_type(byteps.run(bps.size, np=2), list[int])
 assert_type(byteps.coded_bytes(), tuple[int, int])
+assert_type(byteps.metrics(), dict[str, Any])
 byteps.no_such_name  # wrong
 with byteps.Scheduler(set={"cluster.workers": 2}) as scheduler:
     assert_type(scheduler.address, str)

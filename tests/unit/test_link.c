@@ -564,7 +564,8 @@ START_TEST(test_headers)
     ck_assert_uint_eq(back.size, 12);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
-        bool known = (type >= 1 && type <= BPS_FRAME_CLOCK) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        bool known =
+            (type >= 1 && type <= BPS_FRAME_LATENESS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
@@ -573,7 +574,16 @@ START_TEST(test_headers)
     bytes[5] = 0;
     bytes[BPS_HEADER_BYTES - 1] = 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
-    bytes[BPS_HEADER_BYTES - 1] = 0;
+    bytes[BPS_HEADER_BYTES - 1] = 1; /* only the sum of a group tells who came last to it, and how late */
+    bytes[5] = BPS_FLAG_GROUP;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
+    ck_assert_uint_eq(back.late, 1u << 8);
+    bytes[76] = 3;
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
+    ck_assert_uint_eq(back.last, 3);
+    bytes[BPS_HEADER_BYTES - 1] = 0; /* who, but not how late */
+    ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+    bytes[5] = bytes[76] = 0;
     bytes[60] = 3; /* only a PUSH has a coding */
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
     ck_assert_uint_eq(back.coding, 3);

@@ -210,6 +210,15 @@ BPS_API uint64_t bps_pushed_bytes(void);
  */
 BPS_API uint64_t bps_coded_bytes(uint64_t *plain);
 
+/* How late a worker is, as known here by now; docs/running.md says what is counted. BPS_ERR_INVALID: no such rank. */
+struct bps_worker_lateness {
+    size_t size; /* sizeof(struct bps_worker_lateness) */
+    char host[64];
+    uint64_t rounds, last, host_last; /* rounds that waited for anybody; for it; for all workers of its host alike */
+    double median_seconds, host_median_seconds, waited; /* waited: 0..1, of the time of the job, for it */
+};
+BPS_API bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct bps_report *report);
+
 /*
  * Copies the bytes of worker `root` to all workers, exactly: NaN payloads, -0.0, integers, bool. On the root
  * `in` is sent and, if different, copied to `out`; elsewhere only `out` is used. Op and scales are ignored.

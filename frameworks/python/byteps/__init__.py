@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ._basics import metrics
 from ._errors import (
     BusyError,
     ConfigurationError,
@@ -66,6 +67,7 @@ __all__ = [
     "WorkerError",
     "__version__",
     "coded_bytes",
+    "metrics",
     "run",
     "serve",
 ]

@@ -252,6 +252,24 @@ def size() -> int:
     return _answer(_bps.size)
 
 
+def metrics() -> dict[str, Any]:
+    """Return what this worker knows of how the job goes.
+
+    ``pushed_bytes`` are those that it has pushed, ``coded_bytes`` those that it has sent coded. ``lateness`` is a list
+    with a dict for each worker, of what all servers have seen until a second or two ago: ``rank`` and ``host``;
+    ``rounds``: how often the sums have waited for somebody; ``last``: how often this worker was the last to come;
+    ``median_seconds``: how long the others waited for it then, half of that time in longer waits; ``waited``: which
+    part of the job's time that was, 0..1. ``host_last`` and ``host_median_seconds`` count when all workers of its host,
+    who sum among themselves first, came late together. Waits that do not happen ten times are no median.
+    """
+    workers = range(size())
+    return {
+        "pushed_bytes": _bps.pushed_bytes(),
+        "coded_bytes": _bps.coded_bytes()[1],
+        "lateness": [_bps.lateness(worker) for worker in workers],
+    }
+
+
 def local_rank() -> int:
     """Return this worker's number among those on the same host, 0..local_size()-1."""
     return _answer(_bps.local_rank)
