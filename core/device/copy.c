@@ -31,13 +31,14 @@ static struct bps_worker *worker_of(const struct bps_operation *operation)
 }
 
 /*
- * What is computed where there is one contribution. A broadcast copies bytes as they are. An average has the
+ * What is computed where there is one contribution. What is only moved is copied as bytes. An average has the
  * divisor 1, and the operation does not matter.
  */
 static void arithmetic(const struct bps_operation *operation, uint32_t *op, uint32_t *dtype)
 {
-    *op = operation->op == BPS_WIRE_BROADCAST || operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
-    *dtype = operation->op == BPS_WIRE_BROADCAST ? BPS_UINT8 : operation->request.dtype;
+    bool moves = !bps_sums(&operation->roles);
+    *op = moves || operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
+    *dtype = moves ? BPS_UINT8 : operation->request.dtype;
 }
 
 /* ---- life ---- */
@@ -112,7 +113,7 @@ static void release(const struct bps_worker *worker, struct bps_mark **mark)
 static bool is_scaled(const struct bps_operation *operation)
 {
     const struct bps_push_pull *request = &operation->request;
-    return operation->op != BPS_WIRE_BROADCAST && (request->prescale != 1.0 || request->postscale != 1.0);
+    return bps_sums(&operation->roles) && (request->prescale != 1.0 || request->postscale != 1.0);
 }
 
 bool bps_copy_may_stay(const struct bps_instance *reducer, const struct bps_graph *graph)
@@ -126,7 +127,7 @@ static bool stays(const struct bps_worker *worker, const struct bps_operation *o
     const struct bps_device_ops *device = device_ops(worker);
     uint32_t op, dtype;
     if (worker->size > 1 || !bps_copy_may_stay(worker->device, worker->graph) ||
-        (operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank)) {
+        !bps_brings(&operation->roles, worker->rank)) {
         return false;
     }
     arithmetic(operation, &op, &dtype);
@@ -387,7 +388,7 @@ static bool copy_to_host(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_operation *operation = &tensor->operation;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != tensor->worker->rank;
+    bool brings = bps_brings(&operation->roles, tensor->worker->rank);
     task->direct = bps_direct_bytes(task);
     task->direct_src = source(task);
     task->direct_dst = target(task);
@@ -396,7 +397,7 @@ static bool copy_to_host(struct bps_task *task)
         return true;
     }
     task->dst = tensor->staging + task->offset;
-    if (task->bytes == 0 || receiver) {
+    if (task->bytes == 0 || !brings) {
         task->src = task->dst;
         return true;
     }
@@ -408,8 +409,7 @@ static bool copy_to_device(struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct bps_worker *worker = task->tensor->worker;
-    bool unchanged = operation->op == BPS_WIRE_BROADCAST && operation->root == worker->rank &&
-                     operation->request.in == operation->request.out;
+    bool unchanged = !bps_gets(&operation->roles, worker->rank) && operation->request.in == operation->request.out;
     struct bps_report report = {""};
     if (task->bytes == 0 || unchanged) {
         return true;
@@ -431,7 +431,7 @@ static bool reduce_on_device(struct bps_task *task)
     struct bps_worker *worker = task->tensor->worker;
     const struct bps_operation *operation = &task->tensor->operation;
     const struct bps_push_pull *request = &operation->request;
-    bool scaled = operation->op != BPS_WIRE_BROADCAST;
+    bool scaled = bps_sums(&operation->roles);
     struct bps_report report = {""};
     if (!changes(operation)) {
         return true;

@@ -152,7 +152,7 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
     const struct bps_push_pull *r = &operation->request;
     struct bps_direct *direct = &worker->memory->direct;
     if (direct->least == 0 || bps_container(operation, const struct bps_tensor_entry, operation)->coding != NULL ||
-        operation->op == BPS_WIRE_BROADCAST || operation->bytes < direct->least) {
+        !bps_sums(&operation->roles) || operation->bytes < direct->least) {
         return false;
     }
     pthread_mutex_lock(&direct->lock);

@@ -180,7 +180,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_push_pull *r = &operation->request;
-    if (operation->op == BPS_WIRE_BROADCAST) {
+    if (!bps_sums(&operation->roles)) {
         return "it is a broadcast";
     }
     if (r->prescale != 1.0 || r->postscale != 1.0) {

@@ -27,9 +27,9 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct scaling *scaling = bps_task_context(task);
-    if (operation->op == BPS_WIRE_BROADCAST) {
-        if (operation->root != 0) {
-            BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->root);
+    if (!bps_sums(&operation->roles)) {
+        if (operation->roles.from != 0) {
+            BPS_REPORT(report, "root %u is not a worker of this job (0..0)", operation->roles.from);
             return BPS_ERR_INVALID;
         }
         return BPS_OK;

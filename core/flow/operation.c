@@ -45,11 +45,12 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
         BPS_REPORT(report, "%u is not an operation", r->op);
         return BPS_ERR_INVALID;
     }
-    if (r->count > 0 && (r->out == NULL || (r->in == NULL && op != BPS_WIRE_BROADCAST))) {
+    bool sums = bps_kind_of(op)->from == BPS_PARTY_ALL;
+    if (r->count > 0 && (r->out == NULL || (r->in == NULL && sums))) {
         BPS_REPORT(report, "in or out is NULL");
         return BPS_ERR_INVALID;
     }
-    bool scaled = (r->prescale != 1.0 || r->postscale != 1.0) && op != BPS_WIRE_BROADCAST;
+    bool scaled = (r->prescale != 1.0 || r->postscale != 1.0) && sums;
     if (scaled && (r->dtype == BPS_BOOL || !isfinite(r->prescale) || !isfinite(r->postscale))) {
         BPS_REPORT(report, "the scale factors %g and %g cannot be used: %s", r->prescale, r->postscale,
                    r->dtype == BPS_BOOL ? "bool cannot be scaled" : "they must be finite");
@@ -204,6 +205,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->request = *request;
     operation->op = op;
     operation->root = root;
+    operation->roles = bps_kind_roles(bps_kind_of(op), root, 0);
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
     operation->started = bps_trace_is_on() ? bps_now() : 0;

@@ -97,10 +97,12 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
 
 /* ---- along the path ---- */
 
-/* What others have sent lies in its place, or is what this worker has sent: the root's value of a broadcast. */
+/* What others have sent lies in its place; who gets nothing has the result, as it alone has brought it. */
 static void use_result(struct bps_task *task)
 {
-    if (operation_of(task)->op == BPS_WIRE_BROADCAST && task->src != task->dst && task->bytes > 0) {
+    const struct bps_operation *operation = operation_of(task);
+    bool gets = bps_gets(&operation->roles, task->tensor->worker->rank);
+    if (!gets && task->src != task->dst && task->bytes > 0) {
         memcpy(task->dst, task->src, task->bytes);
     }
     task->src = task->dst;
@@ -224,7 +226,7 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         return BPS_OK;
     }
     bps_tensor_forget_path(tensor);
-    bool bare = operation->op == BPS_WIRE_BROADCAST || tensor->id >= BPS_ID_BARRIER;
+    bool bare = !bps_sums(&operation->roles) || tensor->id >= BPS_ID_BARRIER;
     const struct bps_tensor_info info = {
         .name = tensor->name,
         .dtype = operation->request.dtype,
@@ -286,11 +288,11 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
     const struct bps_operation *operation = operation_of(task);
     const struct bps_worker *worker = task->tensor->worker;
     const struct bps_push_pull *r = &operation->request;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != worker->rank;
+    bool brings = bps_brings(&operation->roles, worker->rank);
     bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
     size_t at = task->offset;
     task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
-    task->src = receiver || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
+    task->src = !brings || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
     reset(task);
     task->way = way;
 }

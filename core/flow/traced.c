@@ -23,7 +23,7 @@ void bps_traced_begin(struct bps_operation *operation)
         .tensor = tensor->id,
         .round = tensor->unnamed ? 0 : tensor->round,
         .bytes = operation->bytes < UINT32_MAX ? (uint32_t)operation->bytes : UINT32_MAX,
-        .label = bps_trace_label(operation->op == BPS_WIRE_BROADCAST ? "broadcast" : bps_op_name(operation->op)),
+        .label = bps_trace_label(bps_kind_of(operation->op)->name),
         .kind = BPS_TRACE_OPERATION,
     };
     if (operation->trace.step != 0) {

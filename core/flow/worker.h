@@ -18,6 +18,7 @@
 #include <byteps/byteps.h>
 
 #include "base/container.h"
+#include "base/roles.h"
 #include "coding/feedback.h"
 #include "graph/graph.h"
 #include "node/form.h"
@@ -116,6 +117,7 @@ struct bps_operation {
     uint32_t use;                 /* [app], then [core]: the number of the use, in its place in the word */
     struct bps_push_pull request; /* [app], then [core] */
     uint32_t op, root;            /* op: BPS_WIRE_* */
+    struct bps_roles roles;       /* of its partitions */
     uint64_t bytes;
     uint32_t left;                 /* [core] tasks that are not done */
     _Atomic bps_status status;     /* [core], then [atomic] once done */

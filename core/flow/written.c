@@ -31,17 +31,20 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
 {
     struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
     const struct bps_push_pull *r = &operation->request;
-    const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + operation->bytes};
+    const struct bps_kind *kind = bps_kind_of(operation->op);
+    uint64_t in_bytes = bps_kind_bytes(kind, false, operation->bytes, worker->size);
+    uint64_t out_bytes = bps_kind_bytes(kind, true, operation->bytes, worker->size);
+    const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + in_bytes};
     struct bps_range *own = &operation->written;
-    /* Broadcasts write what the root has, in whatever order; a round that begins anew has its memory. */
-    if (operation->op == BPS_WIRE_BROADCAST || operation->bytes == 0 || own->begin != NULL) {
+    /* What is only moved is the same in whatever order; a round that begins anew has its memory. */
+    if (!bps_sums(&operation->roles) || operation->bytes == 0 || own->begin != NULL) {
         return BPS_OK;
     }
     struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, compare) : NULL;
     if (node != NULL) {
         return in_use(*node, report);
     }
-    *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + operation->bytes};
+    *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + out_bytes};
     node = tsearch(own, &worker->written, compare);
     if (node == NULL || *node != own) {
         *own = (struct bps_range){0};

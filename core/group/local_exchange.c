@@ -40,12 +40,11 @@ static uint32_t bit_of(const struct bps_local_peer *peer)
 
 /* ---- our contribution ---- */
 
-/* Receivers of a broadcast only say what they want. */
+/* Who brings nothing only says what it wants. */
 static uint32_t payload_of(const struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != task->tensor->worker->rank;
-    return receiver ? 0 : task->bytes;
+    return bps_brings(&operation->roles, task->tensor->worker->rank) ? task->bytes : 0;
 }
 
 /* All frames are out: the sum may overwrite what they came from. */

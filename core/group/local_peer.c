@@ -81,8 +81,8 @@ void bps_local_kick(struct bps_local_peer *peer)
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out)
 {
     const struct bps_operation *operation = &task->tensor->operation;
-    bool receiver = operation->op == BPS_WIRE_BROADCAST && operation->root != task->tensor->worker->rank;
-    bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (receiver ? BPS_FLAG_EMPTY : 0)), out);
+    bool brings = bps_brings(&operation->roles, task->tensor->worker->rank);
+    bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (brings ? 0 : BPS_FLAG_EMPTY)), out);
 }
 
 bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task)

@@ -15,7 +15,7 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
                                      .spec = {.bytes = h->bytes,
-                                              .root = h->root,
+                                              .roles = bps_kind_roles(bps_kind_of(h->op), h->root, 0),
                                               .dtype = h->dtype,
                                               .op = h->op,
                                               .shape = h->shape,
@@ -125,7 +125,7 @@ void bps_frame_result(struct bps_sum_slice *slice, uint32_t epoch)
                                 .partition = id->partition,
                                 .round = id->round,
                                 .offset = slice->offset,
-                                .root = spec->root,
+                                .root = bps_sums(&spec->roles) ? 0 : spec->roles.from,
                                 .priority = slice->priority,
                                 .length = slice->payload_bytes};
     bps_header_encode(&header, slice->header);

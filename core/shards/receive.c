@@ -94,15 +94,14 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (header->offset % push->slice != 0 || (header->offset >= task->bytes && header->offset > 0)) {
         return BPS_ERR_PROTOCOL;
     }
-    const struct bps_operation *operation = &task->tensor->operation;
-    bool broadcast = operation->op == BPS_WIRE_BROADCAST;
-    bool root = broadcast && bps_tensor_speaks_for(task->tensor, operation->root);
+    const struct bps_roles *roles = &task->tensor->operation.roles;
+    bool alone = !bps_sums(roles) && bps_tensor_speaks_for(task->tensor, roles->from); /* has the result */
     uint32_t index = header->offset / push->slice;
-    bool answers = broadcast && !root ? push->sent > 0 : index < push->sent;
-    if (!answers || push->got[index] || (root && header->length > 0)) {
+    bool answers = bps_sums(roles) || alone ? index < push->sent : push->sent > 0;
+    if (!answers || push->got[index] || (alone && header->length > 0)) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = root ? BPS_OK : push->payload->expect(task, index, header->length);
+    bps_status status = alone ? BPS_OK : push->payload->expect(task, index, header->length);
     if (status != BPS_OK) {
         return status;
     }

@@ -52,11 +52,11 @@ static int32_t priority_of(const struct bps_task *task)
     return task->tensor->operation.request.priority;
 }
 
-/* Asks for the root's value of a broadcast, and brings nothing. */
+/* Asks for what others bring, and brings nothing. */
 static bool is_request(const struct bps_task *task)
 {
-    const struct bps_operation *operation = &task->tensor->operation;
-    return operation->op == BPS_WIRE_BROADCAST && !bps_tensor_speaks_for(task->tensor, operation->root);
+    const struct bps_roles *roles = &task->tensor->operation.roles;
+    return !bps_sums(roles) && !bps_tensor_speaks_for(task->tensor, roles->from);
 }
 
 /* Of the payload of that slice. */

@@ -14,7 +14,11 @@ static bps_status find_ending(struct bps_sum *sum, const struct bps_notice *noti
 {
     const struct bps_contribution shape = {
         .id = notice->id,
-        .spec = {.bytes = notice->bytes, .dtype = BPS_UINT8, .op = BPS_SUM, .postscale = 1.0},
+        .spec = {.bytes = notice->bytes,
+                 .roles = {BPS_EVERYBODY, BPS_EVERYBODY},
+                 .dtype = BPS_UINT8,
+                 .op = BPS_SUM,
+                 .postscale = 1.0},
         .size = notice->size,
     };
     if (!bps_is_partition(notice->bytes, sum->config.partition, notice->id.partition, notice->size)) {
@@ -36,7 +40,7 @@ static bool stops(const struct bps_round *round, uint32_t rank)
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
 {
     struct bps_round *round = NULL;
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && poison->for_group)) {
+    if (!bps_ranks_has(&sum->all, rank) || (bps_aggregates(sum) && poison->for_group)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = find_ending(sum, poison, &round);
@@ -102,7 +106,7 @@ static void on_gone(struct bps_round_base *base, const void *arg)
     uint32_t rank = *(const uint32_t *)arg;
     char text[80];
     bps_loans_forget(round, rank);
-    if (round->complete < round->slices) {
+    if (round->complete < round->slices && bps_ranks_has(round->ranks, rank)) {
         snprintf(text, sizeof text, "worker %u was lost", rank);
         bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
     }
@@ -111,7 +115,7 @@ static void on_gone(struct bps_round_base *base, const void *arg)
 
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
 {
-    if (bps_is_member(sum, rank)) {
+    if (bps_ranks_has(&sum->all, rank)) {
         bps_set_bit(sum->gone_bits, rank);
         bps_rounds_walk(sum, on_gone, &rank);
     }

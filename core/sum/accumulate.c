@@ -17,7 +17,7 @@
 /* Whether bytes on the wire are bytes of the accumulator, but for their scale. */
 static bool is_plain(const struct bps_round *round)
 {
-    return round->spec.op == BPS_WIRE_BROADCAST || round->kernels.accumulator == round->spec.dtype;
+    return !bps_sums(&round->spec.roles) || round->kernels.accumulator == round->spec.dtype;
 }
 
 static size_t room_of(const struct bps_sum_cursor *cursor)
@@ -54,7 +54,7 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
     const struct bps_round *round = cursor->round;
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     bool plain = is_plain(round);
-    double owed = plain && round->spec.op != BPS_WIRE_BROADCAST ? cursor->scale : 1.0;
+    double owed = plain && bps_sums(&round->spec.roles) ? cursor->scale : 1.0;
     char *place = place_of(slice, offset);
     if (slice->owed != owed) {
         settle(slice);
@@ -112,7 +112,7 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     const struct bps_last_factor *last = &round->last;
     (void)report;
     slice->payload = slice->block.data;
-    if (slice->bytes > 0 && round->spec.op != BPS_WIRE_BROADCAST) {
+    if (slice->bytes > 0 && bps_sums(&round->spec.roles)) {
         BPS_CALLING(round->reducer, "finish", NULL);
         settle(slice);
         if (!is_plain(round) || last->scale != 1.0 || last->divisor != 1) {

@@ -43,7 +43,7 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
     const struct bps_compressor_ops *ops = bps_coding_ops(d->coding, round->spec.exact);
     void *self = d->coding->compressor->self, *to = d->one.data != NULL ? d->one.data : d->sum.data;
     bool empty = true;
-    for (uint32_t i = 0; i < round->sum->members; i++) {
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
         const struct bps_block *coded = &bps_parts(d->slice)[i].block;
         if (coded->data == NULL) {
             continue; /* another one of its group has spoken for it */
@@ -58,7 +58,7 @@ static bps_status add_all(const struct decoded *d, struct bps_report *report)
             return status;
         }
         if (status != BPS_OK) {
-            round->lost = round->sum->member[i];
+            round->lost = round->ranks->rank[i];
             return BPS_ERR_PROTOCOL;
         }
         if (to != d->sum.data) {
@@ -77,7 +77,7 @@ static bps_status sum_all(struct decoded *d, struct bps_report *report)
 {
     const struct bps_round *round = d->slice->round;
     const struct bps_spec *spec = &round->spec;
-    uint32_t workers = round->sum->config.workers;
+    uint32_t workers = round->ranks->n;
     struct bps_last_factor last = {spec->postscale, spec->op == BPS_AVERAGE ? workers : 1};
     bps_status status = add_all(d, report);
     if (status == BPS_OK && last.divisor != 1 && !bps_feedback_is_finite(d->type, d->sum.data, d->count)) {
@@ -168,7 +168,7 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
 /* Returns the blocks of contributions. */
 static void free_parts(struct bps_sum_slice *slice)
 {
-    for (uint32_t i = 0; i < slice->round->sum->members; i++) {
+    for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
         bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
     }
 }

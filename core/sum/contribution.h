@@ -5,6 +5,7 @@
 
 #include <stdbool.h>
 
+#include "base/roles.h"
 #include "base/tensor.h"
 #include "coding/coding.h"
 
@@ -16,7 +17,7 @@ struct bps_round_id {
 /* What all contributions to a round must agree on. */
 struct bps_spec {
     uint64_t bytes; /* of the tensor */
-    uint32_t root;
+    struct bps_roles roles;
     uint8_t dtype, op;
     uint16_t shape; /* tells shapes apart where the tensor has no name; 0: not told, and not compared */
     double postscale;

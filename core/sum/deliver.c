@@ -41,9 +41,9 @@ static void deliver(struct bps_sum_slice *slice)
     uint32_t leader = bps_aggregates(sum) ? sum->config.leader : BPS_SUM_ALL;
     slice->undelivered = 1; /* ours, so that the slice stays until we are done */
     round->deliveries++;
-    for (uint32_t i = 0; i < sum->members; i++) {
-        if (sum->member[i] != leader) {
-            deliver_to(slice, sum->member[i]);
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
+        if (round->ranks->rank[i] != leader) {
+            deliver_to(slice, round->ranks->rank[i]);
         }
     }
     if (leader != BPS_SUM_ALL && !bps_is_partial(sum)) {

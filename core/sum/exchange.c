@@ -81,15 +81,15 @@ static void conclude(struct bps_exchange_round *round)
         fail_mismatch(round);
         return;
     }
-    if (spec->op == BPS_WIRE_BROADCAST && spec->root >= config->workers) {
-        bps_verdict_root(spec->root, config->workers, text, sizeof text);
+    if (!bps_sums(&spec->roles) && spec->roles.from >= config->workers) {
+        bps_verdict_root(spec->roles.from, config->workers, text, sizeof text);
         bps_exchange_end(round, BPS_ERR_INVALID, text);
         return;
     }
-    if (spec->op != BPS_WIRE_BROADCAST && spec->bytes > 0) {
+    if (bps_sums(&spec->roles) && spec->bytes > 0) {
         sum(round);
-    } else if (spec->root != config->rank && spec->bytes > 0) {
-        memcpy(round->to, round->part[spec->root].data, spec->bytes);
+    } else if (bps_gets(&spec->roles, config->rank) && spec->bytes > 0) {
+        memcpy(round->to, round->part[spec->roles.from].data, spec->bytes);
     }
     void *task = round->task;
     bps_exchange_retire(round);
@@ -102,7 +102,7 @@ static void note_late(struct bps_exchange_round *round, uint32_t rank)
     struct bps_exchange *exchange = round->exchange;
     const struct bps_spec *spec = &round->part[rank].spec;
     uint64_t now;
-    if (exchange->config.rank == 0 && spec->op != BPS_WIRE_BROADCAST && spec->bytes > 0 &&
+    if (exchange->config.rank == 0 && bps_sums(&spec->roles) && spec->bytes > 0 &&
         bps_gathering_note(&round->gathering, round->here + 1, exchange->config.workers, &now)) {
         bps_wait_note(&exchange->wait, &exchange->recent, round->base.key, round->gathering.most, now, rank);
     }
@@ -192,7 +192,7 @@ static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const st
 {
     const struct bps_spec *spec = &c->spec;
     size_t size = bps_dtype_size(spec->dtype);
-    bool receiver = spec->op == BPS_WIRE_BROADCAST && spec->root != rank;
+    bool receiver = !bps_brings(&spec->roles, rank);
     return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 && spec->op < BPS_WIRE_OPS &&
            spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 && c->offset == 0 && !c->for_group &&
            c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);

@@ -38,8 +38,8 @@ static bool tell_network(struct bps_round *round, const char *text)
 void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, const char *text, uint32_t quiet)
 {
     const struct bps_sum *sum = round->sum;
-    for (uint32_t i = 0; i < sum->members; i++) {
-        uint32_t rank = sum->member[i];
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
+        uint32_t rank = round->ranks->rank[i];
         if (bps_bit(round->spoke_bits, rank) && !bps_is_absent(sum, rank) && rank != quiet) {
             bps_round_tell(round, rank, kind, text);
         }
@@ -90,8 +90,8 @@ void bps_round_fail_here(struct bps_round *round, bps_status status, const char 
 void bps_round_join_left(struct bps_round *round)
 {
     const struct bps_sum *sum = round->sum;
-    for (uint32_t i = 0; i < sum->members; i++) {
-        uint32_t rank = sum->member[i];
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
+        uint32_t rank = round->ranks->rank[i];
         if (bps_is_absent(sum, rank) && !bps_bit(round->joined_bits, rank)) {
             char text[80];
             bool left = bps_bit(sum->left_bits, rank);

@@ -11,7 +11,7 @@
 static void make_rings(struct bps_sum *sum)
 {
     const uint32_t *group = sum->config.group;
-    uint32_t *next = sum->slot; /* by lowest rank of the group; borrowed */
+    uint32_t *next = sum->mate + sum->config.workers; /* by lowest rank of the group */
     for (uint32_t i = 0; i < sum->config.workers; i++) {
         next[i] = i;
     }
@@ -21,21 +21,17 @@ static void make_rings(struct bps_sum *sum)
     }
 }
 
-static void list_members(struct bps_sum *sum)
+static bool contributes(const void *sum, uint32_t rank)
 {
-    for (uint32_t i = 0; i < sum->config.workers; i++) {
-        if (bps_is_member(sum, i)) {
-            sum->slot[i] = sum->members;
-            sum->member[sum->members++] = i;
-        }
-    }
+    const struct bps_sum_config *config = &((const struct bps_sum *)sum)->config;
+    return config->only == BPS_SUM_ALL || config->group[rank] == config->only;
 }
 
 bps_status bps_groups_init(struct bps_sum *sum)
 {
     const uint32_t *given = sum->config.group;
     size_t n = sum->config.workers;
-    uint32_t *array = calloc(4 * n, sizeof *array);
+    uint32_t *array = calloc(3 * n, sizeof *array);
     sum->config.group = array;
     if (array == NULL) {
         return BPS_ERR_NOMEM;
@@ -46,22 +42,16 @@ bps_status bps_groups_init(struct bps_sum *sum)
             return BPS_ERR_INVALID;
         }
     }
-    sum->member = array + n;
-    sum->mate = array + 2 * n;
-    sum->slot = array + 3 * n;
+    sum->mate = array + n;
     make_rings(sum);
-    list_members(sum);
-    return sum->members > 0 ? BPS_OK : BPS_ERR_INVALID;
+    bps_status status = bps_ranks_init(&sum->all, sum->config.workers, contributes, sum);
+    return status == BPS_OK && sum->all.n == 0 ? BPS_ERR_INVALID : status;
 }
 
 void bps_groups_fini(struct bps_sum *sum)
 {
+    bps_ranks_fini(&sum->all);
     free((void *)(uintptr_t)sum->config.group); /* the other arrays follow it */
-}
-
-bool bps_is_member(const struct bps_sum *sum, uint32_t rank)
-{
-    return !bps_aggregates(sum) || sum->config.group[rank] == sum->config.only;
 }
 
 bool bps_is_for_group(const struct bps_sum *sum, uint32_t rank, bool for_group)
@@ -75,11 +65,18 @@ bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, ui
     return who == rank || (for_group && who < sum->config.workers && group[who] == group[rank]);
 }
 
+bool bps_stands_for_source(const struct bps_sum *sum, uint32_t rank, bool for_group, const struct bps_roles *roles)
+{
+    return roles->from == BPS_EVERYBODY || bps_stands_for(sum, rank, for_group, roles->from);
+}
+
 bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct bps_round *round = slice->round;
-    return round->spec.op != BPS_WIRE_BROADCAST ||
-           !bps_stands_for(round->sum, rank, bps_bit(round->for_group_bits, rank), round->spec.root);
+    const struct bps_roles *roles = &round->spec.roles;
+    bool for_group = bps_bit(round->for_group_bits, rank);
+    return (bps_sums(roles) || !bps_stands_for(round->sum, rank, for_group, roles->from)) &&
+           (roles->to == BPS_EVERYBODY || bps_stands_for(round->sum, rank, for_group, roles->to));
 }
 
 /* Whether this rank takes part already. One that has left is only counted, until somebody speaks for it. */
@@ -106,6 +103,9 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_grou
 {
     const uint32_t *mate = round->sum->mate;
     uint32_t i = rank;
+    if (!bps_ranks_has(round->ranks, rank)) {
+        return BPS_ERR_PROTOCOL;
+    }
     do {
         if (is_taken(round, i)) {
             return BPS_ERR_PROTOCOL;
@@ -113,7 +113,7 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_grou
         i = for_group ? mate[i] : rank;
     } while (i != rank);
     do {
-        round->joined += !bps_bit(round->joined_bits, i);
+        round->joined += bps_ranks_has(round->ranks, i) && !bps_bit(round->joined_bits, i);
         bps_set_bit(round->joined_bits, i);
         i = for_group ? mate[i] : rank;
     } while (i != rank);

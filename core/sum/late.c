@@ -26,9 +26,9 @@ void bps_round_came(struct bps_round *round, uint32_t rank, const struct bps_con
 {
     struct bps_sum *sum = round->sum;
     uint64_t now;
-    bool sums = c->spec.op != BPS_WIRE_BROADCAST && c->spec.bytes > 0 && sum->members > 1;
+    bool sums = bps_sums(&c->spec.roles) && c->spec.bytes > 0 && round->ranks->n > 1;
     if (!sums || round->base.failure != NULL || round->odds > 0 ||
-        !bps_gathering_note(&round->gathering, round->joined, sum->members, &now)) {
+        !bps_gathering_note(&round->gathering, round->joined, round->ranks->n, &now)) {
         return;
     }
     uint64_t late = now - round->gathering.most;

@@ -10,7 +10,7 @@
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct bps_round *round = slice->round;
-    return round->policy->apart ? bps_parts(slice)[round->sum->slot[rank]].loan : NULL;
+    return round->policy->apart ? bps_parts(slice)[round->ranks->slot[rank]].loan : NULL;
 }
 
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch)
@@ -51,10 +51,10 @@ bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t o
 bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_t offset, uint32_t bytes,
                            const char *data)
 {
-    const struct bps_sum *sum = slice->round->sum;
+    const struct bps_ranks *ranks = slice->round->ranks;
     bps_status status = BPS_OK;
-    for (uint32_t i = 0; i < sum->members && status == BPS_OK; i++) {
-        uint32_t rank = sum->member[i];
+    for (uint32_t i = 0; i < ranks->n && status == BPS_OK; i++) {
+        uint32_t rank = ranks->rank[i];
         if (rank != except && bps_sum_wants_data(slice, rank)) {
             status = bps_loan_write(slice, rank, offset, bytes, data);
         }
@@ -66,12 +66,12 @@ void bps_loans_release(struct bps_round *round)
 {
     const struct bps_sum *sum = round->sum;
     for (uint32_t s = 0; bps_aggregates(sum) && round->policy->apart && s < round->slices; s++) {
-        for (uint32_t i = 0; i < sum->members; i++) {
+        for (uint32_t i = 0; i < round->ranks->n; i++) {
             struct bps_part *part = &bps_parts(&round->slice[s])[i];
             struct bps_loan *loan = part->loan;
             part->loan = NULL;
             if (loan != NULL) {
-                sum->config.events->released(sum->config.owner, sum->member[i], loan);
+                sum->config.events->released(sum->config.owner, round->ranks->rank[i], loan);
             }
         }
     }
@@ -79,7 +79,8 @@ void bps_loans_release(struct bps_round *round)
 
 void bps_loans_forget(struct bps_round *round, uint32_t rank)
 {
-    for (uint32_t i = 0; round->policy->apart && i < round->slices; i++) {
-        bps_parts(&round->slice[i])[round->sum->slot[rank]].loan = NULL;
+    bool has = round->policy->apart && bps_ranks_has(round->ranks, rank);
+    for (uint32_t i = 0; has && i < round->slices; i++) {
+        bps_parts(&round->slice[i])[round->ranks->slot[rank]].loan = NULL;
     }
 }

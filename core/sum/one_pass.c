@@ -34,7 +34,7 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
     const struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     struct bps_part *part = bps_part_of(cursor);
     if (part->block.data != NULL || offset > 0 || bytes < cursor->bytes ||
-        slice->arrived + 1 < slice->round->sum->members || !bps_slice_is_quick(slice)) {
+        slice->arrived + 1 < slice->round->ranks->n || !bps_slice_is_quick(slice)) {
         return false;
     }
     part->block.data = (void *)(uintptr_t)data;
@@ -73,15 +73,15 @@ static struct bps_loan *loan_in(const struct pass *pass, uint32_t slot)
     return bps_parts(pass->slice)[slot].loan;
 }
 
-/* Who contributes data: the root of a broadcast, or everybody. */
+/* Who brings data. */
 static void list_sources(struct pass *pass)
 {
     struct bps_round *round = pass->slice->round;
     struct bps_sum *sum = round->sum;
-    for (uint32_t i = 0; i < sum->members; i++) {
+    for (uint32_t i = 0; i < round->ranks->n; i++) {
         const struct bps_part *part = &bps_parts(pass->slice)[i];
-        bool root = round->spec.op != BPS_WIRE_BROADCAST || sum->member[i] == round->spec.root;
-        if (!root || (part->block.data == NULL && part->loan == NULL)) {
+        bool brings = bps_brings(&round->spec.roles, round->ranks->rank[i]);
+        if (!brings || (part->block.data == NULL && part->loan == NULL)) {
             continue;
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
@@ -107,12 +107,13 @@ static void *leader_answer(const struct bps_sum_slice *slice)
 static bool needs_block(const struct pass *pass)
 {
     const struct bps_sum *sum = pass->slice->round->sum;
+    const struct bps_ranks *ranks = pass->slice->round->ranks;
     bool answer = leader_answer(pass->slice) != NULL;
     if (answer || bps_is_partial(sum)) {
         return !answer;
     }
-    for (uint32_t i = 0; i < sum->members; i++) {
-        if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, sum->member[i])) {
+    for (uint32_t i = 0; i < ranks->n; i++) {
+        if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, ranks->rank[i])) {
             return true;
         }
     }
@@ -135,10 +136,11 @@ static bps_status take_block(struct pass *pass)
 static void choose_direct(struct pass *pass)
 {
     const struct bps_sum *sum = pass->slice->round->sum;
+    const struct bps_ranks *ranks = pass->slice->round->ranks;
     pass->direct = pass->slice->block.data;
-    for (uint32_t i = 0; i < sum->members; i++) {
+    for (uint32_t i = 0; i < ranks->n; i++) {
         const struct bps_loan *loan = loan_in(pass, i);
-        bool wants = !bps_is_partial(sum) || sum->member[i] == sum->config.leader;
+        bool wants = !bps_is_partial(sum) || ranks->rank[i] == sum->config.leader;
         if (wants && loan != NULL && loan->answer != NULL) {
             pass->direct = loan->answer;
             return;
@@ -151,7 +153,7 @@ static bps_status choose_chunk(struct pass *pass)
 {
     struct bps_sum *sum = pass->slice->round->sum;
     bool lent = false, mapped = true;
-    for (uint32_t i = 0; i < sum->members; i++) {
+    for (uint32_t i = 0; i < pass->slice->round->ranks->n; i++) {
         const struct bps_loan *loan = loan_in(pass, i);
         lent = lent || loan != NULL;
         mapped = mapped && (loan == NULL || (loan->data != NULL && loan->answer != NULL));
@@ -164,7 +166,7 @@ static bps_status choose_chunk(struct pass *pass)
     if (!lent) {
         pass->chunk = pass->slice->bytes; /* nothing to be copied while it is warm */
     }
-    bool apart = pass->direct == NULL && pass->slice->round->spec.op != BPS_WIRE_BROADCAST;
+    bool apart = pass->direct == NULL && bps_sums(&pass->slice->round->spec.roles);
     size_t bytes = (size_t)(pass->unmapped + apart) * pass->chunk;
     if (bytes > sum->scratch_bytes) {
         free(sum->scratch);
@@ -183,7 +185,7 @@ static bps_status fetch(struct pass *pass, uint32_t offset, uint32_t bytes, char
         const char *block = bps_parts(pass->slice)[sum->origin[i]].block.data;
         const char *data = block != NULL ? block + offset : NULL;
         if (data == NULL) {
-            data = bps_loan_data(pass->slice, sum->member[sum->origin[i]], offset, bytes, *scratch);
+            data = bps_loan_data(pass->slice, pass->slice->round->ranks->rank[sum->origin[i]], offset, bytes, *scratch);
         }
         if (data == NULL) {
             return BPS_ERR_LOST;
@@ -220,7 +222,7 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
     if (status != BPS_OK) {
         return status;
     }
-    if (round->spec.op == BPS_WIRE_BROADCAST) {
+    if (!bps_sums(&round->spec.roles)) {
         return spread(pass, offset, bytes, sum->source[0]);
     }
     char *to = pass->direct != NULL ? pass->direct + offset : scratch;
@@ -234,7 +236,7 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
 static void free_parts(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
-    for (uint32_t i = 0; i < sum->members; i++) {
+    for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
         struct bps_part *part = &bps_parts(slice)[i];
         if (part->block.data != slice->block.data && !part->borrowed) {
             bps_block_put(sum, &part->block);
@@ -249,7 +251,7 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     (void)report;
     list_sources(&pass);
     if (pass.sources == 0) {
-        return BPS_OK; /* the root of the broadcast is in another group */
+        return BPS_OK; /* who brings it is in another group */
     }
     bps_status status = needs_block(&pass) ? take_block(&pass) : BPS_OK;
     choose_direct(&pass);

@@ -15,7 +15,7 @@ bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps
                             const struct bps_instance **by, struct bps_report *report)
 {
     *by = reducer;
-    if (spec->op == BPS_WIRE_BROADCAST) {
+    if (!bps_sums(&spec->roles)) {
         *out = (struct bps_kernels){.accumulator = spec->dtype}; /* only moves bytes */
         return BPS_OK;
     }
@@ -27,23 +27,24 @@ bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps
  * fewer bytes: each is read once and the result written, while an accumulator would be read and written for
  * each. An average of integers is always made in one pass.
  */
-static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, const struct bps_spec *spec,
-                                                  const struct bps_kernels *kernels)
+static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, const struct bps_ranks *ranks,
+                                                  const struct bps_spec *spec, const struct bps_kernels *kernels)
 {
     if (spec->coding != NULL) {
         return &bps_coded;
     }
     bool average = spec->op == BPS_AVERAGE && bps_is_integer(spec->dtype);
     bool widened = kernels->accumulator != spec->dtype;
-    bool apart = sum->config.rank_order || average || (widened && sum->members <= FEW_MEMBERS);
-    bool moves = spec->bytes == 0 || spec->op == BPS_WIRE_BROADCAST; /* there is nothing to be summed */
+    bool apart = sum->config.rank_order || average || (widened && ranks->n <= FEW_MEMBERS);
+    bool moves = spec->bytes == 0 || !bps_sums(&spec->roles); /* there is nothing to be summed */
     return (bps_aggregates(sum) ? spec->bytes > 0 : apart && !moves) ? &bps_one_pass : &bps_accumulate;
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */
-static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const struct bps_sum_policy *policy)
+static struct bps_round *allocate(struct bps_sum *sum, const struct bps_ranks *ranks, uint32_t slices,
+                                  const struct bps_sum_policy *policy)
 {
-    size_t n = sum->members, words = sum->words;
+    size_t n = ranks->n, words = sum->words;
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
     size_t bits = (3 + 2 * (size_t)slices) * words * sizeof(uint64_t);
     size_t parts = policy->apart ? slices * n * sizeof(struct bps_part) : 0;
@@ -61,6 +62,7 @@ static struct bps_round *allocate(struct bps_sum *sum, uint32_t slices, const st
     round->arrived_bits = round->begun_bits + slices * words;
     round->part = (struct bps_part *)((char *)round + head + bits);
     round->policy = policy;
+    round->ranks = ranks;
     return round;
 }
 
@@ -77,8 +79,8 @@ static void check_possible(struct bps_round *round, bps_status known, const char
         struct bps_report why;
         bps_fail(&why, known, "%s's %s", sum->here, unknown);
         bps_round_fail(round, known, why.text, BPS_SUM_ALL);
-    } else if (spec->op == BPS_WIRE_BROADCAST && spec->root >= sum->config.workers) {
-        bps_verdict_root(spec->root, sum->config.workers, text, sizeof text);
+    } else if (!bps_sums(&spec->roles) && spec->roles.from >= sum->config.workers) {
+        bps_verdict_root(spec->roles.from, sum->config.workers, text, sizeof text);
         bps_round_fail(round, BPS_ERR_INVALID, text, BPS_SUM_ALL);
     }
     bps_round_join_left(round);
@@ -99,12 +101,12 @@ static void choose_factors(struct bps_round *round)
     const struct bps_sum *sum = round->sum;
     const struct bps_spec *spec = &round->spec;
     if (bps_is_partial(sum)) {
-        round->share = 1.0 / bps_group_divisor(spec->op, spec->dtype, sum->members);
+        round->share = 1.0 / bps_group_divisor(spec->op, spec->dtype, round->ranks->n);
         round->last = (struct bps_last_factor){1.0, 1};
         return;
     }
-    round->share = bps_share(spec->op, spec->dtype, sum->config.workers);
-    round->last = bps_last_factor(spec->op, spec->dtype, sum->config.workers, spec->postscale);
+    round->share = bps_share(spec->op, spec->dtype, round->ranks->n);
+    round->last = bps_last_factor(spec->op, spec->dtype, round->ranks->n, spec->postscale);
 }
 
 static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
@@ -117,7 +119,9 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     const struct bps_instance *reducer;
     struct bps_report why;
     bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &reducer, &why);
-    struct bps_round *round = allocate(sum, slices, choose_policy(sum, &c->spec, &kernels));
+    const struct bps_ranks *ranks = config->ranks != NULL ? config->ranks(config->owner, &c->id) : NULL;
+    ranks = ranks != NULL ? ranks : &sum->all;
+    struct bps_round *round = allocate(sum, ranks, slices, choose_policy(sum, ranks, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
     }
@@ -204,7 +208,7 @@ void bps_round_collect(struct bps_round *round)
         sum->uncollected = true;
         return;
     }
-    if (round->joined < sum->members) {
+    if (round->joined < round->ranks->n) {
         release_blocks(round); /* it has failed: those who come now only hear of it */
         return;
     }

@@ -49,6 +49,7 @@ struct bps_round {
     struct bps_round_base base;
     struct bps_sum *sum;
     struct bps_spec spec;
+    const struct bps_ranks *ranks; /* that take part; the slot of a group's part is that of its lowest rank */
     int32_t priority;
     struct bps_kernels kernels;
     const struct bps_instance *reducer; /* whose they are */
@@ -101,10 +102,8 @@ struct bps_sum {
     struct bps_lateness recent, late; /* since bps_sum_lateness(), and before */
 
     /* See group.c. */
-    uint32_t members; /* ranks that contribute */
-    uint32_t *member; /* they, in order */
-    uint32_t *mate;   /* of each rank: the next one of its group, in a ring */
-    uint32_t *slot;   /* of each member: the index of its part; a group's is that of its lowest rank */
+    struct bps_ranks all; /* that contribute here */
+    uint32_t *mate;       /* of each rank: the next one of its group, in a ring */
 
     /* See deliver.c. */
     struct bps_heap due; /* slices whose pass is to be made; each holds its round */
@@ -140,7 +139,7 @@ static inline uint64_t *bps_arrived(const struct bps_round *round, uint32_t slic
 
 static inline struct bps_part *bps_parts(const struct bps_sum_slice *slice)
 {
-    return slice->round->part + (size_t)slice->index * slice->round->sum->members;
+    return slice->round->part + (size_t)slice->index * slice->round->ranks->n;
 }
 
 static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor *cursor)
@@ -225,11 +224,11 @@ void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg)
 /* ---- group.c ---- */
 bps_status bps_groups_init(struct bps_sum *sum);
 void bps_groups_fini(struct bps_sum *sum);
-bool bps_is_member(const struct bps_sum *sum, uint32_t rank);
 /* Whether a worker that says so stands for more than itself. */
 bool bps_is_for_group(const struct bps_sum *sum, uint32_t rank, bool for_group);
-/* Whether it stands for `who`. */
+/* Whether it stands for `who`, or for one who brings something. */
 bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, uint32_t who);
+bool bps_stands_for_source(const struct bps_sum *sum, uint32_t rank, bool for_group, const struct bps_roles *roles);
 /*
  * The first frame of a worker in a round: those that it stands for join. BPS_ERR_PROTOCOL: one of them is
  * there already.

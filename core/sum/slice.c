@@ -119,6 +119,7 @@ void bps_sum_abandon(struct bps_sum_cursor *cursor)
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group)
 {
     const struct bps_sum *sum = slice->round->sum;
+    const struct bps_ranks *ranks = slice->round->ranks;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);
     uint32_t before = slice->arrived, i = rank;
     bps_sum_trace(slice, BPS_TRACE_RECEIVE, rank, true);
@@ -126,11 +127,11 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
         bps_sum_trace(slice, BPS_TRACE_GATHER, 0, false);
     }
     do {
-        slice->arrived += !bps_bit(arrived, i);
+        slice->arrived += bps_ranks_has(ranks, i) && !bps_bit(arrived, i);
         bps_set_bit(arrived, i);
         i = for_group ? sum->mate[i] : rank;
     } while (i != rank);
-    if (slice->arrived == sum->members && before < sum->members) {
+    if (slice->arrived == ranks->n && before < ranks->n) {
         bps_sum_trace(slice, BPS_TRACE_GATHER, 0, true);
         bps_slice_complete(slice);
     }

@@ -16,15 +16,15 @@ static bps_status init(struct bps_sum *sum)
     }
     sum->words = (config->workers + 63) / 64;
     sum->left_bits = calloc(2 * (size_t)sum->words, sizeof *sum->left_bits);
-    sum->source = calloc(sum->members, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
+    sum->source = calloc(sum->all.n, sizeof *sum->source + sizeof *sum->weight + sizeof *sum->origin);
     sum->held = calloc(config->workers, sizeof *sum->held);
     bps_lateness_init(&sum->recent, config->workers);
     bps_lateness_init(&sum->late, config->workers);
     if (sum->left_bits == NULL || sum->source == NULL || sum->held == NULL) {
         return BPS_ERR_NOMEM;
     }
-    sum->weight = (double *)(sum->source + sum->members);
-    sum->origin = (uint32_t *)(sum->weight + sum->members);
+    sum->weight = (double *)(sum->source + sum->all.n);
+    sum->origin = (uint32_t *)(sum->weight + sum->all.n);
     sum->gone_bits = sum->left_bits + sum->words;
     snprintf(sum->here, sizeof sum->here, "the server");
     if (bps_aggregates(sum)) {
@@ -113,7 +113,7 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
         return BPS_OK;
     }
     status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
-    if (status == BPS_OK && round->odds > 0 && round->joined == round->sum->members) {
+    if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
         char text[BPS_VERDICT_BYTES];
         bps_verdict_odd(round, text, sizeof text);
         bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
@@ -162,11 +162,11 @@ static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const str
         !bps_is_slice(c->slice, sum->config.slice)) {
         return BPS_ERR_PROTOCOL;
     }
-    if (!bps_is_member(sum, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
+    if (!bps_ranks_has(&sum->all, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
         return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one, and within the host */
     }
-    bool root = bps_stands_for(sum, rank, bps_is_for_group(sum, rank, c->for_group), spec->root);
-    return fits(sum, spec->op == BPS_WIRE_BROADCAST && !root, c) ? BPS_OK : BPS_ERR_PROTOCOL;
+    bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
+    return fits(sum, !brings, c) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
@@ -227,7 +227,7 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
     }
     cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
     cursor->hollow = c->empty;
-    cursor->slot = sum->slot[cursor->for_group ? sum->config.group[rank] : rank];
+    cursor->slot = round->ranks->slot[cursor->for_group ? sum->config.group[rank] : rank];
     if (!bps_bit(round->spoke_bits, rank)) {
         bps_round_hold(round);
         status = join(round, rank, cursor->for_group, &c->spec);

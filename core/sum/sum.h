@@ -128,7 +128,9 @@ struct bps_sum_config {
     bool partial;              /* with `only`: neither average nor postscale; the sum goes to the leader */
     uint64_t held;             /* bytes of rounds that one rank has opened and that are not over; 0: BPS_SUM_HELD */
     uint32_t number;           /* of a shard in its process, for records */
-    bool rank_order;           /* sum in the order of ranks, not of arrival; an aggregator always does */
+    /* Optional. Those who take part in a round, a part of the workers, as long as the engine lives; NULL: all. */
+    const struct bps_ranks *(*ranks)(void *owner, const struct bps_round_id *id);
+    bool rank_order; /* sum in the order of ranks, not of arrival; an aggregator always does */
     struct bps_instance *reducer;
     const struct bps_sum_events *events;
     void *owner;

@@ -34,10 +34,9 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 {
     uint64_t count = spec->bytes / bps_dtype_size(spec->dtype);
     int at = snprintf(text, n, "%" PRIu64 " %s (", count, bps_dtype_name(spec->dtype));
-    if (spec->op == BPS_WIRE_BROADCAST) {
-        at += snprintf(text + at, n - (size_t)at, "broadcast from root %u", spec->root);
-    } else {
-        at += snprintf(text + at, n - (size_t)at, "%s", bps_op_name(spec->op));
+    at += snprintf(text + at, n - (size_t)at, "%s", bps_kind_of(spec->op)->name);
+    if (!bps_sums(&spec->roles)) {
+        at += snprintf(text + at, n - (size_t)at, " from root %u", spec->roles.from);
     }
     if (spec->shape != 0) {
         at += snprintf(text + at, n - (size_t)at, ", shape #%04x", spec->shape);
@@ -55,9 +54,9 @@ static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
 {
-    return a->bytes == b->bytes && a->root == b->root && a->dtype == b->dtype && a->op == b->op &&
-           a->postscale == b->postscale && a->coding == b->coding && a->exact == b->exact &&
-           (a->shape == b->shape || a->shape == 0 || b->shape == 0);
+    return a->bytes == b->bytes && a->roles.from == b->roles.from && a->roles.to == b->roles.to &&
+           a->dtype == b->dtype && a->op == b->op && a->postscale == b->postscale && a->coding == b->coding &&
+           a->exact == b->exact && (a->shape == b->shape || a->shape == 0 || b->shape == 0);
 }
 
 /* ---- camps ---- */
@@ -142,11 +141,12 @@ static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t ra
 void bps_verdict_odd(const struct bps_round *round, char *text, size_t n)
 {
     const struct bps_sum *sum = round->sum;
-    struct bps_pushed *pushed = calloc(sum->members, sizeof *pushed);
-    for (uint32_t i = 0; pushed != NULL && i < sum->members; i++) {
-        pushed[i] = (struct bps_pushed){sum->member[i], *spec_of(round, sum->member[i])};
+    const struct bps_ranks *ranks = round->ranks;
+    struct bps_pushed *pushed = calloc(ranks->n, sizeof *pushed);
+    for (uint32_t i = 0; pushed != NULL && i < ranks->n; i++) {
+        pushed[i] = (struct bps_pushed){ranks->rank[i], *spec_of(round, ranks->rank[i])};
     }
-    bps_verdict_mismatch(pushed, pushed != NULL ? sum->members : 0, sum->config.workers, text, n);
+    bps_verdict_mismatch(pushed, pushed != NULL ? ranks->n : 0, sum->config.workers, text, n);
     free(pushed);
 }
 
@@ -170,10 +170,10 @@ void bps_verdict_missing(const struct bps_round *round, char *text, size_t n, ch
     const struct bps_sum *sum = round->sum;
     uint64_t *missing = calloc(sum->words, sizeof *missing);
     text[0] = late[0] = '\0';
-    for (uint32_t i = 0; missing != NULL && i < sum->members; i++) {
+    for (uint32_t i = 0; missing != NULL && i < round->ranks->n; i++) {
         for (uint32_t s = 0; s < round->slices; s++) {
-            if (!bps_bit(bps_arrived(round, s), sum->member[i])) {
-                bps_set_bit(missing, sum->member[i]);
+            if (!bps_bit(bps_arrived(round, s), round->ranks->rank[i])) {
+                bps_set_bit(missing, round->ranks->rank[i]);
                 break;
             }
         }

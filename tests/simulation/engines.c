@@ -120,7 +120,7 @@ static void hold_slice(const struct bps_sum_slice *slice)
 {
     const struct bps_round *round = slice->round;
     hold(slice->block.data);
-    for (uint32_t i = 0; i < round->sum->members && round->policy->apart; i++) {
+    for (uint32_t i = 0; i < round->ranks->n && round->policy->apart; i++) {
         const struct bps_part *part = &bps_parts(slice)[i];
         if (part->block.data != slice->block.data && !part->borrowed) {
             hold(part->block.data);
