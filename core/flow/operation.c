@@ -209,6 +209,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->bytes = request->count * bps_dtype_size(request->dtype);
     operation->status = BPS_OK;
     operation->started = bps_trace_is_on() ? bps_now() : 0;
+    operation->steps = bps_trace_steps_ended();
     operation->trace.step = 0;
     operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;

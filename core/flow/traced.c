@@ -19,7 +19,7 @@ void bps_traced_begin(struct bps_operation *operation)
     }
     operation->trace = (struct bps_trace_record){
         .at = operation->started,
-        .step = bps_trace_begin(number_of(tensor)),
+        .step = bps_trace_begin(operation->steps, number_of(tensor)),
         .tensor = tensor->id,
         .round = tensor->unnamed ? 0 : tensor->round,
         .bytes = operation->bytes < UINT32_MAX ? (uint32_t)operation->bytes : UINT32_MAX,

@@ -133,6 +133,7 @@ struct bps_operation {
     struct bps_range written;      /* [core] where no other one in flight may write; begin NULL: nowhere */
     struct bps_trace_record trace; /* [core] its beginning; without a step it is not recorded */
     uint64_t started;              /* [app], then [core] ns, if anything is recorded */
+    uint32_t steps;                /* likewise, how many had ended then, as far as we are told */
     uint64_t waited, held;         /* [core] ns since it began, since the job failed, for bps_overdue_look() */
     bool told;                     /* [core] the log has been told that it waits */
     struct bps_mark *mark;         /* of a device: behind the input; in the end behind the result; or NULL */

@@ -16,7 +16,6 @@
 #include "base/report.h"
 #include "base/thread.h"
 #include "trace/clock.h"
-#include "trace/clock.h"
 #include "trace/ring.h"
 #include "trace/timeline.h"
 
@@ -53,16 +52,33 @@ static struct {
 
 static _Atomic uint64_t first, last; /* steps */
 static _Atomic uint32_t current;     /* step, from 0 */
+static _Atomic uint32_t steps_ended; /* as far as we were told */
 static atomic_bool passed;           /* all steps that are recorded have been */
 
 /* ---- steps ---- */
 
-uint32_t bps_trace_begin(uint32_t n)
+void bps_trace_step(void)
+{
+    atomic_fetch_add_explicit(&steps_ended, 1, memory_order_relaxed);
+}
+
+/* By the numbers of operations: the highest that any tensor has had. */
+static uint32_t count_step(uint32_t n)
 {
     uint32_t step = atomic_load_explicit(&current, memory_order_relaxed);
     while (n > step && !atomic_compare_exchange_weak(&current, &step, n)) {
     }
-    step = n > step ? n : step;
+    return n > step ? n : step;
+}
+
+uint32_t bps_trace_steps_ended(void)
+{
+    return atomic_load_explicit(&steps_ended, memory_order_relaxed);
+}
+
+uint32_t bps_trace_begin(uint32_t ended, uint32_t n)
+{
+    uint32_t step = ended > 0 ? ended : count_step(n);
     if (step > atomic_load_explicit(&last, memory_order_relaxed)) {
         if (!atomic_exchange(&passed, true)) {
             bps_trace_write_soon();
@@ -312,6 +328,7 @@ bps_status bps_trace_open(const char *file, uint64_t from, uint64_t to, struct b
     atomic_store(&first, from);
     atomic_store(&last, to);
     atomic_store(&current, 0);
+    atomic_store(&steps_ended, 0);
     atomic_store(&passed, false);
     atomic_store(&bps_trace_on, file[0] != '\0');
     pthread_mutex_unlock(&trace.lock);

@@ -73,8 +73,14 @@ struct bps_trace_member {
     uint64_t job; /* a number that members of this job have, and those of others have not */
 };
 void bps_trace_identify(const struct bps_trace_member *member);
-/* An operation begins, the n-th one of its tensor, from 0. Returns the step that it is recorded in; 0: it is not. */
-uint32_t bps_trace_begin(uint32_t n);
+/* A step has ended. What says so decides alone; until then, each tensor has one operation in a step. */
+void bps_trace_step(void);
+uint32_t bps_trace_steps_ended(void);
+/*
+ * An operation begins, the n-th one of its tensor, from 0, which was started when so many steps had ended. Returns the
+ * step that it is recorded in; 0: it is not.
+ */
+uint32_t bps_trace_begin(uint32_t ended, uint32_t n);
 void bps_trace_note(const struct bps_trace_record *record);
 /* A number for a short text; of which there may be 64, and then 0. */
 uint16_t bps_trace_label(const char *text);

@@ -18,6 +18,7 @@
 #include "group/local.h"
 #include "plugin/memory.h"
 #include "shards/shards.h"
+#include "trace/trace.h"
 #include "worker/meet.h"
 #include "worker/metrics.h"
 #include "worker/options.h"
@@ -386,6 +387,13 @@ int bps_group_size(void)
     uint32_t size = bps_local_has_peers(worker->local) ? worker->local->size : 1;
     release();
     return (int)size;
+}
+
+void bps_step(void)
+{
+    if (bps_trace_is_on()) {
+        bps_trace_step();
+    }
 }
 
 bps_status bps_conf(const char *key, char *buf, size_t n)

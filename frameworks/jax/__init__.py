@@ -41,6 +41,7 @@ from byteps._basics import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
 )
 from byteps.common import get_pushpull_speed
@@ -79,5 +80,6 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
 ]

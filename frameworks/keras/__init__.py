@@ -38,6 +38,7 @@ from byteps._basics import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
 )
 from byteps._horovod import (
@@ -113,5 +114,6 @@ __all__ = [
     "rocm_built",
     "shutdown",
     "size",
+    "step",
     "suspend",
 ]

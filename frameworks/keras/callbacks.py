@@ -9,8 +9,9 @@ import keras
 import numpy as np
 
 from byteps import numpy as arrays
-from byteps._basics import Average, size
+from byteps._basics import Average, end_step, size
 
+from . import _backend
 from .functions import broadcast_variables
 
 
@@ -38,9 +39,11 @@ class BroadcastGlobalVariablesCallback(keras.callbacks.Callback):
             self._broadcast()
 
     def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        """Broadcast, if that is still to be done."""
+        """Broadcast, if that is still to be done. A batch is a step of the job's timelines."""
         if not self.done:
             self._broadcast()
+        if _backend.name != "jax":  # where the batch is still on its way
+            end_step(self.model)
 
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         """Wait for what the last step has changed."""

@@ -39,6 +39,7 @@ from byteps._basics import (
     rank,
     resume,
     size,
+    step,
 )
 from byteps._horovod import (
     Adasum,
@@ -129,5 +130,6 @@ __all__ = [
     "rocm_built",
     "shutdown",
     "size",
+    "step",
     "suspend",
 ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from mxnet import gluon
 
-from byteps._basics import Average
+from byteps._basics import Average, end_step
 from byteps._horovod import predivide_scales
 
 from .compression import Compression, sends_signs, take_momentum
@@ -128,6 +128,7 @@ class DistributedTrainer(gluon.Trainer):
         if ignore_stale_grad:
             self._agree_what_is_fresh()
         super()._update(ignore_stale_grad)
+        end_step(self)
 
     def _agree_what_is_fresh(self):
         """Mark as fresh, so that they are updated, the gradients that some worker has made in this step."""

@@ -33,6 +33,7 @@ from byteps._basics import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
     synchronize,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "resume",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]

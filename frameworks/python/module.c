@@ -103,6 +103,14 @@ QUESTION(cross_size)
 QUESTION(is_homogeneous)
 QUESTION(group_size)
 
+static PyObject *call_step(PyObject *module, PyObject *none)
+{
+    (void)module;
+    (void)none;
+    bps_step();
+    Py_RETURN_NONE;
+}
+
 static PyObject *call_is_initialized(PyObject *module, PyObject *none)
 {
     (void)module;
@@ -303,6 +311,7 @@ static PyMethodDef functions[] = {
     {"is_homogeneous", call_is_homogeneous, METH_NOARGS, "is_homogeneous() -> int"},
     {"group_size", call_group_size, METH_NOARGS,
      "group_size() -> int\n\nHow many workers of this host sum among themselves."},
+    {"step", call_step, METH_NOARGS, "step()\n\nA step of the training has ended."},
     {"is_initialized", call_is_initialized, METH_NOARGS, "is_initialized() -> bool"},
     {"pushed_bytes", call_pushed_bytes, METH_NOARGS,
      "pushed_bytes() -> int\n\nOf all push_pulls that this process has started."},

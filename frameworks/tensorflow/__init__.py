@@ -40,6 +40,7 @@ from byteps._basics import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
 )
 from byteps._horovod import (
@@ -130,5 +131,6 @@ __all__ = [
     "shutdown",
     "size",
     "size_op",
+    "step",
     "suspend",
 ]

@@ -39,6 +39,7 @@ from byteps._basics import (
     resume,
     shutdown,
     size,
+    step,
     suspend,
     synchronize,
 )
@@ -155,6 +156,7 @@ __all__ = [
     "rocm_built",
     "shutdown",
     "size",
+    "step",
     "suspend",
     "synchronize",
 ]

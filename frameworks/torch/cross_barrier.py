@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from byteps._basics import Average
+from byteps._basics import Average, end_step
 from byteps._coding import check_momentum, model_coding_text
 
 from ._reducer import Reducer
@@ -122,6 +122,7 @@ class _CrossBarrier(_Distributed):
         else:
             self._begin_step()
         self._byteps.steps += 1
+        end_step(self)
         return loss
 
     def _begin_step(self):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, overload
 
 import torch
 
-from byteps._basics import Average, choose_op
+from byteps._basics import Average, choose_op, end_step
 from byteps._coding import check_momentum, model_coding_text
 from byteps._horovod import predivide_scales
 
@@ -116,7 +116,9 @@ class _Distributed(_Base):
         if closure is None:
             self._synchronize_for_step()
             self._byteps.steps += 1
-            return super().step()
+            loss = super().step()
+            end_step(self)
+            return loss
 
         def reduced():
             loss = closure()
@@ -125,6 +127,7 @@ class _Distributed(_Base):
 
         loss = super().step(reduced)
         self._byteps.steps += 1
+        end_step(self)
         return loss
 
     def _check_known(self):

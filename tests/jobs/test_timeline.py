@@ -57,7 +57,7 @@ def slice_of(event):
     return args["tensor"], args["round"], args["partition"], args["offset"]
 
 
-class Timeline(scripted.TestCase):
+class Case(scripted.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
@@ -83,6 +83,8 @@ class Timeline(scripted.TestCase):
     def path(self, name="t.json"):
         return os.path.join(self.folder, name)
 
+
+class Timeline(Case):
     def check_slices(self, timelines, workers, servers):
         """What one end has sent the other one has received, in this order."""
         members = [timelines[f"server {i}"] for i in range(servers)]
@@ -170,6 +172,46 @@ class Timeline(scripted.TestCase):
         self.assertNotEqual(result.status, 0)
         reason = "trace.file = /proc/no/such/t.json: the timeline cannot be written to /proc/no/such/:"
         self.assertIn(reason, str(result))
+
+@scripted.unwatched
+@unittest.skipUnless(harness.has_module(harness.python(), "torch"), "torch is not installed")
+class Steps(Case):
+    """What a program or its optimizer says is a step; rounds of a tensor would tell others."""
+
+    def steps(self, which, *, settings=()):
+        """Of each tensor of worker 0 the steps that its operations are in."""
+        options = ["--set", f"trace.file={self.path()}", *settings]
+        self.run_script("torch_steps.py", which, options=options)
+        found = collections.defaultdict(list)
+        for event in spans(self.read()["worker 0"], "operation"):
+            found[event["name"].removeprefix("byteps.Gradient.")].append(event["args"]["step"])
+        return dict(found)
+
+    def test_a_layer_that_is_frozen_for_a_while(self):
+        found = self.steps("frozen")
+        self.assertEqual(found["one.0.weight"], [0, 1, 4, 5])
+        self.assertEqual(found["one.1.weight"], [0, 1, 2, 3, 4, 5])
+        self.assertEqual(found["byteps.metric"], [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6])
+
+    def test_some_steps_only(self):
+        found = self.steps("frozen", settings=["--set", "trace.from=3", "--set", "trace.to=4"])
+        self.assertEqual((found["one.0.weight"], found["one.1.weight"]), ([4], [3, 4]))
+        self.assertEqual(found["byteps.metric"], [3, 3, 4, 4])
+
+    def test_steps_that_end_while_gradients_are_on_their_way(self):
+        found = self.steps("cross_barrier")
+        self.assertEqual((found["one.0.weight"], found["one.1.weight"]), ([0, 1, 2, 3, 4, 5],) * 2)
+
+    def test_a_module_that_reduces_gradients(self):
+        found = self.steps("parallel")
+        self.assertEqual((found["0.weight"], found["1.weight"]), ([0, 1, 4, 5], [0, 1, 2, 3, 4, 5]))
+
+    def test_two_optimizers(self):
+        found = self.steps("two")
+        self.assertEqual((found["one.0.weight"], found["two.0.weight"]), ([0, 1, 2, 3, 4, 5], [2, 4, 6, 6, 7]))
+
+    def test_a_program_that_decides(self):
+        self.assertEqual(self.steps("program")["one.0.weight"], [1, 1, 2, 2, 3, 3])
 
 
 if __name__ == "__main__":

@@ -64,11 +64,14 @@ BPS_API int bps_local_size(void);
 BPS_API int bps_cross_rank(void);     /* 0 .. cross_size-1, by rank, among the workers with the same local rank */
 BPS_API int bps_cross_size(void);     /* the number of hosts, where all have the same number of workers */
 BPS_API int bps_is_homogeneous(void); /* 1: all hosts have the same number of workers; 0: they have not */
-/*
- * Number of workers of this host that sum among themselves. 1: shared memory, see below, is of use only
- * towards servers of this host.
- */
+/* Workers of this host that sum among themselves. 1: shared memory, see below, is of use only to servers there. */
 BPS_API int bps_group_size(void);
+
+/*
+ * A step of the training has ended: what this worker starts from now on belongs to the next one in its timeline; of no
+ * effect without trace.file, and outside a job. Before the first call the step is the highest round of a named tensor.
+ */
+BPS_API void bps_step(void);
 
 /*
  * Writes the text of a configuration value ("worker.partition") into buf[n], cut if it is too long.
@@ -76,8 +79,7 @@ BPS_API int bps_group_size(void);
  */
 BPS_API bps_status bps_conf(const char *key, char *buf, size_t n);
 
-/* "0.1.0" */
-BPS_API const char *bps_version(void);
+BPS_API const char *bps_version(void); /* "0.1.0" */
 
 /* ---- the other parts of a job ---------------------------------------------------------------------------
  *

@@ -12,6 +12,7 @@ import operator
 import os
 import sys
 import threading
+import weakref
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ._coding import coding_text
@@ -72,6 +73,9 @@ _last: dict[str, Any] = {"conf": None, "settings": []}  # of init(), for resume(
 # What rank() and its like have answered in the job that suspend() has left.
 _suspended: dict[Callable[[], Any], Any] = {}
 _job = 0
+# What says where steps end, and what has ended one without being that: see end_step(). Weak references.
+_pacemaker: Callable[[], Any] | None = None
+_candidate: Callable[[], Any] | None = None
 
 
 def settings_texts(values: Settings | None) -> list[str]:
@@ -133,7 +137,7 @@ def init(lazy: bool = True, *, conf: PathOrText | None = None, set: Settings | N
 
 
 def _join(conf, settings):
-    global _job
+    global _job, _pacemaker, _candidate
     process = sys.modules.get("multiprocessing.process")
     if process is not None and getattr(process.current_process(), "_inheriting", False):
         raise InvalidError(
@@ -142,7 +146,9 @@ def _join(conf, settings):
         )
     begins = not is_initialized()
     _bps.init(conf, settings)
-    _job += begins
+    if begins:
+        _job += 1
+        _pacemaker = _candidate = None
     _suspended.clear()
 
 
@@ -298,6 +304,45 @@ def job_number() -> int:
 def is_homogeneous() -> bool:
     """Return whether all hosts have the same number of workers."""
     return bool(_answer(_bps.is_homogeneous))
+
+
+# ---- steps -----------------------------------------------------------------------------------------------
+
+
+def step() -> None:
+    """Say that a step of the training has ended: what starts from now on belongs to the next one.
+
+    The timelines of the job (``trace.file``) and what shows them go by steps; nothing else does. Optimizers of BytePS
+    call it by themselves. A program that does so itself decides alone, from its first call on, what a step is.
+    Outside a job it has no effect.
+    """
+    global _pacemaker
+    _pacemaker = _program
+    _bps.step()
+
+
+def _program():
+    """Stand for the program, which goes before whatever else may end steps."""
+    return _program
+
+
+def end_step(owner: object) -> None:
+    """Say that an optimizer, or whatever else makes steps, has ended one.
+
+    Of several in a program the first one counts, as long as no other makes two in a row.
+    """
+    global _pacemaker, _candidate
+    pacemaker = None if _pacemaker is None else _pacemaker()
+    if pacemaker is _program:
+        return
+    last, _candidate = _candidate, None
+    if pacemaker is not owner:
+        reference = weakref.ref(owner)
+        if pacemaker is not None and last is not reference:
+            _candidate = reference
+            return
+        _pacemaker = reference
+    _bps.step()
 
 
 # ---- tensors ---------------------------------------------------------------------------------------------

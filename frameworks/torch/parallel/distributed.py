@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from byteps._basics import Average
+from byteps._basics import Average, end_step
 
 from .._reducer import Reducer, may_train
 from ..compression import Compression
@@ -160,6 +160,7 @@ class DistributedDataParallel(torch.nn.Module):
         if self._queued:
             self._queued = False
             self._reducer.finish()
+            end_step(self)
 
 
 def _check_none(**arguments):

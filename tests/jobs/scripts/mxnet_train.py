@@ -4,6 +4,7 @@
 import functools
 import os
 import tempfile
+import unittest.mock
 
 import checks
 import mxnet as mx
@@ -106,6 +107,20 @@ def check_trainer():
         for step in range(STEPS):
             trainer.step(backward(net, step))
         assert_trained(weights_of(net))
+
+
+def check_steps():
+    net = make_net(5)
+    trainer = bps.DistributedTrainer(net.collect_params(), *SGD)
+    with unittest.mock.patch.object(native, "step") as ended:
+        for step in range(2):
+            trainer.step(backward(net, step))
+        assert ended.call_count in (1, 2), ended.call_count  # an earlier trainer may still be what decides
+        batch = backward(net, 2)
+        trainer.allreduce_grads()
+        before = ended.call_count
+        trainer.update(batch)
+    assert ended.call_count == before + 1
 
 
 def check_root_of_the_trainer():
