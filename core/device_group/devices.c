@@ -431,7 +431,7 @@ static bps_status message(struct bps_local_peer *peer, const struct bps_header *
         header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED || header->type == BPS_FRAME_FETCHED;
     bool orders = header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
     bool is_first = peer == &local->peer[0];
-    if (header->epoch != local->worker->book->epoch || (asks && local->place != 0) || (orders && !is_first) ||
+    if (header->epoch != local->worker->epoch || (asks && local->place != 0) || (orders && !is_first) ||
         (local->place != 0 && !is_first)) {
         return BPS_ERR_PROTOCOL;
     }

@@ -369,6 +369,8 @@ void bps_operation_end(struct bps_operation *operation)
         operation->active = false;
         TAILQ_REMOVE(&worker->operations, operation, entry);
     }
+    bps_view_put(operation->view);
+    operation->view = NULL;
     bps_written_give(operation);
     if (bps_is_on_device(operation)) {
         worker->memory_ops->end(operation);

@@ -21,7 +21,7 @@ static struct bps_operation *operation_of(struct bps_task *task)
 bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 {
     const struct bps_worker *worker = tensor->worker;
-    const struct bps_book_member *member = worker->book->member;
+    const struct bps_book_member *member = worker->view->book.member;
     return rank == worker->rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->size &&
                                     member[rank].group == member[worker->rank].group);
 }
@@ -356,6 +356,8 @@ void bps_tasks_begin(struct bps_operation *operation)
         return;
     }
     operation->begun = true;
+    bps_view_put(operation->view); /* if it begins anew */
+    operation->view = bps_view_get(worker->view);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);
     if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {

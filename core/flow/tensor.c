@@ -339,7 +339,8 @@ void bps_tensor_forget_path(struct bps_tensor_entry *tensor)
 static uint64_t own_size(const struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     const struct bps_worker *worker = tensor->worker;
-    return bps_worker_alone(worker) ? worker->partition : bps_unnamed_size(worker->book, bytes, worker->partition);
+    const struct bps_view *view = tensor->operation.view;
+    return view == NULL ? worker->partition : bps_unnamed_size(&view->book, bytes, worker->partition);
 }
 
 uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes)

@@ -118,6 +118,7 @@ struct bps_operation {
     struct bps_push_pull request; /* [app], then [core] */
     uint32_t op, root;            /* op: BPS_WIRE_* */
     struct bps_roles roles;       /* of its partitions */
+    struct bps_view *view;        /* [core] that it has begun under; NULL: it has not */
     uint64_t bytes;
     uint32_t left;                 /* [core] tasks that are not done */
     _Atomic bps_status status;     /* [core], then [atomic] once done */
@@ -260,8 +261,9 @@ struct bps_worker {
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
     struct bps_member *member;
-    struct bps_server *server; /* hosted here, or NULL */
-    const struct bps_book *book;
+    struct bps_server *server;                    /* hosted here, or NULL */
+    struct bps_view *view;                        /* NULL: not joined yet, or alone */
+    uint32_t epoch;                               /* [const] once joined */
     uint32_t rank, size, local_rank, local_size;  /* [const] once joined */
     uint32_t cross_rank, cross_size, homogeneous; /* [const] once joined; see byteps.h */
     struct bps_shards *shards;                    /* NULL: none yet */

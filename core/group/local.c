@@ -81,7 +81,7 @@ uint32_t bps_local_types(const struct bps_conf *conf)
 static bps_status find_members(struct bps_local *local)
 {
     const struct bps_worker *worker = local->worker;
-    const struct bps_book *book = worker->book;
+    const struct bps_book *book = &worker->view->book;
     uint32_t group = book->member[worker->rank].group;
     local->size = bps_book_group_size(book, worker->rank);
     local->types = bps_local_types(worker->conf);
@@ -115,7 +115,7 @@ static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
         peer->link = &peer->dialled;
         bps_status status =
             bps_dialler_start(&peer->dialler, local->worker->loop, PATIENCE, peer->link, &bps_local_hosts, peer,
-                              local->transport, local->worker->book->member[peer->rank].local, 0, report);
+                              local->transport, local->worker->view->book.member[peer->rank].local, 0, report);
         if (status != BPS_OK) {
             peer->link = NULL;
             return status;
@@ -126,7 +126,7 @@ static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
 
 bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 {
-    if (local == NULL || bps_book_group_size(local->worker->book, local->worker->rank) == 1) {
+    if (local == NULL || bps_book_group_size(&local->worker->view->book, local->worker->rank) == 1) {
         return BPS_OK;
     }
     bps_status status = find_members(local);

@@ -196,7 +196,7 @@ static void speak(struct bps_local_peer *leader, const struct bps_notice *poison
     } else if (leader->link == NULL || leader->left) {
         bps_exchange_fail(local->exchange, poison);
     } else {
-        const struct bps_header header = bps_notice_header(poison, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+        const struct bps_header header = bps_notice_header(poison, local->worker->epoch, BPS_FLAG_EXCHANGE);
         bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
     }
 }
@@ -241,7 +241,7 @@ bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_hea
 {
     bool known = header->type == BPS_FRAME_POISON || header->type == BPS_FRAME_FAILED;
     struct bps_notice notice;
-    if (local->exchange == NULL || !known || header->epoch != local->worker->book->epoch ||
+    if (local->exchange == NULL || !known || header->epoch != local->worker->epoch ||
         bps_frame_notice(header, text, &notice) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
@@ -264,7 +264,7 @@ static void on_done(void *owner, void *task)
 static void on_notice(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(notice, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+    const struct bps_header header = bps_notice_header(notice, local->worker->epoch, BPS_FLAG_EXCHANGE);
     const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, &header);
     if (task != NULL && notice->kind == BPS_NOTICE_POISON) {
         speak(bps_local_leader_of(task->tensor, task->partition), notice);
@@ -284,7 +284,7 @@ static void tell(struct bps_local_peer *peer, const struct bps_header *header, c
 static void on_poisoned(void *owner, const struct bps_notice *failed)
 {
     struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(failed, local->worker->book->epoch, BPS_FLAG_EXCHANGE);
+    const struct bps_header header = bps_notice_header(failed, local->worker->epoch, BPS_FLAG_EXCHANGE);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
         if (place != local->place && peer->reached) {

@@ -113,7 +113,7 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
 
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_local *)owner)->worker->book->epoch);
+    bps_frame_result(slice, ((struct bps_local *)owner)->worker->epoch);
 }
 
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
@@ -181,7 +181,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    const struct bps_header header = bps_notice_header(notice, local->worker->book->epoch, 0);
+    const struct bps_header header = bps_notice_header(notice, local->worker->epoch, 0);
     if (local->dropped) {
         return; /* the operations end with the job */
     }
@@ -196,7 +196,7 @@ static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
     const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
-    struct bps_header poison = bps_notice_header(notice, local->worker->book->epoch, flags);
+    struct bps_header poison = bps_notice_header(notice, local->worker->epoch, flags);
     poison.type = BPS_FRAME_POISON;
     if (local->dropped || bps_remote_forward_poison(local->worker, &poison, notice->text)) {
         return true;
@@ -209,7 +209,7 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->book->epoch};
+    const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->epoch};
     if (rank == local->worker->rank || peer->link == NULL || local->dropped) {
         return;
     }
@@ -241,7 +241,7 @@ static bps_status lose(struct bps_local_peer *peer, const char *callback, bps_st
     const struct bps_worker *worker = peer->local->worker;
     char who[128], why[200];
     if (status != BPS_OK && !peer->local->dropped) {
-        bps_member_text(&worker->book->member[peer->rank], who, sizeof who);
+        bps_member_text(&worker->view->book.member[peer->rank], who, sizeof who);
         snprintf(why, sizeof why, "%s was lost: its memory is out of reach", who);
         peer->local->dropped = true;
         bps_worker_suspect(peer->local->worker, BPS_ERR_LOST, why);
@@ -443,7 +443,7 @@ static const struct bps_sum_events events = {
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
 {
     struct bps_worker *worker = local->worker;
-    const struct bps_book *book = worker->book;
+    const struct bps_book *book = &worker->view->book;
     bps_status status = BPS_OK;
     if (worker->reducer == NULL) {
         status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);

@@ -37,10 +37,10 @@ static bps_status judge(struct bps_local *local, struct bps_guest *guest, const 
     const struct bps_worker *worker = local->worker;
     struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
     uint8_t key[BPS_KEY_BYTES];
-    if (visitor->epoch != worker->book->epoch || peer == NULL) {
+    if (visitor->epoch != worker->epoch || peer == NULL) {
         return bps_link_is_foreign(report);
     }
-    bps_status status = bps_book_key(worker->book, visitor->rank, worker->conf->secret, key);
+    bps_status status = bps_book_key(&worker->view->book, visitor->rank, worker->conf->secret, key);
     if (status == BPS_OK) {
         status = bps_link_check(&guest->link, key, report);
     }
@@ -115,8 +115,8 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
     const struct bps_local_peer *peer = owner;
     const struct bps_worker *worker = peer->local->worker;
     (void)link;
-    *claim = (struct bps_claim){.purpose = BPS_LINK_LOCAL, .epoch = worker->book->epoch, .rank = worker->rank};
-    return bps_book_key(worker->book, peer->rank, worker->conf->secret, key);
+    *claim = (struct bps_claim){.purpose = BPS_LINK_LOCAL, .epoch = worker->epoch, .rank = worker->rank};
+    return bps_book_key(&worker->view->book, peer->rank, worker->conf->secret, key);
 }
 
 /* ---- the end ---- */
@@ -149,7 +149,7 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
         bps_tasks_left(worker, peer->rank);
     } else {
         peer->local->dropped = true; /* the job is going to fail, and the loans of this peer are gone */
-        bps_member_text(&worker->book->member[peer->rank], who, sizeof who);
+        bps_member_text(&worker->view->book.member[peer->rank], who, sizeof who);
         snprintf(why, sizeof why,
                  peer->reached ? "%s was lost: %s"
                                : "%s is on this host, but shares no memory with this worker: %s; a job with "

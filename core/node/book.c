@@ -137,19 +137,6 @@ void bps_book_fini(struct bps_book *book)
     memset(book, 0, sizeof *book);
 }
 
-bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out)
-{
-    struct bps_writer w;
-    struct bps_reader r;
-    bps_writer_init(&w);
-    bps_book_write(book, &w);
-    bps_reader_init(&r, w.data, w.size);
-    bps_status status = w.failed ? BPS_ERR_NOMEM : bps_book_read(&r, out);
-    out->self = book->self;
-    bps_writer_fini(&w);
-    return status;
-}
-
 bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret, uint8_t out[BPS_KEY_BYTES])
 {
     return bps_identity_key(&book->self, book->member[member].public_key, secret, out);

@@ -46,7 +46,6 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w);
 /* BPS_ERR_PROTOCOL or BPS_ERR_NOMEM; the caller frees the contents with bps_book_fini. */
 bps_status bps_book_read(struct bps_reader *r, struct bps_book *out);
 void bps_book_fini(struct bps_book *book);
-bps_status bps_book_copy(const struct bps_book *book, struct bps_book *out);
 
 /* The key of the links between this member and another one. BPS_ERR_PROTOCOL: the book has no key of that. */
 bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret,

@@ -41,7 +41,7 @@ struct bps_member {
     struct bps_dialler dialler;
     struct bps_identity identity;
     struct bps_join join;
-    struct bps_book book;
+    struct bps_view *view; /* NULL: not yet */
     struct bps_timer *ticker;
     struct bps_alive alive;
     struct bps_clock_questions clock;
@@ -95,12 +95,13 @@ static bps_status on_assign(struct bps_member *m, struct bps_reader *payload)
 
 static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
 {
-    bps_book_fini(&m->book);
-    bps_status status = bps_book_read(payload, &m->book);
+    struct bps_view *view;
+    bps_status status = bps_view_read(payload, &m->identity, &view);
     if (status == BPS_OK) {
-        m->book.self = m->identity;
+        bps_view_put(m->view);
+        m->view = view;
         m->joined = true;
-        m->events->joined(m->owner, &m->book);
+        m->events->joined(m->owner, view);
         bps_timeline_ask(&m->clock, &m->link);
     }
     return status;
@@ -299,7 +300,7 @@ static void report_late(struct bps_member *m)
     struct bps_writer w;
     struct bps_lateness late;
     bps_writer_init(&w);
-    bps_lateness_init(&late, m->book.workers);
+    bps_lateness_init(&late, m->view->book.workers);
     m->events->lateness(m->owner, &late);
     if (late.waits > 0) {
         bps_lateness_write(&late, &w);
@@ -429,7 +430,7 @@ void bps_member_free(struct bps_member *m)
     if (m->ticker != NULL) {
         bps_loop_cancel(m->loop, m->ticker);
     }
-    bps_book_fini(&m->book);
+    bps_view_put(m->view);
     bps_join_fini(&m->join);
     free(m);
 }

@@ -9,7 +9,7 @@
 
 #include "base/lateness.h"
 #include "base/loop.h"
-#include "node/book.h"
+#include "node/view.h"
 #include "plugin/instance.h"
 
 /* For workers that come back to a scheduler that does not stay. */
@@ -24,9 +24,9 @@ struct bps_member_events {
     bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
                            struct bps_report *report);
     /*
-     * The job is complete. The book belongs to the member and lives until it is freed or joined comes again.
+     * The job is complete. Whoever wants to keep the view holds it.
      */
-    void (*joined)(void *owner, const struct bps_book *book);
+    void (*joined)(void *owner, struct bps_view *view);
     /* The scheduler's answer to a DECLARE message, in order. */
     bps_status (*declared)(void *owner, struct bps_reader *reply);
     /* CHANGED: what the scheduler says to a CHANGE message. A server gets none, */

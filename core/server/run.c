@@ -59,11 +59,12 @@ static void finish(struct process *p, bps_status verdict)
     bps_loop_stop(p->loop);
 }
 
-static void on_joined(void *owner, const struct bps_book *book)
+static void on_joined(void *owner, struct bps_view *view)
 {
     struct process *p = owner;
+    const struct bps_book *book = &view->book;
     bps_timeline_join(book, book->workers + p->rank);
-    bps_status status = bps_server_serve(p->server, book);
+    bps_status status = bps_server_serve(p->server, view);
     if (status != BPS_OK) {
         BPS_REPORT(p->report, "cannot serve: %s", bps_strerror(status));
         finish(p, status);

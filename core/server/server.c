@@ -90,10 +90,10 @@ void bps_server_endpoints(const struct bps_server *server, struct bps_writer *en
     }
 }
 
-bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book)
+bps_status bps_server_serve(struct bps_server *server, struct bps_view *view)
 {
     for (uint32_t i = 0; i < server->shards; i++) {
-        bps_status status = bps_shard_serve(server->shard[i], book);
+        bps_status status = bps_shard_serve(server->shard[i], view);
         if (status != BPS_OK) {
             return status;
         }

@@ -8,7 +8,7 @@
 #define BPS_SERVER_SERVER_H
 
 #include "base/lateness.h"
-#include "node/book.h"
+#include "node/view.h"
 #include "node/pinning.h"
 
 struct bps_server;
@@ -23,8 +23,8 @@ bps_status bps_server_new(const struct bps_conf *conf, const struct bps_pinning 
 void bps_server_free(struct bps_server *server);
 /* Writes the shards' addresses as an ENDPOINTS message has them. */
 void bps_server_endpoints(const struct bps_server *server, struct bps_writer *endpoints);
-/* A generation of the job begins: forget all keys, let in the workers of this book (copied). */
-bps_status bps_server_serve(struct bps_server *server, const struct bps_book *book);
+/* A generation of the job begins: forget all keys, let in the workers of this view, which it holds. */
+bps_status bps_server_serve(struct bps_server *server, struct bps_view *view);
 uint32_t bps_server_shards(const struct bps_server *server);
 /* Writes what its channels have delivered, as a RATES message has it. Returns to how many. [the thread that serves] */
 uint32_t bps_server_delivered(const struct bps_server *server, struct bps_writer *w);

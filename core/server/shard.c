@@ -63,7 +63,8 @@ struct bps_shard {
     struct bps_listener net, local;
     struct bps_instance *reducer;
     struct bps_timer *ticker;
-    struct bps_book book;
+    struct bps_view *view;   /* NULL: it serves nobody yet */
+    uint32_t workers, epoch; /* of that; else 0 */
     struct bps_sum *sum;
     struct bps_codings codings;
     struct peer *peers;
@@ -98,7 +99,7 @@ static void give_up(struct peer *peer, uint32_t rank)
 
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_shard *)owner)->book.epoch);
+    bps_frame_result(slice, ((struct bps_shard *)owner)->epoch);
 }
 
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
@@ -117,7 +118,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
 {
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
-    const struct bps_header header = bps_notice_header(notice, shard->book.epoch, 0);
+    const struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
     for (uint32_t i = 0; i < peer->lanes; i++) {
         if (peer->lane[i] != NULL) {
             bps_link_send(&peer->lane[i]->guest->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
@@ -217,7 +218,7 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     struct bps_shard *shard = guest->host;
     struct lane *lane = guest->user;
     (void)link;
-    if (header->type != BPS_FRAME_PUSH || header->epoch != shard->book.epoch) {
+    if (header->type != BPS_FRAME_PUSH || header->epoch != shard->epoch) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = push(shard->sum, lane, header);
@@ -269,7 +270,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     struct lane *lane = guest->user;
     char text[BPS_TEXT_LIMIT + 1];
     (void)link;
-    if (header->epoch != shard->book.epoch) {
+    if (header->epoch != shard->epoch) {
         return BPS_ERR_PROTOCOL;
     }
     if (header->type == BPS_FRAME_LEAVE) {
@@ -295,10 +296,10 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_report *report)
 {
     uint8_t key[BPS_KEY_BYTES];
-    if (lane->rank >= shard->book.workers || lane->epoch != shard->book.epoch) {
+    if (lane->rank >= shard->workers || lane->epoch != shard->epoch) {
         return bps_link_is_foreign(report);
     }
-    bps_status status = bps_book_key(&shard->book, lane->rank, shard->conf->secret, key);
+    bps_status status = bps_book_key(&shard->view->book, lane->rank, shard->conf->secret, key);
     if (status == BPS_OK) {
         status = bps_link_check(&lane->guest->link, key, report);
     }
@@ -339,7 +340,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
     lane->number = claim->lane;
     lane->epoch = claim->epoch;
     guest->user = lane;
-    if (lane->epoch > shard->book.epoch) {
+    if (lane->epoch > shard->epoch) {
         return BPS_OK; /* it heard of the new generation before us; judged when that begins */
     }
     bps_status status = judge(shard, lane, report);
@@ -395,7 +396,7 @@ static void drop_lane(struct lane *lane)
 
 static void end_generation(struct bps_shard *shard)
 {
-    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+    for (uint32_t r = 0; r < shard->workers && shard->peers != NULL; r++) {
         struct peer *peer = &shard->peers[r];
         for (uint32_t i = 0; i < peer->lanes; i++) {
             if (peer->lane[i] != NULL) {
@@ -408,11 +409,14 @@ static void end_generation(struct bps_shard *shard)
     shard->peers = NULL;
     bps_sum_free(shard->sum);
     shard->sum = NULL;
-    bps_book_fini(&shard->book);
+    bps_view_put(shard->view);
+    shard->view = NULL;
+    shard->workers = shard->epoch = 0;
 }
 
-static bps_status begin_generation(struct bps_shard *shard, const struct bps_book *book)
+static bps_status begin_generation(struct bps_shard *shard, struct bps_view *view)
 {
+    const struct bps_book *book = &view->book;
     uint32_t *group = bps_book_groups(book);
     const struct bps_sum_config config = {
         .workers = book->workers,
@@ -432,7 +436,9 @@ static bps_status begin_generation(struct bps_shard *shard, const struct bps_boo
     bps_status status = memory ? bps_sum_new(&config, &shard->sum) : BPS_ERR_NOMEM;
     free(group);
     if (status == BPS_OK) {
-        status = bps_book_copy(book, &shard->book);
+        shard->view = bps_view_get(view);
+        shard->workers = book->workers;
+        shard->epoch = book->epoch;
     }
     return status;
 }
@@ -466,7 +472,7 @@ static void forget_late(struct bps_shard *shard, uint32_t workers)
 struct serve_call {
     struct bps_post post;
     struct bps_shard *shard;
-    const struct bps_book *book;
+    struct bps_view *view;
     bps_status status;
     sem_t done;
 };
@@ -474,8 +480,8 @@ struct serve_call {
 static void serve(struct bps_post *post)
 {
     struct serve_call *call = (struct serve_call *)post;
-    forget_late(call->shard, call->book->workers);
-    call->status = begin_generation(call->shard, call->book);
+    forget_late(call->shard, call->view->book.workers);
+    call->status = begin_generation(call->shard, call->view);
     if (call->status == BPS_OK) {
         judge_waiting(call->shard, &call->shard->net);
         judge_waiting(call->shard, &call->shard->local);
@@ -483,9 +489,9 @@ static void serve(struct bps_post *post)
     sem_post(&call->done);
 }
 
-bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book)
+bps_status bps_shard_serve(struct bps_shard *shard, struct bps_view *view)
 {
-    struct serve_call call = {.post = {.fn = serve}, .shard = shard, .book = book};
+    struct serve_call call = {.post = {.fn = serve}, .shard = shard, .view = view};
     sem_init(&call.done, 0, 0);
     bps_loop_post(shard->loop, &call.post);
     while (sem_wait(&call.done) != 0) {
@@ -498,7 +504,7 @@ bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book)
 
 static void look_at_channels(struct bps_shard *shard)
 {
-    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+    for (uint32_t r = 0; r < shard->workers && shard->peers != NULL; r++) {
         struct peer *peer = &shard->peers[r];
         for (uint32_t i = 0; i < peer->lanes; i++) {
             if (peer->lane[i] != NULL) {
@@ -511,7 +517,7 @@ static void look_at_channels(struct bps_shard *shard)
 uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w)
 {
     uint32_t n = 0;
-    for (uint32_t r = 0; r < shard->book.workers && shard->peers != NULL; r++) {
+    for (uint32_t r = 0; r < shard->workers && shard->peers != NULL; r++) {
         n += bps_delivered_report(&shard->peers[r].delivered, r, w);
     }
     return n;

@@ -4,7 +4,7 @@
 #define BPS_SERVER_SHARD_H
 
 #include "base/lateness.h"
-#include "node/book.h"
+#include "node/view.h"
 #include "node/pinning.h"
 
 struct bps_shard;
@@ -23,8 +23,11 @@ void bps_shard_free(struct bps_shard *shard);
 const char *bps_shard_address(const struct bps_shard *shard);
 /* The same for workers of this host; "": none. */
 const char *bps_shard_local(const struct bps_shard *shard);
-/* Drops the last generation's peers and keys and lets in those of `book`. Returns when it is done. */
-bps_status bps_shard_serve(struct bps_shard *shard, const struct bps_book *book);
+/*
+ * Drops the last generation's peers and keys and lets in those of this view, which it holds. Returns when it is
+ * done.
+ */
+bps_status bps_shard_serve(struct bps_shard *shard, struct bps_view *view);
 /* Writes what its channels have delivered since the last time. Returns how many entries. [the thread that serves] */
 uint32_t bps_shard_delivered(struct bps_shard *shard, struct bps_writer *w);
 /* Adds who was late since the last time. [the thread that serves] */

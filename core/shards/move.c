@@ -42,9 +42,9 @@ bps_status bps_move_begin(void *owner, struct bps_reader *request)
 static bps_status read_weights(struct bps_worker *worker, struct bps_reader *answer, uint32_t shards)
 {
     uint64_t all = 0;
-    uint32_t *weight = shards == worker->book->shards ? calloc(shards, sizeof *weight) : NULL;
+    uint32_t *weight = shards == worker->view->book.shards ? calloc(shards, sizeof *weight) : NULL;
     if (weight == NULL) {
-        return shards == worker->book->shards ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
+        return shards == worker->view->book.shards ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
     }
     for (uint32_t i = 0; i < shards; i++) {
         all += weight[i] = bps_get_u32(answer);

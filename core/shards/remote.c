@@ -26,7 +26,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
         .flags = flags,
-        .epoch = tensor->worker->book->epoch,
+        .epoch = tensor->worker->epoch,
         .tensor = tensor->id,
         .bytes = bytes,
         .size = bps_tensor_size(tensor, bytes, partition),
@@ -50,7 +50,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
 {
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
-        shard = bps_unnamed_shard(worker->book, header->tensor, header->partition);
+        shard = bps_unnamed_shard(&worker->view->book, header->tensor, header->partition);
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
@@ -69,7 +69,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
 static void server_text(const struct bps_remote *remote, char *text, size_t n)
 {
     const struct bps_worker *worker = remote->worker;
-    uint32_t member = worker->book->shard[remote->index].member;
+    uint32_t member = worker->view->book.shard[remote->index].member;
     bool hosted = member < worker->size;
     snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
 }
@@ -78,7 +78,7 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
 {
     const struct bps_remote_lane *lane = owner;
     const struct bps_worker *worker = lane->remote->worker;
-    const struct bps_book *book = worker->book;
+    const struct bps_book *book = &worker->view->book;
     (void)link;
     *claim =
         (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = book->epoch, .rank = worker->rank, .lane = lane->number};
@@ -165,7 +165,7 @@ static bps_status dial(struct bps_remote *remote, struct bps_instance *transport
  */
 static uint32_t lanes_to(const struct bps_remote *remote)
 {
-    const struct bps_book *book = remote->worker->book;
+    const struct bps_book *book = &remote->worker->view->book;
     uint32_t weight = book->shard[remote->index].weight, least = weight;
     for (uint32_t i = 0; i < book->shards; i++) {
         uint32_t other = book->shard[i].weight;
@@ -178,7 +178,7 @@ static uint32_t lanes_to(const struct bps_remote *remote)
 static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 {
     struct bps_worker *worker = remote->worker;
-    return dial(remote, worker->net, worker->book->shard[remote->index].address, lanes_to(remote),
+    return dial(remote, worker->net, worker->view->book.shard[remote->index].address, lanes_to(remote),
                 worker->conf->cluster.rendezvous_timeout, report);
 }
 
@@ -186,7 +186,7 @@ static bps_status dial_net(struct bps_remote *remote, struct bps_report *report)
 static bool is_local(const struct bps_remote *remote)
 {
     const struct bps_worker *worker = remote->worker;
-    const struct bps_book *book = worker->book;
+    const struct bps_book *book = &worker->view->book;
     const struct bps_book_shard *shard = &book->shard[remote->index];
     return worker->local_transport != NULL && worker->conf->server.local && shard->local[0] != '\0' &&
            book->member[shard->member].host_id == book->member[worker->rank].host_id;
@@ -199,7 +199,7 @@ static bool is_local(const struct bps_remote *remote)
 static bps_status fall_back(struct bps_remote *remote, const char *why, struct bps_report *report)
 {
     const struct bps_worker *worker = remote->worker;
-    const struct bps_book_shard *shard = &worker->book->shard[remote->index];
+    const struct bps_book_shard *shard = &worker->view->book.shard[remote->index];
     char who[100];
     bool first = remote->index == 0 || shard[-1].member != shard->member;
     server_text(remote, who, sizeof who);
@@ -215,7 +215,7 @@ static bps_status reach(struct bps_remote *remote, struct bps_report *report)
     if (!is_local(remote)) {
         return dial_net(remote, report);
     }
-    const char *address = worker->book->shard[remote->index].local;
+    const char *address = worker->view->book.shard[remote->index].local;
     bps_status status = dial(remote, worker->local_transport, address, 1, 0, &reason);
     return status == BPS_OK ? status : fall_back(remote, reason.text, report);
 }
@@ -264,15 +264,15 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
     if (worker->shards == NULL) {
         return BPS_ERR_NOMEM;
     }
-    worker->shards->remote = calloc(worker->book->shards, sizeof *worker->shards->remote);
+    worker->shards->remote = calloc(worker->view->book.shards, sizeof *worker->shards->remote);
     if (worker->shards->remote == NULL) {
         return BPS_ERR_NOMEM;
     }
-    worker->shards->remotes = worker->book->shards;
+    worker->shards->remotes = worker->view->book.shards;
     TAILQ_INIT(&worker->shards->saves);
     TAILQ_INIT(&worker->shards->handed);
     bps_pool_init(&worker->shards->pool, on_attach, on_detach, worker);
-    if (bps_window_init(&worker->shards->window, worker->book) != BPS_OK) {
+    if (bps_window_init(&worker->shards->window, &worker->view->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
     for (uint32_t i = 0; i < worker->shards->remotes && status == BPS_OK; i++) {
@@ -309,7 +309,7 @@ uint32_t bps_remotes_delivered(const struct bps_worker *worker, struct bps_write
         for (uint32_t i = 0; i < remote->lanes; i++) {
             bps_delivered_look(&remote->delivered, &remote->lane[i].delivered, &remote->lane[i].link);
         }
-        n += bps_delivered_report(&remote->delivered, worker->book->shard[r].member, w);
+        n += bps_delivered_report(&remote->delivered, worker->view->book.shard[r].member, w);
     }
     return n;
 }
@@ -319,7 +319,7 @@ void bps_remotes_log(const struct bps_worker *worker)
     char who[100];
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
         const struct bps_remote *remote = &worker->shards->remote[r];
-        if (r == 0 || worker->book->shard[r].member != worker->book->shard[r - 1].member) {
+        if (r == 0 || worker->view->book.shard[r].member != worker->view->book.shard[r - 1].member) {
             server_text(remote, who, sizeof who);
             bps_info(LOG, "%s is reached through '%s'", who, remote->transport->name);
         }
@@ -329,7 +329,7 @@ void bps_remotes_log(const struct bps_worker *worker)
 void bps_remotes_leave(struct bps_worker *worker)
 {
     bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
-    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->book->epoch};
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->epoch};
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
         struct bps_remote *remote = &worker->shards->remote[r];
         bps_link_send(&remote->lane[0].link, &header, NULL, 0);

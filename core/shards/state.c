@@ -58,7 +58,7 @@ static void ask(const struct bps_save *save)
     const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
     const struct bps_header header = {.type = BPS_FRAME_FEEDBACK,
                                       .flags = feedback->dropped ? BPS_FLAG_DROPPED : 0,
-                                      .epoch = remote->worker->book->epoch,
+                                      .epoch = remote->worker->epoch,
                                       .tensor = save->tensor->id,
                                       .partition = save->partition,
                                       .bytes = save->added};

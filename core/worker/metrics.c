@@ -19,7 +19,7 @@ void bps_metrics_seen(struct bps_worker *worker, struct bps_lateness *into)
 
 bps_status bps_metrics_told(struct bps_worker *worker, struct bps_reader *message)
 {
-    if (worker->book == NULL) {
+    if (worker->view == NULL) {
         return BPS_ERR_PROTOCOL;
     }
     pthread_mutex_lock(&worker->late_lock);
@@ -33,7 +33,7 @@ bps_status bps_metrics_told(struct bps_worker *worker, struct bps_reader *messag
 bps_status bps_metrics_lateness(struct bps_worker *worker, uint32_t rank, struct bps_worker_lateness *out,
                                 struct bps_report *report)
 {
-    const struct bps_book *book = worker->book; /* NULL: a job of this process alone */
+    const struct bps_book *book = worker->view != NULL ? &worker->view->book : NULL; /* NULL: alone */
     if (rank >= worker->size) {
         return bps_fail(report, BPS_ERR_INVALID, "%u is not a worker of this job (0..%u)", rank, worker->size - 1);
     }

@@ -61,7 +61,7 @@ static void on_failed(struct bps_worker *worker)
     if (worker->phase != BPS_WORKER_JOINING) {
         bps_error(LOG, "%s", worker->failure_text);
     }
-    if (worker->book != NULL && worker->member != NULL) {
+    if (worker->view != NULL && worker->member != NULL) {
         bps_member_leave(worker->member, worker->failure_text);
     }
     bps_remotes_drop(worker); /* from here on nothing of the operations' memory is used */
@@ -153,15 +153,17 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
     }
 }
 
-static void on_joined(void *owner, const struct bps_book *book)
+static void on_joined(void *owner, struct bps_view *view)
 {
     struct bps_worker *worker = owner;
+    const struct bps_book *book = &view->book;
     struct bps_report report = {""};
-    if (worker->book != NULL || worker->rank >= book->workers) {
+    if (worker->view != NULL || worker->rank >= book->workers) {
         bps_worker_fail(worker, BPS_ERR_PROTOCOL, "the scheduler changed the membership of a running job");
         return;
     }
-    worker->book = book;
+    worker->view = bps_view_get(view);
+    worker->epoch = book->epoch;
     bps_timeline_join(book, worker->rank);
     find_place(worker, book);
     bps_status status =
@@ -174,7 +176,7 @@ static void on_joined(void *owner, const struct bps_book *book)
         status = bps_files_expect(of_shards + 2ul * of_peers, &report); /* memory that is shared with a peer is one */
     }
     if (status == BPS_OK && worker->server != NULL) {
-        status = bps_server_serve(worker->server, book);
+        status = bps_server_serve(worker->server, view);
     }
     if (status == BPS_OK) {
         bool has_peers = worker->local != NULL && bps_book_group_size(book, worker->rank) > 1;
@@ -318,7 +320,7 @@ static void on_clock(void *arg)
 {
     struct bps_worker *worker = arg;
     uint64_t period = clock_period(&worker->conf->cluster);
-    if (worker->phase == BPS_WORKER_JOINING && worker->book != NULL && worker->failure == BPS_OK) {
+    if (worker->phase == BPS_WORKER_JOINING && worker->view != NULL && worker->failure == BPS_OK) {
         check_joining(worker, period);
     }
     bps_overdue_look(worker, period);
@@ -404,6 +406,7 @@ void bps_worker_free(struct bps_worker *worker)
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
     bps_table_fini(&worker->table);
+    bps_view_put(worker->view);
     bps_remotes_free(worker);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);

@@ -6,6 +6,7 @@
 #include "checks.h"
 #include "base/clock.h"
 #include "base/heap.h"
+#include "node/view.h"
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
 #include "scheduler/roster.h"
@@ -170,7 +171,9 @@ END_TEST
 START_TEST(test_book)
 {
     struct bps_roster roster;
-    struct bps_book book, copy, cut;
+    struct bps_book book, cut;
+    struct bps_view *view;
+    const struct bps_identity self = {.public_key = {7}};
     bps_roster_init(&roster, 2, 2, BPS_COLOCATED_AUTO);
     for (int i = 0; i < 4; i++) {
         ck_assert_int_eq(seat(&roster, i < 2 ? BPS_ROLE_WORKER : BPS_ROLE_SERVER, 1 - i % 2, 3, false), BPS_OK);
@@ -189,19 +192,27 @@ START_TEST(test_book)
     ck_assert(bps_roster_serving(&roster));
     ck_assert_int_eq(bps_roster_book(&roster, &book), BPS_OK);
     book.epoch = 5;
-    ck_assert_int_eq(bps_book_copy(&book, &copy), BPS_OK);
-    ck_assert_uint_eq(copy.workers, 2);
-    ck_assert_uint_eq(copy.members, 4);
-    ck_assert_uint_eq(copy.shards, 4);
-    ck_assert_str_eq(copy.shard[0].address, "s0:0");
-    ck_assert_str_eq(copy.shard[3].address, "s1:1");
-    ck_assert_str_eq(copy.shard[3].local, "@s1-1");
-    ck_assert_uint_eq(copy.member[2].host_id, 3);
-    ck_assert_uint_eq(copy.shard[3].member, 3);
-    /* Every cut of the bytes is refused, none is read past its end. */
     struct bps_writer w;
+    struct bps_reader all;
     bps_writer_init(&w);
     bps_book_write(&book, &w);
+    bps_reader_init(&all, w.data, w.size);
+    ck_assert_int_eq(bps_view_read(&all, &self, &view), BPS_OK);
+    const struct bps_book *copy = &bps_view_get(view)->book;
+    bps_view_put(view); /* it is held once more */
+    ck_assert_uint_eq(copy->self.public_key[0], 7);
+    ck_assert_uint_eq(copy->epoch, 5);
+    ck_assert_uint_eq(copy->workers, 2);
+    ck_assert_uint_eq(copy->members, 4);
+    ck_assert_uint_eq(copy->shards, 4);
+    ck_assert_str_eq(copy->shard[0].address, "s0:0");
+    ck_assert_str_eq(copy->shard[3].address, "s1:1");
+    ck_assert_str_eq(copy->shard[3].local, "@s1-1");
+    ck_assert_uint_eq(copy->member[2].host_id, 3);
+    ck_assert_uint_eq(copy->shard[3].member, 3);
+    bps_view_put(view);
+    bps_view_put(bps_view_get(NULL));
+    /* Every cut of the bytes is refused, none is read past its end. */
     for (size_t n = 0; n < w.size; n++) {
         struct bps_reader r;
         uint8_t *exact = malloc(n > 0 ? n : 1);
@@ -212,7 +223,6 @@ START_TEST(test_book)
     }
     bps_writer_fini(&w);
     bps_book_fini(&book);
-    bps_book_fini(&copy);
     bps_roster_fini(&roster);
 }
 END_TEST

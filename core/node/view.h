@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * view.h - the membership as it is from some moment on, until there is another one.
+ *
+ * A view never changes, and lives as long as somebody holds it: what has begun under one view goes on under it, while
+ * others begin under the next. Within an epoch workers keep their ranks, and shards their numbers; a shard that is gone
+ * has no weight and no address, a new one comes behind the others. [any thread]
+ */
+#ifndef BPS_NODE_VIEW_H
+#define BPS_NODE_VIEW_H
+
+#include <stdatomic.h>
+
+#include "node/book.h"
+
+struct bps_view {
+    atomic_uint holders;
+    struct bps_book book;
+};
+
+/* Reads a BOOK message. The caller holds the view, of the member with this identity. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, struct bps_view **out);
+/* One more holder, of a view that is held; NULL stays NULL. */
+struct bps_view *bps_view_get(struct bps_view *view);
+/* One less; NULL is ignored. */
+void bps_view_put(struct bps_view *view);
+
+#endif
