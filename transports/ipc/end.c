@@ -26,6 +26,7 @@ static void on_linger(void *arg)
     ipc_channel_end(channel, BPS_ERR_TIMEOUT,
                     channel->shut ? "the peer has not closed the connection within 5 s"
                                   : "the peer has not taken what was left to send within 5 s");
+    ipc_channel_queue(channel);
 }
 
 /* The end waits for the peer as long as that takes frames, but not for ever. */

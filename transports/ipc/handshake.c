@@ -59,6 +59,19 @@ static void use_ring(struct bps_channel *channel, void *shared, uint32_t bytes)
     channel->piece = quarter;
 }
 
+/* Both ends are ready: frames may travel. */
+static void open_channel(struct bps_channel *channel)
+{
+    channel->state = IPC_OPEN;
+    bps_util_cancel(channel->ipc->host, &channel->timer);
+    ipc_regions_announce(channel);
+    ipc_channel_queue(channel);
+    if (channel->finishing) {
+        channel->finishing = false;
+        ipc_finish(channel);
+    }
+}
+
 /* ---- the dialler ---- */
 
 int ipc_handshake_begin(struct bps_channel *channel)
@@ -89,10 +102,8 @@ static bool on_welcome(struct bps_channel *channel, const struct ipc_message *me
     if (ipc_message_send(channel->fd, &ready, NULL, 0) != 0) {
         return true; /* the peer has gone, as will be read soon */
     }
-    ipc_channel_open(channel);
-    if (channel->state == IPC_OPEN) {
-        channel->events->connected(channel->user);
-    }
+    open_channel(channel);
+    channel->events->connected(channel->user);
     return true;
 }
 
@@ -132,11 +143,11 @@ static bool on_ready(struct bps_channel *channel, const struct ipc_message *mess
     }
     channel->events = events;
     if (events == NULL) {
-        ipc_drop(channel);
+        ipc_channel_end(channel, BPS_OK, NULL);
         return true;
     }
     channel->accept = NULL;
-    ipc_channel_open(channel);
+    open_channel(channel);
     return true;
 }
 

@@ -2,13 +2,6 @@
 /* ipc.c - the transport over shared memory: its module, its options, and the life of an instance. */
 #include "ipc.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/eventfd.h>
-#include <sys/prctl.h>
-#include <sys/random.h>
-#include <unistd.h>
-
 static const struct bps_option options[] = {
     {"copy", BPS_OPT_CHOICE, 0, offsetof(struct ipc_options, copy), "auto", "auto|process_vm|arena|ring",
      "How large payloads travel. auto: in place if they lie in shared regions, else up to 2 MiB that are "
@@ -87,53 +80,6 @@ static bps_status ipc_open(const struct bps_host *host, const void *opts, void *
     return BPS_OK;
 }
 
-static void on_signal(void *arg, uint32_t events)
-{
-    (void)events;
-    ipc_poll(arg); /* the counter is never read: every signal is an event */
-}
-
-bps_status ipc_start(struct ipc *ipc, struct bps_report *report)
-{
-    const struct bps_host *host = ipc->host;
-    if (ipc->poller != NULL) {
-        return BPS_OK;
-    }
-    bps_util_fork_hold();
-    if (getrandom(&ipc->nonce, sizeof ipc->nonce, 0) != sizeof ipc->nonce ||
-        (ipc->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0) {
-        bps_util_fork_release();
-        BPS_REPORT(report, "shared memory: %s", strerror(errno));
-        return BPS_ERR_IO;
-    }
-    ipc->event_watch = host->watch(host, ipc->event, on_signal, ipc);
-    bps_util_fork_release();
-    ipc->poller = ipc->event_watch != NULL ? host->poller(host, ipc_poll, ipc_arm, ipc) : NULL;
-    if (ipc->poller == NULL) {
-        if (ipc->event_watch != NULL) {
-            host->unwatch(host, ipc->event_watch);
-        }
-        close(ipc->event);
-        ipc->event = -1;
-        BPS_REPORT(report, "out of memory");
-        return BPS_ERR_NOMEM;
-    }
-#ifdef PR_SET_PTRACER
-    if (ipc->options.ptracer) {
-        (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-    }
-#endif
-    return BPS_OK;
-}
-
-uint8_t *ipc_scratch(struct ipc *ipc)
-{
-    if (ipc->scratch == NULL) {
-        ipc->scratch = ipc->host->alloc(ipc->host, IPC_SCRATCH, IPC_PAGE);
-    }
-    return ipc->scratch;
-}
-
 static void ipc_close(void *instance)
 {
     struct ipc *ipc = instance;
@@ -142,16 +88,17 @@ static void ipc_close(void *instance)
     while (!LIST_EMPTY(&ipc->channels)) {
         ipc_drop(LIST_FIRST(&ipc->channels));
     }
-    if (ipc->poller != NULL) {
-        host->unpoll(host, ipc->poller);
-        bps_util_fork_hold();
-        host->unwatch(host, ipc->event_watch);
-        close(ipc->event);
-        bps_util_fork_release();
-    }
+    ipc_stop(ipc);
     ipc_regions_free(ipc);
     host->release(host, ipc->scratch);
     host->release(host, ipc);
+}
+
+/* No address: peers on this host are found by the name of the socket. */
+static void ipc_local_host(struct bps_channel *channel, char *host, size_t n)
+{
+    (void)channel;
+    snprintf(host, n, "%s", "");
 }
 
 static void ipc_query(void *instance, struct bps_transport_attr *out)

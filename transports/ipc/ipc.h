@@ -3,9 +3,10 @@
  * ipc.h - the transport over shared memory: what its parts share.
  *
  * An instance belongs to the thread that drives its event loop; there are no locks. A callback of the core
- * may drop any channel at any time. So whoever calls back holds the channel (ipc_hold, ipc_release) and looks
- * afterwards whether it is still open; a dropped channel closes its socket at once and is freed, with its
- * mappings, by the last holder.
+ * may drop any channel at any time. So whoever calls back looks afterwards whether the channel is still open; a
+ * dropped channel closes its socket at once and is freed, with its mappings, when its turn is over (turn.c).
+ *
+ * The parts are declared here from the top down: each calls only those below it.
  */
 #ifndef IPC_H
 #define IPC_H
@@ -139,7 +140,8 @@ struct ipc_post {
     int fd; /* -1: none */
 };
 
-enum ipc_state { IPC_DIALLING, IPC_GREETING, IPC_OPEN, IPC_DEAD };
+/* IPC_ENDING: it has been noted that the channel is to end; its turn does that. */
+enum ipc_state { IPC_DIALLING, IPC_GREETING, IPC_OPEN, IPC_ENDING, IPC_DEAD };
 
 struct bps_channel {
     LIST_ENTRY(bps_channel) entry;
@@ -169,6 +171,8 @@ struct bps_channel {
     bool starved;              /* sending waits for the peer to take what is there */
     bool finishing, shut, eof; /* finish was called; our end is closed; the peer's end is closed */
     uint64_t seen;             /* what the peer had taken when the timer was set */
+    bps_status status;         /* with which it is to end */
+    const char *reason;        /* NULL: nobody is to be told */
     uint32_t said;             /* as in struct ipc, for this peer */
     struct ipc_ring ring;
 
@@ -191,12 +195,167 @@ struct bps_channel {
     LIST_HEAD(, ipc_loan) loans;
 };
 
-/* ---- ipc.c ---- */
+/* ---- listen.c, dial.c ---- */
+
+bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report);
+bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report);
+
+/* ---- start.c ---- */
 
 /* Gets what an instance with channels needs: the eventfd, the poller. */
 bps_status ipc_start(struct ipc *ipc, struct bps_report *report);
-/* NULL: no memory. */
-uint8_t *ipc_scratch(struct ipc *ipc);
+void ipc_stop(struct ipc *ipc);
+
+/* ---- poll.c: looking at the rings, going to sleep ---- */
+
+bool ipc_poll(void *arg);
+bool ipc_arm(void *arg);
+
+/* ---- turn.c: life of a channel, and the turns of those that have work ---- */
+
+/* Fork is held. */
+struct bps_channel *ipc_channel_new(struct ipc *ipc);
+/* Gives the channel its socket and watches it; fork is held. */
+bool ipc_channel_attach(struct bps_channel *channel, int fd);
+/* A queued turn. */
+void ipc_channel_work(void *arg);
+/* Does what there is to do for an open channel. */
+void ipc_channel_turn(struct bps_channel *channel);
+/* NULL is allowed. */
+void ipc_drop(struct bps_channel *channel);
+
+/* ---- connect.c, handshake.c ---- */
+
+/* A turn of a channel that is not connected yet. */
+void ipc_connect_continue(struct bps_channel *channel);
+/* The dialler's first message. 0, or an errno. */
+int ipc_handshake_begin(struct bps_channel *channel);
+/* A turn of a channel that is not open yet. */
+void ipc_handshake_continue(struct bps_channel *channel);
+
+/* ---- end.c: the end in order ---- */
+
+void ipc_finish(struct bps_channel *channel);
+/* The peer has closed its end, or ours is to be closed: does what is possible of that now. */
+void ipc_end_continue(struct bps_channel *channel);
+
+/* ---- receive.c, send.c ---- */
+
+/* False: the channel is not open any more. */
+bool ipc_receive(struct bps_channel *channel);
+void ipc_send(struct bps_channel *channel);
+
+/* ---- ticket.c: frames whose payload the peer fetches ---- */
+
+/* A ticket for a frame; IPC_NONE: no memory. */
+uint32_t ipc_ticket_new(struct bps_channel *channel, const struct bps_frame *frame, uint8_t *slot);
+/* Its record is in the ring. */
+void ipc_ticket_queue(struct bps_channel *channel, uint32_t ticket, uint64_t start, uint64_t end);
+/* Looks how far the peer has come, and tells the core what was sent. False: the channel is not open any more. */
+bool ipc_reap(struct bps_channel *channel);
+/* The peer returns a loan: the answer goes to its place. BPS_ERR_PROTOCOL: there is no such loan. */
+bps_status ipc_ticket_return(struct bps_channel *channel, uint32_t ticket, uint32_t serial);
+void ipc_tickets_free(struct bps_channel *channel);
+
+/* ---- loan.c: payloads that the peer has lent ---- */
+
+/* Offers a payload to the sink as a loan. BPS_OK: lent, BPS_AGAIN: not. */
+bps_status ipc_loan_offer(struct bps_channel *channel, struct bps_sink *sink, const struct ipc_record *record,
+                          uint32_t bytes);
+/* Ends a loan of this channel after its return was sent. */
+void ipc_loan_end(struct ipc_loan *loan);
+void ipc_loans_free(struct bps_channel *channel);
+bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes);
+bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
+                          uint32_t bytes);
+
+/* ---- peer_region.c: regions of the peer ---- */
+
+/* Reads the messages that have come. False: the channel is to end. */
+bool ipc_messages_receive(struct bps_channel *channel);
+struct ipc_region *ipc_region_get(const struct bps_channel *channel, uint32_t id);
+/* The address of `bytes` at `at` of a region; NULL: there is no such memory. */
+void *ipc_region_address(struct bps_channel *channel, uint32_t id, uint64_t at, uint32_t bytes);
+void ipc_peer_regions_free(struct bps_channel *channel);
+
+/* ---- arena.c ---- */
+
+/* Memory that the peer can reach; NULL: none is free, or all arenas together would have touched more than `most`. */
+uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes, uint64_t most);
+void ipc_arena_give(struct bps_channel *channel, const uint8_t *slot, uint32_t bytes);
+void ipc_arena_free(struct bps_channel *channel);
+
+/* ---- region.c: regions of the core, and how peers learn of them ---- */
+
+bps_status ipc_attach(void *instance, const struct bps_region *region, struct bps_report *report);
+void ipc_detach(void *instance, const struct bps_region *region);
+/* The region that has all of this memory; NULL: none. */
+const struct ipc_own_region *ipc_region_find(const struct ipc *ipc, const void *memory, uint32_t bytes);
+/* Tells the peer of all regions. */
+void ipc_regions_announce(struct bps_channel *channel);
+void ipc_regions_free(struct ipc *ipc);
+void ipc_region_announce(struct bps_channel *channel, uint32_t id, int fd, uint64_t bytes, uint64_t offset);
+/* Sends what waits for the socket. */
+void ipc_posts_flush(struct bps_channel *channel);
+void ipc_posts_free(struct bps_channel *channel);
+
+/* ---- wake.c: telling peers what is new, and waking them ---- */
+
+/* Tells the peer what was taken, and wakes it if it sleeps and there is news for it. */
+void ipc_flush(struct bps_channel *channel);
+/* Whether something waits for the peer to take what is there. */
+bool ipc_waits(const struct bps_channel *channel);
+
+/* ---- channel.c: what every part may do with a channel ---- */
+
+/* Gives the channel a turn after the events. */
+void ipc_channel_queue(struct bps_channel *channel);
+void ipc_kick(struct bps_channel *channel);
+/*
+ * The channel is to end, and the core to be told, when its turn is over; who is in none gives it one. The first reason
+ * counts. It is not copied; NULL: the core knows, and nobody else has to.
+ */
+void ipc_channel_end(struct bps_channel *channel, bps_status status, const char *reason);
+/* Limits the time of a handshake. */
+void ipc_channel_hurry(struct bps_channel *channel);
+/* ipc_message_receive() into channel->fds, which the caller closes. */
+bps_status ipc_channel_receive(struct bps_channel *channel, struct ipc_message *message);
+void ipc_channel_close_fds(struct bps_channel *channel);
+
+/* ---- ring.c ---- */
+
+void ipc_ring_init(struct ipc_ring *ring, void *shared, uint32_t bytes, bool dialler);
+uint64_t ipc_ring_size(uint32_t bytes); /* of the file */
+/* Room for a record of `size` bytes; NULL: not now. */
+struct ipc_record *ipc_ring_reserve(struct ipc_ring *ring, uint32_t size);
+void ipc_ring_publish(struct ipc_ring *ring, const struct ipc_record *record);
+/* Reads how far the peer has come. False: nonsense. */
+bool ipc_ring_refresh(struct ipc_ring *ring);
+/* Whether the peer has come further than is known here. */
+bool ipc_ring_moved(const struct ipc_ring *ring);
+/* Whether there are records. */
+bool ipc_ring_ready(const struct ipc_ring *ring);
+/* BPS_OK: *copy is the next record, and *place where it lies; BPS_AGAIN: none; BPS_ERR_PROTOCOL: nonsense. */
+bps_status ipc_ring_peek(const struct ipc_ring *ring, struct ipc_record *copy, uint8_t **place);
+void ipc_ring_consume(struct ipc_ring *ring, uint32_t size);
+/* Tells the peer what has been consumed. False: nothing new. */
+bool ipc_ring_tell(struct ipc_ring *ring);
+
+/* ---- remote.c: the memory of another process ---- */
+
+/* 0, or the errno with which the peer's memory cannot be read. */
+uint32_t ipc_remote_try(pid_t pid, uint64_t nonce_at, uint64_t nonce);
+bps_status ipc_remote_read(const struct bps_channel *channel, uint64_t address, void *to, uint32_t bytes);
+bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from, uint32_t bytes);
+/*
+ * Tells the peer that the channel ends, and waits while it writes to memory here. One that does so for seconds is
+ * killed.
+ */
+void ipc_remote_end(const struct bps_channel *channel);
+/* What the kernel's settings say about it, for people. */
+void ipc_remote_describe(char *text, size_t n);
 
 /* ---- fork.c ---- */
 
@@ -234,153 +393,5 @@ void *ipc_memory_map(int fd, uint64_t bytes, uint64_t offset, bool *allocated);
 void ipc_memory_unmap(void *memory, uint64_t bytes);
 /* Whether nobody can make the file shorter. */
 bool ipc_memory_is_sealed(int fd);
-
-/* ---- remote.c: the memory of another process ---- */
-
-/* 0, or the errno with which the peer's memory cannot be read. */
-uint32_t ipc_remote_try(pid_t pid, uint64_t nonce_at, uint64_t nonce);
-bps_status ipc_remote_read(const struct bps_channel *channel, uint64_t address, void *to, uint32_t bytes);
-bps_status ipc_remote_write(const struct bps_channel *channel, uint64_t address, const void *from, uint32_t bytes);
-/*
- * Tells the peer that the channel ends, and waits while it writes to memory here. One that does so for seconds is
- * killed.
- */
-void ipc_remote_end(const struct bps_channel *channel);
-/* What the kernel's settings say about it, for people. */
-void ipc_remote_describe(char *text, size_t n);
-
-/* ---- listen.c, dial.c, handshake.c ---- */
-
-bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
-                      struct bps_report *report);
-bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report);
-/* A turn of a channel that is not connected yet. */
-void ipc_dial_continue(struct bps_channel *channel);
-/* The dialler's first message. 0, or an errno. */
-int ipc_handshake_begin(struct bps_channel *channel);
-/* A turn of a channel that is not open yet. */
-void ipc_handshake_continue(struct bps_channel *channel);
-
-/* ---- channel.c: life of a channel, and the turns of those that have work ---- */
-
-/* Fork is held. */
-struct bps_channel *ipc_channel_new(struct ipc *ipc);
-/* Gives the channel its socket and watches it; fork is held. */
-bool ipc_channel_attach(struct bps_channel *channel, int fd);
-/* Limits the time of a handshake. */
-void ipc_channel_hurry(struct bps_channel *channel);
-/* ipc_message_receive() into channel->fds, which the caller closes. */
-bps_status ipc_channel_receive(struct bps_channel *channel, struct ipc_message *message);
-void ipc_channel_close_fds(struct bps_channel *channel);
-/* Both ends are ready: frames may travel. */
-void ipc_channel_open(struct bps_channel *channel);
-/* Ends the channel and tells the core. */
-void ipc_channel_end(struct bps_channel *channel, bps_status status, const char *text);
-/* Gives the channel a turn after the events. */
-void ipc_channel_queue(struct bps_channel *channel);
-/* A queued turn. */
-void ipc_channel_work(void *arg);
-/* Does what there is to do for an open channel. */
-void ipc_channel_turn(struct bps_channel *channel);
-void ipc_hold(struct bps_channel *channel);
-void ipc_release(struct bps_channel *channel);
-
-void ipc_kick(struct bps_channel *channel);
-/* NULL is allowed. */
-void ipc_drop(struct bps_channel *channel);
-void ipc_local_host(struct bps_channel *channel, char *host, size_t n);
-
-/* ---- end.c: the end in order ---- */
-
-void ipc_finish(struct bps_channel *channel);
-/* The peer has closed its end, or ours is to be closed: does what is possible of that now. */
-void ipc_end_continue(struct bps_channel *channel);
-
-/* ---- poll.c: looking at the rings, going to sleep, waking peers ---- */
-
-bool ipc_poll(void *arg);
-bool ipc_arm(void *arg);
-/* Tells the peer what was taken, and wakes it if it sleeps and there is news for it. */
-void ipc_flush(struct bps_channel *channel);
-/* Whether something waits for the peer to take what is there. */
-bool ipc_waits(const struct bps_channel *channel);
-
-/* ---- ring.c ---- */
-
-void ipc_ring_init(struct ipc_ring *ring, void *shared, uint32_t bytes, bool dialler);
-uint64_t ipc_ring_size(uint32_t bytes); /* of the file */
-/* Room for a record of `size` bytes; NULL: not now. */
-struct ipc_record *ipc_ring_reserve(struct ipc_ring *ring, uint32_t size);
-void ipc_ring_publish(struct ipc_ring *ring, const struct ipc_record *record);
-/* Reads how far the peer has come. False: nonsense. */
-bool ipc_ring_refresh(struct ipc_ring *ring);
-/* Whether the peer has come further than is known here. */
-bool ipc_ring_moved(const struct ipc_ring *ring);
-/* Whether there are records. */
-bool ipc_ring_ready(const struct ipc_ring *ring);
-/* BPS_OK: *copy is the next record, and *place where it lies; BPS_AGAIN: none; BPS_ERR_PROTOCOL: nonsense. */
-bps_status ipc_ring_peek(const struct ipc_ring *ring, struct ipc_record *copy, uint8_t **place);
-void ipc_ring_consume(struct ipc_ring *ring, uint32_t size);
-/* Tells the peer what has been consumed. False: nothing new. */
-bool ipc_ring_tell(struct ipc_ring *ring);
-
-/* ---- receive.c, send.c, ticket.c, loan.c: the caller holds the channel ---- */
-
-/* False: the channel has ended. */
-bool ipc_receive(struct bps_channel *channel);
-void ipc_send(struct bps_channel *channel);
-
-/* A ticket for a frame; IPC_NONE: no memory. */
-uint32_t ipc_ticket_new(struct bps_channel *channel, const struct bps_frame *frame, uint8_t *slot);
-/* Its record is in the ring. */
-void ipc_ticket_queue(struct bps_channel *channel, uint32_t ticket, uint64_t start, uint64_t end);
-/* Looks how far the peer has come, and tells the core what was sent. False: the channel has ended. */
-bool ipc_reap(struct bps_channel *channel);
-/* The peer returns a loan: the answer goes to its place. BPS_ERR_PROTOCOL: there is no such loan. */
-bps_status ipc_ticket_return(struct bps_channel *channel, uint32_t ticket, uint32_t serial);
-void ipc_tickets_free(struct bps_channel *channel);
-
-/* Offers a payload to the sink as a loan. BPS_OK: lent, BPS_AGAIN: not. */
-bps_status ipc_loan_offer(struct bps_channel *channel, struct bps_sink *sink, const struct ipc_record *record,
-                          uint32_t bytes);
-/* Ends a loan of this channel after its return was sent. */
-void ipc_loan_end(struct ipc_loan *loan);
-void ipc_loans_free(struct bps_channel *channel);
-bps_status ipc_loan_read(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, void *to, uint32_t bytes);
-bps_status ipc_loan_write(struct bps_channel *channel, struct bps_loan *loan, uint32_t offset, const void *from,
-                          uint32_t bytes);
-
-/* ---- region.c: regions of the core, and how peers learn of them ---- */
-
-bps_status ipc_attach(void *instance, const struct bps_region *region, struct bps_report *report);
-void ipc_detach(void *instance, const struct bps_region *region);
-/* The region that has all of this memory; NULL: none. */
-const struct ipc_own_region *ipc_region_find(const struct ipc *ipc, const void *memory, uint32_t bytes);
-/* Tells the peer of all regions. */
-void ipc_regions_announce(struct bps_channel *channel);
-void ipc_regions_free(struct ipc *ipc);
-void ipc_region_announce(struct bps_channel *channel, uint32_t id, int fd, uint64_t bytes, uint64_t offset);
-/* Sends what waits for the socket. */
-void ipc_posts_flush(struct bps_channel *channel);
-void ipc_posts_free(struct bps_channel *channel);
-
-/* ---- peer_region.c: regions of the peer ---- */
-
-/* A message of an open channel. `fd` is closed. */
-bps_status ipc_region_message(struct bps_channel *channel, const struct ipc_message *message, int *fd);
-/* Reads the messages that have come. False: the channel has ended. */
-bool ipc_messages_receive(struct bps_channel *channel);
-struct ipc_region *ipc_region_get(const struct bps_channel *channel, uint32_t id);
-/* The address of `bytes` at `at` of a region; NULL: there is no such memory. */
-void *ipc_region_address(struct bps_channel *channel, uint32_t id, uint64_t at, uint32_t bytes);
-void ipc_peer_regions_free(struct bps_channel *channel);
-
-/* ---- arena.c ---- */
-
-/* Memory that the peer can reach; NULL: none is free, or all arenas together would have touched more than `most`. */
-uint8_t *ipc_arena_take(struct bps_channel *channel, uint32_t bytes, uint64_t most);
-void ipc_arena_give(struct bps_channel *channel, const uint8_t *slot, uint32_t bytes);
-void ipc_arena_free(struct bps_channel *channel);
 
 #endif

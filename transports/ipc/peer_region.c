@@ -137,10 +137,10 @@ static struct ipc_region *find(struct bps_channel *channel, uint32_t id)
     channel->readable = channel->readable || id > channel->last_region;
     for (unsigned n = 0; id > channel->last_region && channel->readable && n < TURNS_PER_REGION; n++) {
         if (!ipc_messages_receive(channel)) {
-            return NULL;
+            break;
         }
     }
-    return ipc_region_get(channel, id);
+    return channel->state == IPC_OPEN ? ipc_region_get(channel, id) : NULL;
 }
 
 void *ipc_region_address(struct bps_channel *channel, uint32_t id, uint64_t at, uint32_t bytes)

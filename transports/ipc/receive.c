@@ -37,6 +37,15 @@ static bps_status present(struct bps_channel *channel, struct bps_sink *sink, ui
     return channel->state == IPC_OPEN && taken != bytes ? BPS_ERR_PROTOCOL : BPS_OK;
 }
 
+/* NULL: no memory. */
+static uint8_t *scratch(struct ipc *ipc)
+{
+    if (ipc->scratch == NULL) {
+        ipc->scratch = ipc->host->alloc(ipc->host, IPC_SCRATCH, IPC_PAGE);
+    }
+    return ipc->scratch;
+}
+
 /* Where `*bytes` of the rest of a payload are to be read: the core's own memory, else the scratch memory. */
 static uint8_t *find_place(struct bps_channel *channel, struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
@@ -46,7 +55,7 @@ static uint8_t *find_place(struct bps_channel *channel, struct bps_sink *sink, u
         room &= ~(BPS_SINK_GRAIN - 1);
     }
     if (place == NULL || room == 0) {
-        place = ipc_scratch(channel->ipc);
+        place = scratch(channel->ipc);
         room = IPC_SCRATCH;
     }
     *bytes = room < rest ? room : rest;
