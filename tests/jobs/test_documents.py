@@ -25,7 +25,8 @@ from testbed import Testbed, Unavailable  # noqa: E402  (it lies in the folder t
 
 harness.program()
 TOP = os.path.abspath(os.environ.get("top_srcdir", "."))
-DOCUMENTS = ("README.md", "docs/tutorial.md", "docs/running.md", "docs/clusters.md", "docs/scale.md")
+PAGES = ("tutorial", "running", "clusters", "scale", "timeline")
+DOCUMENTS = ("README.md", *(f"docs/{page}.md" for page in PAGES))
 # Those for another Python, and the modules with the names that they use.
 OTHERS = {"tensorflow": "byteps.keras, byteps.tensorflow", "jax": "byteps.jax", "mxnet": "byteps.mxnet"}
 
@@ -152,7 +153,7 @@ def tests_of(name, **methods):
     return type(os.path.basename(name)[: -len(".md")].capitalize(), (Document, unittest.TestCase), methods)
 
 
-Readme, Tutorial, Running, Clusters, Scale = (tests_of(name) for name in DOCUMENTS)
+Readme, Tutorial, Running, Clusters, Scale, Timeline = (tests_of(name) for name in DOCUMENTS)
 Tensorflow, Jax, Mxnet = (
     tests_of(
         f"docs/{name}.md", python=staticmethod(functools.partial(harness.framework_python, name)), framework=name

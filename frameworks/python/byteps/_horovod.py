@@ -40,7 +40,7 @@ _PARTS = "there are no process sets: every operation is of all workers"
 _GATHER = "push_pull an array that has room for all and zeros but for this worker's part; the sum is all parts"
 _SCATTER = "push_pull, and take this worker's part of the result"
 _EXCHANGE = "push_pull an array that has room for all and zeros but for what this worker sends"
-_TIMELINE = "there is no timeline; log.level = \"info\" tells at the end what was sent"
+_TIMELINE = "the configuration says from the start that there is one: trace.file, trace.from and trace.to"
 _ABSENT = {
     "ProcessSet": _PARTS,
     "add_process_set": _PARTS,
