@@ -125,6 +125,12 @@ bps_status tcp_addresses_check(const struct tcp *tcp, struct bps_report *report)
 
 /* ---- of a peer ---- */
 
+uint32_t tcp_lanes(const struct tcp *tcp)
+{
+    uint32_t streams = (uint32_t)tcp->options.streams, interfaces = tcp->options.interface.count;
+    return streams > interfaces ? streams : interfaces;
+}
+
 /* A lane beyond the first goes to a shard, and so does any to several addresses; the scheduler has one of each. */
 void tcp_addresses_compare(const struct tcp *tcp, const char *text, uint32_t lane)
 {

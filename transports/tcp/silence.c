@@ -63,24 +63,16 @@ static bool is_silent(struct bps_channel *channel, uint64_t now)
     return now - channel->silent_since >= channel->tcp->options.user_timeout;
 }
 
-static struct bps_channel *find_silent(struct tcp *tcp, uint64_t now)
-{
-    struct bps_channel *channel;
-    LIST_FOREACH(channel, &tcp->channels, entry) {
-        if (is_silent(channel, now)) {
-            return channel;
-        }
-    }
-    return NULL;
-}
-
 static void look(void *arg)
 {
-    struct tcp *tcp = arg;
+    const struct tcp *tcp = arg;
     struct bps_channel *channel;
     uint64_t now = tcp->host->now();
-    while ((channel = find_silent(tcp, now)) != NULL) {
-        tcp_channel_fail(channel, "send", ETIMEDOUT);
+    LIST_FOREACH(channel, &tcp->channels, entry) {
+        if (is_silent(channel, now)) {
+            tcp_channel_fail(channel, "send", ETIMEDOUT);
+            tcp_channel_queue(channel);
+        }
     }
 }
 

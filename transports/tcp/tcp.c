@@ -56,7 +56,7 @@ static bps_status tcp_open(const struct bps_host *host, const void *opts, void *
         BPS_REPORT(report, "out of memory");
         return BPS_ERR_NOMEM;
     }
-    *tcp = (struct tcp){.host = host, .options = *(const struct tcp_options *)opts};
+    *tcp = (struct tcp){.host = host, .options = *(const struct tcp_options *)opts, .on_event = tcp_channel_event};
     LIST_INIT(&tcp->listeners);
     LIST_INIT(&tcp->channels);
     bps_util_turns_init(&tcp->turns, host, tcp_channel_work, NULL, NULL);
@@ -97,12 +97,6 @@ static void tcp_close(void *instance)
     }
     tcp->host->release(tcp->host, tcp->scratch);
     tcp->host->release(tcp->host, tcp);
-}
-
-uint32_t tcp_lanes(const struct tcp *tcp)
-{
-    uint32_t streams = (uint32_t)tcp->options.streams, interfaces = tcp->options.interface.count;
-    return streams > interfaces ? streams : interfaces;
 }
 
 static void tcp_query(void *instance, struct bps_transport_attr *out)

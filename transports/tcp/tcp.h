@@ -3,9 +3,10 @@
  * tcp.h - the transport over TCP: what its parts share.
  *
  * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop
- * any channel at any time. So whoever calls back holds the channel (tcp_hold, tcp_release) and looks
- * afterwards whether it is still open; a dropped channel closes its socket at once and is freed by the last
- * holder.
+ * any channel at any time. So whoever calls back looks afterwards whether the channel is still open; a dropped
+ * channel closes its socket at once and is freed by its last holder (turn.c).
+ *
+ * The parts are declared here from the top down: each calls only those below it.
  */
 #ifndef TCP_H
 #define TCP_H
@@ -50,10 +51,12 @@ struct tcp {
     struct bps_util_listeners listeners;
     LIST_HEAD(, bps_channel) channels;
     struct bps_util_turns turns;
+    void (*on_event)(void *arg, uint32_t events); /* of the socket of a channel */
     struct bps_timer *silence; /* looks for peers that are gone; NULL: not yet, or nobody wants to know */
 };
 
-enum tcp_state { TCP_DIALLING, TCP_OPEN, TCP_DEAD };
+/* TCP_ENDING: it has been noted that the channel is to end; its turn does that. */
+enum tcp_state { TCP_DIALLING, TCP_OPEN, TCP_ENDING, TCP_DEAD };
 
 /* An attempt to connect. */
 struct tcp_dial {
@@ -115,7 +118,120 @@ struct bps_channel {
     struct tcp_path path;
     struct tcp_incoming in;
     struct tcp_outgoing out;
+    bps_status status; /* with which it is to end */
+    char reason[256];
 };
+
+/* ---- listen.c ---- */
+
+bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
+                      struct bps_report *report);
+
+/* ---- dial.c ---- */
+
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
+                    void *user, struct bps_channel **out, struct bps_report *report);
+
+/* ---- turn.c: life of a channel, and the turns of those that have work ---- */
+
+struct bps_channel *tcp_channel_new(struct tcp *tcp);
+/* A turn of a channel. */
+void tcp_channel_work(void *arg);
+/* The socket of a channel has an event. */
+void tcp_channel_event(void *arg, uint32_t events);
+/* Between these two a channel is not freed. */
+void tcp_hold(struct bps_channel *channel);
+void tcp_release(struct bps_channel *channel);
+/* NULL is allowed. */
+void tcp_drop(struct bps_channel *channel);
+
+/* ---- connect.c ---- */
+
+/* The connection stands: frames may travel. */
+void tcp_channel_open(struct bps_channel *channel);
+/* Goes through the addresses until one connects or is under way. */
+void tcp_connect_begin(struct bps_channel *channel);
+/* The socket has an event, or no address is left to try. */
+void tcp_connect_continue(struct bps_channel *channel);
+void tcp_connect_free(struct bps_channel *channel);
+
+/* ---- receive.c, send.c ---- */
+
+void tcp_receive(struct bps_channel *channel);
+void tcp_send(struct bps_channel *channel);
+/* The kernel has room again. */
+void tcp_send_room(struct bps_channel *channel);
+
+/* ---- end.c ---- */
+
+void tcp_finish(struct bps_channel *channel);
+/* From now on, or anew, the peer has a limited time. */
+void tcp_linger(struct bps_channel *channel);
+
+/* ---- silence.c ---- */
+
+/* From now on the open channels are looked after, if they are not yet. */
+void tcp_silence_watch(struct tcp *tcp);
+void tcp_silence_unwatch(struct tcp *tcp);
+
+/* ---- path.c ---- */
+
+/* Bytes were sent: looks from time to time whether another congestion control suits the path. */
+void tcp_path_look(struct bps_channel *channel);
+/* ns there and back without queues; 0: not known. */
+uint64_t tcp_round_trip(struct bps_channel *channel);
+/* Bytes that were acknowledged, and ns in which some were not yet. */
+bool tcp_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
+
+/* ---- channel.c: what every part may do with a channel ---- */
+
+/* Gives the channel its socket and watches it. */
+bool tcp_channel_attach(struct bps_channel *channel, int fd);
+/* Takes the socket away and closes it. */
+void tcp_channel_detach(struct bps_channel *channel);
+/* Gives the channel a turn after the events. */
+void tcp_channel_queue(struct bps_channel *channel);
+void tcp_kick(struct bps_channel *channel);
+/*
+ * The channel is to end, and the core to be told, when its turn is over; who is in none gives it one. The first reason
+ * counts.
+ */
+void tcp_channel_end(struct bps_channel *channel, bps_status status, const char *reason);
+/* The same because of an error of a system call. */
+void tcp_channel_fail(struct bps_channel *channel, const char *call, int error);
+
+/* ---- addresses.c: a member with several interfaces has several addresses, "10.1.0.7:7000,10.2.0.7:7000" ---- */
+
+/* "10.1.0.7,10.2.0.7": of all interfaces, if the channel's own address is that of one of them. */
+void tcp_local_host(struct bps_channel *channel, char *host, size_t n);
+/* The host number i of "host,host:port" with the port; false: there are not so many. */
+bool tcp_addresses_split(const char *text, uint32_t i, char *out, size_t n);
+/* The address that a lane dials. */
+void tcp_addresses_pick(const char *text, uint32_t lane, char *out, size_t n);
+/* Warns once if the lanes to that peer leave addresses or interfaces out. */
+void tcp_addresses_compare(const struct tcp *tcp, const char *text, uint32_t lane);
+/* How many connections to each peer the core is asked for. */
+uint32_t tcp_lanes(const struct tcp *tcp);
+/* Refuses interfaces without an address; warns once of those that are in one subnet. */
+bps_status tcp_addresses_check(const struct tcp *tcp, struct bps_report *report);
+
+/* ---- speed.c ---- */
+
+/* Mbit/s of the network device; 0: not known. */
+uint32_t tcp_speed(struct bps_channel *channel);
+
+/* ---- socket.c: options of sockets ---- */
+
+/* BPS_ERR_UNSUPPORTED, with the remedy: the kernel has no connections over several paths. */
+bps_status tcp_multipath_check(struct bps_report *report);
+/* Non-blocking, closed on exec, with all options; -1 and errno. */
+int tcp_socket(const struct tcp *tcp, int family);
+/* What an accepted socket does not inherit. */
+void tcp_socket_tune(const struct tcp *tcp, int fd);
+/* Which congestion control will be in force; warns once if it is not the wanted one. */
+void tcp_choose_congestion(struct tcp *tcp);
+/* "Connection reset by peer" */
+void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
 
 /* ---- interface.c ---- */
 
@@ -134,101 +250,5 @@ bool tcp_interface_towards(const struct bps_list *interfaces, uint32_t lane, con
 bool tcp_interfaces_share_link(const struct bps_list *interfaces, int family, uint32_t *first, uint32_t *second);
 /* Refuses what this host has no interface for. */
 bps_status tcp_interface_check(const char *interface, struct bps_report *report);
-
-/* ---- tcp.c ---- */
-
-/* How many connections to each peer the core is asked for. */
-uint32_t tcp_lanes(const struct tcp *tcp);
-
-/* ---- socket.c: options of sockets ---- */
-
-/* BPS_ERR_UNSUPPORTED, with the remedy: the kernel has no connections over several paths. */
-bps_status tcp_multipath_check(struct bps_report *report);
-/* Non-blocking, closed on exec, with all options; -1 and errno. */
-int tcp_socket(const struct tcp *tcp, int family);
-/* What an accepted socket does not inherit. */
-void tcp_socket_tune(const struct tcp *tcp, int fd);
-/* Which congestion control will be in force; warns once if it is not the wanted one. */
-void tcp_choose_congestion(struct tcp *tcp);
-/* "Connection reset by peer" */
-void tcp_reason(const struct tcp *tcp, int error, char *text, size_t n);
-
-/* ---- addresses.c: a member with several interfaces has several addresses, "10.1.0.7:7000,10.2.0.7:7000" ---- */
-
-/* "10.1.0.7,10.2.0.7": of all interfaces, if the channel's own address is that of one of them. */
-void tcp_local_host(struct bps_channel *channel, char *host, size_t n);
-/* The host number i of "host,host:port" with the port; false: there are not so many. */
-bool tcp_addresses_split(const char *text, uint32_t i, char *out, size_t n);
-/* The address that a lane dials. */
-void tcp_addresses_pick(const char *text, uint32_t lane, char *out, size_t n);
-/* Warns once if the lanes to that peer leave addresses or interfaces out. */
-void tcp_addresses_compare(const struct tcp *tcp, const char *text, uint32_t lane);
-/* Refuses interfaces without an address; warns once of those that are in one subnet. */
-bps_status tcp_addresses_check(const struct tcp *tcp, struct bps_report *report);
-
-/* ---- listen.c ---- */
-
-bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
-                      struct bps_report *report);
-
-/* ---- dial.c ---- */
-
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report);
-/* The socket has an event, or no address is left to try. */
-void tcp_dial_continue(struct bps_channel *channel);
-void tcp_dial_free(struct bps_channel *channel);
-
-/* ---- channel.c: life of a channel, and the turns of those that have work ---- */
-
-struct bps_channel *tcp_channel_new(struct tcp *tcp);
-/* Gives the channel its socket and watches it. */
-bool tcp_channel_attach(struct bps_channel *channel, int fd);
-/* Takes the socket away and closes it. */
-void tcp_channel_detach(struct bps_channel *channel);
-/* The connection stands: frames may travel. */
-void tcp_channel_open(struct bps_channel *channel);
-/* Ends the channel and tells the core. */
-void tcp_channel_end(struct bps_channel *channel, bps_status status, const char *text);
-/* Ends the channel because of an error of a system call. */
-void tcp_channel_fail(struct bps_channel *channel, const char *call, int error);
-/* A turn of a channel. */
-void tcp_channel_work(void *arg);
-/* Gives the channel a turn after the events. */
-void tcp_channel_queue(struct bps_channel *channel);
-void tcp_hold(struct bps_channel *channel);
-void tcp_release(struct bps_channel *channel);
-
-void tcp_kick(struct bps_channel *channel);
-void tcp_finish(struct bps_channel *channel);
-/* NULL is allowed. */
-void tcp_drop(struct bps_channel *channel);
-
-/* ---- receive.c, send.c: the caller holds the channel ---- */
-
-void tcp_receive(struct bps_channel *channel);
-void tcp_send(struct bps_channel *channel);
-/* The kernel has room again. */
-void tcp_send_room(struct bps_channel *channel);
-
-/* ---- path.c ---- */
-
-/* Bytes were sent: looks from time to time whether another congestion control suits the path. */
-void tcp_path_look(struct bps_channel *channel);
-/* ns there and back without queues; 0: not known. */
-uint64_t tcp_round_trip(struct bps_channel *channel);
-/* Bytes that were acknowledged, and ns in which some were not yet. */
-bool tcp_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
-
-/* ---- speed.c ---- */
-
-/* Mbit/s of the network device; 0: not known. */
-uint32_t tcp_speed(struct bps_channel *channel);
-
-/* ---- silence.c ---- */
-
-/* From now on the open channels are looked after, if they are not yet. */
-void tcp_silence_watch(struct tcp *tcp);
-void tcp_silence_unwatch(struct tcp *tcp);
 
 #endif
