@@ -15,6 +15,19 @@
 #define BPS_ID_UNNAMED 0x80000000u
 #define BPS_ID_BARRIER 0xc0000000u
 #define BPS_ID_NUMBER  0x3fffffffu
+/* Calls without a name and barriers are counted apart. */
+#define BPS_UNNAMED_KINDS 2u
+
+static inline uint32_t bps_unnamed_kind(uint32_t id)
+{
+    return id >= BPS_ID_BARRIER;
+}
+
+/* Whether a call of this number, which may have begun anew at 0, comes before another one. */
+static inline bool bps_number_is_before(uint32_t number, uint32_t other)
+{
+    return ((number - other) & BPS_ID_NUMBER) > BPS_ID_NUMBER / 2;
+}
 
 /* Between members a broadcast is one more operation. */
 #define BPS_WIRE_BROADCAST BPS_OPS

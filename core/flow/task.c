@@ -341,6 +341,21 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
     }
 }
 
+/* What has no name is spread by the view that its number belongs to. An operation may begin anew. */
+static void hold_view(struct bps_operation *operation)
+{
+    const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+    struct bps_worker *worker = tensor->worker;
+    struct bps_view *view = worker->view;
+    if (tensor->unnamed && view != NULL) {
+        uint32_t *next = &worker->numbers[bps_unnamed_kind(tensor->id)], number = tensor->id & BPS_ID_NUMBER;
+        *next = bps_number_is_before(number, *next) ? *next : (number + 1) & BPS_ID_NUMBER;
+        view = bps_view_at(view, tensor->id);
+    }
+    bps_view_put(operation->view);
+    operation->view = bps_view_get(view);
+}
+
 void bps_tasks_begin(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -348,7 +363,7 @@ void bps_tasks_begin(struct bps_operation *operation)
     struct bps_report report;
     char text[320];
     report.text[0] = '\0'; /* not all of it: this is the way of every operation */
-    if (worker->moving && !tensor->unnamed) {
+    if (worker->moving) {
         return; /* it begins when that is over */
     }
     if (bps_must_wait(operation)) {
@@ -356,8 +371,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         return;
     }
     operation->begun = true;
-    bps_view_put(operation->view); /* if it begins anew */
-    operation->view = bps_view_get(worker->view);
+    hold_view(operation);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);
     if (!tensor->unnamed && !bps_worker_alone(worker) && !bps_form_agrees(&tensor->form, &tensor->job)) {

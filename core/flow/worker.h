@@ -274,7 +274,8 @@ struct bps_worker {
     struct bps_tensor_entry *ids;                 /* by id: named tensors, and unnamed ones in flight */
     uint32_t last_id;                             /* the largest of the named ones so far */
     uint64_t declared;                            /* bytes of all that have been declared */
-    bool moving;                                  /* named tensors begin no rounds: shards/move.c */
+    bool moving;                                  /* no rounds begin: shards/move.c */
+    uint32_t numbers[BPS_UNNAMED_KINDS];          /* of calls without a name, and barriers: the first not begun yet */
     uint32_t names_looked_at;                     /* how many, before it is asked again whether they are used again */
     struct bps_tensor_list undeclared, asked;     /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;                  /* that it is not told yet: id and round of each */

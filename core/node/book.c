@@ -8,6 +8,10 @@
 void bps_book_write(const struct bps_book *book, struct bps_writer *w)
 {
     bps_put_u32(w, book->epoch);
+    bps_put_u32(w, book->view);
+    for (uint32_t i = 0; i < BPS_UNNAMED_KINDS; i++) {
+        bps_put_u32(w, book->from[i]);
+    }
     bps_put_u32(w, book->workers);
     bps_put_u32(w, book->members);
     for (uint32_t i = 0; i < book->members; i++) {
@@ -27,6 +31,7 @@ void bps_book_write(const struct bps_book *book, struct bps_writer *w)
     for (uint32_t i = 0; i < book->shards; i++) {
         bps_put_u32(w, book->shard[i].member);
         bps_put_u32(w, book->shard[i].weight);
+        bps_put_u8(w, book->shard[i].gone);
         bps_put_string(w, book->shard[i].address);
         bps_put_string(w, book->shard[i].local);
     }
@@ -79,9 +84,12 @@ static bps_status read_shards(struct bps_reader *r, struct bps_book *out)
         struct bps_book_shard *shard = &out->shard[i];
         shard->member = bps_get_u32(r);
         shard->weight = bps_get_u32(r);
+        uint8_t gone = bps_get_u8(r);
+        shard->gone = gone == 1;
         bps_get_string(r, shard->address, sizeof shard->address);
         bps_get_string(r, shard->local, sizeof shard->local);
-        if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member)) {
+        if (shard->member >= out->members || (i > 0 && shard->member < shard[-1].member) || gone > 1 ||
+            (shard->gone && shard->weight > 0)) {
             return BPS_ERR_PROTOCOL;
         }
     }
@@ -105,6 +113,10 @@ bps_status bps_book_read(struct bps_reader *r, struct bps_book *out)
 {
     memset(out, 0, sizeof *out);
     out->epoch = bps_get_u32(r);
+    out->view = bps_get_u32(r);
+    for (uint32_t i = 0; i < BPS_UNNAMED_KINDS; i++) {
+        out->from[i] = bps_get_u32(r);
+    }
     bps_status status = read_members(r, out);
     if (status == BPS_OK) {
         status = read_shards(r, out);

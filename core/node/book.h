@@ -5,6 +5,7 @@
 #ifndef BPS_NODE_BOOK_H
 #define BPS_NODE_BOOK_H
 
+#include "base/tensor.h"
 #include "conf/conf.h"
 #include "node/identity.h"
 #include "wire/message.h"
@@ -29,12 +30,15 @@ struct bps_book_shard {
     uint32_t member;   /* index of the server, or of the worker that hosts it */
     uint32_t weight;   /* how much it gets, relative to the others */
     uint64_t until;    /* weights of the shards up to and with this one */
+    bool gone;         /* since an earlier view was made; it has no weight */
     char address[128]; /* to dial */
     char local[128];   /* the same for workers of its host; "": nowhere */
 };
 
 struct bps_book {
-    uint32_t epoch; /* generation of the membership, from 1 */
+    uint32_t epoch;                   /* generation of the membership, from 1 */
+    uint32_t view;                    /* of that, from 1 */
+    uint32_t from[BPS_UNNAMED_KINDS]; /* which calls without a name, and which barriers, are the first of this view */
     uint32_t workers, members, shards;
     uint32_t spread;                /* the larger of: shards with a weight, leaders of the largest group */
     struct bps_book_member *member; /* workers first, by rank */

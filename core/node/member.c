@@ -97,6 +97,11 @@ static bps_status on_book(struct bps_member *m, struct bps_reader *payload)
 {
     struct bps_view *view;
     bps_status status = bps_view_read(payload, &m->identity, &view);
+    bool next = status == BPS_OK && m->view != NULL && m->view->book.epoch == view->book.epoch;
+    if (next && !bps_view_follow(view, m->view)) {
+        bps_view_put(view);
+        return BPS_ERR_PROTOCOL;
+    }
     if (status == BPS_OK) {
         bps_view_put(m->view);
         m->view = view;

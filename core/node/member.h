@@ -24,7 +24,7 @@ struct bps_member_events {
     bps_status (*assigned)(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
                            struct bps_report *report);
     /*
-     * The job is complete. Whoever wants to keep the view holds it.
+     * The job is complete; or, in the same epoch, another view of it follows. Whoever wants to keep the view holds it.
      */
     void (*joined)(void *owner, struct bps_view *view);
     /* The scheduler's answer to a DECLARE message, in order. */

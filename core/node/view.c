@@ -3,6 +3,7 @@
 #include "node/view.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, struct bps_view **out)
 {
@@ -21,6 +22,48 @@ bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, 
     return BPS_OK;
 }
 
+static bool is_same_shard(const struct bps_book_shard *a, const struct bps_book_shard *b)
+{
+    return a->member == b->member && a->gone <= b->gone && strcmp(a->address, b->address) == 0;
+}
+
+static bool follows(const struct bps_book *before, const struct bps_book *after)
+{
+    bool good = after->epoch == before->epoch && after->view == before->view + 1 && after->workers == before->workers &&
+                after->members == before->members && after->shards == before->shards;
+    for (uint32_t i = 0; good && i < after->members; i++) {
+        good = memcmp(after->member[i].public_key, before->member[i].public_key, BPS_KEY_BYTES) == 0;
+    }
+    for (uint32_t i = 0; good && i < after->shards; i++) {
+        good = is_same_shard(&before->shard[i], &after->shard[i]);
+    }
+    return good;
+}
+
+bool bps_view_follow(struct bps_view *view, struct bps_view *before)
+{
+    if (!follows(&before->book, &view->book)) {
+        return false;
+    }
+    view->before = bps_view_get(before);
+    return true;
+}
+
+void bps_view_forget_before(struct bps_view *view)
+{
+    bps_view_put(view->before);
+    view->before = NULL;
+}
+
+struct bps_view *bps_view_at(struct bps_view *view, uint32_t id)
+{
+    uint32_t kind = bps_unnamed_kind(id);
+    while (view->before != NULL && bps_number_is_before(id & BPS_ID_NUMBER, view->book.from[kind])) {
+        view = view->before;
+    }
+    return view;
+}
+
 struct bps_view *bps_view_get(struct bps_view *view)
 {
     if (view != NULL) {
@@ -32,6 +75,7 @@ struct bps_view *bps_view_get(struct bps_view *view)
 void bps_view_put(struct bps_view *view)
 {
     if (view != NULL && atomic_fetch_sub_explicit(&view->holders, 1, memory_order_acq_rel) == 1) {
+        bps_view_put(view->before);
         bps_book_fini(&view->book);
         free(view);
     }

@@ -15,11 +15,21 @@
 
 struct bps_view {
     atomic_uint holders;
+    struct bps_view *before; /* that this one follows, held; NULL: none, or nothing is under way under it any more */
     struct bps_book book;
 };
 
 /* Reads a BOOK message. The caller holds the view, of the member with this identity. BPS_ERR_PROTOCOL, _NOMEM. */
 bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, struct bps_view **out);
+/*
+ * The view follows the other one, which it holds from now on. False: it cannot, as the epoch, a member or a shard is
+ * another one.
+ */
+bool bps_view_follow(struct bps_view *view, struct bps_view *before);
+/* Nothing is under way under those before. Those who use them are of one thread. */
+void bps_view_forget_before(struct bps_view *view);
+/* The one of this view and those before that a tensor without a name, of this id, is spread by. */
+struct bps_view *bps_view_at(struct bps_view *view, uint32_t id);
 /* One more holder, of a view that is held; NULL stays NULL. */
 struct bps_view *bps_view_get(struct bps_view *view);
 /* One less; NULL is ignored. */

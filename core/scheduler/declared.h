@@ -57,9 +57,10 @@ struct bps_declared {
     uint32_t frees, free_room;
     uint32_t changes; /* under way */
     struct bps_declared_move {
-        uint32_t number; /* of those so far */
-        uint32_t waits;  /* workers that have not answered; 0: none is under way */
-        bool *asked;     /* by rank: it has not */
+        uint32_t number;                     /* of those so far */
+        uint32_t waits;                      /* workers that have not answered; 0: none is under way */
+        uint32_t numbers[BPS_UNNAMED_KINDS]; /* of calls without a name: the first that nobody has begun */
+        bool *asked;                         /* by rank: it has not */
     } move;
 };
 
@@ -115,8 +116,10 @@ void bps_declared_excuse(struct bps_declared *declared, uint64_t ns);
 bool bps_declared_move(struct bps_declared *declared, bps_declared_send_fn send, void *arg);
 /* Reads a worker's BEGUN message. True in *all: it was the last one. BPS_ERR_PROTOCOL. */
 bps_status bps_declared_begun(struct bps_declared *declared, uint32_t rank, struct bps_reader *answer, bool *all);
+/* Then: whether no tensor that is on shards without a weight in the book has to stay there. */
+bool bps_declared_can_leave(const struct bps_declared *declared, const struct bps_book *book);
 /*
- * Then: places all tensors anew by the weights of the book, from the first round on that no worker has begun. What is
+ * Places all tensors anew by the weights of the book, from the first round on that no worker has begun. What is
  * coded stays, as its shard has what was lost of it. BPS_ERR_NOMEM.
  */
 bps_status bps_declared_moved(struct bps_declared *declared, const struct bps_book *book, bps_declared_send_fn send,

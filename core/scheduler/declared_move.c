@@ -31,6 +31,7 @@ bool bps_declared_move(struct bps_declared *declared, bps_declared_send_fn send,
     }
     declared->move.number++;
     declared->move.waits = declared->workers;
+    memset(declared->move.numbers, 0, sizeof declared->move.numbers);
     memset(declared->move.asked, true, declared->workers * sizeof *declared->move.asked);
     for (struct bps_declared_tensor *t = declared->ids; t != NULL; t = t->by_id.next) {
         t->begun = (struct bps_begun){.least = UINT32_MAX};
@@ -44,7 +45,11 @@ bool bps_declared_move(struct bps_declared *declared, bps_declared_send_fn send,
 
 bps_status bps_declared_begun(struct bps_declared *declared, uint32_t rank, struct bps_reader *answer, bool *all)
 {
-    uint32_t number = bps_get_u32(answer), n = bps_get_u32(answer);
+    uint32_t number = bps_get_u32(answer), numbers[BPS_UNNAMED_KINDS];
+    for (uint32_t kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
+        numbers[kind] = bps_get_u32(answer) & BPS_ID_NUMBER;
+    }
+    uint32_t n = bps_get_u32(answer);
     *all = false;
     if (answer->bad || number == 0 || number > declared->move.number ||
         (size_t)(answer->end - answer->at) != (size_t)n * ENTRY_BYTES) {
@@ -56,7 +61,12 @@ bps_status bps_declared_begun(struct bps_declared *declared, uint32_t rank, stru
     if (!declared->move.asked[rank]) {
         return BPS_ERR_PROTOCOL;
     }
+    bool first = declared->move.waits == declared->workers;
     declared->move.asked[rank] = false;
+    for (uint32_t kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
+        uint32_t *most = &declared->move.numbers[kind];
+        *most = first || bps_number_is_before(*most, numbers[kind]) ? numbers[kind] : *most;
+    }
     for (uint32_t i = 0; i < n; i++) {
         struct bps_declared_tensor *t;
         uint32_t id = bps_get_u32(answer), rounds = bps_get_u32(answer);
@@ -80,6 +90,27 @@ static bool may_move(const struct bps_declared_tensor *t)
     const struct bps_begun *begun = &t->begun;
     bool settled = t->before.n == 0 || begun->least > t->from || begun->most == t->from;
     return begun->workers == t->users && settled && t->form.coding == NULL && t->layout.n > 0;
+}
+
+static bool uses(const struct bps_layout *layout, const struct bps_book *book)
+{
+    uint32_t i = 0;
+    while (i < layout->n && book->shard[layout->part[i].shard].weight > 0) {
+        i++;
+    }
+    return i < layout->n;
+}
+
+/* A worker that declares a tensor later may have to make a round in its last place. */
+bool bps_declared_can_leave(const struct bps_declared *declared, const struct bps_book *book)
+{
+    for (const struct bps_declared_tensor *t = declared->ids; t != NULL; t = t->by_id.next) {
+        bool known = t->users == declared->workers && may_move(t);
+        if (!known && (uses(&t->layout, book) || uses(&t->before, book))) {
+            return false;
+        }
+    }
+    return true;
 }
 
 /* Out of its place, or of one that nobody has moved to yet. */

@@ -25,6 +25,7 @@ struct bps_seat {
     uint32_t rank, local_rank, local_size;
     bool serves;      /* runs shards */
     bool left;        /* a worker that has left in order, but not yet hung up */
+    bool retired;     /* a server whose shards are gone from the view */
     bool early;       /* a worker of the next generation, while this one still runs */
     double bandwidth; /* of its host's link, relative to the others */
     uint32_t shards;

@@ -56,6 +56,7 @@ struct bps_scheduler {
     uint64_t since;                  /* when gathering, or ending, began */
     uint64_t reminded;               /* when the missing were last named */
     uint32_t leaver;                 /* the worker that left this generation first; NOBODY: all are there */
+    uint32_t retiring;               /* the member whose shards are about to be gone; NOBODY: none */
     bps_status verdict;              /* of the job */
     char absent[BPS_TEXT_LIMIT + 1]; /* why no generation can gather any more; "": it can */
     void (*finished)(void *arg, bps_status status);
@@ -206,9 +207,22 @@ static bps_status new_tables(struct bps_scheduler *s)
     return status == BPS_OK && !s->roster.told ? bps_rates_init(&s->rates, &s->book) : status;
 }
 
-static bps_status publish(struct bps_scheduler *s)
+static void send_book(struct bps_scheduler *s)
 {
     struct bps_writer w;
+    struct bps_seat *seat;
+    bps_writer_init(&w);
+    bps_book_write(&s->book, &w);
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        if (!seat->early) {
+            bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
+        }
+    }
+    bps_writer_fini(&w);
+}
+
+static bps_status publish(struct bps_scheduler *s)
+{
     char text[128];
     bps_book_fini(&s->book);
     bps_status status = bps_roster_book(&s->roster, &s->book);
@@ -222,20 +236,15 @@ static bps_status publish(struct bps_scheduler *s)
     }
     if (status == BPS_OK) {
         s->book.epoch = ++s->epoch;
+        s->book.view = 1;
         status = new_tables(s);
     }
     if (status != BPS_OK) {
         return status;
     }
-    bps_writer_init(&w);
-    bps_book_write(&s->book, &w);
-    struct bps_seat *seat;
-    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
-        bps_link_send_message(&seat->guest->link, BPS_FRAME_BOOK, &w);
-    }
-    bps_writer_fini(&w);
+    send_book(s);
     s->phase = RUNNING;
-    s->leaver = NOBODY;
+    s->leaver = s->retiring = NOBODY;
     bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
@@ -403,6 +412,7 @@ static void refuse_changes(struct bps_scheduler *s)
         snprintf(text, sizeof text, "worker %u has left the job", s->leaver);
         bps_declared_refuse(&s->declared, BPS_ERR_LOST, text, send_worker, s);
         bps_declared_stay(&s->declared, send_worker, s);
+        s->retiring = NOBODY;
     }
 }
 
@@ -412,6 +422,7 @@ static bps_status on_change(struct bps_scheduler *s, const struct bps_seat *seat
         return BPS_ERR_PROTOCOL;
     }
     bps_declared_stay(&s->declared, send_worker, s); /* its place is about to be another one anyway */
+    s->retiring = NOBODY;
     bps_status status = bps_declared_change(&s->declared, seat->rank, bps_now(), payload, send_worker, s);
     if (status == BPS_OK) {
         refuse_changes(s);
@@ -426,6 +437,48 @@ void bps_scheduler_move(struct bps_scheduler *s)
     if (s->phase == RUNNING && s->leaver == NOBODY && s->rates.members > 0) {
         bps_declared_move(&s->declared, send_worker, s);
     }
+}
+
+bool bps_scheduler_retire(struct bps_scheduler *s, uint32_t member)
+{
+    bool serves = false, others = false;
+    for (uint32_t i = 0; i < s->book.shards; i++) {
+        bool there = !s->book.shard[i].gone;
+        serves |= there && s->book.shard[i].member == member;
+        others |= there && s->book.shard[i].member != member && s->book.shard[i].weight > 0;
+    }
+    if (s->phase != RUNNING || s->leaver != NOBODY || !serves || !others ||
+        !bps_declared_move(&s->declared, send_worker, s)) {
+        return false;
+    }
+    s->retiring = member;
+    return true;
+}
+
+/* The shards of the member get nothing more. If nothing has to stay there, the next view is without them. */
+static bps_status retire(struct bps_scheduler *s, uint32_t member)
+{
+    struct bps_book *book = &s->book;
+    struct bps_seat *seat;
+    for (uint32_t i = 0; i < book->shards; i++) {
+        book->shard[i].weight = book->shard[i].member == member ? 0 : book->shard[i].weight;
+    }
+    if (!bps_book_weigh(book) || !bps_declared_can_leave(&s->declared, book)) {
+        return BPS_OK;
+    }
+    for (uint32_t i = 0; i < book->shards; i++) {
+        book->shard[i].gone |= book->shard[i].member == member;
+    }
+    TAILQ_FOREACH(seat, &s->roster.seats, entry) {
+        bool serves = seat->join.role == BPS_ROLE_SERVER && book->workers + seat->rank == member;
+        seat->retired = seat->retired || serves;
+    }
+    book->view++;
+    memcpy(book->from, s->declared.move.numbers, sizeof book->from);
+    send_book(s);
+    bps_info(LOG, "view %u is without the shards of member %u", book->view, member);
+    bps_rates_fini(&s->rates);
+    return s->roster.told ? BPS_OK : bps_rates_init(&s->rates, book);
 }
 
 static bps_status on_rates(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
@@ -449,7 +502,9 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
     if (status != BPS_OK || !all) {
         return status;
     }
-    status = bps_rates_take(&s->rates, &s->book);
+    bool retires = s->retiring != NOBODY;
+    status = retires ? retire(s, s->retiring) : bps_rates_take(&s->rates, &s->book);
+    s->retiring = NOBODY;
     if (status == BPS_OK) {
         status = bps_declared_moved(&s->declared, &s->book, send_worker, s);
     }
@@ -457,7 +512,7 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
         fail_job(s, status, "the scheduler could not move tensors to other servers");
         return BPS_OK;
     }
-    bps_info(LOG, "links deliver other rates than were known, so that tensors move:");
+    bps_info(LOG, retires ? "tensors move:" : "links deliver other rates than were known, so that tensors move:");
     log_shares(&s->book);
     return BPS_OK;
 }
@@ -593,7 +648,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     snprintf(why, sizeof why, "%s was lost: %s", who, text);
     /* Others may still need the shards of a worker that has left. */
     bool needed = s->phase == RUNNING && seat->serves && bps_roster_staying(&s->roster) > 0;
-    bool orderly = (seat->left && !needed) || seat->early || s->phase == ENDING;
+    bool orderly = (seat->left && !needed) || seat->early || seat->retired || s->phase == ENDING;
     /* Nobody waits for a server before the first worker has come, of the next generation too. */
     bool idle = s->phase == GATHERING && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0;
     bps_roster_remove(&s->roster, seat);

@@ -32,5 +32,10 @@ void bps_scheduler_end(struct bps_scheduler *scheduler, const char *why);
 void bps_scheduler_absent(struct bps_scheduler *scheduler, const char *why);
 /* In a job that runs, tensors move to the shards that suit the links best by now, unless that is not possible now. */
 void bps_scheduler_move(struct bps_scheduler *scheduler);
+/*
+ * In a job that runs, the shards of this member, which is not the only one with some, sum nothing from some round on,
+ * and are gone in the next view. False: not now; it may be tried again.
+ */
+bool bps_scheduler_retire(struct bps_scheduler *scheduler, uint32_t member);
 
 #endif

@@ -42,6 +42,9 @@ bps_status bps_hosts_init(struct bps_hosts *hosts, const struct bps_book *book)
     uint64_t all = book->shards > 0 ? book->shard[book->shards - 1].until : 0;
     for (uint32_t i = 0; i < book->shards; i++) {
         uint32_t host = hosts->of[book->shard[i].member];
+        if (book->shard[i].gone) {
+            continue;
+        }
         hosts->servers[host] += is_first_shard(book, i);
         hosts->share[host].serves = true;
         hosts->share[host].share += all > 0 ? (double)book->shard[i].weight / (double)all : 0;
@@ -65,7 +68,7 @@ bps_status bps_hosts_weigh(const struct bps_hosts *hosts, struct bps_book *book)
         }
         for (uint32_t i = first; i < next; i++) {
             double share = hosts->share[host].share / hosts->servers[host];
-            book->shard[i].weight = bps_share_weight(share, next - first);
+            book->shard[i].weight = book->shard[i].gone ? 0 : bps_share_weight(share, next - first);
         }
     }
     return bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;

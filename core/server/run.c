@@ -63,6 +63,7 @@ static void on_joined(void *owner, struct bps_view *view)
 {
     struct process *p = owner;
     const struct bps_book *book = &view->book;
+    bps_view_forget_before(view); /* shards do not ask which view it was */
     bps_timeline_join(book, book->workers + p->rank);
     bps_status status = bps_server_serve(p->server, view);
     if (status != BPS_OK) {
@@ -70,7 +71,7 @@ static void on_joined(void *owner, struct bps_view *view)
         finish(p, status);
         return;
     }
-    bps_info(LOG, "serving %u workers, epoch %u, %u shards here", book->workers, book->epoch,
+    bps_info(LOG, "serving %u workers, epoch %u, view %u, %u shards here", book->workers, book->epoch, book->view,
              bps_server_shards(p->server));
 }
 

@@ -480,6 +480,12 @@ struct serve_call {
 static void serve(struct bps_post *post)
 {
     struct serve_call *call = (struct serve_call *)post;
+    if (call->shard->view != NULL && call->shard->epoch == call->view->book.epoch) {
+        bps_view_put(call->shard->view); /* of the same workers, whose rounds go on */
+        call->shard->view = bps_view_get(call->view);
+        sem_post(&call->done);
+        return;
+    }
     forget_late(call->shard, call->view->book.workers);
     call->status = begin_generation(call->shard, call->view);
     if (call->status == BPS_OK) {

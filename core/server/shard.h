@@ -24,8 +24,8 @@ const char *bps_shard_address(const struct bps_shard *shard);
 /* The same for workers of this host; "": none. */
 const char *bps_shard_local(const struct bps_shard *shard);
 /*
- * Drops the last generation's peers and keys and lets in those of this view, which it holds. Returns when it is
- * done.
+ * Drops the last generation's peers and keys and lets in those of this view, which it holds; within an epoch
+ * only the view is another one. Returns when it is done.
  */
 bps_status bps_shard_serve(struct bps_shard *shard, struct bps_view *view);
 /* Writes what its channels have delivered since the last time. Returns how many entries. [the thread that serves] */

@@ -2,8 +2,8 @@
 /*
  * move.c - tensors move to other shards between two of their rounds, in the same round on all workers.
  *
- * The scheduler asks which rounds have begun, and then says from which on tensors are placed otherwise. In between
- * named tensors begin no rounds, so that what was said stays true. What is under way goes on as it began.
+ * The scheduler asks which rounds have begun, and then says from which on tensors are placed otherwise, perhaps after
+ * the next view. In between no rounds begin, so that what was said stays true. What is under way goes on as it began.
  */
 #include <stdlib.h>
 
@@ -28,6 +28,9 @@ bps_status bps_move_begin(void *owner, struct bps_reader *request)
         }
     }
     bps_put_u32(&w, number);
+    for (uint32_t kind = 0; kind < BPS_UNNAMED_KINDS; kind++) {
+        bps_put_u32(&w, worker->numbers[kind]);
+    }
     bps_put_u32(&w, n);
     bps_put_bytes(&w, entries.data, entries.size);
     bps_status status = entries.failed ? BPS_ERR_NOMEM : bps_member_send(worker->member, BPS_FRAME_BEGUN, &w);
@@ -84,8 +87,7 @@ static bps_status read_tensor(struct bps_worker *worker, struct bps_reader *answ
 static bool is_held(const struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
-    return operation->active && !operation->begun && !operation->reported && !operation->waiting && tensor->id != 0 &&
-           !tensor->unnamed;
+    return operation->active && !operation->begun && !operation->reported && !operation->waiting && tensor->id != 0;
 }
 
 /* What begins may end at once, and with it, if that fails the job, all others. */
@@ -117,5 +119,6 @@ bps_status bps_move_end(void *owner, struct bps_reader *answer)
         return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
     }
     go_on(worker);
+    bps_remotes_retire(worker);
     return BPS_OK;
 }

@@ -50,7 +50,8 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
 {
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
-        shard = bps_unnamed_shard(&worker->view->book, header->tensor, header->partition);
+        const struct bps_view *view = bps_view_at(worker->view, header->tensor);
+        shard = bps_unnamed_shard(&view->book, header->tensor, header->partition);
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
@@ -123,7 +124,7 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         tell_attempt(lane, text);
         return;
     }
-    if (worker->phase != BPS_WORKER_LEAVING) {
+    if (worker->phase != BPS_WORKER_LEAVING && !remote->retired) {
         server_text(remote, who, sizeof who);
         snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
         bps_worker_suspect(worker, status, why);
@@ -326,15 +327,21 @@ void bps_remotes_log(const struct bps_worker *worker)
     }
 }
 
+void bps_remote_leave(struct bps_remote *remote)
+{
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = remote->worker->epoch};
+    bps_link_send(&remote->lane[0].link, &header, NULL, 0);
+    for (uint32_t i = 0; i < remote->lanes; i++) {
+        bps_link_finish(&remote->lane[i].link);
+    }
+}
+
 void bps_remotes_leave(struct bps_worker *worker)
 {
     bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
-    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = worker->epoch};
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
-        struct bps_remote *remote = &worker->shards->remote[r];
-        bps_link_send(&remote->lane[0].link, &header, NULL, 0);
-        for (uint32_t i = 0; i < remote->lanes; i++) {
-            bps_link_finish(&remote->lane[i].link);
+        if (!worker->shards->remote[r].retired) {
+            bps_remote_leave(&worker->shards->remote[r]);
         }
     }
 }

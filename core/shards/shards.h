@@ -38,6 +38,7 @@ struct bps_remote {
     struct bps_credit credit;
     struct bps_delivered delivered;
     double part;           /* of the credit of all shards on average */
+    bool retired;          /* it is gone, and this worker has left it */
     bool starved;          /* the most urgent one has no credit, */
     uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
     bool making;           /* or its slice is still being made */
@@ -137,6 +138,8 @@ void bps_remotes_log(const struct bps_worker *worker);
 void bps_remotes_drop(struct bps_worker *worker);
 void bps_remotes_free(struct bps_worker *worker);
 void bps_remotes_leave(struct bps_worker *worker);
+/* The same of one. */
+void bps_remote_leave(struct bps_remote *remote);
 /*
  * [core] Sends a POISON as it is to the shard of its tensor's partition.
  * False: this worker has not declared the tensor.
@@ -213,6 +216,10 @@ void bps_state_forget_handed(struct bps_shards *shards);
 /* [core] Messages of the scheduler: see its declared_move.c. */
 bps_status bps_move_begin(void *worker, struct bps_reader *request);
 bps_status bps_move_end(void *worker, struct bps_reader *answer);
+
+/* ---- retire.c ---- */
+/* [core] Something has ended: takes leave of shards that are gone in this view, if nothing needs them any more. */
+void bps_remotes_retire(struct bps_worker *worker);
 
 /* ---- receive.c ---- */
 bps_status bps_receive_slice(void *lane, struct bps_link *link, const struct bps_header *header,

@@ -153,11 +153,26 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
     }
 }
 
+/* What begins from now on does so under this view; what has begun goes on. */
+static void turn_to(struct bps_worker *worker, struct bps_view *view)
+{
+    bps_status status = worker->server != NULL ? bps_server_serve(worker->server, view) : BPS_OK;
+    bps_view_put(worker->view);
+    worker->view = bps_view_get(view);
+    if (status != BPS_OK) {
+        bps_worker_fail(worker, status, bps_strerror(status));
+    }
+}
+
 static void on_joined(void *owner, struct bps_view *view)
 {
     struct bps_worker *worker = owner;
     const struct bps_book *book = &view->book;
     struct bps_report report = {""};
+    if (worker->view != NULL && worker->epoch == book->epoch) {
+        turn_to(worker, view);
+        return;
+    }
     if (worker->view != NULL || worker->rank >= book->workers) {
         bps_worker_fail(worker, BPS_ERR_PROTOCOL, "the scheduler changed the membership of a running job");
         return;
@@ -332,11 +347,17 @@ static void on_stuck(void *arg, const char *text)
     bps_worker_fail(arg, BPS_ERR_TIMEOUT, text);
 }
 
+static void on_operation_ended(struct bps_worker *worker)
+{
+    bps_remotes_retire(worker);
+    check_drained(worker);
+}
+
 static const struct bps_life life = {
     .failed = on_failed,
     .link_opened = on_link_opened,
     .link_closed = on_link_closed,
-    .operation_ended = check_drained,
+    .operation_ended = on_operation_ended,
 };
 
 static void leave(struct bps_post *post)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plant.c - errors that are planted into error feedback, to show that they are found. */
+/* plant.c - errors that are planted into error feedback and views, to show that they are found. */
 #include <string.h>
 
 #include "coding/feedback.h"
+#include "node/view.h"
 #include "server/sum_frames.h"
 #include "simulation.h"
 
-static enum { NOTHING, TWICE, NEVER, FAILED, UNTOLD, INFINITE, SERVER, RATIO, SIZE, PLANTS } plant;
+static enum { NOTHING, TWICE, NEVER, FAILED, UNTOLD, INFINITE, SERVER, RATIO, SIZE, VIEW, PLANTS } plant;
 static const char *const names[PLANTS] = {
     "nothing",  "twice", /* an error is applied twice */
     "never",             /* a worker's does not move */
@@ -16,6 +17,7 @@ static const char *const names[PLANTS] = {
     "server",            /* the server loses its error */
     "ratio",             /* the error is applied as if learning rates were equal */
     "size",              /* the server's error is kept when the tensor changes its size */
+    "view",              /* a worker uses a view before its time */
 };
 
 bool sim_plant(const char *name)
@@ -94,4 +96,11 @@ bps_status __wrap_bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const
     struct bps_header other = *header;
     other.flags &= plant == UNTOLD ? (uint8_t)~BPS_FLAG_DROPPED : UINT8_MAX;
     return __real_bps_frame_push_coded(sum, rank, &other, coding, cursor);
+}
+
+struct bps_view *__real_bps_view_at(struct bps_view *view, uint32_t id);
+struct bps_view *__wrap_bps_view_at(struct bps_view *view, uint32_t id);
+struct bps_view *__wrap_bps_view_at(struct bps_view *view, uint32_t id)
+{
+    return plant == VIEW ? view : __real_bps_view_at(view, id);
 }

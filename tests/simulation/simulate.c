@@ -168,7 +168,8 @@ void __wrap_bps_operation_end(struct bps_operation *operation)
     __real_bps_operation_end(operation);
 }
 
-static int wanted = -1; /* the trouble that all jobs are to have; -1: any */
+static struct job *playing; /* that is simulated */
+static int wanted = -1;     /* the trouble that all jobs are to have; -1: any */
 
 static void blame(struct job *job, const char *what)
 {
@@ -257,17 +258,24 @@ bps_status __wrap_bps_rates_take(struct bps_rates *rates, struct bps_book *book)
 {
     (void)rates;
     for (uint32_t i = 0; i < book->shards; i++) {
-        book->shard[i].weight = move_random(4);
+        book->shard[i].weight = book->shard[i].gone ? 0 : move_random(4);
     }
-    book->shard[move_random(book->shards)].weight += 1;
+    uint32_t i = move_random(book->shards);
+    while (book->shard[i].gone) {
+        i = (i + 1) % book->shards;
+    }
+    book->shard[i].weight += 1;
     return bps_book_weigh(book) ? BPS_OK : BPS_ERR_FAILED;
 }
 
-/* Now and then, in two jobs of three. */
+/* Now and then, in two jobs of three; and sometimes shards are taken away. */
 static void move(void *arg)
 {
     if (move_random(4) == 0) {
         bps_scheduler_move(arg);
+    }
+    if (move_random(6) == 0) {
+        bps_scheduler_retire(arg, move_random(playing->workers + playing->servers));
     }
 }
 
@@ -370,8 +378,6 @@ static float expected(const struct job *job, const struct operation *o, uint32_t
 }
 
 /* ---- troubles ---- */
-
-static struct job *playing; /* that is simulated */
 
 /* The trouble is with this operation, and with no other one. */
 static bool is_with(const struct job *job, uint32_t number)

@@ -67,7 +67,7 @@ static bool begun(struct bps_declared *declared, uint32_t rank, uint32_t number,
     struct bps_writer w;
     struct bps_reader r;
     bool all = false;
-    const uint32_t words[] = {number, 2, 1, one, 2, two};
+    const uint32_t words[] = {number, 0, 0, 2, 1, one, 2, two};
     bps_writer_init(&w);
     for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
         bps_put_u32(&w, words[i]);

@@ -6,6 +6,7 @@
 #include "checks.h"
 #include "base/clock.h"
 #include "base/heap.h"
+#include "node/unnamed.h"
 #include "node/view.h"
 #include "scheduler/agreement.h"
 #include "scheduler/declared.h"
@@ -165,6 +166,60 @@ START_TEST(test_early_seats)
     bps_roster_renew(&roster);
     ck_assert_uint_eq(bps_roster_count(&roster, BPS_ROLE_WORKER), 1);
     bps_roster_fini(&roster);
+}
+END_TEST
+
+/* A view of a job of two workers and two servers of a shard each. */
+static struct bps_view *view_of(uint32_t number, bool gone)
+{
+    struct bps_book_member member[] = {{.public_key = {1}},
+                                       {.rank = 1, .group = 1, .public_key = {2}},
+                                       {.role = BPS_ROLE_SERVER, .public_key = {3}},
+                                       {.role = BPS_ROLE_SERVER, .rank = 1, .group = 1, .public_key = {4}}};
+    struct bps_book_shard shard[] = {{.member = 2, .weight = 1, .address = "a:1"},
+                                     {.member = 3, .weight = !gone, .gone = gone, .address = "b:1"}};
+    const struct bps_book book = {.epoch = 7,
+                                  .view = number,
+                                  .from = {10 * number, BPS_ID_NUMBER - 1},
+                                  .workers = 2,
+                                  .members = 4,
+                                  .shards = 2,
+                                  .member = member,
+                                  .shard = shard};
+    const struct bps_identity self = {.public_key = {1}};
+    struct bps_writer w;
+    struct bps_reader r;
+    struct bps_view *view;
+    bps_writer_init(&w);
+    bps_book_write(&book, &w);
+    bps_reader_init(&r, w.data, w.size);
+    ck_assert_int_eq(bps_view_read(&r, &self, &view), BPS_OK);
+    bps_writer_fini(&w);
+    return view;
+}
+
+START_TEST(test_views_follow_one_another)
+{
+    struct bps_view *first = view_of(1, false), *second = view_of(2, true), *other = view_of(2, false);
+    struct bps_view *third = view_of(3, false), *skips = view_of(4, true);
+    ck_assert(bps_view_follow(second, first));
+    ck_assert(!bps_view_follow(third, second)); /* a shard that is gone stays so */
+    ck_assert(!bps_view_follow(skips, second));
+    other->book.member[3].public_key[0] = 9;
+    ck_assert(!bps_view_follow(other, first));
+    bps_view_put(first); /* the second holds it */
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_UNNAMED | 19), first);
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_UNNAMED | 20), second);
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | (BPS_ID_NUMBER - 2)), first);
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | BPS_ID_NUMBER), second);
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_BARRIER | 3), second); /* numbers have begun anew */
+    ck_assert_uint_eq(bps_unnamed_shard(&second->book, BPS_ID_UNNAMED | 20, 3), 0);
+    bps_view_forget_before(second);
+    ck_assert_ptr_eq(bps_view_at(second, BPS_ID_UNNAMED | 19), second);
+    bps_view_put(second);
+    bps_view_put(other);
+    bps_view_put(third);
+    bps_view_put(skips);
 }
 END_TEST
 
@@ -705,6 +760,7 @@ int main(void)
     tcase_add_test(tests, test_hosts_of_the_missing);
     tcase_add_test(tests, test_many_missing);
     tcase_add_test(tests, test_early_seats);
+    tcase_add_test(tests, test_views_follow_one_another);
     tcase_add_test(tests, test_book);
     tcase_add_test(tests, test_keys);
     tcase_add_test(tests, test_leading);
