@@ -293,7 +293,7 @@ struct names {
 static void add_plugin(void *arg, const struct bps_plugin_row *row)
 {
     struct names *names = arg;
-    if (row->kind != BPS_KIND_COMPRESSOR || row->refusal[0] != '\0') {
+    if (row->refusal[0] != '\0') {
         return;
     }
     char(*found)[32] = bps_cmd_alloc(names->count + 1, sizeof *found);
@@ -315,7 +315,7 @@ static int choose(const struct bps_bench_request *request, const struct bps_conf
         out->count = request->names;
     } else if (entries > 0) {
         out->count = entries;
-    } else if (bps_plugin_each(add_plugin, out, &report) != BPS_OK) {
+    } else if (bps_plugin_each(BPS_KIND_COMPRESSOR, add_plugin, out, &report) != BPS_OK) {
         return bps_cmd_failure(NAME, "%s", report.text);
     }
     if (out->count == 0) {

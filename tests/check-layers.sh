@@ -1,8 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Includes inside the core go only down the list of its folders and never into tools, and a plugin includes nothing of
-# the core but the public headers; transports share transports/util, and compressors compressors/util. Planted violations prove that the check sees them.
-layers="base trace conf meeting plugin coding sum wire node scheduler server graph flow shards group device device_group worker"
+# the core but the public headers; transports share transports/util, compressors compressors/util, and launchers
+# launchers/util. Planted violations prove that the check sees them.
+layers="base trace conf plugin meeting coding sum wire node scheduler server graph flow shards group device
+    device_group worker"
 
 # Prints each include of the files in the folder $1 that begins as none of the words in $2.
 check_folder()
@@ -36,14 +38,15 @@ check_core()
 # Prints each quoted include of a plugin under $1 that is not its own file, nor one of what its kind shares.
 check_plugins()
 {
-    for dir in "$1"/transports/* "$1"/reducers/* "$1"/compressors/* "$1"/frameworks/* "$1"/examples/stage_*; do
+    for dir in "$1"/transports/* "$1"/reducers/* "$1"/compressors/* "$1"/launchers/* "$1"/frameworks/* \
+        "$1"/examples/stage_*; do
         for file in "$dir"/*.[ch]; do
             [ -f "$file" ] || continue
             sed -n 's/^[[:space:]]*#[[:space:]]*include[[:space:]]*"\([^"]*\)".*/\1/p' "$file" |
             while read -r name; do
                 case $dir:$name in
                 *:*../*) found= ;;
-                "$1"/transports/*:util/* | "$1"/compressors/*:util/*) found=${dir%/*}/$name ;;
+                "$1"/transports/*:util/* | "$1"/compressors/*:util/* | "$1"/launchers/*:util/*) found=${dir%/*}/$name ;;
                 *) found=$dir/$name ;;
                 esac
                 [ -f "$found" ] || echo "$file: \"$name\" is not a file of this plugin"
@@ -55,14 +58,15 @@ check_plugins()
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir -p "$work/core/base" "$work/core/device" "$work/core/worker" "$work/transports/bad" \
-    "$work/transports/util" "$work/reducers/bad"
+    "$work/transports/util" "$work/reducers/bad" "$work/launchers/bad"
 echo '#include "conf/conf.h"' >"$work/core/base/bad.c"
 printf '#include "%s"\n' tools/cmd.h scheduler/roster.h >"$work/core/worker/bad.c"
 printf '#include "%s"\n' base/log.h util/no.h ../bad/bad.c util/util.h >"$work/transports/bad/bad.c"
 echo '#include "util/util.h"' >"$work/reducers/bad/bad.c"
+echo '#include "conf/value.h"' >"$work/launchers/bad/bad.c"
 touch "$work/transports/util/util.h"
 echo '#include "group/local.h"' >"$work/core/device/bad.c"
-if [ "$(check_core "$work" | wc -l)" -ne 3 ] || [ "$(check_plugins "$work" | wc -l)" -ne 4 ]; then
+if [ "$(check_core "$work" | wc -l)" -ne 3 ] || [ "$(check_plugins "$work" | wc -l)" -ne 5 ]; then
     echo "the check does not see a planted violation"
     exit 1
 fi

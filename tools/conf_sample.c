@@ -68,7 +68,6 @@ static void print_row(int indent, const struct bps_option *row)
 
 /* For bps_plugin_each(): the plugins of one kind, each name once. */
 struct finder {
-    uint32_t kind;
     size_t count;
     char name[64][32];
 };
@@ -77,7 +76,7 @@ static void find(void *arg, const struct bps_plugin_row *row)
 {
     struct finder *finder = arg;
     bool room = finder->count < sizeof finder->name / sizeof *finder->name;
-    if (row->kind != finder->kind || row->refusal[0] != '\0' || !room) {
+    if (row->refusal[0] != '\0' || !room) {
         return;
     }
     for (size_t i = 0; i < finder->count; i++) {
@@ -91,8 +90,8 @@ static void find(void *arg, const struct bps_plugin_row *row)
 static void find_plugins(uint32_t kind, struct finder *out)
 {
     struct bps_report report;
-    *out = (struct finder){.kind = kind};
-    if (bps_plugin_each(find, out, &report) != BPS_OK) {
+    *out = (struct finder){0};
+    if (bps_plugin_each(kind, find, out, &report) != BPS_OK) {
         print_comment(0, "The plugins cannot be listed: %s", report.text);
     }
 }

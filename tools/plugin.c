@@ -23,8 +23,8 @@ static const char help_text[] =
     "which frameworks it serves, and which versions of them the python3 of the PATH\n"
     "has. It runs none of their code. info opens one plugin and shows its options.\n"
     "\n"
-    "      --kind KIND        transport, reducer, compressor, stage or framework;\n"
-    "                         needed where several have this name\n"
+    "      --kind KIND        transport, reducer, compressor, stage, launcher or\n"
+    "                         framework; needed where several have this name\n"
     "      --json             print JSON\n"
     "      --help             print this\n";
 /* clang-format on */
@@ -59,7 +59,7 @@ static void add_row(void *arg, const struct bps_plugin_row *row)
 static bps_status get_rows(struct rows *out, struct bps_report *report)
 {
     struct rows rows = {0};
-    bps_status status = bps_plugin_each(add_row, &rows, report);
+    bps_status status = bps_plugin_each(0, add_row, &rows, report);
 
     if (status == BPS_OK && rows.lost) {
         BPS_REPORT(report, "out of memory while listing plugins");
@@ -358,7 +358,8 @@ static int parse(int argc, char **argv, struct request *out, bool *help)
             out->kind = bps_kind_from_name(optarg);
             if (!out->kind) {
                 return bps_cmd_usage(
-                    "plugin", "unknown kind '%s'; expected transport, reducer, compressor, stage or framework", optarg);
+                    "plugin",
+                    "unknown kind '%s'; expected transport, reducer, compressor, stage, launcher or framework", optarg);
             }
             break;
         case 'j':

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meeting.c - the places that are known, and what a note says: "2,ADDRESS,SECRET,JOB"; "-" in the place of
+/* meeting.c - which place is taken, and what a note says: "2,ADDRESS,SECRET,JOB"; "-" in the place of
  * what all processes have been given by other means.
  */
 #include "meeting/meeting.h"
@@ -13,18 +13,17 @@
 #define GIVEN "-"
 
 /* Who asks for a place has it; who keeps notes comes next: MASTER_ADDR may be set for PyTorch alone. */
-static const struct bps_meeting_place *const places[] = {&bps_meeting_file,  &bps_meeting_tcp_store,
-                                                         &bps_meeting_pmix,  &bps_meeting_pmi,
-                                                         &bps_meeting_slurm, &bps_meeting_master};
-
-const struct bps_meeting_place *bps_meeting_here(void)
+bps_status bps_meeting_here(const struct bps_meeting_place **out, struct bps_report *report)
 {
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        if (places[i]->is_here()) {
-            return places[i];
-        }
+    *out = &bps_meeting_file;
+    if (bps_meeting_file.is_here()) {
+        return BPS_OK;
     }
-    return NULL;
+    bps_status status = bps_meeting_launcher(out, report);
+    if (status == BPS_OK && *out == NULL && bps_meeting_master.is_here()) {
+        *out = &bps_meeting_master;
+    }
+    return status;
 }
 
 /* ---- without notes ---- */

@@ -4,14 +4,16 @@
  * leaves a note where the launcher keeps such things; the others read it. The note has the scheduler's address and the
  * secret of the job. Where there are no notes, all know the address beforehand.
  *
- * What is known of one launcher is in one file: the place where its processes meet.
+ * What is known of one launcher is a plugin (byteps/launcher.h); a shared file and MASTER_ADDR are of none.
  */
 #ifndef BPS_MEETING_MEETING_H
 #define BPS_MEETING_MEETING_H
 
+#include <byteps/launcher.h>
+
 #include "conf/conf.h"
 
-#define BPS_NOTE_LIMIT 256u /* bytes, with the zero at its end */
+#define BPS_NOTE_LIMIT BPS_LAUNCHER_NOTE_BYTES
 
 /*
  * Where processes meet. The functions may block until `until` (bps_now()) and then answer BPS_ERR_TIMEOUT; the report
@@ -33,11 +35,18 @@ struct bps_meeting_place {
     bps_status (*find)(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report);
 };
 
-extern const struct bps_meeting_place bps_meeting_file, bps_meeting_tcp_store, bps_meeting_pmix, bps_meeting_pmi,
-    bps_meeting_slurm, bps_meeting_master;
+extern const struct bps_meeting_place bps_meeting_file, bps_meeting_master;
 
-/* NULL: none. */
-const struct bps_meeting_place *bps_meeting_here(void);
+/*
+ * The place of the launcher of this process, whose plugin is open from then on until end(), which must be called; NULL:
+ * there is none. An error is that of the plugin.
+ */
+bps_status bps_meeting_launcher(const struct bps_meeting_place **out, struct bps_report *report);
+/* In a child of fork(): what the launcher has opened is closed. */
+void bps_meeting_in_child(void);
+
+/* *out NULL: there is none. Where there is one, its end() is to be called. */
+bps_status bps_meeting_here(const struct bps_meeting_place **out, struct bps_report *report);
 
 /*
  * Sets cluster.scheduler where there are no notes. BPS_ERR_CONF: other hosts are to come there, but there is no secret.

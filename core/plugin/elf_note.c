@@ -229,6 +229,27 @@ static bps_status add_framework(const struct reader *reader, const void *desc, s
     return BPS_OK;
 }
 
+static bps_status add_launcher(const struct reader *reader, const void *desc, size_t descsz, struct bps_elf *out)
+{
+    struct bps_launcher_note_body body;
+
+    if (descsz < sizeof body || out->launchers == BPS_ELF_NOTES_MAX) {
+        return bps_refuse(reader->report,
+                          "it has more than %u BytePS notes on launchers, or one of %zu bytes, expected %zu; state "
+                          "each variable once with BPS_LAUNCHER_NOTE, and rebuild the plugin against this BytePS",
+                          BPS_ELF_NOTES_MAX, descsz, sizeof body);
+    }
+    memcpy(&body, desc, sizeof body);
+    if (!clean_text(body.variable, sizeof body.variable)) {
+        return bps_refuse(reader->report,
+                          "variable in its note on a launcher is not a printable text of 1 to %zu characters; state "
+                          "it with BPS_LAUNCHER_NOTE",
+                          sizeof body.variable - 1);
+    }
+    out->launcher[out->launchers++] = body;
+    return BPS_OK;
+}
+
 static int compare_frameworks(const void *a, const void *b)
 {
     const struct bps_framework_note_body *x = a, *y = b;
@@ -247,6 +268,8 @@ static bps_status add_any(const struct reader *reader, const ElfW(Nhdr) * head, 
         return add_note(reader, desc, head->n_descsz, out);
     case BPS_NOTE_FRAMEWORK:
         return add_framework(reader, desc, head->n_descsz, out);
+    case BPS_NOTE_LAUNCHER:
+        return add_launcher(reader, desc, head->n_descsz, out);
     default:
         return BPS_OK;
     }

@@ -8,6 +8,7 @@
 #define BPS_PLUGIN_ELF_NOTE_H
 
 #include <byteps/framework.h>
+#include <byteps/launcher.h>
 
 /* More plugins than this in one module are not plausible. */
 #define BPS_ELF_NOTES_MAX 16u
@@ -17,7 +18,9 @@ struct bps_elf {
     struct bps_note_body note[BPS_ELF_NOTES_MAX]; /* strings terminated and printable */
     uint32_t frameworks;
     struct bps_framework_note_body framework[BPS_ELF_NOTES_MAX]; /* that a binding serves, by name */
-    bool links_core;                                             /* libbyteps is among the needed libraries */
+    uint32_t launchers;
+    struct bps_launcher_note_body launcher[BPS_ELF_NOTES_MAX]; /* by the variables that its launchers need */
+    bool links_core;                                           /* libbyteps is among the needed libraries */
     char needed[512]; /* the needed libraries: "libm.so.6, libc.so.6"; cut if too long */
 };
 

@@ -93,6 +93,17 @@ static uint32_t no_speed(struct bps_channel *channel)
     return 0;
 }
 
+static const char *no_direction(void *instance)
+{
+    (void)instance;
+    return NULL;
+}
+
+static void nothing_in_child(void *instance)
+{
+    (void)instance;
+}
+
 static const struct bps_transport_ops transport_stubs = {
     .describe = no_description,
     .loan_read = no_loan_read,
@@ -110,6 +121,8 @@ static const struct bps_stage_ops stage_stubs = {
     .unbind = no_unbind,
     .describe = no_description,
 };
+
+static const struct bps_launcher_ops launcher_stubs = {.direction = no_direction, .in_child = nothing_in_child};
 
 /* ---- tables ------------------------------------------------------------------------------------------- */
 
@@ -158,6 +171,11 @@ static const struct op stage_ops[] = {
     OP(stage, unbind), OP(stage, run),   OP(stage, describe), {NULL, 0},
 };
 
+static const struct op launcher_ops[] = {
+    OP(launcher, open), OP(launcher, close),     OP(launcher, recognise), OP(launcher, leave),
+    OP(launcher, find), OP(launcher, direction), OP(launcher, in_child),  {NULL, 0},
+};
+
 struct kind {
     uint32_t kind;
     const char *name;
@@ -180,6 +198,7 @@ static const struct kind kinds[] = {
      compressor_members},
     {BPS_KIND_FRAMEWORK, "framework", 0, NULL, NULL, plugin_members},
     {BPS_KIND_STAGE, "stage", sizeof(struct bps_stage_ops), stage_ops, &stage_stubs, stage_members},
+    {BPS_KIND_LAUNCHER, "launcher", sizeof(struct bps_launcher_ops), launcher_ops, &launcher_stubs, plugin_members},
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -194,6 +213,8 @@ SAME_PLACE(compressor, open);
 SAME_PLACE(compressor, close);
 SAME_PLACE(stage, open);
 SAME_PLACE(stage, close);
+SAME_PLACE(launcher, open);
+SAME_PLACE(launcher, close);
 
 static const struct kind *find_kind(uint32_t kind)
 {
@@ -311,6 +332,10 @@ bps_status bps_ops_complete(uint32_t kind, const void *ops, union bps_ops *out, 
     }
     if (kind == BPS_KIND_REDUCER && check_device(copy.reducer.device, report) != BPS_OK) {
         return BPS_ERR_PLUGIN;
+    }
+    if (kind == BPS_KIND_LAUNCHER && (copy.launcher.place == NULL || copy.launcher.place[0] == '\0')) {
+        return bps_refuse(report, "place of its operations is %s, expected a text; set it in struct bps_launcher_ops",
+                          copy.launcher.place == NULL ? "NULL" : "empty");
     }
     *out = copy;
     return BPS_OK;

@@ -6,6 +6,7 @@
 #define BPS_PLUGIN_KINDS_H
 
 #include <byteps/compressor.h>
+#include <byteps/launcher.h>
 #include <byteps/reducer.h>
 #include <byteps/stage.h>
 #include <byteps/transport.h>
@@ -23,6 +24,7 @@ union bps_ops {
     struct bps_reducer_ops reducer;
     struct bps_compressor_ops compressor;
     struct bps_stage_ops stage;
+    struct bps_launcher_ops launcher;
 };
 
 /* Kinds with code that the core runs; the others are refused before. */

@@ -18,6 +18,7 @@
 #include "plugin/search.h"
 
 struct list {
+    uint32_t kind; /* 0: any */
     struct bps_plugin_row *rows;
     uint32_t count;
 };
@@ -34,12 +35,20 @@ static struct bps_plugin_row *new_row(struct list *list)
     return &rows[list->count++];
 }
 
+static bool wants(const struct list *list, uint32_t kind)
+{
+    return list->kind == 0 || list->kind == kind;
+}
+
 static bool add_builtins(struct list *list)
 {
     const struct bps_module *module;
 
     for (size_t i = 0; (module = bps_builtin_module(i)) != NULL; i++) {
         for (uint32_t j = 0; j < module->nplugins; j++) {
+            if (!wants(list, module->plugins[j]->kind)) {
+                continue;
+            }
             struct bps_plugin_row *row = new_row(list);
             if (!row) {
                 return false;
@@ -81,6 +90,15 @@ static const struct bps_plugin_row *find_row(const struct list *list, uint32_t c
     return NULL;
 }
 
+static bool is_away(const struct bps_elf *elf)
+{
+    uint32_t unset = 0;
+    while (unset < elf->launchers && getenv(elf->launcher[unset].variable) == NULL) {
+        unset++;
+    }
+    return unset > 0 && unset == elf->launchers;
+}
+
 /* Fills in what the file says of itself, or why it would be refused. */
 static void inspect(const struct list *list, struct bps_plugin_row *row, size_t name_length)
 {
@@ -96,6 +114,7 @@ static void inspect(const struct list *list, struct bps_plugin_row *row, size_t 
     } else {
         snprintf(row->version, sizeof row->version, "%s", note->version);
         row->frameworks = elf.frameworks;
+        row->away = is_away(&elf);
         memcpy(row->framework, elf.framework, sizeof row->framework);
         if (first) {
             snprintf(row->refusal, sizeof row->refusal, "hidden by %.*s", (int)sizeof row->refusal - 16, first->path);
@@ -110,7 +129,7 @@ static bool add_file(struct list *list, const char *dir, const char *file)
     uint32_t kind;
     size_t n;
 
-    if (!split_name(file, &kind, &name, &n)) {
+    if (!split_name(file, &kind, &name, &n) || !wants(list, kind)) {
         return true;
     }
     row = new_row(list);
@@ -155,10 +174,10 @@ static int compare_rows(const void *a, const void *b)
     return order ? order : (x->found > y->found) - (x->found < y->found);
 }
 
-bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,
+bps_status bps_plugin_each(uint32_t kind, void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,
                            struct bps_report *report)
 {
-    struct list list = {0};
+    struct list list = {.kind = kind};
     struct bps_dirs dirs;
     bps_status status = bps_dirs_get(&dirs, report);
     bool ok;

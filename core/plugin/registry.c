@@ -126,7 +126,7 @@ static bps_status check_request(uint32_t kind, const char *name, struct bps_repo
     if (!bps_kind_opens(kind)) {
         return bps_refuse(report,
                           "kind %u (%s) of plugin '%.64s' is not supported, expected transport, reducer, "
-                          "compressor or stage",
+                          "compressor, stage or launcher",
                           kind, bps_kind_name(kind), name);
     }
     if (!bps_plugin_name_valid(name)) {

@@ -42,9 +42,13 @@ struct bps_plugin_row {
     char refusal[512]; /* why it could not be used; "" if it looks right */
     uint32_t frameworks;
     struct bps_framework_note_body framework[BPS_ELF_NOTES_MAX]; /* that a binding serves */
+    bool away; /* a launcher whose notes name variables, none of which is set */
 };
-/* Calls fn for every *.so of the plugin directories that is named like a plugin, and for builtins; sorted. */
-bps_status bps_plugin_each(void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,
+/*
+ * Calls fn for every *.so of the plugin directories that is named like a plugin of the kind (0: of any), and for
+ * builtins; sorted.
+ */
+bps_status bps_plugin_each(uint32_t kind, void (*fn)(void *arg, const struct bps_plugin_row *row), void *arg,
                            struct bps_report *report);
 
 /* "transport" and so on; "?" if unknown. And back: 0 if unknown. */

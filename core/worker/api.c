@@ -89,6 +89,7 @@ static void in_child(void)
     bps_memory_in_child(job);
     bps_outcomes_in_child();
     bps_loops_close_after_fork(); /* a scheduler's and a server's, too */
+    bps_meet_in_child();
     if (job) {
         atomic_store(&forked, true);
     } else {

@@ -186,17 +186,15 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
         return BPS_OK;
     }
     bool server = conf->cluster.role == BPS_ROLE_SERVER;
-    met.place = bps_meeting_here();
-    if (met.place == NULL || (!server && conf->cluster.rank < 0)) {
-        met.place = NULL;
-        return refuse(conf, why);
+    bps_status status = server || conf->cluster.rank >= 0 ? bps_meeting_here(&met.place, why) : BPS_OK;
+    if (status != BPS_OK || met.place == NULL) {
+        return status != BPS_OK ? status : refuse(conf, why);
     }
     met.conf = conf;
     met.hosts = !server && conf->cluster.rank == 0;
     met.given = (struct bps_given){.secret = conf->has_secret, .job = strcmp(conf->cluster.job, "default") != 0};
     met.n++;
-    bps_status status =
-        met.place->port == NULL ? meet_by_note(conf, until, hosting, why) : meet_as_known(conf, hosting, why);
+    status = met.place->port == NULL ? meet_by_note(conf, until, hosting, why) : meet_as_known(conf, hosting, why);
     if (status != BPS_OK) {
         bps_hosting_end(*hosting, why->text);
         *hosting = NULL;
@@ -210,4 +208,9 @@ void bps_meet_end(void)
         met.place->end();
     }
     met.place = NULL;
+}
+
+void bps_meet_in_child(void)
+{
+    bps_meeting_in_child();
 }

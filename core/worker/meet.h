@@ -18,5 +18,7 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
 void bps_meet_again(void);
 /* The job is over. */
 void bps_meet_end(void);
+/* In a child of fork(). */
+void bps_meet_in_child(void);
 
 #endif

@@ -20,7 +20,7 @@ BUILD = pathlib.Path(os.environ.get("top_builddir", "."))
 SOURCE = pathlib.Path(os.environ.get("top_srcdir", "."))
 NM = os.environ.get("NM") or "nm"
 STATE = re.compile(r"\bstate = BPS_TASK_\w+")
-PLUGINS = ("transports", "reducers", "compressors")
+PLUGINS = ("transports", "reducers", "compressors", "launchers")
 FUNCTION = re.compile(r"^[a-z_][^\n;{}()=]*?\b(\w+)\((?:[^;{}()]|\([^;{}()]*\))*\)\n\{$", re.MULTILINE)
 
 

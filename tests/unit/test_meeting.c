@@ -11,6 +11,8 @@
 #include "base/clock.h"
 #include "meeting/meeting.h"
 
+const struct bps_module *bps_module_launcher_pmi(void), *bps_module_launcher_tcp_store(void);
+
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define SECRET       "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
@@ -158,20 +160,26 @@ static size_t make(uint8_t *bytes, size_t room, unsigned *seed)
     return n;
 }
 
+static const struct bps_launcher_ops *ops_of(const struct bps_module *module)
+{
+    return module->plugins[0]->ops;
+}
+
 START_TEST(any_bytes_of_a_store)
 {
     uint8_t bytes[600];
     char port[8], note[BPS_NOTE_LIMIT];
     unsigned seed = (unsigned)_i;
+    const struct bps_launcher_ops *store = ops_of(bps_module_launcher_tcp_store());
     struct stranger s = {.fd = -1, .bytes = bytes, .n = make(bytes, sizeof bytes, &seed)};
     listen_somewhere(&s, port);
     setenv("TORCHELASTIC_USE_AGENT_STORE", "True", 1);
     setenv("MASTER_ADDR", "127.0.0.1", 1);
     setenv("MASTER_PORT", port, 1);
-    ck_assert(bps_meeting_tcp_store.is_here());
+    ck_assert(store->recognise());
     begin(&s);
     memset(note, 'x', sizeof note);
-    bps_status status = bps_meeting_tcp_store.find("byteps-1", note, bps_now() + 5 * BPS_S, &report);
+    bps_status status = store->find(NULL, "byteps-1", note, bps_now() + 5 * BPS_S, &report);
     ck_assert(status != BPS_OK || memchr(note, '\0', sizeof note) != NULL);
     pthread_join(s.thread, NULL);
     close(s.listener);
@@ -204,15 +212,16 @@ START_TEST(any_lines_of_a_launcher)
         memcpy(bytes + n, word, strlen(word));
         n += strlen(word);
     }
+    const struct bps_launcher_ops *pmi = ops_of(bps_module_launcher_pmi());
     ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
     struct stranger s = {.listener = -1, .fd = ends[1], .bytes = bytes, .n = n};
     snprintf(fd, sizeof fd, "%d", ends[0]);
     setenv("PMI_FD", fd, 1);
     unsetenv("SLURM_MPI_TYPE");
-    ck_assert(bps_meeting_pmi.is_here());
+    ck_assert(pmi->recognise());
     begin(&s);
     memset(note, 'x', sizeof note);
-    bps_status status = bps_meeting_pmi.find("byteps-1", note, bps_now() + 5 * BPS_S, &report);
+    bps_status status = pmi->find(NULL, "byteps-1", note, bps_now() + 5 * BPS_S, &report);
     ck_assert(status != BPS_OK || memchr(note, '\0', sizeof note) != NULL);
     ck_assert(_i % 5 < 4 || (status == BPS_OK && strcmp(note, "v") == 0));
     shutdown(ends[0], SHUT_WR);

@@ -235,7 +235,7 @@ START_TEST(kinds_have_names)
         ck_assert_uint_eq(bps_kind_from_name(names[kind - 1]), kind);
     }
     ck_assert_str_eq(bps_kind_name(0), "?");
-    ck_assert_str_eq(bps_kind_name(6), "?");
+    ck_assert_str_eq(bps_kind_name(7), "?");
     ck_assert_uint_eq(bps_kind_from_name("stages"), 0);
 }
 END_TEST
@@ -305,8 +305,9 @@ START_TEST(requests_that_are_no_plugins)
     ck_says(bps_plugin_open(BPS_KIND_FRAMEWORK, "python", "x.conf:3: frameworks.f", &loaded, &report),
             "x.conf:3: frameworks.f: framework 'python' is not opened by the core: its framework loads it, as "
             "'import byteps' does; do not name it as a plugin");
-    ck_says(bps_plugin_open(6, "engine", NULL, &loaded, &report),
-            "kind 6 (?) of plugin 'engine' is not supported, expected transport, reducer, compressor or stage");
+    ck_says(bps_plugin_open(7, "engine", NULL, &loaded, &report),
+            "kind 7 (?) of plugin 'engine' is not supported, expected transport, reducer, compressor, stage or "
+            "launcher");
     ck_says(bps_plugin_open(BPS_KIND_STAGE, "../../x", NULL, &loaded, &report),
             "stage '../../x': this name is not allowed, expected a lower-case letter, then letters, digits "
             "and _, at "
@@ -456,7 +457,7 @@ static void find_cpu(void *arg, const struct bps_plugin_row *row)
 static bool have_cpu(void)
 {
     bool found = false;
-    return bps_plugin_each(find_cpu, &found, &report) == BPS_OK && found;
+    return bps_plugin_each(0, find_cpu, &found, &report) == BPS_OK && found;
 }
 
 static void *open_cpu(void *arg)

@@ -3,7 +3,7 @@
  * plugin.h - what every plugin needs: its module, its note, its options, and what the core gives it.
  *
  * A plugin includes the header of its kind, which includes this one: transport.h, reducer.h (and device.h, if it has
- * devices), compressor.h, stage.h or framework.h.
+ * devices), compressor.h, stage.h, launcher.h or framework.h.
  *
  * A plugin is a shared object KIND_NAME.so (transport_tcp.so) in the plugin directory. It exports one
  * function, bps_plugin_module(), which returns a static `struct bps_module`: a list of plugin descriptors. It
@@ -17,7 +17,7 @@
  * the application's that waits for an operation and drives the loop meanwhile. Instances may run beside each
  * other in one process; so plugins keep no mutable global state and need no locks. Exceptions are named where
  * they occur.
- * Blocking: nothing but open and close may block.
+ * Blocking: nothing but open and close may block, and what launchers wait for.
  * Versions: members of a job that have loaded plugins of one kind and name must have them in one version and format.
  * Statuses: a callback returns BPS_OK or an error, BPS_ERR_*, and only where it says so another one; a `done` gets
  * one of these, too. Anything else is taken for BPS_ERR_PLUGIN, and the error names plugin, callback and value.
@@ -40,7 +40,7 @@ extern "C" {
 #endif
 
 #define BPS_ABI_MAJOR 0u
-#define BPS_ABI_MINOR 13u
+#define BPS_ABI_MINOR 14u
 
 #define BPS_PLUGIN_MAGIC 0x53504221u /* "!BPS" */
 
@@ -50,6 +50,7 @@ extern "C" {
 #define BPS_KIND_COMPRESSOR 3u
 #define BPS_KIND_FRAMEWORK  4u /* loaded by the framework, listed here */
 #define BPS_KIND_STAGE      5u
+#define BPS_KIND_LAUNCHER   6u /* searched, not configured */
 
 /* ---- options ------------------------------------------------------------------------------------------ */
 

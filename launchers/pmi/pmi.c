@@ -6,7 +6,7 @@
  * A line is "cmd=NAME KEY=VALUE ...\n", where values have no spaces; each is answered by one. MPI, if the program uses
  * it, goes on with the same descriptor. Whoever ends without cmd=finalize takes the others with it.
  */
-#include "meeting/meeting.h"
+#include "util/util.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,33 +17,32 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/report.h"
-#include "conf/value.h"
-
 #define LINE_LIMIT 1024u
 
 /* The meeting that is under way, as its barrier may outlast one call. */
 static struct {
     char key[128];
-    char space[BPS_NOTE_LIMIT]; /* in which all processes put and get */
-    bool entered, passed;       /* the barrier */
-    pid_t begun;                /* the process that has said cmd=init; 0: none */
-    ino_t socket;               /* what its descriptor is */
+    char space[BPS_LAUNCHER_NOTE_BYTES]; /* in which all processes put and get */
+    bool entered, passed;                /* the barrier */
+    pid_t begun;                         /* the process that has said cmd=init; 0: none */
+    ino_t socket;                        /* what its descriptor is */
 } meeting;
 
-/* That of srun --mpi=pmi2 is left to MPI, as it begins only once. */
-static bool is_here(void)
-{
-    int64_t fd;
-    const char *text = getenv("PMI_FD"), *slurm = getenv("SLURM_MPI_TYPE");
-    return text != NULL && (slurm == NULL || strcmp(slurm, "pmi2") != 0) && bps_parse_int(text, &fd) == BPS_OK &&
-           fd >= 0 && fd <= 1 << 20 && fcntl((int)fd, F_GETFD) >= 0;
-}
-
+/* Of PMI_FD; -1: none. */
 static int descriptor(void)
 {
-    return atoi(getenv("PMI_FD"));
+    const char *text = getenv("PMI_FD");
+    char *end;
+    long fd = text != NULL && *text >= '0' && *text <= '9' ? strtol(text, &end, 10) : -1;
+    return fd >= 0 && fd <= 1 << 20 && *end == '\0' ? (int)fd : -1;
+}
+
+/* That of srun --mpi=pmi2 is left to MPI, as it begins only once. */
+static bool recognise(void)
+{
+    const char *slurm = getenv("SLURM_MPI_TYPE");
+    int fd = slurm == NULL || strcmp(slurm, "pmi2") != 0 ? descriptor() : -1;
+    return fd >= 0 && fcntl(fd, F_GETFD) >= 0;
 }
 
 /* ---- lines ---- */
@@ -54,7 +53,7 @@ static bps_status say(const char *line, struct bps_report *report)
     for (size_t said = 0; said < length;) {
         ssize_t n = write(descriptor(), line + said, length - said);
         if (n < 0 && errno != EINTR) {
-            return bps_fail(report, BPS_ERR_IO, "PMI_FD: %s", strerror(errno));
+            return launcher_fail(report, BPS_ERR_IO, "PMI_FD: %s", strerror(errno));
         }
         said += n > 0 ? (size_t)n : 0;
     }
@@ -66,13 +65,13 @@ static bps_status hear(char line[LINE_LIMIT], uint64_t until, struct bps_report 
 {
     struct pollfd ready = {.fd = descriptor(), .events = POLLIN};
     uint64_t now;
-    for (size_t used = 0; used < LINE_LIMIT && (now = bps_now()) < until;) {
-        if (poll(&ready, 1, (int)((until - now) / BPS_MS) + 1) <= 0) {
+    for (size_t used = 0; used < LINE_LIMIT && (now = launcher_now()) < until;) {
+        if (poll(&ready, 1, (int)((until - now) / LAUNCHER_MS) + 1) <= 0) {
             continue;
         }
         ssize_t n = read(descriptor(), line + used, 1);
         if (n == 0 || (n < 0 && errno != EINTR)) {
-            return bps_fail(report, BPS_ERR_IO, "PMI_FD: %s", n == 0 ? "mpirun has hung up" : strerror(errno));
+            return launcher_fail(report, BPS_ERR_IO, "PMI_FD: %s", n == 0 ? "mpirun has hung up" : strerror(errno));
         }
         if (n > 0 && line[used] == '\n') {
             line[used] = '\0';
@@ -80,10 +79,10 @@ static bps_status hear(char line[LINE_LIMIT], uint64_t until, struct bps_report 
         }
         used += n > 0 ? 1 : 0;
         if (used == LINE_LIMIT) {
-            return bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: a line of more than %u bytes", LINE_LIMIT - 1);
+            return launcher_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: a line of more than %u bytes", LINE_LIMIT - 1);
         }
     }
-    return bps_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet");
+    return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet");
 }
 
 /* The value of "KEY=" in a line, without what follows. False: it is not there, or longer. */
@@ -111,7 +110,7 @@ static bps_status expect(char line[LINE_LIMIT], const char *name, uint64_t until
     bps_status status = hear(line, until, report);
     if (status == BPS_OK && (!value_of(line, "cmd", command, sizeof command) || strcmp(command, name) != 0 ||
                              (value_of(line, "rc", result, sizeof result) && strcmp(result, "0") != 0))) {
-        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: expected cmd=%s rc=0, found %.200s", name, line);
+        status = launcher_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: expected cmd=%s rc=0, found %.200s", name, line);
     }
     return status;
 }
@@ -139,7 +138,7 @@ static void end(void)
 {
     char line[LINE_LIMIT];
     if (meeting.begun == getpid() && meeting.passed && socket_of(descriptor()) == meeting.socket) {
-        (void)ask("cmd=finalize\n", "finalize_ack", line, bps_now() + BPS_S, NULL);
+        (void)ask("cmd=finalize\n", "finalize_ack", line, launcher_now() + LAUNCHER_S, NULL);
     }
 }
 
@@ -155,7 +154,7 @@ static bps_status introduce(uint64_t until, struct bps_report *report)
         status = ask("cmd=get_my_kvsname\n", "my_kvsname", line, until, report);
     }
     if (status == BPS_OK && !value_of(line, "kvsname", meeting.space, sizeof meeting.space)) {
-        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no kvsname in %.200s", line);
+        status = launcher_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no kvsname in %.200s", line);
     }
     return status;
 }
@@ -182,8 +181,9 @@ static bps_status pass_barrier(uint64_t until, struct bps_report *report)
     return status;
 }
 
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status leave(void *instance, const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     char question[LINE_LIMIT], line[LINE_LIMIT];
     bps_status status = begin(key, until, report);
     if (status == BPS_OK) {
@@ -193,8 +193,9 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
     return status == BPS_OK ? pass_barrier(until, report) : status;
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status find(void *instance, const char *key, char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     char question[LINE_LIMIT], line[LINE_LIMIT];
     bps_status status = begin(key, until, report);
     if (status == BPS_OK) {
@@ -204,15 +205,21 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
         snprintf(question, sizeof question, "cmd=get kvsname=%s key=%.64s\n", meeting.space, key);
         status = ask(question, "get_result", line, until, report);
     }
-    if (status == BPS_OK && !value_of(line, "value", note, BPS_NOTE_LIMIT)) {
-        status = bps_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no value in %.200s", line);
+    if (status == BPS_OK && !value_of(line, "value", note, BPS_LAUNCHER_NOTE_BYTES)) {
+        status = launcher_fail(report, BPS_ERR_PROTOCOL, "PMI_FD: no value in %.200s", line);
     }
     return status;
 }
 
-const struct bps_meeting_place bps_meeting_pmi = {
-    .name = "PMI",
-    .is_here = is_here,
+static const struct bps_launcher_ops ops = {
+    .size = sizeof ops,
+    .open = launcher_open_nothing,
+    .close = launcher_close_nothing,
+    .order = 300,
+    .place = "PMI",
+    .recognise = recognise,
     .leave = leave,
     .find = find,
 };
+
+LAUNCHER_MODULE("pmi", "PMI_FD", "PMI-1, of the launchers of MPICH and its relatives", ops)

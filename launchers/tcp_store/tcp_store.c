@@ -5,28 +5,26 @@
  * A connection begins with VALIDATE; a query is a byte and its arguments. Numbers are those of the host, as PyTorch
  * has them; a string is its length and its bytes. Source: TCPStoreBackend.hpp of PyTorch 2.1 and later.
  */
-#include "meeting/meeting.h"
+#include "util/util.h"
 
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/report.h"
-#include "meeting/stream.h"
+#include "util/stream.h"
 
 #define MAGIC      0x3C85F7CEu
 #define RETRY_MS   100
 #define KEY_LIMIT  256u
-#define HELD_LIMIT (2 * KEY_LIMIT + BPS_NOTE_LIMIT + 64) /* what a query has at most */
+#define HELD_LIMIT (2 * KEY_LIMIT + BPS_LAUNCHER_NOTE_BYTES + 64) /* what a query has at most */
 
 /* Of the enumeration QueryType. */
 enum query { VALIDATE = 0, SET = 1, GET = 3, CHECK = 5, WAIT = 6 };
 
 /* A connection, and what is about to be sent through it. */
 struct store {
-    struct bps_stream stream;
+    struct launcher_stream stream;
     size_t used;
     uint8_t held[HELD_LIMIT];
 };
@@ -36,8 +34,14 @@ static const char *host_variable(void)
     return getenv("MASTER_ADDR");
 }
 
+static const char *direction(void *instance)
+{
+    (void)instance;
+    return host_variable();
+}
+
 /* Without TORCHELASTIC_USE_AGENT_STORE nobody has begun the store that MASTER_ADDR tells of. */
-static bool is_here(void)
+static bool recognise(void)
 {
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
     return agent != NULL && strcmp(agent, "True") == 0 && host_variable() != NULL && getenv("MASTER_PORT") != NULL;
@@ -72,13 +76,13 @@ static bps_status send_held(struct store *store, struct bps_report *report)
 {
     size_t n = store->used;
     store->used = 0;
-    return bps_stream_send(&store->stream, store->held, n, report);
+    return launcher_stream_send(&store->stream, store->held, n, report);
 }
 
 static bps_status receive(struct store *store, void *data, size_t n, struct bps_report *report)
 {
-    bps_status status = bps_stream_receive(&store->stream, data, n, report);
-    return status == BPS_ERR_IO ? bps_fail(report, status, "no TCPStore of PyTorch 2.1 or later answers there")
+    bps_status status = launcher_stream_receive(&store->stream, data, n, report);
+    return status == BPS_ERR_IO ? launcher_fail(report, status, "no TCPStore of PyTorch 2.1 or later answers there")
                                 : status;
 }
 
@@ -90,9 +94,9 @@ static bps_status open_store(struct store *store, uint64_t until, struct bps_rep
     const uint32_t magic = MAGIC;
     store->used = 0;
     bps_status status;
-    while ((status = bps_stream_open(&store->stream, host_variable(), getenv("MASTER_PORT"), until, report)) ==
+    while ((status = launcher_stream_open(&store->stream, host_variable(), getenv("MASTER_PORT"), until, report)) ==
                BPS_ERR_IO &&
-           bps_now() < until) {
+           launcher_now() < until) {
         poll(NULL, 0, RETRY_MS);
     }
     if (status == BPS_OK) {
@@ -115,7 +119,7 @@ static void full_key(const char *key, char *out)
 static bps_status finish(struct store *store, bps_status status, struct bps_report *report)
 {
     char why[256];
-    bps_stream_close(&store->stream);
+    launcher_stream_close(&store->stream);
     if (status != BPS_OK && report != NULL) {
         snprintf(why, sizeof why, "%.255s", report->text);
         BPS_REPORT(report, "the store of torchrun at %.100s:%.10s: %s", host_variable(), getenv("MASTER_PORT"), why);
@@ -125,8 +129,9 @@ static bps_status finish(struct store *store, bps_status status, struct bps_repo
 
 /* ---- the place ---- */
 
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status leave(void *instance, const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     struct store store;
     char name[KEY_LIMIT];
     uint8_t there = 0;
@@ -147,7 +152,8 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
     return finish(&store, status, report);
 }
 
-static bps_status get(struct store *store, const char *name, char note[BPS_NOTE_LIMIT], struct bps_report *report)
+static bps_status get(struct store *store, const char *name, char note[BPS_LAUNCHER_NOTE_BYTES],
+                      struct bps_report *report)
 {
     uint64_t n = 0;
     hold_query(store, GET);
@@ -156,9 +162,9 @@ static bps_status get(struct store *store, const char *name, char note[BPS_NOTE_
     if (status == BPS_OK) {
         status = receive(store, &n, sizeof n, report);
     }
-    if (status == BPS_OK && n >= BPS_NOTE_LIMIT) {
-        return bps_fail(report, BPS_ERR_PROTOCOL, "it has %llu bytes for a note of at most %u", (unsigned long long)n,
-                        BPS_NOTE_LIMIT - 1);
+    if (status == BPS_OK && n >= BPS_LAUNCHER_NOTE_BYTES) {
+        return launcher_fail(report, BPS_ERR_PROTOCOL, "it has %llu bytes for a note of at most %u",
+                             (unsigned long long)n, BPS_LAUNCHER_NOTE_BYTES - 1);
     }
     if (status == BPS_OK) {
         status = receive(store, note, n, report);
@@ -167,8 +173,9 @@ static bps_status get(struct store *store, const char *name, char note[BPS_NOTE_
     return status;
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status find(void *instance, const char *key, char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     struct store store;
     char name[KEY_LIMIT];
     uint8_t there = 0;
@@ -192,10 +199,16 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
     return finish(&store, status, report);
 }
 
-const struct bps_meeting_place bps_meeting_tcp_store = {
-    .name = "the store of torchrun",
-    .is_here = is_here,
-    .direction = host_variable,
+static const struct bps_launcher_ops ops = {
+    .size = sizeof ops,
+    .open = launcher_open_nothing,
+    .close = launcher_close_nothing,
+    .order = 100,
+    .place = "the store of torchrun",
+    .recognise = recognise,
     .leave = leave,
     .find = find,
+    .direction = direction,
 };
+
+LAUNCHER_MODULE("tcp_store", "TORCHELASTIC_USE_AGENT_STORE", "the TCPStore of torchrun", ops)

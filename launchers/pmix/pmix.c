@@ -6,7 +6,7 @@
  * The library is the launcher's, found at run time. It is begun once and ended with the process: a second beginning
  * after an end, also one by MPI_Init(), fails in releases that are in use. Structures are those of PMIx 2 to 5.
  */
-#include "meeting/meeting.h"
+#include "util/util.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -15,9 +15,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-
-#include "base/clock.h"
-#include "base/report.h"
 
 #define LIBRARY      "libpmix.so.2"
 #define ALL_RANKS    (UINT32_MAX - 1) /* PMIX_RANK_WILDCARD */
@@ -68,10 +65,10 @@ static struct {
     uintptr_t question;
     bool over;
     int status;
-    char note[BPS_NOTE_LIMIT];
+    char note[BPS_LAUNCHER_NOTE_BYTES];
 } waiting = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool is_here(void)
+static bool recognise(void)
 {
     return getenv("PMIX_RANK") != NULL && getenv("PMIX_NAMESPACE") != NULL;
 }
@@ -95,10 +92,11 @@ static bps_status load(struct bps_report *report)
         memcpy(symbols[i].place, &symbol, sizeof symbol);
     }
     if (library == NULL) {
-        return bps_fail(report, BPS_ERR_PLUGIN,
-                        "%s; install it (on Debian the package libpmix2), or set cluster.scheduler = \"HOST:PORT\" and "
-                        "run `byteps scheduler` there",
-                        dlerror());
+        return launcher_fail(
+            report, BPS_ERR_PLUGIN,
+            "%s; install it (on Debian the package libpmix2), or set cluster.scheduler = \"HOST:PORT\" and "
+            "run `byteps scheduler` there",
+            dlerror());
     }
     return BPS_OK;
 }
@@ -120,7 +118,7 @@ static bps_status begin(struct bps_report *report)
     }
     int code = pmix.init(&pmix.self, NULL, 0);
     if (code != 0) {
-        return bps_fail(report, BPS_ERR_IO, "PMIx_Init: %s", pmix.text(code));
+        return launcher_fail(report, BPS_ERR_IO, "PMIx_Init: %s", pmix.text(code));
     }
     pmix.begun = getpid();
     atexit(end);
@@ -167,10 +165,10 @@ static void on_value(int status, struct value *value, void *question)
 /* `code` is what the call has answered that asked. */
 static bps_status wait_until(uint64_t until, const char *call, int code, struct bps_report *report)
 {
-    const struct timespec end_of_it = {.tv_sec = (time_t)(until / BPS_S), .tv_nsec = (long)(until % BPS_S)};
+    const struct timespec end_of_it = {.tv_sec = (time_t)(until / LAUNCHER_S), .tv_nsec = (long)(until % LAUNCHER_S)};
     int error = 0;
     if (code != 0) {
-        return bps_fail(report, BPS_ERR_IO, "%s: %s", call, pmix.text(code));
+        return launcher_fail(report, BPS_ERR_IO, "%s: %s", call, pmix.text(code));
     }
     pthread_mutex_lock(&waiting.lock);
     while (!waiting.over && error == 0) {
@@ -180,9 +178,10 @@ static bps_status wait_until(uint64_t until, const char *call, int code, struct 
     code = waiting.status;
     pthread_mutex_unlock(&waiting.lock);
     if (!over) {
-        return bps_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet (%s)", call);
+        return launcher_fail(report, BPS_ERR_TIMEOUT, "not all processes of mpirun have come to bps_init() yet (%s)",
+                             call);
     }
-    return code == 0 ? BPS_OK : bps_fail(report, BPS_ERR_IO, "%s: %s", call, pmix.text(code));
+    return code == 0 ? BPS_OK : launcher_fail(report, BPS_ERR_IO, "%s: %s", call, pmix.text(code));
 }
 
 /* Once for each key, whatever becomes of it: all processes pass it together. */
@@ -201,23 +200,25 @@ static bps_status pass_fence(const char *key, uint64_t until, struct bps_report 
 
 /* ---- the place ---- */
 
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status leave(void *instance, const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     bps_status status = begin(report);
     char *copy = strdup(note);
     struct value value = {.type = TYPE_STRING, .data.string = copy};
     if (status == BPS_OK && copy != NULL) {
         int code = pmix.put(SCOPE_GLOBAL, key, &value);
         code = code == 0 ? pmix.commit() : code;
-        status =
-            code == 0 ? pass_fence(key, until, report) : bps_fail(report, BPS_ERR_IO, "PMIx_Put: %s", pmix.text(code));
+        status = code == 0 ? pass_fence(key, until, report)
+                           : launcher_fail(report, BPS_ERR_IO, "PMIx_Put: %s", pmix.text(code));
     }
     free(copy);
     return status;
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status find(void *instance, const char *key, char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     bps_status status = begin(report);
     if (status == BPS_OK) {
         status = pass_fence(key, until, report);
@@ -229,15 +230,21 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
     }
     if (status == BPS_OK) {
         pthread_mutex_lock(&waiting.lock);
-        memcpy(note, waiting.note, BPS_NOTE_LIMIT);
+        memcpy(note, waiting.note, BPS_LAUNCHER_NOTE_BYTES);
         pthread_mutex_unlock(&waiting.lock);
     }
     return status;
 }
 
-const struct bps_meeting_place bps_meeting_pmix = {
-    .name = "PMIx",
-    .is_here = is_here,
+static const struct bps_launcher_ops ops = {
+    .size = sizeof ops,
+    .open = launcher_open_nothing,
+    .close = launcher_close_nothing,
+    .order = 200,
+    .place = "PMIx",
+    .recognise = recognise,
     .leave = leave,
     .find = find,
 };
+
+LAUNCHER_MODULE("pmix", "PMIX_RANK", "PMIx, of mpirun of Open MPI and srun --mpi=pmix", ops)

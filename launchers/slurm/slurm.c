@@ -6,22 +6,21 @@
  *
  * MUNGE is what Slurm itself has between its nodes; its library is found at run time.
  */
-#include "meeting/meeting.h"
+#include "util/util.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/clock.h"
-#include "base/report.h"
-#include "base/thread.h"
-#include "meeting/stream.h"
+#include "util/stream.h"
 
 #define LIBRARY    "libmunge.so.2"
 #define ONLY_USER  9      /* MUNGE_OPT_UID_RESTRICTION */
@@ -29,9 +28,9 @@
 #define PORTS      8192u
 #define TRIES      8u /* ports that are looked at: another step or program may have one */
 #define RETRY_MS   100
-#define ANSWER_NS  (2 * BPS_S) /* of a port that may be another program's */
+#define ANSWER_NS  (2 * LAUNCHER_S) /* of a port that may be another program's */
 #define SEAL_LIMIT 4096u
-#define TEXT_LIMIT (BPS_NOTE_LIMIT + 128)
+#define TEXT_LIMIT (BPS_LAUNCHER_NOTE_BYTES + 128)
 
 static struct {
     void *(*context)(void);
@@ -50,18 +49,13 @@ static struct {
 } counter = {.fd = -1};
 
 /* What listens is the parent's, and its port free when that has ended. */
-static void close_in_child(void)
+static void in_child(void *instance)
 {
+    (void)instance;
     if (counter.fd >= 0) {
         close(counter.fd);
         counter.fd = -1;
     }
-}
-
-/* Before there are threads: a fork that is under way does not call what is registered meanwhile. */
-__attribute__((constructor)) static void prepare_for_fork(void)
-{
-    pthread_atfork(NULL, NULL, close_in_child);
 }
 
 static const char *variable(const char *name)
@@ -76,13 +70,14 @@ static const char *nodes(void)
     return first_group != NULL ? first_group : variable("SLURM_STEP_NODELIST");
 }
 
-static bool is_here(void)
+static bool recognise(void)
 {
     return *variable("SLURM_JOB_ID") != '\0' && *variable("SLURM_STEP_ID") != '\0' && *nodes() != '\0';
 }
 
-static const char *direction(void)
+static const char *direction(void *instance)
 {
+    (void)instance;
     return getenv("SLURM_LAUNCH_NODE_IPADDR");
 }
 
@@ -135,15 +130,15 @@ static bps_status load(struct bps_report *report)
                    {"munge_decode", &munge.decode},      {"munge_strerror", &munge.text}};
     void *library = munge.text != NULL ? NULL : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (library == NULL && munge.text == NULL) {
-        return bps_fail(report, BPS_ERR_PLUGIN,
-                        "%s; start the tasks by srun --mpi=pmi2 or srun --mpi=pmix, or set cluster.scheduler = "
-                        "\"HOST:PORT\" and run `byteps scheduler` there",
-                        dlerror());
+        return launcher_fail(report, BPS_ERR_PLUGIN,
+                             "%s; start the tasks by srun --mpi=pmi2 or srun --mpi=pmix, or set cluster.scheduler = "
+                             "\"HOST:PORT\" and run `byteps scheduler` there",
+                             dlerror());
     }
     for (size_t i = 0; library != NULL && i < sizeof symbols / sizeof *symbols; i++) {
         void *symbol = dlsym(library, symbols[i].name);
         if (symbol == NULL) {
-            return bps_fail(report, BPS_ERR_PLUGIN, "%s has no %s", LIBRARY, symbols[i].name);
+            return launcher_fail(report, BPS_ERR_PLUGIN, "%s has no %s", LIBRARY, symbols[i].name);
         }
         memcpy(symbols[i].place, &symbol, sizeof symbol);
     }
@@ -220,6 +215,25 @@ static void *serve(void *arg)
     }
 }
 
+/* Without signals, which are the application's; but for those of its own faults, which cannot be blocked. */
+static bps_status start_thread(struct bps_report *report)
+{
+    sigset_t all, old;
+    sigfillset(&all);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int error = pthread_create(&counter.thread, NULL, serve, NULL);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error != 0) {
+        return launcher_fail(report, BPS_ERR_IO, "cannot start a thread: %s", strerror(error));
+    }
+    pthread_setname_np(counter.thread, "bps-meeting");
+    return BPS_OK;
+}
+
 static int listen_at(unsigned port)
 {
     const int yes = 1, no = 0;
@@ -246,8 +260,9 @@ static int listen_at(unsigned port)
     return -1;
 }
 
-static void end(void)
+static void close_counter(void *instance)
 {
+    (void)instance;
     if (counter.fd >= 0) {
         shutdown(counter.fd, SHUT_RDWR);
         pthread_join(counter.thread, NULL);
@@ -256,8 +271,9 @@ static void end(void)
     }
 }
 
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status leave(void *instance, const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     (void)until; /* it waits for nobody */
     bps_status status = load(report);
     full_text(key, note, counter.text);
@@ -270,10 +286,10 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
         counter.fd = listen_at(port_of(i));
     }
     if (counter.fd < 0) {
-        return bps_fail(report, BPS_ERR_IO, "the tasks cannot meet at any of the ports %u to %u of this node: %s",
-                        port_of(0), port_of(TRIES - 1), strerror(errno));
+        return launcher_fail(report, BPS_ERR_IO, "the tasks cannot meet at any of the ports %u to %u of this node: %s",
+                             port_of(0), port_of(TRIES - 1), strerror(errno));
     }
-    status = bps_thread_start(&counter.thread, "bps-meeting", serve, NULL, report);
+    status = start_thread(report);
     if (status != BPS_OK) {
         close(counter.fd);
         counter.fd = -1;
@@ -283,57 +299,58 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
 
 /* ---- the other tasks ---- */
 
-static bps_status receive_text(struct bps_stream *stream, char text[TEXT_LIMIT], struct bps_report *report)
+static bps_status receive_text(struct launcher_stream *stream, char text[TEXT_LIMIT], struct bps_report *report)
 {
     char sealed[SEAL_LIMIT];
     uint32_t n = 0;
-    bps_status status = bps_stream_receive(stream, &n, sizeof n, report);
+    bps_status status = launcher_stream_receive(stream, &n, sizeof n, report);
     n = ntohl(n);
     if (status == BPS_OK && n >= SEAL_LIMIT) {
-        status = bps_fail(report, BPS_ERR_IO, "it is another program's");
+        status = launcher_fail(report, BPS_ERR_IO, "it is another program's");
     }
     if (status == BPS_OK) {
-        status = bps_stream_receive(stream, sealed, n, report);
+        status = launcher_stream_receive(stream, sealed, n, report);
     }
     sealed[status == BPS_OK ? n : 0] = '\0';
     return status == BPS_OK && !unseal(sealed, text, report) ? BPS_ERR_IO : status;
 }
 
 /* The note that is handed out at one port, if that is ours. */
-static bps_status look_at(unsigned port, const char *key, char note[BPS_NOTE_LIMIT], uint64_t until,
+static bps_status look_at(unsigned port, const char *key, char note[BPS_LAUNCHER_NOTE_BYTES], uint64_t until,
                           struct bps_report *report)
 {
-    struct bps_stream stream;
+    struct launcher_stream stream;
     struct bps_report why = {""};
     char host[256], service[8], text[TEXT_LIMIT], wanted[TEXT_LIMIT];
     first_node(host, sizeof host);
     snprintf(service, sizeof service, "%u", port);
     full_text(key, "", wanted);
-    bps_status status = bps_stream_open(&stream, host, service, until, &why);
+    bps_status status = launcher_stream_open(&stream, host, service, until, &why);
     if (status == BPS_OK) {
         status = receive_text(&stream, text, &why);
     }
-    bps_stream_close(&stream);
+    launcher_stream_close(&stream);
     if (status == BPS_OK && strncmp(text, wanted, strlen(wanted)) != 0) {
-        status = bps_fail(&why, BPS_ERR_IO, "it is that of another step");
+        status = launcher_fail(&why, BPS_ERR_IO, "it is that of another step");
     }
     if (status != BPS_OK) {
         BPS_REPORT(report, "task 0 hands no note out yet (%.200s port %u: %.200s)", host, port, why.text);
         return status;
     }
-    snprintf(note, BPS_NOTE_LIMIT, "%.255s", text + strlen(wanted));
+    snprintf(note, BPS_LAUNCHER_NOTE_BYTES, "%.255s", text + strlen(wanted));
     return BPS_OK;
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status find(void *instance, const char *key, char *note, uint64_t until, struct bps_report *report)
 {
+    (void)instance;
     bps_status status = load(report);
     if (status != BPS_OK) {
         return status;
     }
-    while (bps_now() < until) {
+    while (launcher_now() < until) {
         for (unsigned i = TRIES; i-- > 0;) { /* the first one last, so that the report is of that */
-            uint64_t enough = bps_now() + ANSWER_NS;
+            uint64_t enough = launcher_now() + ANSWER_NS;
             if (look_at(port_of(i), key, note, enough < until ? enough : until, report) == BPS_OK) {
                 return BPS_OK;
             }
@@ -343,11 +360,17 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
     return BPS_ERR_TIMEOUT;
 }
 
-const struct bps_meeting_place bps_meeting_slurm = {
-    .name = "Slurm's task 0",
-    .is_here = is_here,
-    .direction = direction,
+static const struct bps_launcher_ops ops = {
+    .size = sizeof ops,
+    .open = launcher_open_nothing,
+    .close = close_counter,
+    .order = 400,
+    .place = "Slurm's task 0",
+    .recognise = recognise,
     .leave = leave,
     .find = find,
-    .end = end,
+    .direction = direction,
+    .in_child = in_child,
 };
+
+LAUNCHER_MODULE("slurm", "SLURM_STEP_ID", "tasks of srun, by MUNGE", ops)
