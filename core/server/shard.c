@@ -110,7 +110,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
         give_up(peer, rank);
         return;
     }
-    bps_sum_trace(slice, BPS_TRACE_ANSWER, rank, false);
+    bps_sum_trace(slice, BPS_TRACE_ANSWER, rank, false, BPS_TRACE_ALSO);
     kick_peer(peer);
 }
 
@@ -176,7 +176,7 @@ static void on_sent(void *owner, struct bps_link *link, void *cookie)
 {
     const struct lane *lane = ((struct bps_guest *)owner)->user;
     (void)link;
-    bps_sum_trace(cookie, BPS_TRACE_ANSWER, lane->rank, true);
+    bps_sum_trace(cookie, BPS_TRACE_ANSWER, lane->rank, true, BPS_TRACE_NOW);
     bps_sum_delivered(cookie);
 }
 

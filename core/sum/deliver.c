@@ -5,10 +5,11 @@
 /* Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile. */
 #define CHUNK (256u << 10)
 
-void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end)
+void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end, uint64_t at)
 {
     if (slice->step != 0) {
-        const struct bps_trace_record record = {.step = slice->step,
+        const struct bps_trace_record record = {.at = at,
+                                                .step = slice->step,
                                                 .tensor = slice->id.tensor,
                                                 .round = slice->id.round,
                                                 .partition = slice->id.partition,
@@ -59,9 +60,9 @@ static void complete(struct bps_sum_slice *slice)
     const struct bps_sum_config *config = &round->sum->config;
     round->complete++;
     struct bps_report report;
-    bps_sum_trace(slice, BPS_TRACE_SUM, 0, false);
+    bps_sum_trace(slice, BPS_TRACE_SUM, 0, false, BPS_TRACE_ALSO);
     bps_status status = round->policy->finish(slice, &report);
-    bps_sum_trace(slice, BPS_TRACE_SUM, 0, true);
+    bps_sum_trace(slice, BPS_TRACE_SUM, 0, true, BPS_TRACE_NOW);
     if (status != BPS_OK) {
         bps_round_fail_here(round, status, report.text);
         return;

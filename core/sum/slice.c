@@ -122,9 +122,9 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
     const struct bps_ranks *ranks = slice->round->ranks;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);
     uint32_t before = slice->arrived, i = rank;
-    bps_sum_trace(slice, BPS_TRACE_RECEIVE, rank, true);
+    bps_sum_trace(slice, BPS_TRACE_RECEIVE, rank, true, BPS_TRACE_NOW);
     if (before == 0) {
-        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, false);
+        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, false, BPS_TRACE_ALSO);
     }
     do {
         slice->arrived += bps_ranks_has(ranks, i) && !bps_bit(arrived, i);
@@ -132,7 +132,7 @@ void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_grou
         i = for_group ? sum->mate[i] : rank;
     } while (i != rank);
     if (slice->arrived == ranks->n && before < ranks->n) {
-        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, true);
+        bps_sum_trace(slice, BPS_TRACE_GATHER, 0, true, BPS_TRACE_ALSO);
         bps_slice_complete(slice);
     }
 }

@@ -197,7 +197,7 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
         push_empty(round, rank, cursor->for_group);
         return BPS_OK;
     }
-    bps_sum_trace(&round->slice[cursor->slice], BPS_TRACE_RECEIVE, rank, false);
+    bps_sum_trace(&round->slice[cursor->slice], BPS_TRACE_RECEIVE, rank, false, BPS_TRACE_NOW);
     cursor->round = round;
     cursor->scale *= round->share;
     bps_round_hold(round);

@@ -24,6 +24,7 @@ struct ring {
     struct ring *next; /* of all that there are */
     atomic_bool used;  /* its thread lives */
     _Atomic uint64_t count, lost;
+    uint64_t last; /* time of the last record; of the thread's own */
     struct block *_Atomic block[BLOCKS];
 };
 
@@ -94,8 +95,9 @@ void bps_ring_put(const struct bps_trace_record *r)
         atomic_fetch_add_explicit(&own->lost, 1, memory_order_relaxed);
         return;
     }
-    const uint64_t word[WORDS] = {r->at != 0 ? r->at : bps_now(), both(r->tensor, r->round),
-                                  both(r->partition, r->offset), both(r->bytes, r->step),
+    own->last = r->at == BPS_TRACE_NOW ? bps_now() : r->at == BPS_TRACE_ALSO ? own->last : r->at;
+    const uint64_t word[WORDS] = {own->last, both(r->tensor, r->round), both(r->partition, r->offset),
+                                  both(r->bytes, r->step),
                                   both(r->peer, r->label | (uint32_t)r->kind << 16 | (uint32_t)r->end << 24)};
     for (uint32_t i = 0; i < WORDS; i++) {
         atomic_store_explicit(&block->word[count % BLOCK_RECORDS][i], word[i], memory_order_relaxed);

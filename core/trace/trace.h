@@ -33,9 +33,12 @@ enum bps_trace_kind {
     BPS_TRACE_KINDS,
 };
 
+#define BPS_TRACE_NOW  0u
+#define BPS_TRACE_ALSO 1u /* when the last record of this thread was, which saves a look at the clock */
+
 /* Beginning and end of the same thing agree in all but `at` and `end`. */
 struct bps_trace_record {
-    uint64_t at;   /* ns, see bps_now(); 0: now */
+    uint64_t at;   /* ns, see bps_now(); or one of the next two */
     uint32_t step; /* of the training, counted from 1; 0: it is not recorded */
     uint32_t tensor, round, partition;
     uint32_t offset; /* of a slice in the partition, bytes */

@@ -199,9 +199,10 @@ static void write_one(const char *name, const char *tensor, const char *expected
     ck_assert_int_eq(bps_trace_open("ignored", 0, 9, &report), BPS_OK); /* a further member */
     bps_trace_identify(&(struct bps_trace_member){.role = "worker", .rank = 3, .number = 3, .host = "a\"b", .job = 5});
     bps_trace_identify(&(struct bps_trace_member){.role = "server", .rank = 0, .number = 9, .host = "a", .job = 5});
-    ck_assert_uint_eq(bps_trace_begin(1), 0);
-    ck_assert_uint_eq(bps_trace_begin(2), 3);
-    ck_assert_uint_eq(bps_trace_begin(0), 3); /* of a tensor that came later */
+    ck_assert_uint_eq(bps_trace_begin(0, 1), 0);
+    ck_assert_uint_eq(bps_trace_begin(0, 2), 3);
+    ck_assert_uint_eq(bps_trace_begin(0, 0), 3); /* of a tensor that came later */
+    ck_assert_uint_eq(bps_trace_begin(3, 0), 4); /* the program has said how many steps have ended */
     struct bps_trace_record r = {.step = 3, .tensor = 17, .kind = BPS_TRACE_OPERATION};
     r.label = bps_trace_label("sum");
     bps_trace_name(17, tensor);
@@ -247,10 +248,10 @@ START_TEST(test_what_is_over_is_written_before_the_end)
     snprintf(path, sizeof path, "%s/t.worker-0.json", folder);
     ck_assert_int_eq(bps_trace_open(file, 0, 1, &report), BPS_OK);
     bps_trace_identify(&(struct bps_trace_member){.role = "worker", .host = "a", .job = 1});
-    struct bps_trace_record r = {.step = bps_trace_begin(1), .tensor = 1, .kind = BPS_TRACE_WAIT};
+    struct bps_trace_record r = {.step = bps_trace_begin(0, 1), .tensor = 1, .kind = BPS_TRACE_WAIT};
     ck_assert_uint_eq(r.step, 2);
     bps_trace_note(&r);
-    ck_assert_uint_eq(bps_trace_begin(2), 0);
+    ck_assert_uint_eq(bps_trace_begin(0, 2), 0);
     for (int i = 0; access(path, R_OK) != 0; i++) {
         ck_assert_int_lt(i, 1000);
         usleep(10000);
