@@ -261,9 +261,10 @@ struct bps_worker {
     const struct bps_round_hooks *hooks;             /* of the group; NULL: there is none */
     struct bps_thread_pool *pool;                    /* NULL: nothing has needed it */
     struct bps_member *member;
-    struct bps_server *server;                    /* hosted here, or NULL */
-    struct bps_view *view;                        /* NULL: not joined yet, or alone */
-    uint32_t epoch;                               /* [const] once joined */
+    struct bps_server *server; /* hosted here, or NULL */
+    struct bps_view *view;     /* NULL: not joined yet, or alone */
+    uint32_t epoch;            /* [const] once joined */
+    uint32_t group;            /* [const] once joined: the lowest rank of the workers that it sums with */
     uint32_t rank, size, local_rank, local_size;  /* [const] once joined */
     uint32_t cross_rank, cross_size, homogeneous; /* [const] once joined; see byteps.h */
     struct bps_shards *shards;                    /* NULL: none yet */

@@ -33,11 +33,11 @@ bps_status bps_metrics_told(struct bps_worker *worker, struct bps_reader *messag
 bps_status bps_metrics_lateness(struct bps_worker *worker, uint32_t rank, struct bps_worker_lateness *out,
                                 struct bps_report *report)
 {
-    const struct bps_book *book = worker->view != NULL ? &worker->view->book : NULL; /* NULL: alone */
     if (rank >= worker->size) {
         return bps_fail(report, BPS_ERR_INVALID, "%u is not a worker of this job (0..%u)", rank, worker->size - 1);
     }
     pthread_mutex_lock(&worker->late_lock);
+    const struct bps_book *book = worker->view != NULL ? &worker->view->book : NULL; /* NULL: alone */
     const struct bps_lateness *l = &worker->late;
     struct bps_late own = {0}, host = {0};
     if (l->count != NULL) {
@@ -46,11 +46,11 @@ bps_status bps_metrics_lateness(struct bps_worker *worker, uint32_t rank, struct
         out->waited = l->span > 0 ? own.seconds * 1e9 / (double)l->span : 0;
     }
     out->rounds = l->waits;
+    snprintf(out->host, sizeof out->host, "%s", book != NULL ? book->member[rank].host : "");
     pthread_mutex_unlock(&worker->late_lock);
     out->last = own.last;
     out->host_last = host.last;
     out->median_seconds = own.median;
     out->host_median_seconds = host.median;
-    snprintf(out->host, sizeof out->host, "%s", book != NULL ? book->member[rank].host : "");
     return BPS_OK;
 }

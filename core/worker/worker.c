@@ -144,6 +144,7 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
     worker->size = book->workers;
     worker->local_rank = own->local_rank;
     worker->local_size = own->local_size;
+    worker->group = own->group;
     worker->homogeneous = 1;
     for (uint32_t rank = 0; rank < book->workers; rank++) {
         bool across = book->member[rank].local_rank == own->local_rank;
@@ -157,8 +158,10 @@ static void find_place(struct bps_worker *worker, const struct bps_book *book)
 static void turn_to(struct bps_worker *worker, struct bps_view *view)
 {
     bps_status status = worker->server != NULL ? bps_server_serve(worker->server, view) : BPS_OK;
+    pthread_mutex_lock(&worker->late_lock); /* threads of the application read the book under it */
     bps_view_put(worker->view);
     worker->view = bps_view_get(view);
+    pthread_mutex_unlock(&worker->late_lock);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, bps_strerror(status));
     }
