@@ -11,6 +11,8 @@
 #include "plugin/instance.h"
 #include "plugin/returned.h"
 
+#define LOG "launcher"
+
 static struct bps_instance *opened; /* NULL: none */
 
 static const struct bps_launcher_ops *ops_of(const struct bps_instance *instance)
@@ -36,14 +38,17 @@ static void consider(void *arg, const struct bps_plugin_row *row)
     }
     snprintf(search->name, sizeof search->name, "%s", row->name);
     if (row->away) {
+        bps_debug(LOG, "%s is not here: no variable of its notes is set", row->name);
         return;
     }
     if (bps_plugin_open(BPS_KIND_LAUNCHER, row->name, NULL, &loaded, &why) != BPS_OK) {
-        bps_warn("launcher", "%s", why.text);
+        bps_warn(LOG, "%s", why.text);
         return;
     }
     const struct bps_launcher_ops *ops = loaded->ops, *best = search->found != NULL ? search->found->ops : NULL;
-    if (ops->recognise() && (best == NULL || ops->order < best->order)) {
+    bool here = ops->recognise();
+    bps_debug(LOG, "%s is %s (order %u)", row->name, here ? "here" : "not here, it says", ops->order);
+    if (here && (best == NULL || ops->order < best->order)) {
         search->found = loaded;
     }
 }

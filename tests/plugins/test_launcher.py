@@ -76,7 +76,9 @@ class OfAnother(Case):
 
     def test_it_is_found(self):
         self.build()
-        self.meets("the folder tells the others", "the folder is empty again", FOLDER_OF_JOB=self.meeting, **OTHERS)
+        words = ("folder is here (order 1000)", "pmi is not here, it says", "pmix is not here: no variable")
+        self.meets(*words, "the folder tells the others", FOLDER_OF_JOB=self.meeting, **OTHERS)
+        self.meets("the folder is empty again", FOLDER_OF_JOB=self.meeting, **OTHERS)
         self.assertEqual(os.listdir(self.meeting), [])
 
     def test_a_child_has_nothing_of_it_and_others_are_not_opened(self):
@@ -90,7 +92,8 @@ class OfAnother(Case):
         """Of two that are there the first one by its order, and what users ask for before it."""
         self.build(ORDER=1)
         store = {"TORCHELASTIC_USE_AGENT_STORE": "True", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-        self.meets("the folder tells the others", FOLDER_OF_JOB=self.meeting, **store)
+        words = ("folder is here (order 1)", "tcp_store is here (order 100)", "the folder tells the others")
+        self.meets(*words, FOLDER_OF_JOB=self.meeting, **store)
         store["BYTEPS_MEETING_FILE"] = os.path.join(self.dir, "file")
         self.meets("BYTEPS_MEETING_FILE tells the others", FOLDER_OF_JOB=self.meeting, **store)
         del store["BYTEPS_MEETING_FILE"]
