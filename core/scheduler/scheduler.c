@@ -5,7 +5,7 @@
  *   GATHERING  members join; every 5 s it says who is missing
  *   SERVING    ranks are known; servers open their shards and tell where
  *   RUNNING    everybody has the book; tensors are declared, losses are announced
- *   ENDING     members have been told; waits until they have hung up
+ *   ENDING     members have been told, those who come too late as well; waits until they have hung up
  */
 #include "scheduler/scheduler.h"
 
@@ -74,7 +74,8 @@ static const struct bps_conf_cluster *cluster(const struct bps_scheduler *s)
 static void finish_if_alone(void *arg)
 {
     struct bps_scheduler *s = arg;
-    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats)) {
+    if (s->phase == ENDING && s->finished != NULL && TAILQ_EMPTY(&s->roster.seats) &&
+        !bps_lobby_has_members(&s->lobby)) {
         void (*finished)(void *, bps_status) = s->finished;
         s->finished = NULL;
         finished(s->arg, s->verdict);
@@ -641,6 +642,9 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     if (seat == NULL) {
         bps_debug(LOG, "%s: %s", link->peer, text);
         bps_guest_free(guest);
+        if (s->phase == ENDING && s->finished != NULL) {
+            bps_loop_defer(s->loop, finish_if_alone, s);
+        }
         return;
     }
     char who[128], why[400];
@@ -744,6 +748,7 @@ static void on_tick(void *arg)
         check_alive(s, now);
     } else if (now > s->since && now - s->since > END_LIMIT) { /* it may have begun in this very call */
         bps_roster_fini(&s->roster);
+        bps_lobby_fini(&s->lobby);
         finish_if_alone(s);
     }
 }
@@ -817,6 +822,7 @@ void bps_scheduler_free(struct bps_scheduler *s)
         bps_loop_cancel(s->loop, s->ticker);
     }
     bps_alive_end(&s->alive);
+    s->finished = NULL;
     bps_lobby_fini(&s->lobby);
     bps_roster_fini(&s->roster);
     bps_declared_fini(&s->declared);

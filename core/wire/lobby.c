@@ -79,6 +79,15 @@ void bps_lobby_keep(struct bps_guest *guest)
     guest->proved = true;
 }
 
+bool bps_lobby_has_members(const struct bps_lobby *lobby)
+{
+    const struct bps_guest *guest = TAILQ_FIRST(&lobby->guests);
+    while (guest != NULL && !guest->proved) {
+        guest = TAILQ_NEXT(guest, entry);
+    }
+    return guest != NULL;
+}
+
 void bps_guest_free(struct bps_guest *guest)
 {
     bps_lobby_admit(guest);

@@ -45,6 +45,8 @@ const struct bps_channel_events *bps_lobby_accept(void *lobby, struct bps_channe
                                                   void **user);
 /* A guest has proved to be a member, and stays for now. */
 void bps_lobby_keep(struct bps_guest *guest);
+/* Whether there are guests that have proved to be members: they are about to say more, or hear why they go. */
+bool bps_lobby_has_members(const struct bps_lobby *lobby);
 /* Lets a guest in: it no longer counts and is its owner's to free. */
 void bps_lobby_admit(struct bps_guest *guest);
 /* Frees a guest whose link has ended. */

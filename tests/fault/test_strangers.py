@@ -151,6 +151,20 @@ class Restarted(unittest.TestCase):
             self.assertEqual(ends["worker 1 again"].status, 3, text)
             self.assertRegex(ends["worker 1 again"].out, "is already complete|is over|did not gather", text)
 
+    def test_that_is_let_in_as_the_job_ends(self):
+        """It hears that, although all others have hung up before it says who it is."""
+        with cluster.ByHand(LOOP) as job, wire.connect(port_of(job)) as sock:
+            runs(job)
+            sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
+            self.assertEqual(wire.read_frame(sock)[0], wire.WELCOME)
+            job.kill("worker 1")
+            for part in ("server 0", "worker 0"):
+                job.wait_for("was lost", part, "any")
+                job.parts[part].process.wait()
+            sock.sendall(wire.frame(wire.JOIN, wire.join(job.id)))
+            self.assertRegex(wire.refusal(sock), "^job .* is over")
+            job.finish()
+
 
 class Bytes(Stranger):
     """Handshakes that no process of this version makes."""
