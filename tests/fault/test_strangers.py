@@ -176,7 +176,7 @@ class Bytes(Stranger):
                 with self.subTest(port), wire.connect(port) as sock:
                     sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET, version=7, software="8.7.6"))
                     text = wire.refusal(sock)
-                    self.assertRegex(text, r"byteps \d\S+ speaks wire version 5, byteps 8.7.6 speaks 7")
+                    self.assertRegex(text, rf"byteps \d\S+ speaks wire version {wire.VERSION}, byteps 8.7.6 speaks 7")
             self.ends_well(job, ())
 
     def test_other_library(self):
@@ -263,8 +263,8 @@ class Impostor(unittest.TestCase):
             listener.close()
 
     def test_other_version(self):
-        words = (" speaks wire version 5, byteps 7.0.0 speaks 6", "install the same version on all hosts")
-        self.meet(wire.challenge(6, "7.0.0"), *words)
+        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 7", "install the same version on all hosts")
+        self.meet(wire.challenge(7, "7.0.0"), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
@@ -274,10 +274,9 @@ class Impostor(unittest.TestCase):
         self.meet(b"", "did not gather within 2 s: waiting for the scheduler at 127.0.0.1:{port}: what listens there")
 
     def test_wrong_messages(self):
-        book = struct.pack("<III", 1, 1, 4_000_000_000)
-        book_of_two = struct.pack("<III", 1, 1, 1)
-        book_of_two += wire.book_member(host="x" * 64) + struct.pack("<III", 1, 0, 1)
-        book_of_two += wire.string("127.0.0.1:1") + wire.string("")
+        book = wire.book_head(4_000_000_000)
+        book_of_two = wire.book_head(1)
+        book_of_two += wire.book_member(host="x" * 64) + wire.book_shards("127.0.0.1:1")
         cases = {
             "cut ASSIGN": wire.frame(wire.ASSIGN, b"\0\0\0"),
             "huge BOOK": wire.frame(wire.BOOK, book),
@@ -296,9 +295,7 @@ class Impostor(unittest.TestCase):
 
     def test_assigned_and_ended(self):
         """A scheduler that only says LEFT, or gives a rank that its book does not have."""
-        book = struct.pack("<III", 1, 1, 1)
-        book += wire.book_member()
-        book += struct.pack("<III", 1, 0, 1) + wire.string("127.0.0.1:1") + wire.string("")
+        book = wire.book_head(1) + wire.book_member() + wire.book_shards("127.0.0.1:1")
         rank_9 = wire.frame(wire.ASSIGN, struct.pack("<IIIB", 9, 0, 1, 0)) + wire.frame(wire.BOOK, book)
         cluster.side_by_side(
             self,

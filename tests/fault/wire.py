@@ -134,10 +134,24 @@ def enter(sock, payload, secret=NO_SECRET):
     sock.sendall(frame(JOIN, payload))
 
 
+BOOK_HEAD = struct.Struct("<IIIIII")
+"""Epoch, view, the first calls without a name of the view, workers, members."""
+
+
+def book_head(members):
+    """How the BOOK of a job with one worker begins."""
+    return BOOK_HEAD.pack(1, 1, 0, 0, 1, members)
+
+
 def book_member(role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", host_id=1, local=""):
     """A member in a BOOK."""
     numbers = struct.pack("<IIIIIIQ", role, rank, local_rank, local_size, pid, group, host_id)
     return numbers + string(host) + string(local) + Identity().public
+
+
+def book_shards(address):
+    """How a BOOK with one shard ends: the first member has it, with all of the weight."""
+    return struct.pack("<IIIB", 1, 0, 1, 0) + string(address) + string("")
 
 
 # ---- keys between members: X25519, as in RFC 7748
@@ -178,8 +192,8 @@ class Identity:
 
 def public_keys(book):
     """Of all members, in the order of a BOOK's payload."""
-    _, _, members = struct.unpack_from("<III", book)
-    at, keys = 12, []
+    *_, members = BOOK_HEAD.unpack_from(book)
+    at, keys = BOOK_HEAD.size, []
     for _ in range(members):
         at += struct.calcsize("<IIIIIIQ")
         for _ in range(2):
