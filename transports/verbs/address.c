@@ -140,3 +140,11 @@ bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail,
     }
     return found;
 }
+
+void verbs_local_host(struct bps_channel *channel, char *host, size_t n)
+{
+    snprintf(host, n, "%s", "");
+    if (channel->id != NULL) {
+        bps_util_host_text(rdma_get_local_addr(channel->id), host, n);
+    }
+}

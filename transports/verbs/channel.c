@@ -1,56 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.c - the life of a channel: its turns, and its end. */
+/* channel.c - what every part may do with a channel: open it, give it a turn, note that it is to end. */
 #include "verbs.h"
 
-#include <string.h>
-
 /* ---- turns ---- */
-
-static void refused(struct bps_channel *channel)
-{
-    char text[128];
-    snprintf(text, sizeof text, "the RDMA device has refused work: %s", strerror(channel->out.error));
-    verbs_channel_broken(channel, BPS_ERR_IO, text);
-}
-
-static void work(void *arg)
-{
-    struct bps_channel *channel = arg;
-    verbs_hold(channel);
-    if (channel->state == VERBS_DIALLING && channel->dial->left == 0) {
-        verbs_dial_lost(channel);
-    }
-    if (channel->state == VERBS_ACCEPTING) {
-        verbs_welcome(channel); /* a message has overtaken the news that the connection stands */
-    }
-    if (channel->state == VERBS_OPEN && channel->out.error != 0) {
-        refused(channel);
-    }
-    if (channel->state == VERBS_OPEN) {
-        verbs_receive(channel);
-    }
-    if (channel->state == VERBS_OPEN) {
-        /* Before the peer hears of its credits: else its messages may find no buffer, and wait. */
-        verbs_slots_repost(channel->pair->device);
-        verbs_send(channel);
-    }
-    verbs_release(channel);
-}
-
-/* Receive buffers that those who had a turn have left behind. */
-static void repost(void *arg)
-{
-    const struct verbs *verbs = arg;
-    struct verbs_device *device;
-    LIST_FOREACH(device, &verbs->devices, entry) {
-        verbs_slots_repost(device);
-    }
-}
-
-void verbs_turns_init(struct verbs *verbs)
-{
-    bps_util_turns_init(&verbs->turns, verbs->host, work, repost, verbs);
-}
 
 void verbs_channel_queue(struct bps_channel *channel)
 {
@@ -77,30 +29,22 @@ void verbs_wake_starved(struct verbs *verbs)
     }
 }
 
-/* ---- life ---- */
-
-struct bps_channel *verbs_channel_new(struct verbs *verbs)
+void verbs_kick(struct bps_channel *channel)
 {
-    struct bps_channel *channel = verbs->host->alloc(verbs->host, sizeof *channel, 64);
-    if (channel == NULL) {
-        return NULL;
+    channel->out.kicked = true;
+    if (channel->state == VERBS_OPEN) {
+        verbs_channel_queue(channel);
     }
-    *channel = (struct bps_channel){.turn.arg = channel, .verbs = verbs, .state = VERBS_DIALLING};
-    LIST_INSERT_HEAD(&verbs->channels, channel, entry);
-    return channel;
 }
 
-void verbs_hold(struct bps_channel *channel)
-{
-    channel->holders++;
-}
+/* ---- the end ---- */
 
-void verbs_release(struct bps_channel *channel)
+void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *reason)
 {
-    channel->holders--;
-    if (channel->holders == 0 && channel->state == VERBS_DEAD) {
-        verbs_dial_free(channel);
-        channel->verbs->host->release(channel->verbs->host, channel);
+    if (!verbs_is_over(channel)) {
+        channel->state = VERBS_ENDING;
+        channel->status = status;
+        snprintf(channel->reason, sizeof channel->reason, "%s", reason);
     }
 }
 
@@ -120,91 +64,6 @@ void verbs_channel_detach(struct bps_channel *channel)
     channel->id = NULL;
 }
 
-void verbs_channel_disconnect(struct bps_channel *channel)
-{
-    struct verbs_pair *pair = channel->pair;
-    struct rdma_cm_id *id = channel->id;
-    verbs_channel_detach(channel);
-    if (pair != NULL) {
-        verbs_pair_leave(pair);
-    } else if (id != NULL) {
-        rdma_destroy_id(id);
-    }
-}
-
-/* From here on nothing calls back. */
-static void channel_kill(struct bps_channel *channel)
-{
-    channel->state = VERBS_DEAD;
-    bps_util_cancel(channel->verbs->host, &channel->timer);
-    LIST_REMOVE(channel, entry);
-    bps_util_turn_remove(&channel->verbs->turns, &channel->turn);
-    verbs_channel_disconnect(channel);
-    if (channel->former != NULL) {
-        verbs_pair_leave(channel->former);
-        channel->former = NULL;
-    }
-}
-
-void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text)
-{
-    if (channel->state == VERBS_DEAD) {
-        return;
-    }
-    verbs_hold(channel);
-    channel_kill(channel);
-    if (channel->events != NULL) {
-        channel->events->closed(channel->user, status, text);
-    }
-    verbs_release(channel);
-}
-
-void verbs_drop(struct bps_channel *channel)
-{
-    if (channel == NULL || channel->state == VERBS_DEAD) {
-        return;
-    }
-    verbs_hold(channel);
-    channel_kill(channel);
-    verbs_release(channel);
-}
-
-void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text)
-{
-    verbs_hold(channel);
-    channel->out.lost = true;
-    while (verbs_receive(channel)) {
-    }
-    if (channel->state == VERBS_OPEN && channel->out.finished) {
-        verbs_channel_end(channel, BPS_OK, "closed");
-    } else {
-        verbs_channel_end(channel, status, text);
-    }
-    verbs_release(channel);
-}
-
-void verbs_channel_broken(struct bps_channel *channel, bps_status status, const char *text)
-{
-    if (!verbs_suspend(channel, text)) {
-        verbs_channel_lost(channel, status, text);
-    }
-}
-
-static bool is_within_frame(const struct bps_channel *channel)
-{
-    const struct verbs_incoming *in = &channel->in;
-    const struct verbs_slot *slot = STAILQ_FIRST(&channel->pair->arrived);
-    bool piece = slot != NULL && verbs_has_piece(slot);
-    return in->announced > 0 || piece || !STAILQ_EMPTY(&channel->pair->reading);
-}
-
-void verbs_channel_closed(struct bps_channel *channel)
-{
-    verbs_channel_lost(channel, BPS_ERR_IO,
-                       is_within_frame(channel) ? "connection closed by peer in the middle of a frame"
-                                                : "connection closed by peer");
-}
-
 /* ---- the end in order ---- */
 
 static void linger(struct bps_channel *channel);
@@ -219,6 +78,7 @@ static void on_linger(void *arg)
         verbs_channel_end(channel, BPS_ERR_TIMEOUT,
                           channel->out.finish_done ? "the peer has not closed the connection within 5 s"
                                                    : "the peer has not taken what was left to send within 5 s");
+        verbs_channel_queue(channel);
     }
 }
 
@@ -251,22 +111,4 @@ void verbs_finish(struct bps_channel *channel)
         linger(channel);
     }
     verbs_kick(channel);
-}
-
-/* ---- what the core asks ---- */
-
-void verbs_kick(struct bps_channel *channel)
-{
-    channel->out.kicked = true;
-    if (channel->state == VERBS_OPEN) {
-        verbs_channel_queue(channel);
-    }
-}
-
-void verbs_local_host(struct bps_channel *channel, char *host, size_t n)
-{
-    snprintf(host, n, "%s", "");
-    if (channel->id != NULL) {
-        bps_util_host_text(rdma_get_local_addr(channel->id), host, n);
-    }
 }

@@ -2,16 +2,9 @@
 /* complete.c - completions: what the device has done, and whom it concerns. */
 #include "verbs.h"
 
-#include <string.h>
-
 #define ROUNDS 4 /* calls that fetch completions in one turn, at most */
 
 /* ---- errors ---- */
-
-uint64_t verbs_patience(const struct verbs_options *o)
-{
-    return (4096ull << o->ack_timeout) * (uint64_t)(o->retry_count + 1);
-}
 
 static void failed(struct bps_channel *channel, enum ibv_wc_status status)
 {
@@ -81,7 +74,7 @@ static void message_came(struct bps_channel *channel, const struct ibv_wc *wc)
     if (channel->state == VERBS_SUSPENDED) {
         verbs_resume(channel); /* the message has overtaken the news that the connection stands */
     }
-    if (channel->state == VERBS_DEAD) {
+    if (verbs_is_over(channel)) {
         verbs_slot_free(slot);
         return;
     }
@@ -101,31 +94,16 @@ static void dispatch(struct verbs_device *device, const struct ibv_wc *wc)
         work_completed(pair, wc);
     }
     if (channel != NULL) {
-        verbs_release(channel);
+        verbs_leave(channel);
     }
 }
 
 /* ---- polling ---- */
 
-static void fetch_more(struct verbs_device *device, int most)
-{
-    int n = ibv_poll_cq(device->cq, most, device->wc + device->nwc);
-    device->nwc += n > 0 ? n : 0;
-}
-
-static bool fetch(struct verbs_device *device)
-{
-    if (device->first == device->nwc) {
-        device->first = device->nwc = 0;
-        fetch_more(device, VERBS_POLL);
-    }
-    return device->nwc > device->first;
-}
-
 static bool poll_device(struct verbs_device *device)
 {
     int round;
-    for (round = 0; round < ROUNDS && fetch(device); round++) {
+    for (round = 0; round < ROUNDS && verbs_fetch(device); round++) {
         while (device->first < device->nwc) {
             const struct ibv_wc wc = device->wc[device->first++];
             dispatch(device, &wc);
@@ -153,74 +131,9 @@ bool verbs_arm(void *instance)
     struct verbs *verbs = instance;
     struct verbs_device *device;
     LIST_FOREACH(device, &verbs->devices, entry) {
-        if (device->first < device->nwc || ibv_req_notify_cq(device->cq, 0) != 0 || fetch(device)) {
+        if (device->first < device->nwc || ibv_req_notify_cq(device->cq, 0) != 0 || verbs_fetch(device)) {
             return false;
         }
     }
     return verbs->turns.nready == 0;
-}
-
-/* ---- waiting ---- */
-
-/* Reads of the pair among the completions that have been fetched. */
-static uint32_t returned_reads(const struct verbs_pair *pair)
-{
-    const struct verbs_device *device = pair->device;
-    uint32_t reads = 0;
-    for (int i = device->first; i < device->nwc; i++) {
-        const struct ibv_wc *wc = &device->wc[i];
-        reads +=
-            wc->qp_num == pair->number && verbs_wr_is_own(wc->wr_id) && verbs_wr_kind(wc->wr_id) == VERBS_PIECE_READ;
-    }
-    return reads;
-}
-
-/* Nobody may be called back here: what is fetched meanwhile is dealt with later. */
-bool verbs_await_reads(struct verbs_pair *pair)
-{
-    struct verbs_device *device = pair->device;
-    const struct bps_host *host = device->verbs->host;
-    uint64_t limit = host->now() + VERBS_FLUSH;
-    device->nwc -= device->first;
-    memmove(device->wc, device->wc + device->first, (size_t)device->nwc * sizeof *device->wc);
-    device->first = 0;
-    while (returned_reads(pair) < pair->reads) {
-        if (device->nwc == (int)device->cq_room || host->now() > limit) {
-            return false;
-        }
-        fetch_more(device, (int)device->cq_room - device->nwc);
-    }
-    return true;
-}
-
-/* ---- receive buffers ---- */
-
-void verbs_slot_free(struct verbs_slot *slot)
-{
-    if (slot->block != NULL) {
-        verbs_arena_give(&slot->device->verbs->receive, slot->block);
-        slot->block = NULL;
-    }
-    STAILQ_INSERT_TAIL(&slot->device->reposts, slot, entry);
-}
-
-void verbs_slots_repost(struct verbs_device *device)
-{
-    struct ibv_recv_wr wr[VERBS_BATCH], *bad;
-    struct ibv_sge sge[VERBS_BATCH];
-    uint32_t bytes = verbs_slot_bytes(&device->verbs->options);
-    while (!STAILQ_EMPTY(&device->reposts)) {
-        unsigned n = 0;
-        for (; n < VERBS_BATCH && !STAILQ_EMPTY(&device->reposts); n++) {
-            struct verbs_slot *slot = STAILQ_FIRST(&device->reposts);
-            STAILQ_REMOVE_HEAD(&device->reposts, entry);
-            sge[n] = (struct ibv_sge){.addr = (uintptr_t)slot->data, .length = bytes, .lkey = slot->lkey};
-            wr[n] =
-                (struct ibv_recv_wr){.wr_id = (uintptr_t)slot, .next = &wr[n + 1], .sg_list = &sge[n], .num_sge = 1};
-        }
-        wr[n - 1].next = NULL;
-        if (ibv_post_srq_recv(device->srq, wr, &bad) != 0) {
-            device->verbs->host->log(device->verbs->host, BPS_LOG_ERROR, "the shared receive queue refuses buffers");
-        }
-    }
 }

@@ -6,26 +6,12 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #define COMPLETIONS 1024u  /* at first */
 #define RECEIVES    16384u /* buffers of the shared receive queue, at most */
 
 /* ---- refusals ---- */
-
-void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report)
-{
-    struct rlimit limit;
-    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
-        BPS_REPORT(report,
-                   "cannot register %llu KiB of memory: this process may lock %llu KiB; raise it with `ulimit -l "
-                   "unlimited`, or LimitMEMLOCK=infinity of the service",
-                   (unsigned long long)(bytes >> 10), (unsigned long long)(limit.rlim_cur >> 10));
-        return;
-    }
-    BPS_REPORT(report, "cannot register %llu KiB of memory: %s", (unsigned long long)(bytes >> 10), strerror(error));
-}
 
 static bps_status no_device(struct bps_report *report)
 {
@@ -71,7 +57,7 @@ static void on_async(void *arg, uint32_t events)
                                  ibv_get_device_name(device->context->device), ibv_event_type_str(event.event_type));
         ibv_ack_async_event(&event);
     }
-    verbs_leave_ports(device->verbs);
+    device->verbs->leave_ports(device->verbs);
 }
 
 static void on_wake(void *arg, uint32_t events)
@@ -83,7 +69,7 @@ static void on_wake(void *arg, uint32_t events)
     while (ibv_get_cq_event(device->wake, &cq, &context) == 0) {
         ibv_ack_cq_events(cq, 1);
     }
-    verbs_poll(device->verbs);
+    device->verbs->poll(device->verbs);
 }
 
 /* All instances of a process share the context, and a loop watches a descriptor once: so each has its own. */
@@ -146,19 +132,6 @@ static void close_mr(struct ibv_mr *mr)
     }
 }
 
-static void close_chunks(struct verbs_device *device)
-{
-    const struct bps_host *host = device->verbs->host;
-    while (!LIST_EMPTY(&device->chunks)) {
-        struct verbs_chunk *chunk = LIST_FIRST(&device->chunks);
-        LIST_REMOVE(chunk, entry);
-        close_mr(chunk->mr);
-        host->release(host, chunk->memory);
-        host->release(host, chunk->slots);
-        host->release(host, chunk);
-    }
-}
-
 static void close_watches(struct verbs_device *device)
 {
     const struct bps_host *host = device->verbs->host;
@@ -181,11 +154,6 @@ static void close_watches(struct verbs_device *device)
 static void device_close(struct verbs_device *device)
 {
     const struct bps_host *host = device->verbs->host;
-    for (uint32_t i = 0; i < VERBS_BUCKETS; i++) {
-        while (!LIST_EMPTY(&device->pairs[i])) {
-            verbs_pair_free(LIST_FIRST(&device->pairs[i]));
-        }
-    }
     LIST_REMOVE(device, entry);
     if (device->srq != NULL) {
         ibv_destroy_srq(device->srq);
@@ -195,7 +163,7 @@ static void device_close(struct verbs_device *device)
     }
     close_watches(device);
     verbs_windows_close(device);
-    close_chunks(device);
+    verbs_slots_close(device);
     close_mr(device->send_mr);
     close_mr(device->receive_mr);
     host->release(host, device->wc);
@@ -274,39 +242,6 @@ struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *co
 
 /* ---- room for channels ---- */
 
-uint32_t verbs_slot_bytes(const struct verbs_options *options)
-{
-    uint32_t bytes = VERBS_WHOLE_BYTES + (uint32_t)options->eager;
-    bytes = bytes < VERBS_MESSAGE_MIN ? VERBS_MESSAGE_MIN : bytes;
-    return (bytes + 63) / 64 * 64;
-}
-
-/* More receive buffers for the shared queue. */
-static bool add_slots(struct verbs_device *device, uint32_t count)
-{
-    const struct bps_host *host = device->verbs->host;
-    uint32_t bytes = verbs_slot_bytes(&device->verbs->options);
-    struct verbs_chunk *chunk = host->alloc(host, sizeof *chunk, 8);
-    if (chunk == NULL) {
-        return false;
-    }
-    *chunk = (struct verbs_chunk){.memory = host->alloc(host, (size_t)count * bytes, 4096),
-                                  .slots = host->alloc(host, count * sizeof *chunk->slots, 64)};
-    LIST_INSERT_HEAD(&device->chunks, chunk, entry);
-    if (chunk->memory == NULL || chunk->slots == NULL ||
-        (chunk->mr = ibv_reg_mr(device->pd, chunk->memory, (size_t)count * bytes, IBV_ACCESS_LOCAL_WRITE)) == NULL) {
-        return false;
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        chunk->slots[i] =
-            (struct verbs_slot){.device = device, .data = chunk->memory + (size_t)i * bytes, .lkey = chunk->mr->lkey};
-        STAILQ_INSERT_TAIL(&device->reposts, &chunk->slots[i], entry);
-    }
-    device->nslots += count;
-    verbs_slots_repost(device);
-    return true;
-}
-
 bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report)
 {
     uint32_t credits = (uint32_t)device->verbs->options.credits;
@@ -326,7 +261,7 @@ bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completion
                    device->srq_room);
         return BPS_ERR_NOMEM;
     }
-    if (device->promised + credits > device->nslots && !add_slots(device, credits)) {
+    if (device->promised + credits > device->nslots && !verbs_slots_add(device, credits)) {
         verbs_register_failed((uint64_t)credits * verbs_slot_bytes(&device->verbs->options), ENOMEM, report);
         return BPS_ERR_NOMEM;
     }

@@ -64,6 +64,19 @@ static void resume(struct bps_channel *channel, struct rdma_cm_id *id, const str
     }
 }
 
+/* The accepted channel that the peer means; NULL: none. */
+static struct bps_channel *channel_of(const struct verbs *verbs, uint64_t token)
+{
+    struct bps_channel *channel;
+    LIST_FOREACH(channel, &verbs->channels, entry) {
+        if (channel->token == token && channel->dial == NULL &&
+            (channel->state == VERBS_OPEN || channel->state == VERBS_SUSPENDED)) {
+            return channel;
+        }
+    }
+    return NULL;
+}
+
 static void refuse(struct rdma_cm_id *id)
 {
     (void)rdma_reject(id, NULL, 0);
@@ -84,7 +97,7 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
         refuse(id);
         return;
     }
-    struct bps_channel *channel = terms.token != 0 ? verbs_channel_of(verbs, terms.token) : NULL;
+    struct bps_channel *channel = terms.token != 0 ? channel_of(verbs, terms.token) : NULL;
     if (channel != NULL &&
         (channel->state == VERBS_SUSPENDED || verbs_suspend(channel, "the peer comes another way"))) {
         resume(channel, id, &terms, peer);
@@ -97,7 +110,8 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
     }
     channel->state = VERBS_ACCEPTING;
     channel->id = id;
-    channel->listener = listener;
+    channel->accept = listener->accept;
+    channel->accept_arg = listener->arg;
     id->context = channel;
     if (!name(channel, &terms) || !accept_request(channel, &terms, &report)) {
         host->log(host, BPS_LOG_WARN, "connection of %s: %s", peer, report.text);
@@ -105,25 +119,6 @@ void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, 
         return;
     }
     channel->timer = host->timer(host, verbs->options.timeout, 0, on_timeout, channel);
-}
-
-void verbs_welcome(struct bps_channel *channel)
-{
-    struct verbs_listener *listener = channel->listener;
-    char peer[BPS_UTIL_ADDRESS_TEXT];
-    bps_util_cancel(channel->verbs->host, &channel->timer);
-    bps_util_address_text(rdma_get_peer_addr(channel->id), peer, sizeof peer);
-    verbs_hold(channel);
-    const struct bps_channel_events *events = listener->accept(listener->arg, channel, peer, &channel->user);
-    if (channel->state != VERBS_DEAD) {
-        channel->events = events;
-        if (events != NULL) {
-            verbs_channel_open(channel);
-        } else {
-            verbs_drop(channel);
-        }
-    }
-    verbs_release(channel);
 }
 
 /* ---- listening ---- */

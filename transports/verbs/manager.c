@@ -58,7 +58,7 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
     } else if (is_end(channel, event)) {
         disconnected(channel);
     } else if (channel->state == VERBS_DIALLING) {
-        verbs_dial_event(channel, event, said->data, said->bytes);
+        verbs_connect_event(channel, event, said->data, said->bytes);
     } else if (channel->state == VERBS_ACCEPTING && event->event == RDMA_CM_EVENT_ESTABLISHED) {
         verbs_welcome(channel);
     } else if (channel->state == VERBS_SUSPENDED && event->event == RDMA_CM_EVENT_ESTABLISHED) {
@@ -68,7 +68,7 @@ static void dispatch_channel(struct bps_channel *channel, const struct rdma_cm_e
     } else if (channel->state == VERBS_SUSPENDED && event->status != 0) {
         verbs_channel_disconnect(channel);
     }
-    verbs_release(channel);
+    verbs_leave(channel);
 }
 
 static void on_event(void *arg, uint32_t events)

@@ -279,3 +279,27 @@ void verbs_pair_free(struct verbs_pair *pair)
     verbs_device_unreserve(device, pair->depth);
     host->release(host, pair);
 }
+
+void verbs_pairs_free(struct verbs *verbs)
+{
+    const struct verbs_device *device;
+    LIST_FOREACH(device, &verbs->devices, entry) {
+        for (uint32_t i = 0; i < VERBS_BUCKETS; i++) {
+            while (!LIST_EMPTY(&device->pairs[i])) {
+                verbs_pair_free(LIST_FIRST(&device->pairs[i]));
+            }
+        }
+    }
+}
+
+void verbs_channel_disconnect(struct bps_channel *channel)
+{
+    struct verbs_pair *pair = channel->pair;
+    struct rdma_cm_id *id = channel->id;
+    verbs_channel_detach(channel);
+    if (pair != NULL) {
+        verbs_pair_leave(pair);
+    } else if (id != NULL) {
+        rdma_destroy_id(id);
+    }
+}

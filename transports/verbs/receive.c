@@ -105,7 +105,7 @@ void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot,
         return;
     }
     bool news = good && pair->narrived < pair->own.credits && verbs_send_news(channel, message->credits, message->done);
-    if (channel->state == VERBS_DEAD) { /* it was dropped as it heard what was sent */
+    if (verbs_is_over(channel)) { /* it was dropped as it heard what was sent */
         verbs_slot_free(slot);
         return;
     }

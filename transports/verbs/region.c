@@ -8,8 +8,22 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define ACCESS (IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_READ)
+
+void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report)
+{
+    struct rlimit limit;
+    if (error == ENOMEM && getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) {
+        BPS_REPORT(report,
+                   "cannot register %llu KiB of memory: this process may lock %llu KiB; raise it with `ulimit -l "
+                   "unlimited`, or LimitMEMLOCK=infinity of the service",
+                   (unsigned long long)(bytes >> 10), (unsigned long long)(limit.rlim_cur >> 10));
+        return;
+    }
+    BPS_REPORT(report, "cannot register %llu KiB of memory: %s", (unsigned long long)(bytes >> 10), strerror(error));
+}
 
 static struct ibv_mr *register_region(const struct verbs_device *device, const struct bps_region *region)
 {

@@ -73,12 +73,12 @@ bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t don
         return false;
     }
     channel->out.credits += credits;
-    for (; done > 0 && channel->state != VERBS_DEAD; done--) {
+    for (; done > 0 && !verbs_is_over(channel); done--) {
         if (pair->npieces == 0) {
             return false;
         }
         piece_read(channel);
-        while (channel->state != VERBS_DEAD && first_has_no_bytes(pair)) {
+        while (!verbs_is_over(channel) && first_has_no_bytes(pair)) {
             piece_read(channel);
         }
     }

@@ -96,6 +96,7 @@ static void verbs_close(void *instance)
     if (verbs->poller != NULL) {
         verbs->host->unpoll(verbs->host, verbs->poller);
     }
+    verbs_pairs_free(verbs);
     verbs_devices_close(verbs);
     verbs_manager_close(verbs);
     verbs_regions_free(verbs);
@@ -115,6 +116,8 @@ static bps_status verbs_open(const struct bps_host *host, const void *opts, void
         return BPS_ERR_NOMEM;
     }
     *verbs = (struct verbs){.host = host, .options = *(const struct verbs_options *)opts};
+    verbs->poll = verbs_poll;
+    verbs->leave_ports = verbs_leave_ports;
     verbs_turns_init(verbs);
     TAILQ_INIT(&verbs->starved);
     count(verbs);

@@ -3,9 +3,10 @@
  * verbs.h - the transport over RDMA: what its parts share.
  *
  * An instance belongs to the thread of its event loop; there are no locks. A callback of the core may drop
- * any channel at any time. So whoever calls back holds the channel (verbs_hold, verbs_release) and looks
- * afterwards whether it is still open. A channel that has ended leaves its queue pair behind, until the
- * device has returned the last work request.
+ * any channel at any time. So whoever calls back looks afterwards whether the channel is still open (turn.c). A
+ * channel that has ended leaves its queue pair behind, until the device has returned the last work request.
+ *
+ * The parts are declared here from the top down: each calls only those below it.
  */
 #ifndef VERBS_H
 #define VERBS_H
@@ -198,7 +199,8 @@ static inline struct verbs_piece *verbs_piece_take(struct verbs_pair *pair)
     return piece;
 }
 
-enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_SUSPENDED, VERBS_DEAD };
+/* VERBS_ENDING: it has been noted that the channel is to end; its turn does that. */
+enum verbs_state { VERBS_DIALLING, VERBS_ACCEPTING, VERBS_OPEN, VERBS_SUSPENDED, VERBS_ENDING, VERBS_DEAD };
 
 /* Attempts to connect: from each rail to each address of the peer. */
 struct verbs_dial {
@@ -255,13 +257,21 @@ struct bps_channel {
     const struct bps_channel_events *events;
     void *user;
     struct verbs_dial *dial;
-    struct verbs_listener *listener; /* that it came by, until it is accepted */
-    bool starved;                    /* in verbs->starved */
-    bool finishing, eof;             /* finish was called; the peer's last message has come */
-    bool progress;                   /* since the timer was set */
+    bps_accept_fn accept; /* of an accepted channel */
+    void *accept_arg;
+    bool starved;        /* in verbs->starved */
+    bool finishing, eof; /* finish was called; the peer's last message has come */
+    bool progress;       /* since the timer was set */
     struct verbs_incoming in;
     struct verbs_outgoing out;
+    bps_status status; /* with which it is to end */
+    char reason[420];
 };
+
+static inline bool verbs_is_over(const struct bps_channel *channel)
+{
+    return channel->state == VERBS_ENDING || channel->state == VERBS_DEAD;
+}
 
 /* An instance. */
 struct verbs {
@@ -284,57 +294,10 @@ struct verbs {
     LIST_HEAD(, bps_channel) channels;
     struct bps_util_turns turns;
     struct bps_timer *probe; /* NULL: nobody has to be probed */
+    /* What device.c calls: */
+    bool (*poll)(void *instance);             /* there are completions */
+    void (*leave_ports)(struct verbs *verbs); /* a port may be down */
 };
-
-/* ---- address.c ---- */
-
-/*
- * "host:port", "[ipv6]:port", ":port", "host,host:port" to addresses, at most VERBS_TARGETS. Their number; 0
- * and the reason in the report.
- */
-uint32_t verbs_resolve(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
-                       struct bps_report *report);
-/* Refuses what is no address to dial. */
-bps_status verbs_check_target(const char *text, struct bps_report *report);
-/* The own address of a rail for a family (AF_UNSPEC: any). False: there is none. */
-bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail, int family,
-                       struct sockaddr_storage *out);
-/* The address that a GID stands for, where it is one. */
-bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out);
-
-/* ---- device.c ---- */
-
-bool verbs_port_is_active(struct ibv_context *context, int64_t number);
-/* Finds the devices of the options and prepares them. */
-bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
-void verbs_devices_close(struct verbs *verbs);
-/* The device of a context, prepared; NULL and the reason. */
-struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context, struct bps_report *report);
-/* Makes room for the completions and the messages of one more channel. */
-bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report);
-void verbs_device_unreserve(struct verbs_device *device, uint32_t completions);
-/* Why memory could not be registered, and the remedy. */
-void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report);
-uint32_t verbs_slot_bytes(const struct verbs_options *options);
-
-/* ---- region.c ---- */
-
-bps_status verbs_attach(void *instance, const struct bps_region *region, struct bps_report *report);
-void verbs_detach(void *instance, const struct bps_region *region);
-/* A new device learns of all regions. */
-void verbs_windows_open(struct verbs_device *device);
-void verbs_windows_close(struct verbs_device *device);
-void verbs_regions_free(struct verbs *verbs);
-/* The host cannot touch this memory, nor copy it. */
-bool verbs_is_on_device(const struct verbs *verbs, const void *memory);
-/* The registration that has all of these bytes; NULL: none. */
-const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const void *memory, uint32_t bytes);
-
-/* ---- fork.c ---- */
-
-void verbs_fork_init(void);
-/* While fork is held: from now on children close the descriptors of its contexts. */
-void verbs_fork_add(struct verbs *verbs);
 
 /* ---- manager.c: events of the connection manager ---- */
 
@@ -351,16 +314,84 @@ bool verbs_listens_by(const struct verbs *verbs, const struct rdma_cm_id *id);
 /* A peer wants to connect; `data` is what it says. */
 void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id, const void *data,
                           size_t bytes);
-/* The connection of an accepted channel stands: asks the core. */
-void verbs_welcome(struct bps_channel *channel);
 bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
                       void *user, struct bps_channel **out, struct bps_report *report);
-void verbs_dial_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data, size_t bytes);
+
+/* ---- complete.c ---- */
+
+bool verbs_poll(void *instance);
+bool verbs_arm(void *instance);
+
+/* ---- probe.c ---- */
+
+/* Own ports may be down: suspends the channels there that this side can connect again, from another one. */
+void verbs_leave_ports(struct verbs *verbs);
+void verbs_probe_start(struct verbs *verbs);
+void verbs_probe_stop(struct verbs *verbs);
+
+/* ---- turn.c: life of a channel, and the turns of those that have work ---- */
+
+struct bps_channel *verbs_channel_new(struct verbs *verbs);
+void verbs_turns_init(struct verbs *verbs);
+/* Between these two the channel is not freed; the second ends it if it is to end. */
+void verbs_hold(struct bps_channel *channel);
+void verbs_leave(struct bps_channel *channel);
+/* The connection of an accepted channel stands: asks the core. */
+void verbs_welcome(struct bps_channel *channel);
+/* The connection has ended. What has come before may explain it, and is handed over first. The channel is held. */
+void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text);
+/* The same, unless there are other ways to the peer. */
+void verbs_channel_broken(struct bps_channel *channel, bps_status status, const char *text);
+/* The same where the peer has ended it. */
+void verbs_channel_closed(struct bps_channel *channel);
+/* NULL is allowed. */
+void verbs_drop(struct bps_channel *channel);
+
+/* ---- suspend.c: channels that outlive their queue pairs ---- */
+
+/* ns: how long packets are sent again before the device gives up; devices take up to four times that. */
+uint64_t verbs_patience(const struct verbs_options *o);
+/* False: there is no other way to the peer. */
+bool verbs_suspend(struct bps_channel *channel, const char *text);
+
+/* ---- connect.c ---- */
+
+/* Makes attempts until one is under way. */
+void verbs_connect_begin(struct bps_channel *channel);
+void verbs_connect_event(struct bps_channel *channel, const struct rdma_cm_event *event, const void *data,
+                         size_t bytes);
 /* No address is left to try. */
-void verbs_dial_lost(struct bps_channel *channel);
+void verbs_connect_lost(struct bps_channel *channel);
 /* Tries all ways again, the next one first. */
-void verbs_dial_again(struct bps_channel *channel);
-void verbs_dial_free(struct bps_channel *channel);
+void verbs_connect_again(struct bps_channel *channel);
+void verbs_connect_free(struct bps_channel *channel);
+
+/* ---- resume.c ---- */
+
+/* Of a suspended channel that nothing resumes. */
+bps_status verbs_status_of_loss(const struct bps_channel *channel);
+/* A new queue pair stands. */
+void verbs_resume(struct bps_channel *channel);
+
+/* ---- receive.c ---- */
+
+/* A message has come. */
+void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot, uint32_t bytes);
+/* The oldest read has completed. */
+void verbs_receive_read(struct verbs_pair *pair);
+/* Hands over what has come, and reads what has been announced. True: there is more to do. */
+bool verbs_receive(struct bps_channel *channel);
+
+/* ---- send.c ---- */
+
+void verbs_send(struct bps_channel *channel);
+/*
+ * A new queue pair begins: new keys for what was announced, and the last messages once more. False: the
+ * device has none for this memory.
+ */
+bool verbs_send_again(struct bps_channel *channel, uint32_t messages);
+/* The peer has dealt with messages, and has read pieces. False: it cannot have. */
+bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t done);
 
 /* ---- pair.c ---- */
 
@@ -377,57 +408,25 @@ void verbs_pair_inherit(struct verbs_pair *pair, struct verbs_pair *former);
 /* The channel has ended: the pair goes when the device has returned its work requests. */
 void verbs_pair_leave(struct verbs_pair *pair);
 void verbs_pair_free(struct verbs_pair *pair);
+/* All that are left. */
+void verbs_pairs_free(struct verbs *verbs);
+/* Takes the connection of a channel away. */
+void verbs_channel_disconnect(struct bps_channel *channel);
 struct verbs_pair *verbs_pair_find(const struct verbs_device *device, uint32_t number);
 /* The parameters to connect or accept with; `terms` has VERBS_TERMS_BYTES. */
 void verbs_pair_parameters(const struct verbs_pair *pair, uint8_t *terms, struct rdma_conn_param *out);
 
-/* ---- channel.c: life of a channel, and the turns of those that have work ---- */
+/* ---- device.c ---- */
 
-struct bps_channel *verbs_channel_new(struct verbs *verbs);
-void verbs_channel_open(struct bps_channel *channel);
-void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *text);
-void verbs_turns_init(struct verbs *verbs);
-void verbs_channel_queue(struct bps_channel *channel);
-void verbs_channel_wait(struct bps_channel *channel); /* for a block */
-/* The channel has no connection any more, which goes on by itself. */
-void verbs_channel_detach(struct bps_channel *channel);
-/* Takes the connection away. */
-void verbs_channel_disconnect(struct bps_channel *channel);
-/* The connection has ended. What has come before may explain it, and is handed over first. */
-void verbs_channel_lost(struct bps_channel *channel, bps_status status, const char *text);
-/* The same, unless there are other ways to the peer. */
-void verbs_channel_broken(struct bps_channel *channel, bps_status status, const char *text);
-/* The same where the peer has ended it. */
-void verbs_channel_closed(struct bps_channel *channel);
-/* All blocks that have become free are for those that wait. */
-void verbs_wake_starved(struct verbs *verbs);
-void verbs_hold(struct bps_channel *channel);
-void verbs_release(struct bps_channel *channel);
-void verbs_kick(struct bps_channel *channel);
-void verbs_finish(struct bps_channel *channel);
-/* NULL is allowed. */
-void verbs_drop(struct bps_channel *channel);
-void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
-
-/* ---- speed.c ---- */
-
-bool verbs_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
-uint32_t verbs_speed(struct bps_channel *channel);
-
-/* ---- resume.c: channels that outlive their queue pairs ---- */
-
-/* False: there is no other way to the peer. */
-bool verbs_suspend(struct bps_channel *channel, const char *text);
-/* Own ports may be down: suspends the channels there that this side can connect again, from another one. */
-void verbs_leave_ports(struct verbs *verbs);
-/* Of a suspended channel that nothing resumes. */
-bps_status verbs_status_of_loss(const struct bps_channel *channel);
-/* A new queue pair stands. */
-void verbs_resume(struct bps_channel *channel);
-/* The accepted channel that the peer means; NULL: none. */
-struct bps_channel *verbs_channel_of(const struct verbs *verbs, uint64_t token);
-void verbs_probe_start(struct verbs *verbs);
-void verbs_probe_stop(struct verbs *verbs);
+bool verbs_port_is_active(struct ibv_context *context, int64_t number);
+/* Finds the devices of the options and prepares them. */
+bps_status verbs_devices_open(struct verbs *verbs, struct bps_report *report);
+void verbs_devices_close(struct verbs *verbs);
+/* The device of a context, prepared; NULL and the reason. */
+struct verbs_device *verbs_device_of(struct verbs *verbs, struct ibv_context *context, struct bps_report *report);
+/* Makes room for the completions and the messages of one more channel. */
+bps_status verbs_device_reserve(struct verbs_device *device, uint32_t completions, struct bps_report *report);
+void verbs_device_unreserve(struct verbs_device *device, uint32_t completions);
 
 /* ---- post.c: work requests, gathered and posted by one call; verbs_post_flush ends a turn ---- */
 
@@ -466,34 +465,82 @@ void verbs_post_forget(struct verbs_pair *pair);
 /* The last work request of a connection that has ended. False: it was refused. */
 bool verbs_post_drain(struct verbs_pair *pair);
 
-/* ---- complete.c ---- */
+/* ---- fetch.c: completions of a device ---- */
 
-bool verbs_poll(void *instance);
-bool verbs_arm(void *instance);
-/* ns: how long packets are sent again before the device gives up; devices take up to four times that. */
-uint64_t verbs_patience(const struct verbs_options *o);
+/* Whether there are some that have not been dealt with. */
+bool verbs_fetch(struct verbs_device *device);
 /* Waits until the device has returned all reads of a pair in the error state. False: it does not. */
 bool verbs_await_reads(struct verbs_pair *pair);
+
+/* ---- channel.c: what every part may do with a channel ---- */
+
+void verbs_channel_open(struct bps_channel *channel);
+/* Gives the channel a turn. */
+void verbs_channel_queue(struct bps_channel *channel);
+void verbs_channel_wait(struct bps_channel *channel); /* for a block */
+/* All blocks that have become free are for those that wait. */
+void verbs_wake_starved(struct verbs *verbs);
+/*
+ * The channel is to end, and the core to be told, when its turn is over; who is in none gives it one. The first reason
+ * counts.
+ */
+void verbs_channel_end(struct bps_channel *channel, bps_status status, const char *reason);
+/* The channel has no connection any more, which goes on by itself. */
+void verbs_channel_detach(struct bps_channel *channel);
+void verbs_kick(struct bps_channel *channel);
+void verbs_finish(struct bps_channel *channel);
+
+/* ---- slot.c: receive buffers ---- */
+
+uint32_t verbs_slot_bytes(const struct verbs_options *options);
+void verbs_slot_free(struct verbs_slot *slot);
 /* Posts the receive buffers again whose messages have been dealt with. */
 void verbs_slots_repost(struct verbs_device *device);
+/* More for the shared queue. */
+bool verbs_slots_add(struct verbs_device *device, uint32_t count);
+void verbs_slots_close(struct verbs_device *device);
 
-/* ---- receive.c, send.c: the caller holds the channel ---- */
+/* ---- region.c ---- */
 
-/* A message has come. */
-void verbs_receive_message(struct bps_channel *channel, struct verbs_slot *slot, uint32_t bytes);
-/* The oldest read has completed. */
-void verbs_receive_read(struct verbs_pair *pair);
-/* Hands over what has come, and reads what has been announced. True: there is more to do. */
-bool verbs_receive(struct bps_channel *channel);
-void verbs_slot_free(struct verbs_slot *slot);
+/* Why memory could not be registered, and the remedy. */
+void verbs_register_failed(uint64_t bytes, int error, struct bps_report *report);
+bps_status verbs_attach(void *instance, const struct bps_region *region, struct bps_report *report);
+void verbs_detach(void *instance, const struct bps_region *region);
+/* A new device learns of all regions. */
+void verbs_windows_open(struct verbs_device *device);
+void verbs_windows_close(struct verbs_device *device);
+void verbs_regions_free(struct verbs *verbs);
+/* The host cannot touch this memory, nor copy it. */
+bool verbs_is_on_device(const struct verbs *verbs, const void *memory);
+/* The registration that has all of these bytes; NULL: none. */
+const struct ibv_mr *verbs_window_find(const struct verbs_device *device, const void *memory, uint32_t bytes);
 
-void verbs_send(struct bps_channel *channel);
+/* ---- address.c ---- */
+
 /*
- * A new queue pair begins: new keys for what was announced, and the last messages once more. False: the
- * device has none for this memory.
+ * "host:port", "[ipv6]:port", ":port", "host,host:port" to addresses, at most VERBS_TARGETS. Their number; 0
+ * and the reason in the report.
  */
-bool verbs_send_again(struct bps_channel *channel, uint32_t messages);
-/* The peer has dealt with messages, and has read pieces. False: it cannot have. */
-bool verbs_send_news(struct bps_channel *channel, uint32_t credits, uint32_t done);
+uint32_t verbs_resolve(const struct verbs *verbs, const char *text, struct sockaddr_storage *out,
+                       struct bps_report *report);
+/* Refuses what is no address to dial. */
+bps_status verbs_check_target(const char *text, struct bps_report *report);
+/* The own address of a rail for a family (AF_UNSPEC: any). False: there is none. */
+bool verbs_own_address(const struct verbs *verbs, const struct verbs_rail *rail, int family,
+                       struct sockaddr_storage *out);
+/* The address that a GID stands for, where it is one. */
+bool verbs_gid_address(const union ibv_gid *gid, struct sockaddr_storage *out);
+void verbs_local_host(struct bps_channel *channel, char *host, size_t n);
+
+/* ---- speed.c ---- */
+
+bool verbs_delivered(struct bps_channel *channel, uint64_t *bytes, uint64_t *busy);
+uint32_t verbs_speed(struct bps_channel *channel);
+
+/* ---- fork.c ---- */
+
+void verbs_fork_init(void);
+/* While fork is held: from now on children close the descriptors of its contexts. */
+void verbs_fork_add(struct verbs *verbs);
 
 #endif
