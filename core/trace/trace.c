@@ -51,7 +51,7 @@ static struct {
 } trace = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Atomic uint64_t first, last; /* steps */
-static _Atomic uint32_t current;     /* step, from 0 */
+static _Atomic uint32_t highest;     /* step, from 0 */
 static _Atomic uint32_t steps_ended; /* as far as we were told */
 static atomic_bool passed;           /* all steps that are recorded have been */
 
@@ -65,8 +65,8 @@ void bps_trace_step(void)
 /* By the numbers of operations: the highest that any tensor has had. */
 static uint32_t count_step(uint32_t n)
 {
-    uint32_t step = atomic_load_explicit(&current, memory_order_relaxed);
-    while (n > step && !atomic_compare_exchange_weak(&current, &step, n)) {
+    uint32_t step = atomic_load_explicit(&highest, memory_order_relaxed);
+    while (n > step && !atomic_compare_exchange_weak(&highest, &step, n)) {
     }
     return n > step ? n : step;
 }
@@ -327,7 +327,7 @@ bps_status bps_trace_open(const char *file, uint64_t from, uint64_t to, struct b
     bps_trace_clock_forget();
     atomic_store(&first, from);
     atomic_store(&last, to);
-    atomic_store(&current, 0);
+    atomic_store(&highest, 0);
     atomic_store(&steps_ended, 0);
     atomic_store(&passed, false);
     atomic_store(&bps_trace_on, file[0] != '\0');

@@ -93,7 +93,7 @@ def show_rounds(engine):
 def show_server(server):
     for i in range(int(server["shards"])):
         shard = server["shard"][i]
-        print(f"  shard {i}: epoch {shard['book']['epoch']}, workers {shard['book']['workers']}")
+        print(f"  shard {i}: epoch {shard['epoch']}, workers {shard['workers']}")
         if shard["sum"]:
             show_rounds(shard["sum"])
 
