@@ -89,6 +89,18 @@ static bool end_trip(struct bps_credit *credit, uint64_t bytes, uint64_t now)
 
 /* ---- the bytes ---- */
 
+static void check(const struct bps_credit *credit)
+{
+    uint64_t bytes = 0;
+    bps_assert(credit->levels <= BPS_CREDIT_LEVELS);
+    for (uint32_t i = 0; i < credit->levels; i++) {
+        bps_assert(i == 0 || credit->level[i - 1].priority < credit->level[i].priority);
+        bytes += credit->level[i].bytes;
+    }
+    bps_assert(bytes == credit->unanswered);
+    bps_assert(credit->base >= credit->least && credit->limit >= credit->base);
+}
+
 void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes, uint64_t now)
 {
     credit->unanswered += bytes;
@@ -101,6 +113,7 @@ void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes
         credit->level[credit->levels++] = (struct bps_credit_level){.priority = priority};
     }
     credit->level[credit->levels - 1].bytes += bytes;
+    bps_check(check(credit));
 }
 
 /* Takes as much as the level has; what is left. */

@@ -446,10 +446,24 @@ static void finish(struct bps_task *task)
     bps_task_done(task, BPS_OK, NULL);
 }
 
+static void check_push(const struct bps_task *task)
+{
+    const struct bps_push *push = bps_push_of(task);
+    uint32_t slices = bps_push_slices(task), got = 0;
+    for (uint32_t i = 0; i < slices; i++) {
+        got += push->got[i];
+    }
+    bps_assert(task->state != BPS_TASK_IDLE && push->payload != NULL);
+    bps_assert(push->sent <= slices && push->answered <= got && got <= slices);
+    bps_assert(push->computing <= 2 * slices && (push->coded != NULL || push->computing == 0));
+    bps_assert(!push->exact || push->coded != NULL);
+}
+
 /* Transport or pool have let go of a slice, or one has come: is the task's exchange with the shard over? */
 static void check(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
+    bps_check(check_push(task));
     bool has_result = push->answered == bps_push_slices(task);
     if (push->outstanding == 0 && push->computing == 0 && (task->failed || has_result) && !push->spoilt) {
         finish(task);

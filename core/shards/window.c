@@ -4,6 +4,22 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
+static void check(const struct bps_window *window)
+{
+    uint32_t waiting = 0, blocked = 0;
+    for (uint32_t i = 0; i < window->shards; i++) {
+        const struct bps_window_shard *shard = &window->shard[i];
+        bps_assert(shard->share > 0 && shard->share <= 1 && shard->place >= 0);
+        bps_assert(shard->blocked_by == BPS_WINDOW_NONE || (shard->blocked_by < window->shards && shard->waits));
+        bps_assert(shard->blocked_by != i);
+        waiting += shard->waits;
+        blocked += shard->blocked_by != BPS_WINDOW_NONE;
+    }
+    bps_assert(window->waiting == waiting && window->blocked == blocked);
+}
+
 /* Without a weight it gets nothing, or hardly anything. */
 static double share_of(uint32_t weight, uint64_t all)
 {
@@ -76,6 +92,7 @@ void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority)
     }
     shard->waits = true;
     catch_up(window, i);
+    bps_check(check(window));
 }
 
 static void block(struct bps_window *window, uint32_t i, uint32_t by)
@@ -90,6 +107,7 @@ void bps_window_rest(struct bps_window *window, uint32_t i)
     window->waiting -= window->shard[i].waits;
     window->shard[i].waits = false;
     block(window, i, BPS_WINDOW_NONE);
+    bps_check(check(window));
 }
 
 bool bps_window_admits(struct bps_window *window, uint32_t i)
@@ -109,7 +127,9 @@ bool bps_window_admits(struct bps_window *window, uint32_t i)
 void bps_window_sent(struct bps_window *window, uint32_t i, uint64_t bytes)
 {
     struct bps_window_shard *shard = &window->shard[i];
+    bps_assert(i < window->shards);
     shard->place += (double)bytes / shard->share;
+    bps_check(check(window));
 }
 
 uint32_t bps_window_freed(struct bps_window *window, uint32_t i)

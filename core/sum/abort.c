@@ -54,7 +54,9 @@ bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_n
         return status;
     }
     bps_round_hold(round);
+    bps_check(bps_round_check(round));
     bps_round_fail(round, poison->status, poison->text, rank);
+    bps_assert(round->base.failure != NULL);
     if (poison->answer && !round->pending) {
         bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
     }
@@ -91,6 +93,7 @@ static void on_left(struct bps_round_base *base, const void *arg)
     struct bps_round *round = (struct bps_round *)base;
     (void)arg;
     bps_round_join_left(round);
+    bps_check(bps_round_check(round));
     bps_round_collect(round);
 }
 

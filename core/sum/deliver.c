@@ -58,6 +58,7 @@ static void complete(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum_config *config = &round->sum->config;
+    bps_assert(slice->arrived == round->ranks->n && round->base.failure == NULL);
     round->complete++;
     struct bps_report report;
     bps_sum_trace(slice, BPS_TRACE_SUM, 0, false, BPS_TRACE_ALSO);
@@ -135,6 +136,8 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
 void bps_sum_delivered(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
+    bps_assert(round->deliveries > 0 && slice->undelivered > 0);
+    bps_check(bps_round_check(round));
     round->deliveries--;
     if (--slice->undelivered == 0) {
         bps_block_put(round->sum, &slice->block);

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "sum/exchange_round.h"
 
@@ -114,9 +115,24 @@ void bps_exchange_lateness(struct bps_exchange *exchange, struct bps_lateness *i
     bps_lateness_clear(&exchange->recent);
 }
 
+static void check(const struct bps_exchange_round *round)
+{
+    uint32_t spoke = 0, workers = round->exchange->config.workers;
+    for (uint32_t i = 0; i < workers; i++) {
+        const struct bps_exchange_part *part = &round->part[i];
+        bps_assert(part->spoke || (part->data == NULL && part->block == NULL));
+        bps_assert(part->spec.bytes <= BPS_EXCHANGE_BYTES);
+        spoke += part->spoke;
+    }
+    bps_assert(round->here <= spoke && round->arriving <= spoke);
+    bps_assert((round->base.verdict == BPS_OK) == (round->base.failure == NULL));
+    bps_assert(!round->over);
+}
+
 /* One more contribution, of this rank, is complete. */
 static void arrive(struct bps_exchange_round *round, uint32_t rank)
 {
+    bps_check(check(round));
     note_late(round, rank);
     if (++round->here == round->exchange->config.workers) {
         conclude(round);

@@ -5,6 +5,7 @@
 
 #include <byteps/reducer.h>
 
+#include "base/assert.h"
 #include "base/heap.h"
 #include "sum/rounds.h"
 #include "sum/sum.h"
@@ -220,6 +221,10 @@ static inline void bps_round_release(struct bps_round *round)
 }
 /* Calls fn for each open round, each the base of a struct bps_round; none is gone before all are through. */
 void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg);
+
+/* ---- check.c ---- */
+/* For bps_check(). */
+void bps_round_check(const struct bps_round *round);
 
 /* ---- group.c ---- */
 bps_status bps_groups_init(struct bps_sum *sum);

@@ -24,6 +24,8 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
     struct bps_round *round = cursor->round;
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     cursor->round = NULL;
+    bps_assert(round->holds > 0);
+    bps_check(bps_round_check(round));
     if (round->base.failure == NULL) {
         bps_slice_arrived(slice, cursor->rank, cursor->for_group);
     }

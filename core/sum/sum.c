@@ -240,5 +240,6 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
         bps_round_collect(round); /* its bytes no longer matter */
         return status;
     }
+    bps_check(bps_round_check(round));
     return begin(round, c, cursor);
 }

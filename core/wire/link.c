@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
@@ -63,6 +64,7 @@ static bps_status deliver(struct bps_link *link)
 {
     struct bps_header header = link->header;
     uint8_t *payload = link->payload;
+    bps_assert(link->channel != NULL && (header.length == 0 || payload != NULL));
     link->payload = NULL;
     struct bps_reader reader;
     bps_reader_init(&reader, payload, header.length);
@@ -122,6 +124,7 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     if (header.length > limit) {
         return BPS_ERR_PROTOCOL;
     }
+    bps_assert(link->payload == NULL); /* a message is whole before the next one begins */
     link->header = header;
     if (header.length == 0) {
         return deliver(link);
@@ -175,7 +178,9 @@ static void on_sent(void *user, void *cookie)
     }
     struct bps_parcel *parcel = (struct bps_parcel *)((uintptr_t)cookie & ~(uintptr_t)1);
     STAILQ_REMOVE(&link->writing, parcel, bps_parcel, entry);
+    bps_assert(link->queued >= sizeof *parcel + parcel->bytes);
     link->queued -= sizeof *parcel + parcel->bytes;
+    bps_assert(link->queued > 0 || (STAILQ_EMPTY(&link->queue) && STAILQ_EMPTY(&link->writing)));
     free(parcel);
 }
 
