@@ -4,9 +4,7 @@
 
 #include <stdlib.h>
 
-#include "base/tensor.h"
-
-static const struct bps_kind kinds[BPS_WIRE_OPS] = {
+const struct bps_kind bps_kinds[BPS_WIRE_OPS] = {
     [BPS_SUM] = {"sum", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
     [BPS_AVERAGE] = {"average", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
     [BPS_MIN] = {"min", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
@@ -14,21 +12,6 @@ static const struct bps_kind kinds[BPS_WIRE_OPS] = {
     [BPS_PRODUCT] = {"product", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
     [BPS_WIRE_BROADCAST] = {"broadcast", BPS_PARTY_ROOT, BPS_PARTY_ALL, .all_in = false, .all_out = false},
 };
-
-const struct bps_kind *bps_kind_of(uint32_t op)
-{
-    return &kinds[op < BPS_WIRE_OPS ? op : BPS_SUM];
-}
-
-static uint32_t party(enum bps_party party, uint32_t root, uint32_t block)
-{
-    return party == BPS_PARTY_ALL ? BPS_EVERYBODY : party == BPS_PARTY_ROOT ? root : block;
-}
-
-struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block)
-{
-    return (struct bps_roles){party(kind->from, root, block), party(kind->to, root, block)};
-}
 
 uint64_t bps_kind_bytes(const struct bps_kind *kind, bool out, uint64_t block, uint32_t n)
 {

@@ -12,6 +12,8 @@
 
 #include <byteps/types.h>
 
+#include "base/tensor.h"
+
 #define BPS_EVERYBODY UINT32_MAX
 
 /* Of one partition: a rank, or BPS_EVERYBODY who takes part. Where one alone brings it, that one needs no result. */
@@ -45,10 +47,24 @@ struct bps_kind {
     bool all_in, all_out; /* input, output */
 };
 
+extern const struct bps_kind bps_kinds[BPS_WIRE_OPS];
+
 /* The row of BPS_SUM, ..., BPS_WIRE_BROADCAST. */
-const struct bps_kind *bps_kind_of(uint32_t op);
+static inline const struct bps_kind *bps_kind_of(uint32_t op)
+{
+    return &bps_kinds[op < BPS_WIRE_OPS ? op : BPS_SUM];
+}
+
+static inline uint32_t bps_party_rank(enum bps_party party, uint32_t root, uint32_t block)
+{
+    return party == BPS_PARTY_ALL ? BPS_EVERYBODY : party == BPS_PARTY_ROOT ? root : block;
+}
+
 /* The roles in a partition of this block. */
-struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block);
+static inline struct bps_roles bps_kind_roles(const struct bps_kind *kind, uint32_t root, uint32_t block)
+{
+    return (struct bps_roles){bps_party_rank(kind->from, root, block), bps_party_rank(kind->to, root, block)};
+}
 /* Bytes of the input, or the output, of one of n ranks, if a block has so many. */
 uint64_t bps_kind_bytes(const struct bps_kind *kind, bool out, uint64_t block, uint32_t n);
 

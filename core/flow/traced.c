@@ -11,12 +11,9 @@ static uint32_t number_of(const struct bps_tensor_entry *tensor)
     return tensor->unnamed ? 0 : tensor->round - tensor->first_round;
 }
 
-void bps_traced_begin(struct bps_operation *operation)
+void bps_note_begin(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    if (!bps_trace_is_on()) {
-        return;
-    }
     operation->trace = (struct bps_trace_record){
         .at = operation->started,
         .step = bps_trace_begin(operation->steps, number_of(tensor)),
@@ -44,23 +41,18 @@ static struct bps_trace_record record_of(const struct bps_operation *operation, 
     return record;
 }
 
-void bps_traced_end(const struct bps_operation *operation)
+void bps_note_end(const struct bps_operation *operation)
 {
-    if (operation->trace.step != 0) {
-        const struct bps_trace_record record = record_of(operation, BPS_TRACE_OPERATION, true);
-        bps_trace_note(&record);
-    }
+    const struct bps_trace_record record = record_of(operation, BPS_TRACE_OPERATION, true);
+    bps_trace_note(&record);
 }
 
-uint64_t bps_traced_wait_begin(bps_handle handle)
+uint64_t bps_note_wait_begin(bps_handle handle)
 {
     static _Thread_local struct {
         bps_handle handle;
         uint64_t since;
     } last;
-    if (!bps_trace_is_on()) {
-        return 0;
-    }
     if (last.handle != handle) {
         last.handle = handle;
         last.since = bps_now();
@@ -68,40 +60,32 @@ uint64_t bps_traced_wait_begin(bps_handle handle)
     return last.since;
 }
 
-void bps_traced_waited(const struct bps_operation *operation, uint64_t since)
+void bps_note_waited(const struct bps_operation *operation, uint64_t since)
 {
-    if (operation->trace.step != 0 && since != 0) {
-        struct bps_trace_record record = record_of(operation, BPS_TRACE_WAIT, true);
-        bps_trace_note(&record);
-        record.at = since;
-        record.end = false;
-        bps_trace_note(&record);
-    }
+    struct bps_trace_record record = record_of(operation, BPS_TRACE_WAIT, true);
+    bps_trace_note(&record);
+    record.at = since;
+    record.end = false;
+    bps_trace_note(&record);
 }
 
-void bps_traced_stage(const struct bps_task *task, bool end)
+void bps_note_stage(const struct bps_task *task, bool end)
 {
-    const struct bps_operation *operation = &task->tensor->operation;
-    if (operation->trace.step != 0) {
-        struct bps_trace_record record = record_of(operation, BPS_TRACE_STAGE, end);
-        record.label = bps_trace_label(bps_task_on(task)->node->name);
-        record.partition = task->partition;
-        record.bytes = task->bytes;
-        bps_trace_note(&record);
-    }
+    struct bps_trace_record record = record_of(&task->tensor->operation, BPS_TRACE_STAGE, end);
+    record.label = bps_trace_label(bps_task_on(task)->node->name);
+    record.partition = task->partition;
+    record.bytes = task->bytes;
+    bps_trace_note(&record);
 }
 
-void bps_traced_slice(const struct bps_task *task, enum bps_trace_kind kind, uint32_t peer, uint32_t offset,
-                      uint32_t bytes, bool end)
+void bps_note_slice(const struct bps_task *task, enum bps_trace_kind kind, uint32_t peer, uint32_t offset,
+                    uint32_t bytes, bool end)
 {
-    const struct bps_operation *operation = &task->tensor->operation;
-    if (operation->trace.step != 0) {
-        struct bps_trace_record record = record_of(operation, kind, end);
-        record.label = 0;
-        record.partition = task->partition;
-        record.offset = offset;
-        record.bytes = bytes;
-        record.peer = peer;
-        bps_trace_note(&record);
-    }
+    struct bps_trace_record record = record_of(&task->tensor->operation, kind, end);
+    record.label = 0;
+    record.partition = task->partition;
+    record.offset = offset;
+    record.bytes = bytes;
+    record.peer = peer;
+    bps_trace_note(&record);
 }

@@ -64,19 +64,9 @@ struct bps_view *bps_view_at(struct bps_view *view, uint32_t id)
     return view;
 }
 
-struct bps_view *bps_view_get(struct bps_view *view)
+void bps_view_free(struct bps_view *view)
 {
-    if (view != NULL) {
-        atomic_fetch_add_explicit(&view->holders, 1, memory_order_relaxed);
-    }
-    return view;
-}
-
-void bps_view_put(struct bps_view *view)
-{
-    if (view != NULL && atomic_fetch_sub_explicit(&view->holders, 1, memory_order_acq_rel) == 1) {
-        bps_view_put(view->before);
-        bps_book_fini(&view->book);
-        free(view);
-    }
+    bps_view_put(view->before);
+    bps_book_fini(&view->book);
+    free(view);
 }

@@ -31,8 +31,20 @@ void bps_view_forget_before(struct bps_view *view);
 /* The one of this view and those before that a tensor without a name, of this id, is spread by. */
 struct bps_view *bps_view_at(struct bps_view *view, uint32_t id);
 /* One more holder, of a view that is held; NULL stays NULL. */
-struct bps_view *bps_view_get(struct bps_view *view);
+static inline struct bps_view *bps_view_get(struct bps_view *view)
+{
+    if (view != NULL) {
+        atomic_fetch_add_explicit(&view->holders, 1, memory_order_relaxed);
+    }
+    return view;
+}
 /* One less; NULL is ignored. */
-void bps_view_put(struct bps_view *view);
+void bps_view_free(struct bps_view *view);
+static inline void bps_view_put(struct bps_view *view)
+{
+    if (view != NULL && atomic_fetch_sub_explicit(&view->holders, 1, memory_order_acq_rel) == 1) {
+        bps_view_free(view);
+    }
+}
 
 #endif

@@ -5,21 +5,19 @@
 /* Bytes of a result that are written to all answers in one go: they stay in the second-level cache meanwhile. */
 #define CHUNK (256u << 10)
 
-void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end, uint64_t at)
+void bps_sum_record(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end, uint64_t at)
 {
-    if (slice->step != 0) {
-        const struct bps_trace_record record = {.at = at,
-                                                .step = slice->step,
-                                                .tensor = slice->id.tensor,
-                                                .round = slice->id.round,
-                                                .partition = slice->id.partition,
-                                                .offset = slice->offset,
-                                                .bytes = slice->bytes,
-                                                .peer = bps_trace_peer(slice->round->sum->config.number, rank),
-                                                .kind = (uint8_t)kind,
-                                                .end = end};
-        bps_trace_note(&record);
-    }
+    const struct bps_trace_record record = {.at = at,
+                                            .step = slice->step,
+                                            .tensor = slice->id.tensor,
+                                            .round = slice->id.round,
+                                            .partition = slice->id.partition,
+                                            .offset = slice->offset,
+                                            .bytes = slice->bytes,
+                                            .peer = bps_trace_peer(slice->round->sum->config.number, rank),
+                                            .kind = (uint8_t)kind,
+                                            .end = end};
+    bps_trace_note(&record);
 }
 
 /* Passes the result to one worker, if it has spoken. */

@@ -209,7 +209,14 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data);
  * Something of a slice begins or ends that is recorded, if the slice is, at this time (BPS_TRACE_NOW, _ALSO); `rank`:
  * the worker that it is of, or 0.
  */
-void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end, uint64_t at);
+void bps_sum_record(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end, uint64_t at);
+static inline void bps_sum_trace(const struct bps_sum_slice *slice, enum bps_trace_kind kind, uint32_t rank, bool end,
+                                 uint64_t at)
+{
+    if (slice->step != 0) {
+        bps_sum_record(slice, kind, rank, end, at);
+    }
+}
 
 /* ---- what ends a round otherwise ---- */
 

@@ -352,7 +352,9 @@ static void on_stuck(void *arg, const char *text)
 
 static void on_operation_ended(struct bps_worker *worker)
 {
-    bps_remotes_retire(worker);
+    if (worker->view != NULL && worker->view->before != NULL) {
+        bps_remotes_retire(worker);
+    }
     check_drained(worker);
 }
 
