@@ -163,7 +163,8 @@ class Timeline(Case):
         result = harness.run(command, workers=2, servers=1, options=options, env={"DIES": "1"})
         self.assertNotEqual(result.status, 0)
         timelines = self.read()
-        self.assertEqual(len(spans(timelines["worker 0"], "operation")), 2 + STEPS * len(SIZES), str(result))
+        named = [e for e in spans(timelines["worker 0"], "operation") if e["name"].startswith("byteps.")]
+        self.assertEqual(len(named), 1 + STEPS * len(SIZES), str(result))  # the last one may not have begun
         self.assertNotIn("worker 1", timelines)
 
     def test_a_file_that_cannot_be_written(self):
