@@ -11,7 +11,8 @@
 #define RARE         10u   /* waits of an engine, of a length that does not count as usual */
 #define LEAST_SHARE  0.6   /* of all waiting, */
 #define LEAST_PART   0.05  /* of the time, */
-#define LEAST_MEDIAN 0.001 /* and s of a wait, that are worth telling */
+#define LEAST_MEDIAN 0.001 /* s of a wait, */
+#define LEAST_LOSS   0.5   /* and s that the job has lost, that are worth telling */
 
 void bps_lateness_init(struct bps_lateness *l, uint32_t workers)
 {
@@ -166,7 +167,8 @@ bool bps_lateness_usual(const struct bps_lateness *l, struct bps_usual *out)
     out->part = out->late.seconds * 1e9 / (double)l->span;
     double by_chance = 1.5 / l->workers;
     bool chance = out->share < (by_chance > LEAST_SHARE ? by_chance : LEAST_SHARE);
-    out->notable = !chance && out->part >= LEAST_PART && out->late.median >= LEAST_MEDIAN;
+    bool dear = out->part >= LEAST_PART && out->late.seconds >= LEAST_LOSS * l->engines;
+    out->notable = !chance && dear && out->late.median >= LEAST_MEDIAN;
     return true;
 }
 

@@ -95,6 +95,19 @@ START_TEST(test_short_waits)
 }
 END_TEST
 
+/* However late somebody was: of a job so short nobody will make it faster. */
+START_TEST(test_short_jobs)
+{
+    struct bps_usual usual;
+    steps(18, 1, 25 * BPS_MS);
+    ck_assert(bps_lateness_usual(&lateness, &usual));
+    ck_assert(!usual.notable);
+    steps(10, 1, 25 * BPS_MS);
+    ck_assert(bps_lateness_usual(&lateness, &usual));
+    ck_assert(usual.notable);
+}
+END_TEST
+
 /* A long wait now and then is no habit: of a start, of a checkpoint. */
 START_TEST(test_rare_waits)
 {
@@ -182,6 +195,7 @@ int main(void)
     tcase_add_test(tests, test_time_counts_not_rounds);
     tcase_add_test(tests, test_chance);
     tcase_add_test(tests, test_short_waits);
+    tcase_add_test(tests, test_short_jobs);
     tcase_add_test(tests, test_rare_waits);
     tcase_add_test(tests, test_one_wait);
     tcase_add_test(tests, test_gathering);
