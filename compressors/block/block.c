@@ -183,33 +183,6 @@ static const struct bps_compressor_ops block_ops = {
     .describe = block_describe,
 };
 
-static const struct bps_plugin block_plugin = {
-    .size = sizeof block_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "block",
-    .summary = "elements as integers of 8, 4 or 2 bits, with a scale for a block",
-    .options = block_options,
-    .options_size = sizeof(struct block_options),
-    .ops = &block_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&block_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "block",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "block", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "block", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "elements as integers of 8, 4 or 2 bits, with a scale for a block",
+                  .options = block_options, .options_size = sizeof(struct block_options), .ops = &block_ops);

@@ -170,33 +170,6 @@ static const struct bps_compressor_ops cast_ops = {
     .describe = cast_describe,
 };
 
-static const struct bps_plugin cast_plugin = {
-    .size = sizeof cast_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "cast",
-    .summary = "elements as floating point of 16 or 8 bits",
-    .options = cast_options,
-    .options_size = sizeof(struct cast_options),
-    .ops = &cast_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&cast_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "cast",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "cast", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "cast", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "elements as floating point of 16 or 8 bits", .options = cast_options,
+                  .options_size = sizeof(struct cast_options), .ops = &cast_ops);

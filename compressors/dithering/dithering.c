@@ -403,33 +403,7 @@ static const struct bps_compressor_ops dithering_ops = {
     .describe = dithering_describe,
 };
 
-static const struct bps_plugin dithering_plugin = {
-    .size = sizeof dithering_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "dithering",
-    .summary = "elements as levels, rounded by chance so that their mean stays",
-    .options = dithering_options,
-    .options_size = sizeof(struct dithering_options),
-    .ops = &dithering_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&dithering_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "dithering",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "dithering", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "dithering", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "elements as levels, rounded by chance so that their mean stays",
+                  .options = dithering_options, .options_size = sizeof(struct dithering_options),
+                  .ops = &dithering_ops);

@@ -219,33 +219,6 @@ static const struct bps_compressor_ops lossless_ops = {
     .describe = lossless_describe,
 };
 
-static const struct bps_plugin lossless_plugin = {
-    .size = sizeof lossless_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "lossless",
-    .summary = "the same bits, in fewer bytes where exponents repeat",
-    .options = lossless_options,
-    .options_size = sizeof(struct lossless_options),
-    .ops = &lossless_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&lossless_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "lossless",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "lossless", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "lossless", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "the same bits, in fewer bytes where exponents repeat", .options = lossless_options,
+                  .options_size = sizeof(struct lossless_options), .ops = &lossless_ops);

@@ -204,33 +204,6 @@ static const struct bps_compressor_ops onebit_ops = {
     .describe = onebit_describe,
 };
 
-static const struct bps_plugin onebit_plugin = {
-    .size = sizeof onebit_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "onebit",
-    .summary = "the sign of each element, and one scale for a slice",
-    .options = onebit_options,
-    .options_size = sizeof(struct onebit_options),
-    .ops = &onebit_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&onebit_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "onebit",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "onebit", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "onebit", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "the sign of each element, and one scale for a slice", .options = onebit_options,
+                  .options_size = sizeof(struct onebit_options), .ops = &onebit_ops);

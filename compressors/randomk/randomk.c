@@ -208,34 +208,6 @@ static const struct bps_compressor_ops randomk_ops = {
     .describe = randomk_describe,
 };
 
-static const struct bps_plugin randomk_plugin = {
-    .size = sizeof randomk_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "randomk",
-    .summary = "elements that are drawn",
-    .options = randomk_options,
-    .options_size = sizeof(struct randomk_options),
-    .ops = &randomk_ops,
-    .format = 1,
-};
-
-static const struct bps_plugin *const plugins[] = {&randomk_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "randomk",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "randomk", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "randomk", PLUGIN_VERSION, "Apache-2.0", .summary = "elements that are drawn",
+                  .options = randomk_options, .options_size = sizeof(struct randomk_options), .ops = &randomk_ops,
+                  .format = 1);

@@ -248,34 +248,6 @@ static const struct bps_compressor_ops topk_ops = {
     .describe = topk_describe,
 };
 
-static const struct bps_plugin topk_plugin = {
-    .size = sizeof topk_plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "topk",
-    .summary = "the elements of largest magnitude, and where they are",
-    .options = topk_options,
-    .options_size = sizeof(struct topk_options),
-    .ops = &topk_ops,
-    .format = 1,
-};
-
-static const struct bps_plugin *const plugins[] = {&topk_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "topk",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "topk", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "topk", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "the elements of largest magnitude, and where they are", .options = topk_options,
+                  .options_size = sizeof(struct topk_options), .ops = &topk_ops, .format = 1);

@@ -119,33 +119,5 @@ static const struct bps_stage_ops clip_ops = {
     .describe = clip_describe,
 };
 
-static const struct bps_plugin clip_plugin = {
-    .size = sizeof clip_plugin,
-    .kind = BPS_KIND_STAGE,
-    .name = "clip",
-    .summary = "limits the magnitude of every element",
-    .options = clip_options,
-    .options_size = sizeof(struct clip_options),
-    .ops = &clip_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&clip_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "clip",
-    .version = "1.0",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0");
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_STAGE, "clip", "1.0", "Apache-2.0", .summary = "limits the magnitude of every element",
+                  .options = clip_options, .options_size = sizeof(struct clip_options), .ops = &clip_ops);

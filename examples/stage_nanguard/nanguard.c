@@ -134,31 +134,5 @@ static const struct bps_stage_ops nanguard_ops = {
     .run = nanguard_run,
 };
 
-static const struct bps_plugin nanguard_plugin = {
-    .size = sizeof nanguard_plugin,
-    .kind = BPS_KIND_STAGE,
-    .name = "nanguard",
-    .summary = "fails a push_pull that has a NaN",
-    .ops = &nanguard_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&nanguard_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "nanguard",
-    .version = "1.0",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "nanguard", "1.0");
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_STAGE, "nanguard", "1.0", "Apache-2.0", .summary = "fails a push_pull that has a NaN",
+                  .ops = &nanguard_ops);

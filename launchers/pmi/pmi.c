@@ -222,4 +222,6 @@ static const struct bps_launcher_ops ops = {
     .find = find,
 };
 
-LAUNCHER_MODULE("pmi", "PMI_FD", "PMI-1, of the launchers of MPICH and its relatives", ops)
+BPS_LAUNCHER_NOTE("PMI_FD");
+BPS_PLUGIN_MODULE(BPS_KIND_LAUNCHER, "pmi", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "PMI-1, of the launchers of MPICH and its relatives", .ops = &ops, .format = 1);

@@ -247,4 +247,6 @@ static const struct bps_launcher_ops ops = {
     .find = find,
 };
 
-LAUNCHER_MODULE("pmix", "PMIX_RANK", "PMIx, of mpirun of Open MPI and srun --mpi=pmix", ops)
+BPS_LAUNCHER_NOTE("PMIX_RANK");
+BPS_PLUGIN_MODULE(BPS_KIND_LAUNCHER, "pmix", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "PMIx, of mpirun of Open MPI and srun --mpi=pmix", .ops = &ops, .format = 1);

@@ -373,4 +373,6 @@ static const struct bps_launcher_ops ops = {
     .in_child = in_child,
 };
 
-LAUNCHER_MODULE("slurm", "SLURM_STEP_ID", "tasks of srun, by MUNGE", ops)
+BPS_LAUNCHER_NOTE("SLURM_STEP_ID");
+BPS_PLUGIN_MODULE(BPS_KIND_LAUNCHER, "slurm", PLUGIN_VERSION, "Apache-2.0", .summary = "tasks of srun, by MUNGE",
+                  .ops = &ops, .format = 1);

@@ -211,4 +211,6 @@ static const struct bps_launcher_ops ops = {
     .direction = direction,
 };
 
-LAUNCHER_MODULE("tcp_store", "TORCHELASTIC_USE_AGENT_STORE", "the TCPStore of torchrun", ops)
+BPS_LAUNCHER_NOTE("TORCHELASTIC_USE_AGENT_STORE");
+BPS_PLUGIN_MODULE(BPS_KIND_LAUNCHER, "tcp_store", PLUGIN_VERSION, "Apache-2.0", .summary = "the TCPStore of torchrun",
+                  .ops = &ops, .format = 1);

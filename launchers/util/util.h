@@ -27,33 +27,4 @@ bps_status launcher_open_nothing(const struct bps_host *host, const void *option
                                  struct bps_report *report);
 void launcher_close_nothing(void *instance);
 
-/* At the end of a launcher's file: its module, of these operations, and the variable without which it is not there. */
-#define LAUNCHER_MODULE(name_, variable_, summary_, ops_)                                                              \
-    static const struct bps_plugin launcher_plugin = {                                                                 \
-        .size = sizeof launcher_plugin,                                                                                \
-        .kind = BPS_KIND_LAUNCHER,                                                                                     \
-        .name = (name_),                                                                                               \
-        .summary = (summary_),                                                                                         \
-        .ops = &(ops_),                                                                                                \
-        .format = 1,                                                                                                   \
-    };                                                                                                                 \
-    static const struct bps_plugin *const launcher_plugins[] = {&launcher_plugin};                                     \
-    static const struct bps_module launcher_module = {                                                                 \
-        .magic = BPS_PLUGIN_MAGIC,                                                                                     \
-        .size = sizeof launcher_module,                                                                                \
-        .abi_major = BPS_ABI_MAJOR,                                                                                    \
-        .abi_minor = BPS_ABI_MINOR,                                                                                    \
-        .name = (name_),                                                                                               \
-        .version = PLUGIN_VERSION,                                                                                     \
-        .license = "Apache-2.0",                                                                                       \
-        .nplugins = 1,                                                                                                 \
-        .plugins = launcher_plugins,                                                                                   \
-    };                                                                                                                 \
-    BPS_PLUGIN_NOTE(BPS_KIND_LAUNCHER, name_, PLUGIN_VERSION);                                                         \
-    BPS_LAUNCHER_NOTE(variable_);                                                                                      \
-    const struct bps_module *BPS_PLUGIN_ENTRY(void)                                                                    \
-    {                                                                                                                  \
-        return &launcher_module;                                                                                       \
-    }
-
 #endif

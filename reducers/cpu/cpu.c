@@ -10,8 +10,6 @@
 #include "isa.h"
 #include "kernels.h"
 
-#define CPU_NAME "cpu"
-
 struct cpu_options {
     uint32_t isa;
 };
@@ -66,33 +64,6 @@ static const struct bps_reducer_ops cpu_ops = {
     .describe = cpu_describe,
 };
 
-static const struct bps_plugin cpu_plugin = {
-    .size = sizeof(struct bps_plugin),
-    .kind = BPS_KIND_REDUCER,
-    .name = CPU_NAME,
-    .summary = "sums on the CPU with the widest vectors it has",
-    .options = cpu_options,
-    .options_size = sizeof(struct cpu_options),
-    .ops = &cpu_ops,
-};
-
-static const struct bps_plugin *const cpu_plugins[] = {&cpu_plugin};
-
-static const struct bps_module cpu_module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof(struct bps_module),
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = CPU_NAME,
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = cpu_plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, CPU_NAME, PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &cpu_module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_REDUCER, "cpu", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "sums on the CPU with the widest vectors it has", .options = cpu_options,
+                  .options_size = sizeof(struct cpu_options), .ops = &cpu_ops);

@@ -8,8 +8,6 @@
 
 #include "instance.h"
 
-#define CUDA_NAME "cuda"
-
 static void cuda_free(struct cuda *cuda)
 {
     pthread_mutex_destroy(&cuda->notice_lock);
@@ -160,31 +158,5 @@ static const struct bps_reducer_ops ops = {
     .device = &device_ops,
 };
 
-static const struct bps_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BPS_KIND_REDUCER,
-    .name = CUDA_NAME,
-    .summary = "tensors in the memory of NVIDIA's GPUs",
-    .ops = &ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = CUDA_NAME,
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, CUDA_NAME, PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_REDUCER, "cuda", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "tensors in the memory of NVIDIA's GPUs", .ops = &ops);

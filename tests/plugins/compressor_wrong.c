@@ -105,33 +105,5 @@ static const struct bps_compressor_ops ops = {
     .decode_add = wrong_decode_add,
 };
 
-static const struct bps_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BPS_KIND_COMPRESSOR,
-    .name = "wrong",
-    .summary = "elements as they are, or not quite",
-    .options = options,
-    .options_size = sizeof(struct options),
-    .ops = &ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "wrong",
-    .version = "0.1.0",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_COMPRESSOR, "wrong", "0.1.0");
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_COMPRESSOR, "wrong", "0.1.0", "Apache-2.0", .summary = "elements as they are, or not quite",
+                  .options = options, .options_size = sizeof(struct options), .ops = &ops);

@@ -128,32 +128,5 @@ static const struct bps_launcher_ops folder_ops = {
     .in_child = folder_in_child,
 };
 
-static const struct bps_plugin folder_plugin = {
-    .size = sizeof folder_plugin,
-    .kind = BPS_KIND_LAUNCHER,
-    .name = "folder",
-    .summary = "a folder of the job",
-    .ops = &folder_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&folder_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "folder",
-    .version = "1",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_LAUNCHER, "folder", "1");
 BPS_LAUNCHER_NOTE(VARIABLE);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_LAUNCHER, "folder", "1", "Apache-2.0", .summary = "a folder of the job", .ops = &folder_ops);

@@ -105,31 +105,5 @@ static const struct bps_reducer_ops slow_ops = {
     .kernels = slow_kernels,
 };
 
-static const struct bps_plugin slow_plugin = {
-    .size = sizeof slow_plugin,
-    .kind = BPS_KIND_REDUCER,
-    .name = "slow",
-    .summary = "sums of 32 and 64 bit types, one element after the other",
-    .ops = &slow_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&slow_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "slow",
-    .version = "0.1.0",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_REDUCER, "slow", "0.1.0");
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_REDUCER, "slow", "0.1.0", "Apache-2.0",
+                  .summary = "sums of 32 and 64 bit types, one element after the other", .ops = &slow_ops);

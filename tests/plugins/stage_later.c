@@ -141,33 +141,5 @@ static const struct bps_stage_ops later_ops = {
     .cancel = later_cancel,
 };
 
-static const struct bps_plugin later_plugin = {
-    .size = sizeof later_plugin,
-    .kind = BPS_KIND_STAGE,
-    .name = "later",
-    .summary = "negates, later",
-    .options = later_options,
-    .options_size = sizeof(struct later_options),
-    .ops = &later_ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&later_plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "later",
-    .version = "1",
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "later", "1");
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_STAGE, "later", "1", "Apache-2.0", .summary = "negates, later", .options = later_options,
+                  .options_size = sizeof(struct later_options), .ops = &later_ops);

@@ -142,33 +142,6 @@ static const struct bps_transport_ops ops = {
     .detach = ipc_detach,
 };
 
-static const struct bps_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BPS_KIND_TRANSPORT,
-    .name = "ipc",
-    .summary = "frames over shared memory, between processes of one host",
-    .options = options,
-    .options_size = sizeof(struct ipc_options),
-    .ops = &ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "ipc",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_TRANSPORT, "ipc", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_TRANSPORT, "ipc", PLUGIN_VERSION, "Apache-2.0",
+                  .summary = "frames over shared memory, between processes of one host", .options = options,
+                  .options_size = sizeof(struct ipc_options), .ops = &ops);

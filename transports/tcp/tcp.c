@@ -149,33 +149,5 @@ static const struct bps_transport_ops ops = {
     .speed = tcp_speed,
 };
 
-static const struct bps_plugin plugin = {
-    .size = sizeof plugin,
-    .kind = BPS_KIND_TRANSPORT,
-    .name = "tcp",
-    .summary = "frames over TCP, IPv4 and IPv6",
-    .options = options,
-    .options_size = sizeof(struct tcp_options),
-    .ops = &ops,
-};
-
-static const struct bps_plugin *const plugins[] = {&plugin};
-
-static const struct bps_module module = {
-    .magic = BPS_PLUGIN_MAGIC,
-    .size = sizeof module,
-    .abi_major = BPS_ABI_MAJOR,
-    .abi_minor = BPS_ABI_MINOR,
-    .name = "tcp",
-    .version = PLUGIN_VERSION,
-    .license = "Apache-2.0",
-    .nplugins = 1,
-    .plugins = plugins,
-};
-
-BPS_PLUGIN_NOTE(BPS_KIND_TRANSPORT, "tcp", PLUGIN_VERSION);
-
-const struct bps_module *BPS_PLUGIN_ENTRY(void)
-{
-    return &module;
-}
+BPS_PLUGIN_MODULE(BPS_KIND_TRANSPORT, "tcp", PLUGIN_VERSION, "Apache-2.0", .summary = "frames over TCP, IPv4 and IPv6",
+                  .options = options, .options_size = sizeof(struct tcp_options), .ops = &ops);

@@ -29,12 +29,7 @@ struct bps_framework_note {
 };
 
 /* Put it once at file scope of a binding for each framework: BPS_FRAMEWORK_NOTE("tensorflow", "2.13"); */
-#define BPS_FRAMEWORK_NOTE(module_, oldest_)           BPS_FRAMEWORK_NOTE_AT(module_, oldest_, __COUNTER__)
-#define BPS_FRAMEWORK_NOTE_AT(module_, oldest_, line_) BPS_FRAMEWORK_NOTE_IN(module_, oldest_, line_)
-#define BPS_FRAMEWORK_NOTE_IN(module_, oldest_, line_)                                                                 \
-    __attribute__((used, aligned(4),                                                                                   \
-                   section(".note.byteps"))) static const struct bps_framework_note bps_framework_note_##line_ = {     \
-        7, sizeof(((struct bps_framework_note *)0)->body), BPS_NOTE_FRAMEWORK, "BytePS", {module_, oldest_}}
+#define BPS_FRAMEWORK_NOTE(module_, oldest_) BPS_NOTE(struct bps_framework_note, BPS_NOTE_FRAMEWORK, module_, oldest_)
 
 #define BPS_BINDING_ABI 1u
 

@@ -42,17 +42,8 @@ struct bps_launcher_note {
     } body;
 };
 
-#ifdef BPS_BUILTIN_MODULE
-#define BPS_LAUNCHER_NOTE(variable_) struct bps_launcher_note
-#else
 /* Put it once at file scope for each variable: BPS_LAUNCHER_NOTE("PMI_FD"); */
-#define BPS_LAUNCHER_NOTE(variable_)           BPS_LAUNCHER_NOTE_AT(variable_, __COUNTER__)
-#define BPS_LAUNCHER_NOTE_AT(variable_, line_) BPS_LAUNCHER_NOTE_IN(variable_, line_)
-#define BPS_LAUNCHER_NOTE_IN(variable_, line_)                                                                         \
-    __attribute__((used, aligned(4),                                                                                   \
-                   section(".note.byteps"))) static const struct bps_launcher_note bps_launcher_note_##line_ = {       \
-        7, sizeof(((struct bps_launcher_note *)0)->body), BPS_NOTE_LAUNCHER, "BytePS", {variable_}}
-#endif
+#define BPS_LAUNCHER_NOTE(variable_) BPS_NOTE(struct bps_launcher_note, BPS_NOTE_LAUNCHER, variable_)
 
 struct bps_launcher_ops {
     size_t size;

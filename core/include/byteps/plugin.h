@@ -129,21 +129,40 @@ struct bps_note {
     } body;
 };
 
+/* A note at file scope: its struct, its type, and its body. Each kind of note has a macro that uses this one. */
 #ifdef BPS_BUILTIN_MODULE
-#define BPS_PLUGIN_NOTE(kind_, name_, version_) struct bps_note
+#define BPS_NOTE(struct_, type_, ...) struct bps_note
 #else
-/* Put it once at file scope for each plugin: BPS_PLUGIN_NOTE(BPS_KIND_STAGE, "clip", "1.0"); */
-#define BPS_PLUGIN_NOTE(kind_, name_, version_)           BPS_PLUGIN_NOTE_AT(kind_, name_, version_, __COUNTER__)
-#define BPS_PLUGIN_NOTE_AT(kind_, name_, version_, line_) BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)
-#define BPS_PLUGIN_NOTE_IN(kind_, name_, version_, line_)                                                              \
-    __attribute__((used, aligned(4),                                                                                   \
-                   section(".note.byteps"))) static const struct bps_note bps_plugin_note_##line_ = {                  \
-        7,                                                                                                             \
-        sizeof(((struct bps_note *)0)->body),                                                                          \
-        BPS_NOTE_TYPE,                                                                                                 \
-        "BytePS",                                                                                                      \
-        {BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_}}
+#define BPS_NOTE(struct_, type_, ...)            BPS_NOTE_AT(struct_, type_, __COUNTER__, __VA_ARGS__)
+#define BPS_NOTE_AT(struct_, type_, count_, ...) BPS_NOTE_IN(struct_, type_, count_, __VA_ARGS__)
+#define BPS_NOTE_IN(struct_, type_, count_, ...)                                                                       \
+    __attribute__((used, aligned(4), section(".note.byteps"))) static const struct_ bps_note_##count_ = {              \
+        7, sizeof(((struct_ *)0)->body), type_, "BytePS", {__VA_ARGS__}}
 #endif
+
+/*
+ * The end of a plugin's file, in C: its note, and the entry with a module of this one plugin. After the license come
+ * the other fields of struct bps_plugin:
+ *
+ *     BPS_PLUGIN_MODULE(BPS_KIND_STAGE, "clip", "1.0", "Apache-2.0", .summary = "limits every element",
+ *                       .options = clip_options, .options_size = sizeof(struct clip_options), .ops = &clip_ops);
+ *
+ * C++, and a module of several plugins, write its two parts: BPS_PLUGIN_NOTE for each plugin, and BPS_PLUGIN_ENTRY.
+ */
+#define BPS_PLUGIN_MODULE(kind_, name_, version_, license_, ...)                                                       \
+    BPS_PLUGIN_NOTE(kind_, name_, version_);                                                                           \
+    const struct bps_module *BPS_PLUGIN_ENTRY(void)                                                                    \
+    {                                                                                                                  \
+        static const struct bps_plugin bps_one = {sizeof(struct bps_plugin), kind_, name_, __VA_ARGS__};               \
+        static const struct bps_plugin *const bps_all[] = {&bps_one};                                                  \
+        static const struct bps_module bps_module = {                                                                  \
+            BPS_PLUGIN_MAGIC, sizeof(struct bps_module), BPS_ABI_MAJOR, BPS_ABI_MINOR, name_, version_, license_, 1,   \
+            bps_all};                                                                                                  \
+        return &bps_module;                                                                                            \
+    }                                                                                                                  \
+    struct bps_module
+#define BPS_PLUGIN_NOTE(kind_, name_, version_)                                                                        \
+    BPS_NOTE(struct bps_note, BPS_NOTE_TYPE, BPS_PLUGIN_MAGIC, BPS_ABI_MAJOR, BPS_ABI_MINOR, kind_, name_, version_)
 
 /* ---- what the core gives to an instance ---------------------------------------------------------------- */
 
