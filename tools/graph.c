@@ -19,6 +19,7 @@
 #include "tools/cmd.h"
 #include "tools/info.h"
 #include "tools/plan.h"
+#include "worker/worker.h"
 
 /* clang-format off */
 static const char help_text[] =

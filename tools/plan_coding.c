@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "coding/feedback.h"
-#include "flow/worker.h"
+#include "flow/thread_pool.h"
 #include "tools/cmd.h"
 #include "tools/normal.h"
 

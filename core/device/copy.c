@@ -126,8 +126,8 @@ static bool stays(const struct bps_worker *worker, const struct bps_operation *o
     const struct bps_push_pull *request = &operation->request;
     const struct bps_device_ops *device = device_ops(worker);
     uint32_t op, dtype;
-    if (worker->size > 1 || !bps_copy_may_stay(worker->device, worker->graph) ||
-        !bps_brings(&operation->roles, worker->rank)) {
+    if (worker->job.size > 1 || !bps_copy_may_stay(worker->device, worker->graph) ||
+        !bps_brings(&operation->roles, worker->job.rank)) {
         return false;
     }
     arithmetic(operation, &op, &dtype);
@@ -296,7 +296,7 @@ static void on_left(void *arg, bps_status status, const char *text)
     if (status != BPS_OK) {
         const struct bps_node *first = tensor->path.step[0].node, *copies = &worker->graph->to_device;
         const struct bps_node *stage = first->kind == BPS_NODE_REDUCE_ON_DEVICE ? first : copies;
-        snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, stage->name, text);
+        snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->job.rank, stage->name, text);
         bps_worker_fail(worker, status, line);
     }
     if (tensor->operation.waiting) {
@@ -388,7 +388,7 @@ static bool copy_to_host(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_operation *operation = &tensor->operation;
-    bool brings = bps_brings(&operation->roles, tensor->worker->rank);
+    bool brings = bps_brings(&operation->roles, tensor->worker->job.rank);
     task->direct = bps_direct_bytes(task);
     task->direct_src = source(task);
     task->direct_dst = target(task);
@@ -409,7 +409,7 @@ static bool copy_to_device(struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
     struct bps_worker *worker = task->tensor->worker;
-    bool unchanged = !bps_gets(&operation->roles, worker->rank) && operation->request.in == operation->request.out;
+    bool unchanged = !bps_gets(&operation->roles, worker->job.rank) && operation->request.in == operation->request.out;
     struct bps_report report = {""};
     if (task->bytes == 0 || unchanged) {
         return true;

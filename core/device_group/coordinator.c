@@ -94,7 +94,7 @@ static void send_to(struct bps_coordinator *coordinator, uint32_t place, const s
 static void send_to_all(struct bps_coordinator *coordinator, uint8_t type, const void *payload, size_t bytes)
 {
     const struct bps_local *local = coordinator->devices->local;
-    const struct bps_header header = {.type = type, .epoch = local->worker->epoch};
+    const struct bps_header header = {.type = type, .epoch = local->worker->job.epoch};
     for (uint32_t place = 1; place < local->size; place++) {
         send_to(coordinator, place, &header, payload, bytes);
     }

@@ -106,7 +106,7 @@ static void tick(struct bps_devices *devices, uint64_t now)
     if (first != NULL && limit > 0 && now > first->begun && now - first->begun > limit) {
         snprintf(text, sizeof text,
                  "worker %u: its device has not ended a step of the group for %lu s (cluster.stall_timeout)",
-                 worker->rank, (unsigned long)(limit / BPS_S));
+                 worker->job.rank, (unsigned long)(limit / BPS_S));
         bps_worker_fail(worker, BPS_ERR_TIMEOUT, text);
     } else if (devices->coordinator != NULL) {
         bps_coordinator_tick(devices->coordinator, now);
@@ -431,7 +431,7 @@ static bps_status message(struct bps_local_peer *peer, const struct bps_header *
         header->type == BPS_FRAME_READY || header->type == BPS_FRAME_JOINED || header->type == BPS_FRAME_FETCHED;
     bool orders = header->type == BPS_FRAME_HOST || header->type == BPS_FRAME_FORM || header->type == BPS_FRAME_ORDER;
     bool is_first = peer == &local->peer[0];
-    if (header->epoch != local->worker->epoch || (asks && local->place != 0) || (orders && !is_first) ||
+    if (header->epoch != local->worker->job.epoch || (asks && local->place != 0) || (orders && !is_first) ||
         (local->place != 0 && !is_first)) {
         return BPS_ERR_PROTOCOL;
     }

@@ -42,7 +42,7 @@ static void on_batch(void *arg, bps_status status, const char *text)
     status = bps_answered(devices->reducer, "done", status, &text, &report);
     TAILQ_REMOVE(&devices->under_way, batch, entry);
     if (status != BPS_OK && worker->failure == BPS_OK) {
-        snprintf(line, sizeof line, "worker %u: %s", worker->rank, text);
+        snprintf(line, sizeof line, "worker %u: %s", worker->job.rank, text);
         bps_worker_fail(worker, status, line);
     }
     for (uint32_t i = 0; i < batch->tasks; i++) {

@@ -16,7 +16,7 @@ struct bps_header bps_devices_header(const struct bps_operation *operation, uint
         .type = type,
         .dtype = (uint8_t)operation->request.dtype,
         .op = (uint8_t)operation->op,
-        .epoch = tensor->worker->epoch,
+        .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = operation->bytes,
         .round = tensor->unnamed ? 0 : tensor->round,
@@ -27,7 +27,7 @@ struct bps_header bps_devices_header(const struct bps_operation *operation, uint
 void bps_devices_send(struct bps_devices *devices, struct bps_header *header, const void *payload, size_t bytes)
 {
     struct bps_link *link = devices->local->peer[0].link;
-    header->epoch = devices->local->worker->epoch;
+    header->epoch = devices->local->worker->job.epoch;
     if (link != NULL) {
         bps_link_send(link, header, payload, bytes);
     }

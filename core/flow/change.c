@@ -23,7 +23,7 @@ void bps_change_begin(struct bps_operation *operation)
     const struct bps_round_hooks *hooks = tensor->worker->hooks;
     char form[200], text[240];
     bps_form_text(&tensor->form, form, sizeof form);
-    snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->rank, form);
+    snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->job.rank, form);
     operation->changed = true;
     operation->stays = false; /* the shards hear of this round */
     if (hooks != NULL) {

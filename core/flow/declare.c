@@ -98,7 +98,7 @@ static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entr
 
 bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out)
 {
-    uint32_t group = bps_book_group_size(&worker->view->book, worker->rank), n = bps_get_u32(r);
+    uint32_t group = bps_book_group_size(&worker->view->book, worker->job.rank), n = bps_get_u32(r);
     bool valid = !r->bad && n > 0 && (size_t)(r->end - r->at) / 8 >= n;
     *out = (struct bps_placed){.n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
     if (out->partition == NULL) {

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/report.h"
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 /* The scheduler knows more about a loss than the end of a connection tells, but it must not be waited for long. */
 #define VERDICT_LIMIT BPS_S

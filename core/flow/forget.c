@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 #define ENTRY_BYTES 8u /* of a FORGET message: id and round */
 

@@ -84,7 +84,7 @@ static bps_status on_stalled(struct bps_worker *worker, const struct bps_header 
 
 bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
-    if (header->epoch != worker->epoch) {
+    if (header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
     return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);

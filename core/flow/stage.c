@@ -5,7 +5,18 @@
 
 #include "base/log.h"
 #include "flow/step.h"
+#include "flow/thread_pool.h"
 #include "plugin/returned.h"
+
+/* A stage at work on a task: the context of the step. */
+struct bps_stage_call {
+    struct bps_task *task;
+    struct bps_job job; /* for the pool */
+    struct bps_stage_task view;
+    bool runs;
+    bps_status status; /* of one in the pool */
+    char *text;        /* of its error; owned */
+};
 
 static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 

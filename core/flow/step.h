@@ -8,7 +8,7 @@
 #ifndef BPS_FLOW_STEP_H
 #define BPS_FLOW_STEP_H
 
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 struct bps_step_ops {
     const char *name;
@@ -198,17 +198,5 @@ struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header 
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
 /* FAILED or STALLED, from whoever sums. */
 bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *header, const char *text);
-
-/* ---- stage.c ---- */
-
-/* A stage at work on a task: the context of the step. */
-struct bps_stage_call {
-    struct bps_task *task;
-    struct bps_job job; /* for the pool */
-    struct bps_stage_task view;
-    bool runs;
-    bps_status status; /* of one in the pool */
-    char *text;        /* of its error; owned */
-};
 
 #endif

@@ -22,8 +22,8 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_book_member *member = worker->view->book.member;
-    return rank == worker->rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->size &&
-                                    member[rank].group == member[worker->rank].group);
+    return rank == worker->job.rank || (bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE) && rank < worker->job.size &&
+                                        member[rank].group == member[worker->job.rank].group);
 }
 
 /* ---- the end ---- */
@@ -89,7 +89,7 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
     struct bps_node *node = bps_task_on(task)->node;
     char line[BPS_TEXT_LIMIT];
     node->failures++;
-    snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->rank, node->name, text);
+    snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->job.rank, node->name, text);
     if (!refuse(task, status, line)) {
         end_with(task, status, line);
     }
@@ -101,7 +101,7 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
 static void use_result(struct bps_task *task)
 {
     const struct bps_operation *operation = operation_of(task);
-    bool gets = bps_gets(&operation->roles, task->tensor->worker->rank);
+    bool gets = bps_gets(&operation->roles, task->tensor->worker->job.rank);
     if (!gets && task->src != task->dst && task->bytes > 0) {
         memcpy(task->dst, task->src, task->bytes);
     }
@@ -288,7 +288,7 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
     const struct bps_operation *operation = operation_of(task);
     const struct bps_worker *worker = task->tensor->worker;
     const struct bps_push_pull *r = &operation->request;
-    bool brings = bps_brings(&operation->roles, worker->rank);
+    bool brings = bps_brings(&operation->roles, worker->job.rank);
     bool on_host = !bps_is_on_device(operation); /* else the first stage gives it a place there */
     size_t at = task->offset;
     task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
@@ -392,7 +392,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         status = worker->memory_ops->begin(operation, &report);
     }
     if (status != BPS_OK) {
-        snprintf(text, sizeof text, "worker %u: %.280s", worker->rank,
+        snprintf(text, sizeof text, "worker %u: %.280s", worker->job.rank,
                  report.text[0] != '\0' ? report.text : bps_strerror(status));
         refuse_operation(operation, status, text);
         return;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "base/thread.h"
-#include "flow/worker.h"
+#include "flow/thread_pool.h"
 
 #define AUTO_LIMIT 4
 #define WORTH_IT   (128u << 10) /* bytes; computing with fewer takes hardly longer than to come here and back */
@@ -56,7 +56,7 @@ uint32_t bps_thread_pool_count(const struct bps_conf *conf, const struct bps_pin
 
 bool bps_thread_pool_pays(const struct bps_worker *worker, uint64_t bytes)
 {
-    return bytes >= WORTH_IT && bps_thread_pool_count(worker->conf, &worker->pinning, worker->local_size) > 1;
+    return bytes >= WORTH_IT && bps_thread_pool_count(worker->conf, &worker->pinning, worker->job.local_size) > 1;
 }
 
 static void bind(const struct bps_thread_pool *pool)

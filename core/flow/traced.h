@@ -6,7 +6,7 @@
 #ifndef BPS_FLOW_TRACED_H
 #define BPS_FLOW_TRACED_H
 
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 /* ---- traced.c: of an operation that is recorded, or may be ---- */
 void bps_note_begin(struct bps_operation *operation);

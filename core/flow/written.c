@@ -8,7 +8,7 @@
 #include <search.h>
 
 #include "base/report.h"
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 static int compare(const void *left, const void *right)
 {
@@ -32,8 +32,8 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
     struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
     const struct bps_push_pull *r = &operation->request;
     const struct bps_kind *kind = bps_kind_of(operation->op);
-    uint64_t in_bytes = bps_kind_bytes(kind, false, operation->bytes, worker->size);
-    uint64_t out_bytes = bps_kind_bytes(kind, true, operation->bytes, worker->size);
+    uint64_t in_bytes = bps_kind_bytes(kind, false, operation->bytes, worker->job.size);
+    uint64_t out_bytes = bps_kind_bytes(kind, true, operation->bytes, worker->job.size);
     const struct bps_range in = {.begin = r->in, .end = (const char *)r->in + in_bytes};
     struct bps_range *own = &operation->written;
     /* What is only moved is the same in whatever order; a round that begins anew has its memory. */

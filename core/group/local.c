@@ -82,8 +82,8 @@ static bps_status find_members(struct bps_local *local)
 {
     const struct bps_worker *worker = local->worker;
     const struct bps_book *book = &worker->view->book;
-    uint32_t group = book->member[worker->rank].group;
-    local->size = bps_book_group_size(book, worker->rank);
+    uint32_t group = book->member[worker->job.rank].group;
+    local->size = bps_book_group_size(book, worker->job.rank);
     local->types = bps_local_types(worker->conf);
     local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
     local->peer = calloc(local->size, sizeof *local->peer);
@@ -97,7 +97,7 @@ static bps_status find_members(struct bps_local *local)
             peer->rank = rank;
             STAILQ_INIT(&peer->returns);
             STAILQ_INIT(&peer->words);
-            local->place = rank == worker->rank ? place : local->place;
+            local->place = rank == worker->job.rank ? place : local->place;
             place++;
         }
     }
@@ -126,7 +126,7 @@ static bps_status dial_lower(struct bps_local *local, struct bps_report *report)
 
 bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
 {
-    if (local == NULL || bps_book_group_size(&local->worker->view->book, local->worker->rank) == 1) {
+    if (local == NULL || bps_book_group_size(&local->worker->view->book, local->worker->job.rank) == 1) {
         return BPS_OK;
     }
     bps_status status = find_members(local);
@@ -173,7 +173,7 @@ void bps_local_leave(struct bps_local *local)
 {
     const struct bps_header header = {.type = BPS_FRAME_LEAVE};
     if (bps_local_has_peers(local) && !local->dropped) {
-        bps_sum_leave(local->sum, local->worker->rank); /* rounds that others have begun with us */
+        bps_sum_leave(local->sum, local->worker->job.rank); /* rounds that others have begun with us */
         local->device_ops->leave(local->devices);
     }
     for (uint32_t place = 0; bps_local_has_peers(local) && place < local->size; place++) {

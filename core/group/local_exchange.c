@@ -44,7 +44,7 @@ static uint32_t bit_of(const struct bps_local_peer *peer)
 static uint32_t payload_of(const struct bps_task *task)
 {
     const struct bps_operation *operation = &task->tensor->operation;
-    return bps_brings(&operation->roles, task->tensor->worker->rank) ? task->bytes : 0;
+    return bps_brings(&operation->roles, task->tensor->worker->job.rank) ? task->bytes : 0;
 }
 
 /* All frames are out: the sum may overwrite what they came from. */
@@ -80,7 +80,7 @@ static void decline(struct bps_task *task, bps_status status, const char *why)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     struct bps_report text;
-    bps_fail(&text, status, "worker %u's %s", tensor->worker->rank, why);
+    bps_fail(&text, status, "worker %u's %s", tensor->worker->job.rank, why);
     bps_tensor_refuse(task->tensor, task->partition, tensor->operation.bytes, status, text.text, true);
 }
 
@@ -191,12 +191,12 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
 static void speak(struct bps_local_peer *leader, const struct bps_notice *poison)
 {
     struct bps_local *local = leader->local;
-    if (leader->rank == local->worker->rank) {
+    if (leader->rank == local->worker->job.rank) {
         bps_exchange_poison(local->exchange, poison);
     } else if (leader->link == NULL || leader->left) {
         bps_exchange_fail(local->exchange, poison);
     } else {
-        const struct bps_header header = bps_notice_header(poison, local->worker->epoch, BPS_FLAG_EXCHANGE);
+        const struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
         bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
     }
 }
@@ -241,7 +241,7 @@ bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_hea
 {
     bool known = header->type == BPS_FRAME_POISON || header->type == BPS_FRAME_FAILED;
     struct bps_notice notice;
-    if (local->exchange == NULL || !known || header->epoch != local->worker->epoch ||
+    if (local->exchange == NULL || !known || header->epoch != local->worker->job.epoch ||
         bps_frame_notice(header, text, &notice) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
@@ -264,7 +264,7 @@ static void on_done(void *owner, void *task)
 static void on_notice(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(notice, local->worker->epoch, BPS_FLAG_EXCHANGE);
+    const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
     const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, &header);
     if (task != NULL && notice->kind == BPS_NOTICE_POISON) {
         speak(bps_local_leader_of(task->tensor, task->partition), notice);
@@ -284,7 +284,7 @@ static void tell(struct bps_local_peer *peer, const struct bps_header *header, c
 static void on_poisoned(void *owner, const struct bps_notice *failed)
 {
     struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(failed, local->worker->epoch, BPS_FLAG_EXCHANGE);
+    const struct bps_header header = bps_notice_header(failed, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
         if (place != local->place && peer->reached) {
@@ -315,7 +315,7 @@ bps_status bps_local_exchange_open(struct bps_local *local)
     const struct bps_worker *worker = local->worker;
     const struct bps_exchange_config config = {
         .workers = local->size,
-        .rank = worker->rank,
+        .rank = worker->job.rank,
         .reducer = worker->reducer,
         .events = &events,
         .owner = local,

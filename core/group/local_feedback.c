@@ -27,7 +27,7 @@ static bps_status give(struct bps_tensor_entry *tensor, const void *head, size_t
 {
     struct bps_local_peer *leader = bps_local_leader_of(tensor, part->index);
     const struct bps_header header = {.type = BPS_FRAME_FEEDBACK,
-                                      .epoch = tensor->worker->epoch,
+                                      .epoch = tensor->worker->job.epoch,
                                       .tensor = tensor->id,
                                       .partition = part->index,
                                       .round = tensor->round,
@@ -78,8 +78,8 @@ bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header
     if (state->size == 0) {
         peer->handing = *header;
     }
-    if (header->epoch != worker->epoch || peer->local->final || header->bytes > bps_state_limit(worker) || bytes == 0 ||
-        bytes > header->bytes - state->size || !goes_on(&peer->handing, header)) {
+    if (header->epoch != worker->job.epoch || peer->local->final || header->bytes > bps_state_limit(worker) ||
+        bytes == 0 || bytes > header->bytes - state->size || !goes_on(&peer->handing, header)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_put_bytes(state, payload->at, bytes);

@@ -33,7 +33,7 @@ bps_status bps_local_slice(void *owner, struct bps_link *link, const struct bps_
 {
     struct bps_local_peer *peer = owner;
     (void)link;
-    if (header->epoch != peer->local->worker->epoch) {
+    if (header->epoch != peer->local->worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
     if (header->type == BPS_FRAME_RESULT) {
@@ -76,7 +76,7 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
         return BPS_OK; /* the loan was all */
     case BPS_FRAME_POISON:
         bps_get_text(payload, text, sizeof text);
-        if (header->epoch != local->worker->epoch) {
+        if (header->epoch != local->worker->job.epoch) {
             return BPS_ERR_PROTOCOL;
         }
         return local->dropped ? BPS_OK : bps_frame_poison(local->sum, peer->rank, header, text);

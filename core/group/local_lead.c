@@ -83,7 +83,7 @@ static bool contribute(struct bps_task *task)
     }
     bps_local_push_header(task, 0, &header);
     lead->loan = (struct bps_loan){.data = task->src, .answer = task->dst, .bytes = header.length};
-    bps_status status = bps_frame_push(worker->local->sum, worker->rank, &header, cursor);
+    bps_status status = bps_frame_push(worker->local->sum, worker->job.rank, &header, cursor);
     if (status == BPS_OK && cursor->round != NULL) {
         status = header.length > 0 ? bps_sum_lend(&cursor->sink, &lead->loan) : BPS_AGAIN;
         if (status == BPS_AGAIN) {
@@ -102,7 +102,7 @@ static bool contribute(struct bps_task *task)
 static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
 {
     struct bps_task *task = task_of(local, slice);
-    if (task != NULL && sends_payload(slice, local->worker->rank)) {
+    if (task != NULL && sends_payload(slice, local->worker->job.rank)) {
         memcpy(task->dst, slice->payload, slice->bytes);
     }
     bps_sum_delivered(slice);
@@ -113,14 +113,14 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
 
 static void on_finished(void *owner, struct bps_sum_slice *slice)
 {
-    bps_frame_result(slice, ((struct bps_local *)owner)->worker->epoch);
+    bps_frame_result(slice, ((struct bps_local *)owner)->worker->job.epoch);
 }
 
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    if (rank == local->worker->rank) {
+    if (rank == local->worker->job.rank) {
         own_result(local, slice);
         return;
     }
@@ -181,11 +181,11 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    const struct bps_header header = bps_notice_header(notice, local->worker->epoch, 0);
+    const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, 0);
     if (local->dropped) {
         return; /* the operations end with the job */
     }
-    if (rank == local->worker->rank) {
+    if (rank == local->worker->job.rank) {
         bps_round_notice(local->worker, &header, notice->text);
     } else if (peer->link != NULL) {
         bps_link_send(peer->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
@@ -196,7 +196,7 @@ static bool on_failed(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
     const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
-    struct bps_header poison = bps_notice_header(notice, local->worker->epoch, flags);
+    struct bps_header poison = bps_notice_header(notice, local->worker->job.epoch, flags);
     poison.type = BPS_FRAME_POISON;
     if (local->dropped || bps_remote_forward_poison(local->worker, &poison, notice->text)) {
         return true;
@@ -209,8 +209,8 @@ static void on_released(void *owner, uint32_t rank, struct bps_loan *loan)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
-    const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->epoch};
-    if (rank == local->worker->rank || peer->link == NULL || local->dropped) {
+    const struct bps_header header = {.type = BPS_FRAME_RETURNED, .epoch = local->worker->job.epoch};
+    if (rank == local->worker->job.rank || peer->link == NULL || local->dropped) {
         return;
     }
     struct bps_return *back = calloc(1, sizeof *back);
@@ -349,7 +349,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
-    bps_frame_poison(worker->local->sum, worker->rank, &header, text);
+    bps_frame_poison(worker->local->sum, worker->job.rank, &header, text);
     return true;
 }
 
@@ -460,8 +460,8 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
         .partition = worker->partition,
         .slice = worker->partition,
         .group = group,
-        .only = book->member[worker->rank].group,
-        .leader = worker->rank,
+        .only = book->member[worker->job.rank].group,
+        .leader = worker->job.rank,
         .partial = !local->final,
         .rank_order = true,
         .reducer = worker->reducer,

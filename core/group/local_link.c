@@ -37,7 +37,7 @@ static bps_status judge(struct bps_local *local, struct bps_guest *guest, const 
     const struct bps_worker *worker = local->worker;
     struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
     uint8_t key[BPS_KEY_BYTES];
-    if (visitor->epoch != worker->epoch || peer == NULL) {
+    if (visitor->epoch != worker->job.epoch || peer == NULL) {
         return bps_link_is_foreign(report);
     }
     bps_status status = bps_book_key(&worker->view->book, visitor->rank, worker->conf->secret, key);
@@ -48,12 +48,12 @@ static bps_status judge(struct bps_local *local, struct bps_guest *guest, const 
         return status;
     }
     if (local->dropped) {
-        BPS_REPORT(report, "worker %u has failed", worker->rank); /* perhaps before the group was complete */
+        BPS_REPORT(report, "worker %u has failed", worker->job.rank); /* perhaps before the group was complete */
         return BPS_ERR_REFUSED;
     }
-    if (visitor->rank <= worker->rank || peer->link != NULL ||
+    if (visitor->rank <= worker->job.rank || peer->link != NULL ||
         !bps_local_meets(local, (uint32_t)(peer - local->peer))) {
-        BPS_REPORT(report, "worker %u has no business with worker %u", visitor->rank, worker->rank);
+        BPS_REPORT(report, "worker %u has no business with worker %u", visitor->rank, worker->job.rank);
         return BPS_ERR_REFUSED;
     }
     return BPS_OK;
@@ -115,7 +115,7 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
     const struct bps_local_peer *peer = owner;
     const struct bps_worker *worker = peer->local->worker;
     (void)link;
-    *claim = (struct bps_claim){.purpose = BPS_LINK_LOCAL, .epoch = worker->epoch, .rank = worker->rank};
+    *claim = (struct bps_claim){.purpose = BPS_LINK_LOCAL, .epoch = worker->job.epoch, .rank = worker->job.rank};
     return bps_book_key(&worker->view->book, peer->rank, worker->conf->secret, key);
 }
 

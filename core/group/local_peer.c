@@ -43,7 +43,7 @@ struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor
 
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
-    return bps_local_leader_of(tensor, partition)->rank == tensor->worker->rank;
+    return bps_local_leader_of(tensor, partition)->rank == tensor->worker->job.rank;
 }
 
 void bps_local_leader_left(struct bps_task *task)
@@ -81,7 +81,7 @@ void bps_local_kick(struct bps_local_peer *peer)
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out)
 {
     const struct bps_operation *operation = &task->tensor->operation;
-    bool brings = bps_brings(&operation->roles, task->tensor->worker->rank);
+    bool brings = bps_brings(&operation->roles, task->tensor->worker->job.rank);
     bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (brings ? 0 : BPS_FLAG_EMPTY)), out);
 }
 

@@ -10,6 +10,7 @@
 
 #include "base/assert.h"
 #include "base/report.h"
+#include "flow/thread_pool.h"
 #include "plugin/returned.h"
 #include "plugin/use.h"
 #include "shards/shards.h"
@@ -227,7 +228,7 @@ static void encode(struct bps_task *task, uint32_t index)
     const struct bps_coding *coding = tensor->coding;
     struct bps_coded_slice *coded = coded_of(task, index);
     const struct bps_random random =
-        bps_coding_random(coding, tensor->id, task->partition, tensor->round, index, tensor->worker->rank);
+        bps_coding_random(coding, tensor->id, task->partition, tensor->round, index, tensor->worker->job.rank);
     const struct bps_feedback_slice part = feedback_slice(task, index);
     const void *x = load(task, index);
     if (task->feedback.coding != NULL) {

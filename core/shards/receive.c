@@ -79,7 +79,7 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     struct bps_worker *worker = lane->remote->worker;
     struct bps_task *task = bps_push_find(worker, header);
     (void)link;
-    if (header->type != BPS_FRAME_RESULT || header->epoch != worker->epoch) {
+    if (header->type != BPS_FRAME_RESULT || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
     if (task == NULL && bps_task_find(worker, header) == NULL && bps_task_is_late(worker, header)) {
@@ -134,10 +134,10 @@ bps_status bps_receive_message(void *owner, struct bps_link *link, const struct 
     struct bps_worker *worker = lane->remote->worker;
     char text[BPS_TEXT_LIMIT + 1];
     (void)link;
-    if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->epoch) {
+    if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->job.epoch) {
         return bps_state_answer(worker, header, payload);
     }
-    if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) || header->epoch != worker->epoch) {
+    if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);

@@ -26,7 +26,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
     return (struct bps_header){
         .type = BPS_FRAME_POISON,
         .flags = flags,
-        .epoch = tensor->worker->epoch,
+        .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = bytes,
         .size = bps_tensor_size(tensor, bytes, partition),
@@ -71,8 +71,8 @@ static void server_text(const struct bps_remote *remote, char *text, size_t n)
 {
     const struct bps_worker *worker = remote->worker;
     uint32_t member = worker->view->book.shard[remote->index].member;
-    bool hosted = member < worker->size;
-    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->size);
+    bool hosted = member < worker->job.size;
+    snprintf(text, n, "%s %u", hosted ? "the server of worker" : "server", hosted ? member : member - worker->job.size);
 }
 
 static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
@@ -81,8 +81,8 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
     const struct bps_worker *worker = lane->remote->worker;
     const struct bps_book *book = &worker->view->book;
     (void)link;
-    *claim =
-        (struct bps_claim){.purpose = BPS_LINK_DATA, .epoch = book->epoch, .rank = worker->rank, .lane = lane->number};
+    *claim = (struct bps_claim){
+        .purpose = BPS_LINK_DATA, .epoch = book->epoch, .rank = worker->job.rank, .lane = lane->number};
     return bps_book_key(book, book->shard[lane->remote->index].member, worker->conf->secret, key);
 }
 
@@ -190,7 +190,7 @@ static bool is_local(const struct bps_remote *remote)
     const struct bps_book *book = &worker->view->book;
     const struct bps_book_shard *shard = &book->shard[remote->index];
     return worker->local_transport != NULL && worker->conf->server.local && shard->local[0] != '\0' &&
-           book->member[shard->member].host_id == book->member[worker->rank].host_id;
+           book->member[shard->member].host_id == book->member[worker->job.rank].host_id;
 }
 
 /*
@@ -329,7 +329,7 @@ void bps_remotes_log(const struct bps_worker *worker)
 
 void bps_remote_leave(struct bps_remote *remote)
 {
-    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = remote->worker->epoch};
+    const struct bps_header header = {.type = BPS_FRAME_LEAVE, .epoch = remote->worker->job.epoch};
     bps_link_send(&remote->lane[0].link, &header, NULL, 0);
     for (uint32_t i = 0; i < remote->lanes; i++) {
         bps_link_finish(&remote->lane[i].link);

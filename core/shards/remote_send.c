@@ -249,7 +249,7 @@ static bool start_plain(struct bps_task *task)
 static void tell_codings(struct bps_remote *remote, const struct bps_coding *coding)
 {
     struct bps_worker *worker = remote->worker;
-    const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->epoch};
+    const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->job.epoch};
     while (remote->codings < coding->number) {
         const char *text = bps_codings_at(&worker->graph->codings, ++remote->codings)->text;
         for (uint32_t i = 0; i < remote->lanes; i++) {
@@ -306,7 +306,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .flags = flags,
         .dtype = (uint8_t)operation->request.dtype,
         .op = (uint8_t)operation->op,
-        .epoch = tensor->worker->epoch,
+        .epoch = tensor->worker->job.epoch,
         .tensor = tensor->id,
         .bytes = operation->bytes,
         .size = task->bytes,
@@ -355,7 +355,7 @@ static void refuse(struct bps_task *task, bps_status status, const char *why)
         struct bps_remote *remote = bps_remote_of(tensor, task->partition);
         push->refused = true;
         bps_heap_remove(&remote->queue, task);
-        snprintf(text, sizeof text, "worker %u: %s", tensor->worker->rank, why);
+        snprintf(text, sizeof text, "worker %u: %s", tensor->worker->job.rank, why);
         bps_remote_refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
         update(remote);
     }

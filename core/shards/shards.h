@@ -5,6 +5,7 @@
 
 #include "base/heap.h"
 #include "flow/step.h"
+#include "flow/thread_pool.h"
 #include "node/delivered.h"
 #include "node/transport.h"
 #include "shards/credit.h"

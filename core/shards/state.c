@@ -58,7 +58,7 @@ static void ask(const struct bps_save *save)
     const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
     const struct bps_header header = {.type = BPS_FRAME_FEEDBACK,
                                       .flags = feedback->dropped ? BPS_FLAG_DROPPED : 0,
-                                      .epoch = remote->worker->epoch,
+                                      .epoch = remote->worker->job.epoch,
                                       .tensor = save->tensor->id,
                                       .partition = save->partition,
                                       .bytes = save->added};
@@ -102,7 +102,7 @@ static void advance(struct bps_save *save)
 static double share_of(const struct bps_tensor_entry *tensor)
 {
     double scale = tensor->operation.request.postscale;
-    double workers = tensor->path_op == BPS_AVERAGE ? tensor->worker->size : 1;
+    double workers = tensor->path_op == BPS_AVERAGE ? tensor->worker->job.size : 1;
     return scale != 0 ? workers / scale : 0;
 }
 

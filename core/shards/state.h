@@ -43,7 +43,7 @@ uint64_t bps_state_limit(const struct bps_worker *worker);
 /* Whether it is this worker that answers for what the server has lost of its partitions. */
 static inline bool bps_state_speaks_for_server(const struct bps_worker *worker)
 {
-    return worker->group == 0;
+    return worker->job.group == 0;
 }
 
 /* Adds what is there of a tensor and has not counted yet: saved, or handed over. */

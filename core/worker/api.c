@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/report.h"
 #include "conf/layer.h"
-#include "flow/worker.h"
+#include "flow/flow.h"
 #include "group/local.h"
 #include "plugin/memory.h"
 #include "shards/shards.h"
@@ -23,6 +23,7 @@
 #include "worker/metrics.h"
 #include "worker/options.h"
 #include "worker/outcome.h"
+#include "worker/worker.h"
 
 /* How long what is to be kept of a job waits for the operations in flight: as long as leaving does. */
 #define DRAIN_STEP_US 1000u
@@ -32,14 +33,12 @@
 static pthread_mutex_t life = PTHREAD_MUTEX_INITIALIZER;
 static struct bps_conf *conf;
 static struct bps_hosting *hosting; /* of the job's scheduler; NULL: another process does */
-static struct memory {
-    char **name, **coding;
-    void **state; /* what coding has left */
-    size_t *state_bytes;
-    struct bps_form *form;
-    struct bps_declaration *declaration; /* points to those */
-    size_t count;
-} suspended;
+static struct remembered {
+    struct bps_declaration declaration; /* with a name, a shape and a coding that are owned */
+    void *state;                        /* what coding has left; owned */
+    size_t state_bytes;
+} *suspended;
+static size_t suspended_count;
 
 static struct bps_worker *_Atomic current;
 static _Atomic uint32_t users;
@@ -109,19 +108,15 @@ __attribute__((constructor)) static void watch_forks(void)
 
 static void forget(void)
 {
-    for (size_t i = 0; i < suspended.count; i++) {
-        free(suspended.name[i]);
-        free(suspended.coding[i]);
-        free(suspended.state[i]);
-        bps_form_fini(&suspended.form[i]);
+    for (size_t i = 0; i < suspended_count; i++) {
+        free((char *)(uintptr_t)suspended[i].declaration.name);
+        free((char *)(uintptr_t)suspended[i].declaration.coding);
+        free((int64_t *)(uintptr_t)suspended[i].declaration.shape);
+        free(suspended[i].state);
     }
-    free(suspended.name);
-    free(suspended.coding);
-    free(suspended.state);
-    free(suspended.state_bytes);
-    free(suspended.form);
-    free(suspended.declaration);
-    suspended = (struct memory){0};
+    free(suspended);
+    suspended = NULL;
+    suspended_count = 0;
 }
 
 /* What its declaration has asked for; owned. NULL: nothing, or no memory. */
@@ -130,43 +125,41 @@ static char *choice_of(const struct bps_tensor_entry *tensor)
     return tensor->words == NULL ? NULL : strdup(tensor->choice != NULL ? tensor->choice->text : "");
 }
 
+/* Takes name, form and state of a tensor, whose worker has left, away from it. */
+static struct remembered take(struct bps_tensor_entry *tensor)
+{
+    const struct bps_form form = tensor->form;
+    const size_t size = bps_dtype_size(form.dtype);
+    const struct remembered taken = {
+        .declaration = {.size = sizeof taken.declaration,
+                        .name = tensor->name,
+                        .dtype = form.dtype,
+                        .count = size > 0 ? form.bytes / size : 0,
+                        .ndim = form.ndim,
+                        .shape = form.shape,
+                        .coding = choice_of(tensor)},
+        .state = tensor->saved,
+        .state_bytes = tensor->saved_bytes,
+    };
+    tensor->form.shape = NULL;
+    tensor->name = NULL;
+    tensor->saved = NULL;
+    return taken;
+}
+
 /* Keeps the names and sizes of the worker's tensors in the order of their declaration. */
 static bps_status remember(struct bps_worker *worker)
 {
     uint32_t n = atomic_load(&worker->table.count);
     forget();
-    suspended.name = calloc(n, sizeof *suspended.name);
-    suspended.coding = calloc(n, sizeof *suspended.coding);
-    suspended.state = calloc(n, sizeof *suspended.state);
-    suspended.state_bytes = calloc(n, sizeof *suspended.state_bytes);
-    suspended.form = calloc(n, sizeof *suspended.form);
-    suspended.declaration = calloc(n, sizeof *suspended.declaration);
-    if (suspended.name == NULL || suspended.coding == NULL || suspended.state == NULL ||
-        suspended.state_bytes == NULL || suspended.form == NULL || suspended.declaration == NULL) {
+    suspended = calloc(n, sizeof *suspended);
+    if (suspended == NULL) {
         return BPS_ERR_NOMEM;
     }
     for (bps_tensor slot = 1; slot < n; slot++) {
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
-        char *name = tensor->unnamed ? NULL : strdup(tensor->name);
-        if (name != NULL) {
-            struct bps_form *form = &suspended.form[suspended.count];
-            *form = tensor->form;
-            tensor->form = (struct bps_form){.dtype = BPS_DTYPES};
-            size_t size = bps_dtype_size(form->dtype);
-            suspended.name[suspended.count] = name;
-            suspended.state[suspended.count] = tensor->saved;
-            suspended.state_bytes[suspended.count] = tensor->saved_bytes;
-            tensor->saved = NULL;
-            char *coding = suspended.coding[suspended.count] = choice_of(tensor);
-            suspended.declaration[suspended.count++] = (struct bps_declaration){
-                .size = sizeof(struct bps_declaration),
-                .name = name,
-                .dtype = form->dtype,
-                .count = size > 0 ? form->bytes / size : 0,
-                .ndim = form->ndim,
-                .shape = form->shape,
-                .coding = coding,
-            };
+        if (!tensor->unnamed) {
+            suspended[suspended_count++] = take(tensor);
         }
     }
     return BPS_OK;
@@ -210,7 +203,7 @@ static void warn(void *arg, const char *text)
 static void warn_of_variables(const struct bps_worker *worker)
 {
     static bool warned;
-    if (worker->rank == 0 && !warned) {
+    if (worker->job.rank == 0 && !warned) {
         warned = true;
         bps_environment_notes(warn, NULL);
     }
@@ -219,16 +212,18 @@ static void warn_of_variables(const struct bps_worker *worker)
 /* The tensors of a job that was suspended. */
 static bps_status declare_suspended(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status = bps_worker_declare(worker, suspended.declaration, suspended.count, NULL, report);
-    pthread_mutex_lock(&worker->table.lock);
-    for (size_t i = 0; i < suspended.count && status == BPS_OK; i++) {
-        struct bps_tensor_entry *tensor = bps_tensor_named(worker, suspended.name[i], report);
-        if (tensor != NULL) {
-            bps_tensor_replace_state(tensor, suspended.state[i], suspended.state_bytes[i]);
-            suspended.state[i] = NULL;
+    bps_status status = BPS_OK;
+    for (size_t i = 0; i < suspended_count && status == BPS_OK; i++) {
+        struct remembered *r = &suspended[i];
+        bps_tensor slot;
+        status = bps_worker_declare(worker, &r->declaration, 1, &slot, report);
+        if (status == BPS_OK) {
+            pthread_mutex_lock(&worker->table.lock);
+            bps_tensor_replace_state(bps_tensor_at(worker, slot), r->state, r->state_bytes);
+            pthread_mutex_unlock(&worker->table.lock);
+            r->state = NULL;
         }
     }
-    pthread_mutex_unlock(&worker->table.lock);
     return status;
 }
 
@@ -332,51 +327,58 @@ bps_status bps_suspend(struct bps_report *report)
 
 /* ---- who am I ---- */
 
-/* All of these are fixed while a job exists. */
-static int number(size_t offset)
+/* All of this is fixed while a job exists. False: there is none. */
+static bool who_am_i(struct bps_job_info *job)
 {
-    struct bps_worker *worker = acquire(NULL);
+    const struct bps_worker *worker = acquire(NULL);
     if (worker == NULL) {
-        return BPS_ERR_STATE;
+        return false;
     }
-    uint32_t value = *(const uint32_t *)((const char *)worker + offset);
+    *job = worker->job;
     release();
-    return (int)value;
+    return true;
 }
 
 int bps_rank(void)
 {
-    return number(offsetof(struct bps_worker, rank));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.rank : BPS_ERR_STATE;
 }
 
 int bps_size(void)
 {
-    return number(offsetof(struct bps_worker, size));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.size : BPS_ERR_STATE;
 }
 
 int bps_local_rank(void)
 {
-    return number(offsetof(struct bps_worker, local_rank));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.local_rank : BPS_ERR_STATE;
 }
 
 int bps_local_size(void)
 {
-    return number(offsetof(struct bps_worker, local_size));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.local_size : BPS_ERR_STATE;
 }
 
 int bps_cross_rank(void)
 {
-    return number(offsetof(struct bps_worker, cross_rank));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.cross_rank : BPS_ERR_STATE;
 }
 
 int bps_cross_size(void)
 {
-    return number(offsetof(struct bps_worker, cross_size));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.cross_size : BPS_ERR_STATE;
 }
 
 int bps_is_homogeneous(void)
 {
-    return number(offsetof(struct bps_worker, homogeneous));
+    struct bps_job_info job;
+    return who_am_i(&job) ? (int)job.homogeneous : BPS_ERR_STATE;
 }
 
 int bps_group_size(void)
@@ -388,6 +390,11 @@ int bps_group_size(void)
     uint32_t size = bps_local_has_peers(worker->local) ? worker->local->size : 1;
     release();
     return (int)size;
+}
+
+int bps_is_forked(void)
+{
+    return atomic_load(&forked);
 }
 
 void bps_step(void)

@@ -3,7 +3,7 @@
 #ifndef BPS_WORKER_LOCAL_TRANSPORT_H
 #define BPS_WORKER_LOCAL_TRANSPORT_H
 
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 /*
  * Opens the transport to processes of this host, if the configuration wants a group of the workers here or

@@ -24,7 +24,7 @@ bps_status bps_metrics_told(struct bps_worker *worker, struct bps_reader *messag
     }
     pthread_mutex_lock(&worker->late_lock);
     bps_lateness_fini(&worker->late);
-    bps_lateness_init(&worker->late, worker->size);
+    bps_lateness_init(&worker->late, worker->job.size);
     bps_status status = bps_lateness_read(message, &worker->late);
     pthread_mutex_unlock(&worker->late_lock);
     return status;
@@ -33,8 +33,8 @@ bps_status bps_metrics_told(struct bps_worker *worker, struct bps_reader *messag
 bps_status bps_metrics_lateness(struct bps_worker *worker, uint32_t rank, struct bps_worker_lateness *out,
                                 struct bps_report *report)
 {
-    if (rank >= worker->size) {
-        return bps_fail(report, BPS_ERR_INVALID, "%u is not a worker of this job (0..%u)", rank, worker->size - 1);
+    if (rank >= worker->job.size) {
+        return bps_fail(report, BPS_ERR_INVALID, "%u is not a worker of this job (0..%u)", rank, worker->job.size - 1);
     }
     pthread_mutex_lock(&worker->late_lock);
     const struct bps_book *book = worker->view != NULL ? &worker->view->book : NULL; /* NULL: alone */
@@ -42,7 +42,7 @@ bps_status bps_metrics_lateness(struct bps_worker *worker, uint32_t rank, struct
     struct bps_late own = {0}, host = {0};
     if (l->count != NULL) {
         own = bps_lateness_of(l, rank);
-        host = bps_lateness_of(l, worker->size + book->member[rank].group);
+        host = bps_lateness_of(l, worker->job.size + book->member[rank].group);
         out->waited = l->span > 0 ? own.seconds * 1e9 / (double)l->span : 0;
     }
     out->rounds = l->waits;

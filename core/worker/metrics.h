@@ -5,7 +5,7 @@
 
 #include <byteps/byteps.h>
 
-#include "flow/worker.h"
+#include "flow/flow.h"
 
 /* Adds who was late as far as this process sums. [core] */
 void bps_metrics_seen(struct bps_worker *worker, struct bps_lateness *into);

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/log.h"
-#include "flow/worker.h"
+#include "flow/flow.h"
 #include "worker/outcome.h"
 
 struct outcome {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* worker.c - the life of a worker: joining, failing, leaving, and the core thread. */
-#include "flow/worker.h"
+#include "worker/worker.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "base/thread.h"
 #include "device/copy.h"
 #include "device_group/devices.h"
+#include "flow/thread_pool.h"
 #include "node/timeline.h"
 #include "node/transport.h"
 #include "plugin/memory.h"
@@ -124,7 +125,7 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char
     struct bps_worker *worker = owner;
     char identity[32];
     bps_status status = BPS_OK;
-    worker->rank = rank;
+    worker->job.rank = rank;
     bps_pinning_address(&worker->pinning, host);
     snprintf(identity, sizeof identity, "worker/%u", rank);
     bps_log_set_identity(identity);
@@ -140,17 +141,17 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char
 /* Where this worker is among the others. */
 static void find_place(struct bps_worker *worker, const struct bps_book *book)
 {
-    const struct bps_book_member *own = &book->member[worker->rank];
-    worker->size = book->workers;
-    worker->local_rank = own->local_rank;
-    worker->local_size = own->local_size;
-    worker->group = own->group;
-    worker->homogeneous = 1;
+    const struct bps_book_member *own = &book->member[worker->job.rank];
+    worker->job.size = book->workers;
+    worker->job.local_rank = own->local_rank;
+    worker->job.local_size = own->local_size;
+    worker->job.group = own->group;
+    worker->job.homogeneous = 1;
     for (uint32_t rank = 0; rank < book->workers; rank++) {
         bool across = book->member[rank].local_rank == own->local_rank;
-        worker->cross_size += across;
-        worker->cross_rank += across && rank < worker->rank;
-        worker->homogeneous &= book->member[rank].local_size == own->local_size;
+        worker->job.cross_size += across;
+        worker->job.cross_rank += across && rank < worker->job.rank;
+        worker->job.homogeneous &= book->member[rank].local_size == own->local_size;
     }
 }
 
@@ -172,32 +173,32 @@ static void on_joined(void *owner, struct bps_view *view)
     struct bps_worker *worker = owner;
     const struct bps_book *book = &view->book;
     struct bps_report report = {""};
-    if (worker->view != NULL && worker->epoch == book->epoch) {
+    if (worker->view != NULL && worker->job.epoch == book->epoch) {
         turn_to(worker, view);
         return;
     }
-    if (worker->view != NULL || worker->rank >= book->workers) {
+    if (worker->view != NULL || worker->job.rank >= book->workers) {
         bps_worker_fail(worker, BPS_ERR_PROTOCOL, "the scheduler changed the membership of a running job");
         return;
     }
     worker->view = bps_view_get(view);
-    worker->epoch = book->epoch;
-    bps_timeline_join(book, worker->rank);
+    worker->job.epoch = book->epoch;
+    bps_timeline_join(book, worker->job.rank);
     find_place(worker, book);
     bps_status status =
-        bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, &report);
+        bps_pinning_worker(&worker->pinning, worker->job.local_rank, worker->job.local_size, &worker->pin, &report);
     if (status == BPS_OK) {
         bind_threads(worker);
     }
     if (status == BPS_OK) {
-        uint32_t of_shards = BPS_LANES_TIMES * book->shards, of_peers = bps_book_group_size(book, worker->rank);
+        uint32_t of_shards = BPS_LANES_TIMES * book->shards, of_peers = bps_book_group_size(book, worker->job.rank);
         status = bps_files_expect(of_shards + 2ul * of_peers, &report); /* memory that is shared with a peer is one */
     }
     if (status == BPS_OK && worker->server != NULL) {
         status = bps_server_serve(worker->server, view);
     }
     if (status == BPS_OK) {
-        bool has_peers = worker->local != NULL && bps_book_group_size(book, worker->rank) > 1;
+        bool has_peers = worker->local != NULL && bps_book_group_size(book, worker->job.rank) > 1;
         worker->hooks = has_peers ? &bps_local_hooks : NULL;
         status = bps_local_connect(worker->local, &report);
     }
@@ -453,13 +454,13 @@ void bps_worker_free(struct bps_worker *worker)
 /* A job of this process alone: no network, only the arithmetic of scales. */
 static bps_status open_alone(struct bps_worker *worker, struct bps_report *report)
 {
-    worker->size = worker->local_size = worker->cross_size = worker->homogeneous = 1;
+    worker->job.size = worker->job.local_size = worker->job.cross_size = worker->job.homogeneous = 1;
     worker->phase = BPS_WORKER_RUNNING;
     sem_post(&worker->joined);
     bps_log_set_identity("worker/0");
     bps_timeline_join(NULL, 0);
     bps_status status =
-        bps_pinning_worker(&worker->pinning, worker->local_rank, worker->local_size, &worker->pin, report);
+        bps_pinning_worker(&worker->pinning, worker->job.local_rank, worker->job.local_size, &worker->pin, report);
     if (status == BPS_OK) {
         status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
     }

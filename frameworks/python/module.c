@@ -77,14 +77,11 @@ static PyObject *call_suspend(PyObject *module, PyObject *none)
 
 static PyObject *number(int value)
 {
-    struct bps_report why = {""};
-
     if (value >= 0)
         return PyLong_FromLong(value);
-    /* These functions have no report; another one tells whether this is a forked child. */
-    bps_declare(NULL, 0, NULL, &why);
-    return python_raise(value, strstr(why.text, "forked") != NULL ? why.text
-                                                                  : "BytePS has not been initialized; use bps.init().");
+    return python_raise(value, bps_is_forked()
+                                   ? "this is a forked child of a byteps process; only its parent is in the job"
+                                   : "BytePS has not been initialized; use bps.init().");
 }
 
 #define QUESTION(name)                                                                                                 \

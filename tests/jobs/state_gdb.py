@@ -71,7 +71,8 @@ def show_queues(worker):
 
 
 def show_worker(worker):
-    print(f"  worker: {words(worker, 'rank', 'size', 'phase', 'failure', 'in_flight', 'open_links', 'opened_links')}")
+    life = words(worker, "phase", "failure", "in_flight", "open_links", "opened_links")
+    print(f"  worker: {words(worker['job'], 'rank', 'size')}, {life}")
     show_operations(worker)
     show_queues(worker)
 

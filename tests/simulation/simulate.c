@@ -17,13 +17,14 @@
 #include "base/assert.h"
 #include "base/log.h"
 #include "conf/load.h"
-#include "flow/worker.h"
+#include "flow/flow.h"
 #include "plugin/builtin.h"
 #include "plugin/memory.h"
 #include "shards/shards.h"
 #include "simulation.h"
 #include "scheduler/rates.h"
 #include "scheduler/scheduler.h"
+#include "worker/worker.h"
 
 #define WORKERS    6u
 #define SERVERS    2u
@@ -525,7 +526,7 @@ static bps_status start(struct bps_worker *worker, struct worker *w, uint32_t nu
     uint32_t op = o->op, root = o->root;
     snprintf(name, sizeof name, "t%u", number);
     for (uint32_t i = 0; i < o->count[w->round]; i++) {
-        w->input[number][i] = value(worker->rank, number, i);
+        w->input[number][i] = value(worker->job.rank, number, i);
     }
     if (has_balance(job, o) && o->infinite[w->round] && w->number == job->workers - 1) {
         w->input[number][o->count[w->round] / 2] = INFINITY;

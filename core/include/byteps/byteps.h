@@ -56,6 +56,9 @@ BPS_API bps_status bps_shutdown(struct bps_report *report);
  */
 BPS_API bps_status bps_suspend(struct bps_report *report);
 
+/* 1: a forked child of a process in a job, where no function works: only its parent is in it; else 0. [any thread] */
+BPS_API int bps_is_forked(void);
+
 /* Each returns a number >= 0, or BPS_ERR_STATE outside a job. */
 BPS_API int bps_rank(void);       /* 0 .. size-1, over all workers of the job */
 BPS_API int bps_size(void);       /* number of workers */
@@ -73,10 +76,7 @@ BPS_API int bps_group_size(void);
  */
 BPS_API void bps_step(void);
 
-/*
- * Writes the text of a configuration value ("worker.partition") into buf[n], cut if it is too long.
- * BPS_ERR_INVALID: no such key.
- */
+/* Writes the text of a configuration value ("worker.partition") into buf[n], or what fits. BPS_ERR_INVALID: no such. */
 BPS_API bps_status bps_conf(const char *key, char *buf, size_t n);
 
 BPS_API const char *bps_version(void); /* "0.1.0" */

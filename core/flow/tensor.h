@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * tensor.h - a tensor of this process: its name and form, how it is cut and placed, and its partitions on their way.
+ *
+ * Members are marked as in operation.h.
+ */
+#ifndef BPS_FLOW_TENSOR_H
+#define BPS_FLOW_TENSOR_H
+
+#include <pthread.h>
+
+#include "coding/feedback.h"
+#include "flow/operation.h"
+#include "graph/graph.h"
+#include "node/form.h"
+#include "node/unnamed.h"
+#include "wire/message.h"
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct bps_step_ops;
+struct bps_tensor_entry;
+
+/* ---- one partition of a tensor ---- */
+
+/* Who has a task. Only task.c sets it; what a step has to know besides is in its context. */
+enum bps_task_state {
+    BPS_TASK_IDLE,    /* nobody: its round has not begun, or is over for it */
+    BPS_TASK_WORKING, /* a step of this worker alone, which comes back whatever others say */
+    BPS_TASK_WAITING, /* it waits for other workers, whose words may end its round */
+};
+
+/* The steps that a partition takes, in their order. */
+struct bps_way {
+    uint32_t length;
+    struct bps_way_step {
+        const struct bps_step_ops *ops;
+        const struct bps_path_step *on; /* of the path that the way was made of */
+        void *context;                  /* what the step keeps of this task */
+    } step[];
+};
+
+struct bps_task {
+    struct bps_tensor_entry *tensor;
+    uint32_t partition, bytes;
+    uint64_t offset; /* in the tensor */
+    enum bps_task_state state;
+    uint32_t step;               /* of its way */
+    const struct bps_way *way;   /* that it is on; NULL: it has none yet */
+    struct bps_way *own, *other; /* along the tensor's path; along one that its group takes for some rounds */
+    bool failed;                 /* the round has failed: it ends as soon as its step lets go of it */
+    bool refused;                /* this worker does not contribute, and waits for the words of those who sum */
+    bool for_group;              /* it has the sum of this host, which was divided by: */
+    uint32_t divisor;
+    uint16_t last, late;          /* with it: who came last to it, as a contribution says it */
+    const char *src;              /* what is sent */
+    char *dst;                    /* where the result goes */
+    struct bps_feedback feedback; /* of what is coded of it on the network */
+    bool codes;                   /* its next round is coded, where not each one is */
+    uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
+    const char *direct_src;
+    char *direct_dst;
+};
+
+/* How a named tensor is cut and placed. */
+struct bps_placed {
+    uint64_t bytes;
+    uint32_t n;
+    struct bps_partition *partition; /* owned */
+};
+
+/* ---- a tensor ---- */
+
+struct bps_tensor_entry {
+    struct bps_worker *worker;
+    bps_tensor slot; /* [const] index in the table */
+    char *name;      /* [const]; unnamed ones have one for messages */
+    bool unnamed;
+    struct bps_form form; /* as this worker has declared it, or has pushed it last; dtype BPS_DTYPES: unknown */
+    _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
+    struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for */
+    char *words;                        /* in these words; owned; NULL: the configuration says */
+    void *saved;                        /* what coding has left of it in an earlier job: see shards/state.c; owned */
+    size_t saved_bytes;
+    struct bps_post declare_post;
+    _Atomic bool declare_posted;
+
+    uint32_t id;           /* [core] on the wire; 0: not declared at the scheduler yet */
+    bool declaring;        /* [core] the scheduler has been asked, or will be */
+    bool asked;            /* [core] it has been */
+    bool forgotten;        /* [core] it goes with the answer */
+    _Atomic bool unwanted; /* [atomic] to be forgotten as soon as nothing of it is in flight */
+    bool renamed;          /* [app], then [core] the path was made for another name */
+    struct bps_form job;   /* [core] as declared in the job; may differ from ours */
+    uint32_t round;
+    uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
+    uint32_t partitions;  /* of the job's declaration */
+    struct bps_partition *partition;
+    struct bps_placed next; /* from this round on; partition NULL: nothing else is known */
+    uint32_t next_round;
+    uint32_t slice; /* of its partitions, bytes; 0: as configured */
+    bool recut;     /* since its tasks were made */
+    uint32_t tasks;
+    struct bps_task *task;
+    uint32_t path_op; /* what the path was made for; BPS_WIRE_OPS: none yet */
+    uint32_t path_dtype;
+    uint64_t path_bytes;
+    bool path_on_device, path_stays; /* made for device memory; and for an operation that stays there */
+    struct bps_path path;
+    char *staging; /* [app] host memory of a tensor on a device */
+    uint64_t staging_bytes;
+    uint32_t leaving; /* [core] copies from there to the device, or reductions there, that are under way */
+
+    struct bps_operation operation;
+    TAILQ_ENTRY(bps_tensor_entry) entry; /* [core] list of those to declare; [lock] list of unused */
+    UT_hash_handle by_name, by_id;
+};
+
+TAILQ_HEAD(bps_tensor_list, bps_tensor_entry);
+
+/* ---- the table of tensors ---- */
+
+#define BPS_CHUNK_SLOTS  1024u
+#define BPS_CHUNKS_LIMIT 1024u
+
+struct bps_tensor_table {
+    pthread_mutex_t lock; /* guards everything here; reading a published slot needs none */
+    struct bps_tensor_entry **chunk[BPS_CHUNKS_LIMIT];
+    _Atomic uint32_t count; /* slots published; 0 is not used */
+    struct bps_tensor_entry *names;
+    struct bps_tensor_list unused;         /* unnamed, and forgotten */
+    uint32_t unnamed_count, barrier_count; /* calls so far; their order is their identity */
+};
+
+/* ---- tensor.c ---- */
+bps_status bps_table_init(struct bps_tensor_table *table);
+void bps_table_fini(struct bps_tensor_table *table);
+/*
+ * The tensor of this name, made if there is none. NULL: no memory. The table's lock is held; when it no longer is,
+ * another thread may forget a tensor whose operation was not taken meanwhile. [app]
+ */
+struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char *name, struct bps_report *report);
+/* Refuses names that are too long, or empty. */
+bps_status bps_tensor_check_name(const char *name, struct bps_report *report);
+/* A tensor for one unnamed call or barrier, with its id. [app] */
+struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
+/* Adds a tensor to those that a further call or name may take. */
+void bps_tensor_put(struct bps_tensor_entry *tensor);
+/* NULL: there is no such tensor. [app] */
+struct bps_tensor_entry *bps_tensor_at(struct bps_worker *worker, bps_tensor slot);
+/* Refuses types that do not exist, sizes that cannot be, and shapes of another size. */
+bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uint64_t count, uint32_t ndim,
+                            const int64_t *shape, struct bps_report *report);
+/*
+ * Takes what a declaration says about its coding: a text, or "" for none. BPS_ERR_MISMATCH: it is known to be another.
+ * The table's lock is held. [app]
+ */
+bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *coding, struct bps_report *report);
+/* Fixes the form, or compares it with the one that is known. The table's lock is held. [app] */
+bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report);
+/* Gives the tensor, whose operation the caller has taken, the form of a request. [app] */
+bps_status bps_tensor_reform(struct bps_tensor_entry *tensor, const struct bps_push_pull *request);
+/* [core] It is cut and placed like this from now on, or from this round on; takes the array over. */
+void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *placed);
+void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round);
+/* [core] Nothing of it is under way, and its next round is about to begin: it is placed as that wants it. */
+void bps_tensor_turn(struct bps_tensor_entry *tensor);
+/* [core] The shard of a partition in a round; of one that it does not have, any. */
+uint32_t bps_tensor_shard(const struct bps_tensor_entry *tensor, uint32_t round, uint32_t partition);
+/*
+ * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which
+ * the scheduler has placed.
+ */
+uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes);
+uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition);
+/* [core] Tasks for a tensor of so many bytes. */
+bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes);
+/* [core] Their ways along its path, if they have none. */
+bps_status bps_tensor_ways(struct bps_tensor_entry *tensor);
+/* [core] Frees the path, and the ways of its tasks. */
+void bps_tensor_forget_path(struct bps_tensor_entry *tensor);
+/* [core] Frees what belongs to the wire: placement, tasks, path. */
+void bps_tensor_strip(struct bps_tensor_entry *tensor);
+
+/* [core] What coding keeps of its tasks goes, and that takes its place: owned; NULL: nothing. */
+void bps_tensor_replace_state(struct bps_tensor_entry *tensor, void *saved, size_t bytes);
+
+/* ---- declare.c ---- */
+bps_status bps_worker_declare(struct bps_worker *worker, const struct bps_declaration *declarations, size_t n,
+                              bps_tensor *out, struct bps_report *report);
+/* [core] */
+void bps_declare_later(struct bps_tensor_entry *tensor);
+bps_status bps_declare_reply(void *worker, struct bps_reader *reply);
+/* [core] Reads how some tensor is cut and placed. BPS_ERR_PROTOCOL, _NOMEM. */
+bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out);
+/* [core] Reads id, form and placement of a tensor; it had none, or loses those that it had. */
+bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *reply);
+
+/* ---- forget.c ---- */
+/* Forgets the tensor of this name, if there is one, now or when it is no longer in flight. [app] */
+void bps_worker_forget(struct bps_worker *worker, const char *name);
+/* The same for a tensor that was in flight. [app] */
+void bps_forget_unwanted(struct bps_tensor_entry *tensor);
+/* [core] The answer to its declaration is there. */
+void bps_forget_declared(struct bps_tensor_entry *tensor);
+/* [core] Tells the scheduler. What is declared again later must be forgotten before. */
+void bps_forget_flush(void *worker);
+
+#endif
