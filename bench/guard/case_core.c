@@ -26,6 +26,7 @@ static struct bps_header header = {
 static struct bps_heap queue;
 static uint64_t sequence;
 static char task[TASKS];
+static size_t place[TASKS];
 
 static void open_header(const void *arg)
 {
@@ -47,7 +48,7 @@ static void decode(void)
 /* Priorities as a backward pass has them, but out of order, as threads may bring them. */
 static void push(size_t i)
 {
-    hot_path_need(bps_heap_push(&queue, -(int32_t)(i * 97 % TASKS), sequence++, &task[i]), "out of memory");
+    hot_path_need(bps_heap_push(&queue, -(int32_t)(i * 97 % TASKS), sequence++, &task[i], &place[i]), "out of memory");
 }
 
 static void open_queue(const void *arg)

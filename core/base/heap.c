@@ -15,7 +15,7 @@ void bps_heap_fini(struct bps_heap *heap)
     *heap = (struct bps_heap){NULL, 0, 0};
 }
 
-bool bps_heap_reserve(struct bps_heap *heap, size_t count)
+static bool reserve(struct bps_heap *heap, size_t count)
 {
     if (count <= heap->room) {
         return true;
@@ -33,41 +33,46 @@ bool bps_heap_reserve(struct bps_heap *heap, size_t count)
     return true;
 }
 
+static void put(struct bps_heap *heap, size_t i, const struct bps_heap_entry *entry)
+{
+    heap->entry[i] = *entry;
+    if (entry->place != NULL) {
+        *entry->place = i;
+    }
+}
+
 /* Moves an entry up from the hole at i to where it belongs. */
 static void rise(struct bps_heap *heap, size_t i, struct bps_heap_entry moving)
 {
-    while (i > 0 && before(&moving, &heap->entry[(i - 1) / 2])) {
-        heap->entry[i] = heap->entry[(i - 1) / 2];
-        i = (i - 1) / 2;
+    for (; i > 0 && before(&moving, &heap->entry[(i - 1) / 2]); i = (i - 1) / 2) {
+        put(heap, i, &heap->entry[(i - 1) / 2]);
     }
-    heap->entry[i] = moving;
+    put(heap, i, &moving);
 }
 
-/* Fills the hole at i with the last entry of the heap. */
+/*
+ * Moves the hole at i down to the leaves, where the last entry most likely belongs, and fills it with that. Until then
+ * the last one stands behind the others; it may be the second child of the hole, and goes up like any other.
+ */
 static void fill(struct bps_heap *heap, size_t i)
 {
-    const struct bps_heap_entry last = heap->entry[--heap->count];
-    for (size_t child = 2 * i + 1; child < heap->count; child = 2 * i + 1) {
-        if (child + 1 < heap->count && before(&heap->entry[child + 1], &heap->entry[child])) {
-            child++;
-        }
-        if (!before(&heap->entry[child], &last)) {
-            break;
-        }
-        heap->entry[i] = heap->entry[child];
+    const size_t count = --heap->count;
+    for (size_t child = 2 * i + 1; child < count; child = 2 * i + 1) {
+        child += before(&heap->entry[child + 1], &heap->entry[child]);
+        put(heap, i, &heap->entry[child]);
         i = child;
     }
-    if (i < heap->count) {
-        rise(heap, i, last);
+    if (i < count) {
+        rise(heap, i, heap->entry[count]);
     }
 }
 
-bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item)
+bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item, size_t *place)
 {
-    if (!bps_heap_reserve(heap, heap->count + 1)) {
+    if (!reserve(heap, heap->count + 1)) {
         return false;
     }
-    rise(heap, heap->count++, (struct bps_heap_entry){priority, sequence, item});
+    rise(heap, heap->count++, (struct bps_heap_entry){priority, sequence, item, place});
     return true;
 }
 
@@ -86,13 +91,11 @@ void *bps_heap_pop(struct bps_heap *heap)
     return item;
 }
 
-bool bps_heap_remove(struct bps_heap *heap, const void *item)
+bool bps_heap_remove(struct bps_heap *heap, const size_t *place)
 {
-    for (size_t i = 0; i < heap->count; i++) {
-        if (heap->entry[i].item == item) {
-            fill(heap, i);
-            return true;
-        }
+    bool there = *place < heap->count && heap->entry[*place].place == place; /* a place outlasts the stay in the heap */
+    if (there) {
+        fill(heap, *place);
     }
-    return false;
+    return there;
 }

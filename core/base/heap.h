@@ -15,6 +15,7 @@ struct bps_heap_entry {
     int32_t priority;
     uint64_t sequence;
     void *item;
+    size_t *place; /* where it stands; NULL: nobody wants to know */
 };
 
 struct bps_heap {
@@ -23,10 +24,11 @@ struct bps_heap {
 };
 
 void bps_heap_fini(struct bps_heap *heap);
-/* Makes room for `count` entries, so that pushes up to there cannot fail. False: no memory. */
-bool bps_heap_reserve(struct bps_heap *heap, size_t count);
-/* False: no memory. */
-bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item);
+/*
+ * `place` is the heap's while the item is in it: by it the item can be removed. NULL: it never is. False: no memory,
+ * which cannot be where an item has just left.
+ */
+bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item, size_t *place);
 /* The most urgent item, or NULL. */
 static inline void *bps_heap_top(const struct bps_heap *heap)
 {
@@ -36,7 +38,7 @@ static inline void *bps_heap_top(const struct bps_heap *heap)
 void *bps_heap_second(const struct bps_heap *heap);
 /* Removes the most urgent item and returns it, or NULL. */
 void *bps_heap_pop(struct bps_heap *heap);
-/* Removes an item wherever it is; false if it is not there. Takes linear time. */
-bool bps_heap_remove(struct bps_heap *heap, const void *item);
+/* Removes the item that was pushed with this place; false if it is not there. */
+bool bps_heap_remove(struct bps_heap *heap, const size_t *place);
 
 #endif

@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* timers.c - a heap of timers; each knows its place, so that it can be cancelled without a search. */
+/* timers.c - the timers of a loop. One that is called once is in the heap no more while its callback runs. */
 #include "base/timers.h"
 
 #include <stdlib.h>
 
 #include "base/clock.h"
-
-#define FIRED SIZE_MAX /* place of a one-shot timer in its callback */
 
 struct bps_timer {
     uint64_t deadline, period;
@@ -15,65 +13,9 @@ struct bps_timer {
     size_t place; /* in the heap */
 };
 
-static void heap_set(struct bps_timers *timers, size_t place, struct bps_timer *timer)
+static bool enqueue_timer(struct bps_timers *timers, struct bps_timer *timer)
 {
-    timers->heap[place] = timer;
-    timer->place = place;
-}
-
-static void heap_up(struct bps_timers *timers, size_t place, struct bps_timer *timer)
-{
-    while (place > 0 && timers->heap[(place - 1) / 2]->deadline > timer->deadline) {
-        heap_set(timers, place, timers->heap[(place - 1) / 2]);
-        place = (place - 1) / 2;
-    }
-    heap_set(timers, place, timer);
-}
-
-static void heap_down(struct bps_timers *timers, size_t place, struct bps_timer *timer)
-{
-    for (;;) {
-        size_t child = 2 * place + 1;
-        if (child + 1 < timers->count && timers->heap[child + 1]->deadline < timers->heap[child]->deadline) {
-            child++;
-        }
-        if (child >= timers->count || timers->heap[child]->deadline >= timer->deadline) {
-            break;
-        }
-        heap_set(timers, place, timers->heap[child]);
-        place = child;
-    }
-    heap_set(timers, place, timer);
-}
-
-static void heap_remove(struct bps_timers *timers, struct bps_timer *timer)
-{
-    size_t place = timer->place;
-    struct bps_timer *last = timers->heap[--timers->count];
-    timer->place = FIRED;
-    if (last == timer) {
-        return;
-    }
-    if (place > 0 && timers->heap[(place - 1) / 2]->deadline > last->deadline) {
-        heap_up(timers, place, last);
-    } else {
-        heap_down(timers, place, last);
-    }
-}
-
-static bool heap_reserve(struct bps_timers *timers)
-{
-    if (timers->count < timers->room) {
-        return true;
-    }
-    size_t room = timers->room == 0 ? 16 : 2 * timers->room;
-    struct bps_timer **heap = realloc(timers->heap, room * sizeof(struct bps_timer *));
-    if (heap == NULL) {
-        return false;
-    }
-    timers->heap = heap;
-    timers->room = room;
-    return true;
+    return bps_heap_push(&timers->heap, 0, timer->deadline, timer, &timer->place);
 }
 
 static uint64_t later(uint64_t now, uint64_t delay)
@@ -85,36 +27,38 @@ struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, u
                                  void *arg)
 {
     struct bps_timer *timer = malloc(sizeof *timer);
-    if (timer == NULL || !heap_reserve(timers)) {
+    if (timer == NULL) {
+        return NULL;
+    }
+    *timer = (struct bps_timer){later(bps_now(), delay_ns), period_ns, fn, arg, 0};
+    if (!enqueue_timer(timers, timer)) {
         free(timer);
         return NULL;
     }
-    *timer = (struct bps_timer){later(bps_now(), delay_ns), period_ns, fn, arg, FIRED};
-    heap_up(timers, timers->count++, timer);
     return timer;
 }
 
 void bps_timers_cancel(struct bps_timers *timers, struct bps_timer *timer)
 {
     /* A one-shot timer that is cancelled in its own callback is freed when that returns. */
-    if (timer != NULL && timer->place != FIRED) {
-        heap_remove(timers, timer);
+    if (timer != NULL && bps_heap_remove(&timers->heap, &timer->place)) {
         free(timer);
     }
 }
 
 uint64_t bps_timers_next(const struct bps_timers *timers)
 {
-    return timers->count > 0 ? timers->heap[0]->deadline : UINT64_MAX;
+    const struct bps_timer *timer = bps_heap_top(&timers->heap);
+    return timer != NULL ? timer->deadline : UINT64_MAX;
 }
 
 void bps_timers_fire(struct bps_timers *timers, uint64_t now)
 {
-    while (timers->count > 0 && timers->heap[0]->deadline <= now) {
-        struct bps_timer *timer = timers->heap[0];
+    struct bps_timer *timer;
+    while ((timer = bps_heap_top(&timers->heap)) != NULL && timer->deadline <= now) {
+        bps_heap_pop(&timers->heap);
         timers->late = now - timer->deadline;
         if (timer->period == 0) {
-            heap_remove(timers, timer);
             timer->fn(timer->arg);
             free(timer);
             continue;
@@ -122,16 +66,16 @@ void bps_timers_fire(struct bps_timers *timers, uint64_t now)
         /* Turns that were missed are not made up for. The callback may cancel and thereby free the timer. */
         uint64_t next = later(timer->deadline, timer->period);
         timer->deadline = next > now ? next : later(now, timer->period);
-        heap_down(timers, 0, timer);
+        enqueue_timer(timers, timer);
         timer->fn(timer->arg);
     }
 }
 
 void bps_timers_fini(struct bps_timers *timers)
 {
-    for (size_t i = 0; i < timers->count; i++) {
-        free(timers->heap[i]);
+    struct bps_timer *timer;
+    while ((timer = bps_heap_pop(&timers->heap)) != NULL) {
+        free(timer);
     }
-    free(timers->heap);
-    *timers = (struct bps_timers){0};
+    bps_heap_fini(&timers->heap);
 }

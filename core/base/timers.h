@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* timers.h - the timers of one event loop: a heap, the earliest deadline first. */
+/* timers.h - the timers of one event loop, the earliest deadline first. */
 #ifndef BPS_BASE_TIMERS_H
 #define BPS_BASE_TIMERS_H
 
 #include <byteps/plugin.h> /* bps_call_fn, struct bps_timer */
 
+#include "base/heap.h"
+
 /* All zero: no timers. */
 struct bps_timers {
-    struct bps_timer **heap;
-    size_t count, room;
+    struct bps_heap heap;
     uint64_t late; /* ns from the deadline to the call of the timer that was called last */
 };
 

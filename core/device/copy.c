@@ -367,7 +367,7 @@ static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
 static void enqueue(struct bps_task *task, struct bps_copier *copier)
 {
     struct bps_worker *worker = task->tensor->worker;
-    if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
+    if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task, NULL)) {
         bps_task_done(task, BPS_ERR_NOMEM, "out of memory");
         return;
     }

@@ -177,7 +177,7 @@ static bps_status enqueue(struct bps_coordinator *coordinator, struct bps_task *
 {
     struct bps_worker *worker = coordinator->devices->local->worker;
     int32_t priority = task->tensor->operation.request.priority;
-    if (!bps_heap_push(&coordinator->queue, priority, worker->sequence++, task)) {
+    if (!bps_heap_push(&coordinator->queue, priority, worker->sequence++, task, &bps_devices_round_of(task)->place)) {
         return BPS_ERR_NOMEM;
     }
     pump_soon(coordinator);
@@ -219,7 +219,7 @@ bool bps_coordinator_is_busy(const struct bps_coordinator *coordinator)
 
 void bps_coordinator_forget(struct bps_coordinator *coordinator, const struct bps_task *task)
 {
-    bps_heap_remove(&coordinator->queue, task);
+    bps_heap_remove(&coordinator->queue, &bps_devices_round_of(task)->place);
 }
 
 /* ---- forming the group ---- */

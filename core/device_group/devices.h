@@ -109,6 +109,7 @@ uint32_t bps_devices_divisor(const struct bps_operation *operation);
 struct bps_devices_round {
     uint32_t batches; /* that have it */
     uint32_t given;   /* the steps that its device was given, a bit each */
+    size_t place;     /* in the coordinator's queue */
 };
 static inline struct bps_devices_round *bps_devices_round_of(const struct bps_task *task)
 {

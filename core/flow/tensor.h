@@ -58,6 +58,7 @@ struct bps_task {
     char *dst;                    /* where the result goes */
     struct bps_feedback feedback; /* of what is coded of it on the network */
     bool codes;                   /* its next round is coded, where not each one is */
+    size_t place;                 /* in the queue of its shard or its leader */
     uint32_t direct; /* bytes from its beginning that the network reads and writes on the device: from, to */
     const char *direct_src;
     char *direct_dst;

@@ -191,7 +191,7 @@ void bps_local_kick(struct bps_local_peer *peer);
 /* The header of a PUSH of this worker's whole contribution. */
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out);
 /* The peer will ask for a frame of the task. False: no memory, and the job has failed. */
-bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task);
+bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task, size_t *place);
 
 /* ---- local_link.c ---- */
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;

@@ -21,7 +21,8 @@ _Static_assert(BPS_EXCHANGE_WORKERS <= BPS_LEADERS_LIMIT, "everybody has a link 
 struct exchange {
     uint8_t header[BPS_HEADER_BYTES];
     struct bps_exchange_round *round;
-    uint32_t owed; /* places of the group to which it is still to be sent, a bit each */
+    uint32_t owed; /* places of the group to which it is still to be sent, a bit each; and in each one's queue: */
+    size_t place[BPS_EXCHANGE_WORKERS];
 };
 
 /* With more bytes to all others together the copies cost what one way less saves. */
@@ -68,7 +69,7 @@ static void send_to_all(struct bps_task *task)
             continue;
         }
         exchange->owed |= bit_of(peer);
-        if (!bps_local_enqueue(peer, task)) {
+        if (!bps_local_enqueue(peer, task, &exchange->place[place])) {
             return;
         }
     }
@@ -92,7 +93,7 @@ static bool start(struct bps_task *task)
     struct bps_header header;
     struct bps_report report;
     bps_assert(exchange->owed == 0);
-    *exchange = (struct exchange){.owed = 0};
+    exchange->round = NULL;
     if (local->dropped) {
         return false; /* it ends with the job */
     }
@@ -146,7 +147,7 @@ static void cancel(struct bps_task *task)
     struct exchange *exchange = bps_task_context(task);
     for (uint32_t place = 0; place < local->size; place++) {
         struct bps_local_peer *peer = &local->peer[place];
-        if ((exchange->owed & bit_of(peer)) != 0 && bps_heap_remove(&peer->pushes, task)) {
+        if ((exchange->owed & bit_of(peer)) != 0 && bps_heap_remove(&peer->pushes, &exchange->place[place])) {
             exchange->owed &= ~bit_of(peer);
         }
     }

@@ -132,7 +132,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
     if (task != NULL) {
         lead_of(task)->outstanding++;
     }
-    if (!bps_heap_push(&peer->results, slice->priority, local->worker->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->priority, local->worker->sequence++, slice, NULL)) {
         bps_worker_fail(local->worker, BPS_ERR_NOMEM, "out of memory");
         return;
     }

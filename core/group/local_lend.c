@@ -44,7 +44,7 @@ static bool start(struct bps_task *task)
     }
     bps_local_push_header(task, 0, &header);
     bps_header_encode(&header, lend->header);
-    bps_local_enqueue(leader, task);
+    bps_local_enqueue(leader, task, &task->place);
     return false;
 }
 
@@ -74,7 +74,7 @@ static void sent(struct bps_task *task, struct bps_local_peer *peer)
 
 static void cancel(struct bps_task *task)
 {
-    bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, task);
+    bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, &task->place);
     check(task);
 }
 

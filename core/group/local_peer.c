@@ -85,10 +85,10 @@ void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bp
     bps_push_header(task, 0, task->bytes, (uint8_t)(flags | (brings ? 0 : BPS_FLAG_EMPTY)), out);
 }
 
-bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task)
+bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task, size_t *place)
 {
     struct bps_worker *worker = peer->local->worker;
-    if (!bps_heap_push(&peer->pushes, task->tensor->operation.request.priority, worker->sequence++, task)) {
+    if (!bps_heap_push(&peer->pushes, task->tensor->operation.request.priority, worker->sequence++, task, place)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return false;
     }

@@ -106,7 +106,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
-    if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice)) {
+    if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice, NULL)) {
         give_up(peer, rank);
         return;
     }

@@ -201,7 +201,8 @@ static bool enqueue(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task)) {
+    if (!bps_heap_push(&remote->queue, task->tensor->operation.request.priority, worker->sequence++, task,
+                       &task->place)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");
         return false;
     }
@@ -354,7 +355,7 @@ static void refuse(struct bps_task *task, bps_status status, const char *why)
     } else if (!push->refused) {
         struct bps_remote *remote = bps_remote_of(tensor, task->partition);
         push->refused = true;
-        bps_heap_remove(&remote->queue, task);
+        bps_heap_remove(&remote->queue, &task->place);
         snprintf(text, sizeof text, "worker %u: %s", tensor->worker->job.rank, why);
         bps_remote_refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
         update(remote);
@@ -574,7 +575,7 @@ static void give_up(struct bps_task *task)
 static void cancel(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
-    if (bps_heap_remove(&remote->queue, task)) {
+    if (bps_heap_remove(&remote->queue, &task->place)) {
         update(remote);
         check_told(remote->worker);
     }

@@ -82,7 +82,7 @@ static bool put_off(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
     if (!slice->round->policy->apart || bps_slice_is_quick(slice) ||
-        !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice)) {
+        !bps_heap_push(&sum->due, slice->round->priority, sum->sequence++, slice, NULL)) {
         return false;
     }
     bps_round_hold(slice->round);
