@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "conf/option.h"
 #include "plugin/registry.h"
 #include "tools/cmd.h"
@@ -39,21 +40,18 @@ struct request {
 
 struct rows {
     struct bps_plugin_row *items;
-    size_t count;
+    size_t count, room;
     bool lost; /* there was no memory for one */
 };
 
 static void add_row(void *arg, const struct bps_plugin_row *row)
 {
     struct rows *rows = arg;
-    struct bps_plugin_row *items = realloc(rows->items, (rows->count + 1) * sizeof *items);
 
-    if (!items) {
-        rows->lost = true;
-        return;
+    rows->lost |= !bps_array_reserve(rows->items, rows->room, rows->count + 1);
+    if (!rows->lost) {
+        rows->items[rows->count++] = *row;
     }
-    rows->items = items;
-    items[rows->count++] = *row;
 }
 
 static bps_status get_rows(struct rows *out, struct bps_report *report)

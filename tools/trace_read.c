@@ -8,12 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "tools/cmd.h"
 
 #define uthash_malloc(size) bps_cmd_alloc(1, size)
 #include <uthash.h>
 
-#define SIZE_LIMIT (4ull << 30) /* bytes of a file */
+#define SIZE_LIMIT    (4ull << 30) /* bytes of a file */
+#define BYTES_AT_ONCE 65536u
 
 struct bps_cmd_trace_tensor {
     uint64_t id;
@@ -75,31 +77,23 @@ json_t *bps_cmd_trace_tensors_json(const struct bps_cmd_trace *trace)
 static int load(struct bps_cmd_trace_file *file)
 {
     FILE *from = fopen(file->path, "rb");
-    size_t room = 1 << 16, got;
+    size_t room = 0, got;
     if (from == NULL) {
         return bps_cmd_failure("trace", "cannot open %s: %s", file->path, strerror(errno));
     }
-    file->text = bps_cmd_alloc(1, room);
-    while ((got = fread(file->text + file->size, 1, room - file->size, from)) > 0 && file->size < SIZE_LIMIT) {
+    while (file->size < SIZE_LIMIT && bps_array_reserve(file->text, room, file->size + BYTES_AT_ONCE) &&
+           (got = fread(file->text + file->size, 1, room - file->size, from)) > 0) {
         file->size += got;
-        if (file->size == room) {
-            char *larger = realloc(file->text, 2 * room);
-            if (larger == NULL) {
-                break;
-            }
-            file->text = larger;
-            room *= 2;
-        }
     }
     int error = ferror(from) ? errno : 0;
+    bool whole = feof(from) && file->size < SIZE_LIMIT;
     fclose(from);
     if (error != 0) {
         return bps_cmd_failure("trace", "cannot read %s: %s", file->path, strerror(error));
     }
-    return file->size < SIZE_LIMIT && file->size < room
-               ? 0
-               : bps_cmd_failure("trace", "%s: too large; expected a timeline of at most %llu bytes", file->path,
-                                 SIZE_LIMIT);
+    return whole ? 0
+                 : bps_cmd_failure("trace", "%s: too large; expected a timeline of at most %llu bytes", file->path,
+                                   SIZE_LIMIT);
 }
 
 size_t bps_cmd_trace_line(const struct bps_cmd_trace_file *file, size_t at)

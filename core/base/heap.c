@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
+
 static bool before(const struct bps_heap_entry *a, const struct bps_heap_entry *b)
 {
     return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
@@ -13,24 +15,6 @@ void bps_heap_fini(struct bps_heap *heap)
 {
     free(heap->entry);
     *heap = (struct bps_heap){NULL, 0, 0};
-}
-
-static bool reserve(struct bps_heap *heap, size_t count)
-{
-    if (count <= heap->room) {
-        return true;
-    }
-    size_t room = heap->room < 64 ? 64 : heap->room;
-    while (room < count) {
-        room *= 2;
-    }
-    struct bps_heap_entry *grown = realloc(heap->entry, room * sizeof *grown);
-    if (grown == NULL) {
-        return false;
-    }
-    heap->entry = grown;
-    heap->room = room;
-    return true;
 }
 
 static void put(struct bps_heap *heap, size_t i, const struct bps_heap_entry *entry)
@@ -69,7 +53,7 @@ static void fill(struct bps_heap *heap, size_t i)
 
 bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, void *item, size_t *place)
 {
-    if (!reserve(heap, heap->count + 1)) {
+    if (!bps_array_reserve(heap->entry, heap->room, heap->count + 1)) {
         return false;
     }
     rise(heap, heap->count++, (struct bps_heap_entry){priority, sequence, item, place});

@@ -21,6 +21,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
@@ -171,17 +172,7 @@ void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), voi
 /* Grows early: what a job does that fails for want of memory still finds room, and is not called at once. */
 static bool call_list_reserve(struct call_list *list)
 {
-    if (list->count + SPARE_CALLS < list->room) {
-        return true;
-    }
-    size_t room = list->room == 0 ? 2 * SPARE_CALLS : 2 * list->room;
-    struct call *calls = realloc(list->calls, room * sizeof *calls);
-    if (calls == NULL) {
-        return list->count < list->room;
-    }
-    list->calls = calls;
-    list->room = room;
-    return true;
+    return bps_array_reserve(list->calls, list->room, list->count + SPARE_CALLS + 1) || list->count < list->room;
 }
 
 static bool watch_event(struct bps_loop *loop)

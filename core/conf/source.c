@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/report.h"
 
 #define TEXT_MAX    (256u << 10) /* bytes of a configuration with all that it includes */
@@ -46,14 +47,8 @@ static bps_status scan_text(struct scan *scan);
 static bps_status add_line(struct scan *scan)
 {
     struct bps_source *source = scan->source;
-    if (source->count == source->lines_room) {
-        size_t room = source->lines_room == 0 ? 64 : 2 * source->lines_room;
-        struct bps_source_line *lines = realloc(source->lines, room * sizeof *lines);
-        if (lines == NULL) {
-            return bps_out_of_memory(scan->report);
-        }
-        source->lines = lines;
-        source->lines_room = room;
+    if (!bps_array_reserve(source->lines, source->lines_room, source->count + 1)) {
+        return bps_out_of_memory(scan->report);
     }
     source->lines[source->count++] = (struct bps_source_line){scan->file, scan->line};
     return BPS_OK;

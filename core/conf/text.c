@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/array.h"
 #include "conf/tree.h"
 
 void bps_text_free(struct bps_text *text)
@@ -17,21 +18,11 @@ void bps_text_free(struct bps_text *text)
 /* Makes room for `bytes` more and a terminator. */
 static bool text_reserve(struct bps_text *text, size_t bytes)
 {
-    if (text->failed) {
-        return false;
+    if (!text->failed && !bps_array_reserve(text->data, text->room, text->length + bytes + 1)) {
+        bps_text_free(text);
+        text->failed = true;
     }
-    if (text->length + bytes + 1 > text->room) {
-        size_t room = 2 * (text->length + bytes + 1);
-        char *data = realloc(text->data, room);
-        if (data == NULL) {
-            bps_text_free(text);
-            text->failed = true;
-            return false;
-        }
-        text->data = data;
-        text->room = room;
-    }
-    return true;
+    return !text->failed;
 }
 
 void bps_text_add(struct bps_text *text, const char *format, ...)

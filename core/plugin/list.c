@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/log.h"
 #include "base/report.h"
 #include "conf/option.h"
@@ -21,18 +22,17 @@ struct list {
     uint32_t kind; /* 0: any */
     struct bps_plugin_row *rows;
     uint32_t count;
+    size_t room;
 };
 
 /* A zeroed row at the end; NULL: no memory. */
 static struct bps_plugin_row *new_row(struct list *list)
 {
-    struct bps_plugin_row *rows = realloc(list->rows, (list->count + 1) * sizeof *rows);
-    if (!rows) {
+    if (!bps_array_reserve(list->rows, list->room, list->count + 1)) {
         return NULL;
     }
-    list->rows = rows;
-    rows[list->count] = (struct bps_plugin_row){.found = list->count};
-    return &rows[list->count++];
+    list->rows[list->count] = (struct bps_plugin_row){.found = list->count};
+    return &list->rows[list->count++];
 }
 
 static bool wants(const struct list *list, uint32_t kind)

@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/array.h"
 #include "base/report.h"
 #include "plugin/registry.h"
 
@@ -38,17 +39,11 @@ static bool add_dir(struct bps_dirs *dirs, const char *dir, size_t n)
     if (n == 0) {
         return true;
     }
-    char **items = realloc(dirs->items, (dirs->count + 1) * sizeof *items);
-    if (!items) {
-        return false;
+    char *item = bps_array_reserve(dirs->items, dirs->room, dirs->count + 1) ? strndup(dir, n) : NULL;
+    if (item) {
+        dirs->items[dirs->count++] = item;
     }
-    dirs->items = items;
-    items[dirs->count] = strndup(dir, n);
-    if (!items[dirs->count]) {
-        return false;
-    }
-    dirs->count++;
-    return true;
+    return item != NULL;
 }
 
 bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report)

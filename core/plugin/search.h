@@ -9,7 +9,7 @@
 
 /* The directories in the order of the search: those of $BYTEPS_PLUGIN_PATH, then that of this installation. */
 struct bps_dirs {
-    size_t count;
+    size_t count, room;
     char **items;
 };
 bps_status bps_dirs_get(struct bps_dirs *out, struct bps_report *report);

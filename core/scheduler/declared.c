@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "wire/frame.h"
 
 bps_status bps_declared_init(struct bps_declared *declared, const struct bps_book *book, uint64_t partition)
@@ -104,14 +105,8 @@ void bps_declared_unplace(struct bps_declared *declared, struct bps_declared_ten
 
 static bps_status free_id(struct bps_declared *declared, uint32_t id, uint32_t round)
 {
-    if (declared->frees == declared->free_room) {
-        uint32_t room = declared->free_room == 0 ? 64 : 2 * declared->free_room;
-        struct bps_free_id *grown = realloc(declared->free, room * sizeof *grown);
-        if (grown == NULL) {
-            return BPS_ERR_NOMEM;
-        }
-        declared->free = grown;
-        declared->free_room = room;
+    if (!bps_array_reserve(declared->free, declared->free_room, declared->frees + 1)) {
+        return BPS_ERR_NOMEM;
     }
     declared->free[declared->frees++] = (struct bps_free_id){id, round};
     return BPS_OK;

@@ -54,7 +54,8 @@ struct bps_declared {
     uint32_t workers, groups;
     uint32_t last;            /* the largest id so far */
     struct bps_free_id *free; /* a stack */
-    uint32_t frees, free_room;
+    uint32_t frees;
+    size_t free_room;
     uint32_t changes; /* under way */
     struct bps_declared_move {
         uint32_t number;                     /* of those so far */

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/array.h"
 #include "base/tensor.h"
 #include "wire/frame.h"
 
@@ -266,17 +267,6 @@ static struct division division_of(const struct placing *p, uint64_t bytes, uint
         .bytes = bytes, .expected = expected, .grain = p->whole ? p->most : fine, .spread = spread, .slack = slack};
 }
 
-static bool grow(const struct bps_placement *placement, struct bps_layout *layout)
-{
-    uint32_t room = layout->room == 0 ? 4 : 2 * layout->room;
-    struct bps_layout_part *part = realloc(layout->part, room * sizeof *part);
-    layout->part = part != NULL ? part : layout->part;
-    uint16_t *lead = realloc(layout->lead, ((size_t)room * placement->sizes + 1) * sizeof *lead);
-    layout->lead = lead != NULL ? lead : layout->lead;
-    layout->room = part != NULL && lead != NULL ? room : layout->room;
-    return part != NULL && lead != NULL;
-}
-
 static uint32_t server_of(const struct bps_placement *placement, uint32_t shard)
 {
     uint32_t server = 0;
@@ -314,7 +304,8 @@ static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_
     struct bps_layout *out = p->out;
     do {
         uint32_t n = (uint32_t)(bytes < p->most ? bytes : p->most);
-        if (out->n == out->room && !grow(placement, out)) {
+        if (!bps_array_reserve(out->part, out->room, out->n + 1) ||
+            !bps_array_reserve(out->lead, out->lead_room, (out->n + 1) * (size_t)placement->sizes + 1)) {
             return false;
         }
         out->part[out->n] = (struct bps_layout_part){.bytes = n, .shard = (uint16_t)shard};

@@ -35,7 +35,8 @@ struct bps_placement {
 
 /* How a tensor is cut and placed. */
 struct bps_layout {
-    uint32_t n, room;
+    uint32_t n;
+    size_t room, lead_room;
     struct bps_layout_part {
         uint32_t bytes;
         uint16_t shard;

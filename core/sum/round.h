@@ -76,6 +76,7 @@ struct bps_round {
     uint32_t lost;                 /* rank whose loan could not be reached, or whose bytes not decoded */
     uint64_t max_bytes;            /* the largest tensor among the contributions */
     uint32_t odds;
+    size_t odd_room;
     struct bps_pushed *odd; /* contributions that differ from the first one */
     /* Sets of ranks. */
     uint64_t *joined_bits;    /* those that frames stood for, and those that have left */

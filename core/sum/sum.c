@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "sum/round.h"
 
 static bps_status init(struct bps_sum *sum)
@@ -84,12 +85,10 @@ static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_grou
 {
     uint32_t i = rank;
     do {
-        struct bps_pushed *odd = realloc(round->odd, (round->odds + 1) * sizeof *odd);
-        if (odd == NULL) {
+        if (!bps_array_reserve(round->odd, round->odd_room, round->odds + 1)) {
             return BPS_ERR_NOMEM;
         }
-        round->odd = odd;
-        odd[round->odds++] = (struct bps_pushed){i, *spec};
+        round->odd[round->odds++] = (struct bps_pushed){i, *spec};
         i = for_group ? round->sum->mate[i] : rank;
     } while (i != rank);
     if (spec->bytes > round->max_bytes) {

@@ -3,7 +3,8 @@
 #include "trace/span.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+#include "base/array.h"
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -22,7 +23,8 @@ struct open {
 
 struct track {
     struct key key; /* but tensor, round, partition and offset */
-    uint32_t lanes, unused, room;
+    uint32_t lanes, unused;
+    size_t room;
     uint32_t *lane; /* those that nothing is on */
     UT_hash_handle hh;
 };
@@ -58,23 +60,6 @@ static struct track *track_of(struct pairing *p, const struct bps_trace_record *
     return track;
 }
 
-/* Room for one more in an array of that size. */
-static bool grow(void *array, size_t used, size_t *room, size_t size)
-{
-    void *memory;
-    if (used < *room) {
-        return true;
-    }
-    memcpy(&memory, array, sizeof memory);
-    size_t more = *room * 2 + 8;
-    memory = realloc(memory, more * size);
-    if (memory != NULL) {
-        memcpy(array, &memory, sizeof memory);
-        *room = more;
-    }
-    return memory != NULL;
-}
-
 /* A lane of the track that nothing is on; UINT32_MAX: no memory. */
 static uint32_t take_lane(struct pairing *p, struct track *track, const struct bps_trace_record *r)
 {
@@ -82,12 +67,10 @@ static uint32_t take_lane(struct pairing *p, struct track *track, const struct b
     if (track->unused > 0) {
         return track->lane[--track->unused];
     }
-    size_t room = track->room;
-    if (!grow(&track->lane, track->lanes, &room, sizeof *track->lane) ||
-        !grow(&out->lane, out->lanes, &p->lanes_room, sizeof *out->lane)) {
+    if (!bps_array_reserve(track->lane, track->room, track->lanes + 1) ||
+        !bps_array_reserve(out->lane, p->lanes_room, out->lanes + 1)) {
         return UINT32_MAX;
     }
-    track->room = (uint32_t)room;
     out->lane[out->lanes] = (struct bps_trace_lane){.of = *r, .number = track->lanes++};
     return (uint32_t)out->lanes++;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/array.h"
 #include "base/report.h"
 
 void bps_writer_init(struct bps_writer *w)
@@ -21,19 +22,7 @@ void bps_writer_fini(struct bps_writer *w)
 
 void bps_put_bytes(struct bps_writer *w, const void *data, size_t n)
 {
-    if (n > w->room - w->size && !w->failed) {
-        size_t room = w->room < 256 ? 256 : w->room;
-        while (room - w->size < n) {
-            room *= 2;
-        }
-        uint8_t *grown = realloc(w->data, room);
-        if (grown == NULL) {
-            w->failed = true;
-        } else {
-            w->data = grown;
-            w->room = room;
-        }
-    }
+    w->failed = w->failed || !bps_array_reserve(w->data, w->room, w->size + n);
     if (!w->failed && n > 0) {
         memcpy(w->data + w->size, data, n);
         w->size += n;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "checks.h"
+#include "base/array.h"
 #include "base/clock.h"
 #include "base/heap.h"
 #include "node/unnamed.h"
@@ -714,7 +715,31 @@ START_TEST(test_loaded)
 }
 END_TEST
 
-/* ---- the heap ---- */
+/* ---- the array, the heap ---- */
+
+START_TEST(test_array)
+{
+    int *items = NULL;
+    size_t room = 0, grown = 0, last = 0;
+    for (size_t i = 0; i < 5000; i++) {
+        ck_assert(bps_array_reserve(items, room, i + 1));
+        grown += room != last;
+        last = room;
+        items[i] = (int)i;
+    }
+    ck_assert_uint_lt(grown, 12);
+    int *before = items;
+    ck_assert(!bps_array_reserve(items, room, SIZE_MAX / 2)); /* its bytes cannot be counted */
+    ck_assert_ptr_eq(items, before);
+    ck_assert_uint_eq(room, last);
+    for (size_t i = 0; i < 5000; i++) {
+        ck_assert_int_eq(items[i], (int)i);
+    }
+    ck_assert(bps_array_reserve(items, room, 3 * last));
+    ck_assert_uint_eq(room, 3 * last);
+    free(items);
+}
+END_TEST
 
 START_TEST(test_heap)
 {
@@ -774,6 +799,7 @@ int main(void)
     tcase_add_test(tests, test_forget);
     tcase_add_test(tests, test_agreement);
     tcase_add_test(tests, test_loaded);
+    tcase_add_test(tests, test_array);
     tcase_add_test(tests, test_heap);
     tcase_set_timeout(tests, 60);
     suite_add_tcase(suite, tests);
