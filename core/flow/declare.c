@@ -98,9 +98,10 @@ static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entr
 
 bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r, struct bps_placed *out)
 {
-    uint32_t group = bps_book_group_size(&worker->view->book, worker->job.rank), n = bps_get_u32(r);
-    bool valid = !r->bad && n > 0 && (size_t)(r->end - r->at) / 8 >= n;
-    *out = (struct bps_placed){.n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
+    const struct bps_book *book = &worker->view->book;
+    uint32_t group = bps_book_group_size(book, worker->job.rank), view = bps_get_u32(r), n = bps_get_u32(r);
+    bool valid = !r->bad && n > 0 && (size_t)(r->end - r->at) / 8 >= n && view <= book->view;
+    *out = (struct bps_placed){.view = view, .n = n, .partition = valid ? calloc(n, sizeof *out->partition) : NULL};
     if (out->partition == NULL) {
         return valid ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
     }
@@ -110,7 +111,7 @@ bps_status bps_placed_read(const struct bps_worker *worker, struct bps_reader *r
         p->shard = bps_get_u16(r);
         p->lead = bps_get_u16(r);
         out->bytes += p->bytes;
-        valid &= p->shard < worker->view->book.shards && bps_leads(group, p->lead);
+        valid &= p->shard < book->shards && bps_leads(group, p->lead);
     }
     for (uint32_t i = 0; i < n; i++) {
         valid &= bps_is_partition(out->bytes, worker->partition, i, out->partition[i].bytes);

@@ -45,8 +45,8 @@ static void describe(const struct bps_tensor_entry *tensor, char *text, size_t n
     const struct bps_task *task = &tensor->task[i];
     const struct bps_node *node = bps_task_on(task)->node;
     int at = snprintf(text, n, "in stage %s (%s", node->name, bps_task_step(task)->name);
-    if (node->kind == BPS_NODE_PUSH_PULL && worker->view != NULL && i < tensor->partitions) {
-        uint32_t member = worker->view->book.shard[tensor->partition[i].shard].member,
+    if (node->kind == BPS_NODE_PUSH_PULL && worker->view != NULL && i < tensor->placed.n) {
+        uint32_t member = worker->view->book.shard[tensor->placed.partition[i].shard].member,
                  workers = worker->view->book.workers;
         at += snprintf(text + at, n - (size_t)at, ", to the %s %u", member < workers ? "server in worker" : "server",
                        member < workers ? member : member - workers);

@@ -345,13 +345,13 @@ static uint64_t own_size(const struct bps_tensor_entry *tensor, uint64_t bytes)
 
 uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t bytes)
 {
-    return tensor->partitions > 0 ? tensor->partitions : bps_partitions(bytes, own_size(tensor, bytes));
+    return tensor->placed.n > 0 ? tensor->placed.n : bps_partitions(bytes, own_size(tensor, bytes));
 }
 
 uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition)
 {
-    return tensor->partitions > 0 ? tensor->partition[partition].bytes
-                                  : bps_partition_bytes(bytes, own_size(tensor, bytes), partition);
+    return tensor->placed.n > 0 ? tensor->placed.partition[partition].bytes
+                                : bps_partition_bytes(bytes, own_size(tensor, bytes), partition);
 }
 
 static void free_tasks(struct bps_tensor_entry *tensor)
@@ -374,10 +374,10 @@ static void forget_next(struct bps_tensor_entry *tensor)
 void bps_tensor_strip(struct bps_tensor_entry *tensor)
 {
     free_tasks(tensor);
-    free(tensor->partition);
+    free(tensor->placed.partition);
     forget_next(tensor);
-    tensor->partition = NULL;
-    tensor->partitions = tensor->slice = 0;
+    tensor->placed = (struct bps_placed){.n = 0};
+    tensor->slice = 0;
     bps_tensor_forget_path(tensor);
 }
 
@@ -421,10 +421,9 @@ void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *
 {
     bps_tensor_forget_path(tensor); /* ways depend on the place */
     tensor->recut = true;           /* results of its last operation may still be leaving its tasks */
-    free(tensor->partition);
+    free(tensor->placed.partition);
     forget_next(tensor);
-    tensor->partition = placed->partition;
-    tensor->partitions = placed->n;
+    tensor->placed = *placed;
 }
 
 void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round)
@@ -443,11 +442,9 @@ void bps_tensor_turn(struct bps_tensor_entry *tensor)
     }
 }
 
-uint32_t bps_tensor_shard(const struct bps_tensor_entry *tensor, uint32_t round, uint32_t partition)
+const struct bps_placed *bps_tensor_placed(const struct bps_tensor_entry *tensor, uint32_t round)
 {
-    bool next = tensor->next.partition != NULL && round >= tensor->next_round;
-    const struct bps_partition *partitions = next ? tensor->next.partition : tensor->partition;
-    return partition < (next ? tensor->next.n : tensor->partitions) ? partitions[partition].shard : 0;
+    return tensor->next.partition != NULL && round >= tensor->next_round ? &tensor->next : &tensor->placed;
 }
 
 bps_status bps_tensor_ways(struct bps_tensor_entry *tensor)

@@ -68,6 +68,7 @@ struct bps_task {
 struct bps_placed {
     uint64_t bytes;
     uint32_t n;
+    uint32_t view;                   /* the number of the one by which: all workers know the same */
     struct bps_partition *partition; /* owned */
 };
 
@@ -95,10 +96,8 @@ struct bps_tensor_entry {
     bool renamed;          /* [app], then [core] the path was made for another name */
     struct bps_form job;   /* [core] as declared in the job; may differ from ours */
     uint32_t round;
-    uint32_t first_round; /* of this name and form under its id; earlier ones were others' */
-    uint32_t partitions;  /* of the job's declaration */
-    struct bps_partition *partition;
-    struct bps_placed next; /* from this round on; partition NULL: nothing else is known */
+    uint32_t first_round;           /* of this name and form under its id; earlier ones were others' */
+    struct bps_placed placed, next; /* next: from this round on; its partition NULL: nothing else is known */
     uint32_t next_round;
     uint32_t slice; /* of its partitions, bytes; 0: as configured */
     bool recut;     /* since its tasks were made */
@@ -167,8 +166,14 @@ void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *
 void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round);
 /* [core] Nothing of it is under way, and its next round is about to begin: it is placed as that wants it. */
 void bps_tensor_turn(struct bps_tensor_entry *tensor);
-/* [core] The shard of a partition in a round; of one that it does not have, any. */
-uint32_t bps_tensor_shard(const struct bps_tensor_entry *tensor, uint32_t round, uint32_t partition);
+/* [core] How it is in a round. */
+const struct bps_placed *bps_tensor_placed(const struct bps_tensor_entry *tensor, uint32_t round);
+/* [core] The number of the view that its round under way is placed by: the same on all workers. 0: of none. */
+static inline uint32_t bps_tensor_view(const struct bps_tensor_entry *tensor)
+{
+    const struct bps_view *view = tensor->operation.view;
+    return !tensor->unnamed ? tensor->placed.view : view != NULL ? view->book.view : 0;
+}
 /*
  * [core] Its partitions, and the size of one, if it has so many bytes: a named tensor those of the job's form, which
  * the scheduler has placed.

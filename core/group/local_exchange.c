@@ -30,8 +30,8 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
-    return bps_local_sums(tensor, partition) && local->exchange != NULL && !tensor->unnamed &&
-           tensor->partitions == 1 && tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
+    return bps_local_sums(tensor, partition) && local->exchange != NULL && !tensor->unnamed && tensor->placed.n == 1 &&
+           tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
 static uint32_t bit_of(const struct bps_local_peer *peer)
@@ -189,15 +189,17 @@ bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_hea
 /* ---- words ---- */
 
 /* Whoever has left has had a sum of all, so it is only we who wait; there is nobody to be told. */
-static void speak(struct bps_local_peer *leader, const struct bps_notice *poison)
+static void speak(const struct bps_tensor_entry *tensor, const struct bps_notice *poison)
 {
-    struct bps_local *local = leader->local;
+    struct bps_local *local = tensor->worker->local;
+    struct bps_local_peer *leader = bps_local_leader_of(tensor, poison->id.partition);
     if (leader->rank == local->worker->job.rank) {
         bps_exchange_poison(local->exchange, poison);
     } else if (leader->link == NULL || leader->left) {
         bps_exchange_fail(local->exchange, poison);
     } else {
-        const struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
+        struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
+        header.view = bps_tensor_view(tensor);
         bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
     }
 }
@@ -205,17 +207,16 @@ static void speak(struct bps_local_peer *leader, const struct bps_notice *poison
 static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                    const char *text, bool answer)
 {
-    struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
     const struct bps_round_id id = {tensor->id, partition, tensor->round};
     const struct bps_contribution own = {.id = id, .spec.bytes = bytes};
     const struct bps_notice poison = {
         .kind = BPS_NOTICE_POISON, .id = id, .bytes = bytes, .status = status, .text = text, .answer = answer};
     struct bps_exchange_round *round;
-    bps_status entered = bps_exchange_enter(leader->local->exchange, &own, &round);
+    bps_status entered = bps_exchange_enter(tensor->worker->local->exchange, &own, &round);
     if (entered != BPS_OK) {
-        bps_worker_fail(leader->local->worker, entered, "could not fail the sum of this host");
+        bps_worker_fail(tensor->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
-        speak(leader, &poison);
+        speak(tensor, &poison);
     }
     return true;
 }
@@ -268,7 +269,7 @@ static void on_notice(void *owner, const struct bps_notice *notice)
     const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
     const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, &header);
     if (task != NULL && notice->kind == BPS_NOTICE_POISON) {
-        speak(bps_local_leader_of(task->tensor, task->partition), notice);
+        speak(task->tensor, notice);
     } else if (task != NULL) {
         bps_round_notice(local->worker, &header, notice->text);
     }

@@ -64,7 +64,7 @@ static bool may_lead(const struct bps_worker *worker, const struct bps_header *h
 {
     const struct bps_tensor_entry *tensor;
     HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-    return tensor == NULL || (header->partition < tensor->partitions && bps_local_leads(tensor, header->partition));
+    return tensor == NULL || (header->partition < tensor->placed.n && bps_local_leads(tensor, header->partition));
 }
 
 bps_status bps_local_handed(struct bps_local_peer *peer, const struct bps_header *header, struct bps_reader *payload)

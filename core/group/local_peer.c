@@ -38,7 +38,8 @@ struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor
 {
     struct bps_local *local = tensor->worker->local;
     uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
-    return &local->peer[tensor->unnamed ? bps_leader_place(local->size, leader) : tensor->partition[partition].lead];
+    return &local->peer[tensor->unnamed ? bps_leader_place(local->size, leader)
+                                        : tensor->placed.partition[partition].lead];
 }
 
 bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)

@@ -254,6 +254,7 @@ void bps_declared_write_layout(const struct bps_declared *declared, uint32_t ran
                                struct bps_writer *w)
 {
     uint16_t group = declared->group[rank];
+    bps_put_u32(w, layout->view);
     bps_put_u32(w, layout->n);
     for (uint32_t i = 0; i < layout->n; i++) {
         bps_put_u32(w, layout->part[i].bytes);

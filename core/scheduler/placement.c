@@ -147,6 +147,7 @@ static struct bps_bin *bins_new(uint32_t n, uint64_t weight)
 
 void bps_placement_weigh(struct bps_placement *placement, const struct bps_book *book)
 {
+    placement->view = book->view;
     placement->weights = 0;
     for (uint32_t s = 0; s < placement->servers; s++) {
         placement->server[s].weight = 0;
@@ -377,7 +378,7 @@ bps_status bps_placement_add(struct bps_placement *placement, uint64_t bytes, ui
     };
     const struct division d = division_of(&p, bytes, p.expected, BPS_SPREAD_BYTES, SERVER_SLACK);
     struct bps_choice *choice = placement->choice;
-    *out = (struct bps_layout){.n = 0};
+    *out = (struct bps_layout){.view = placement->view};
     uint32_t n = divide(&d, placement->server, placement->servers, choice), i = 0;
     while (i < n && place_on_server(&p, choice[i].bytes, choice[i].bin, choice + placement->servers)) {
         i++;

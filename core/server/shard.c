@@ -65,6 +65,7 @@ struct bps_shard {
     struct bps_timer *ticker;
     struct bps_view *view;   /* NULL: it serves nobody yet */
     uint32_t workers, epoch; /* of that; else 0 */
+    uint32_t gone_since;     /* the first view in which it sums nothing; 0: it sums */
     struct bps_sum *sum;
     struct bps_codings codings;
     struct peer *peers;
@@ -212,13 +213,24 @@ static bps_status push(struct bps_sum *sum, struct lane *lane, const struct bps_
     return bps_frame_push_coded(sum, lane->rank, header, lane->codings->of[header->coding - 1], &lane->cursor);
 }
 
+/* A round that is placed by a view in which this shard is gone. What is placed by an earlier one still ends here. */
+static bool comes_late(const struct bps_shard *shard, const struct lane *lane, const struct bps_header *header)
+{
+    bool late = shard->gone_since != 0 && header->view >= shard->gone_since;
+    if (late) {
+        bps_error(LOG, "worker %u sent a round of view %u, but this shard sums nothing since view %u", lane->rank,
+                  header->view, shard->gone_since);
+    }
+    return late;
+}
+
 static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
     struct lane *lane = guest->user;
     (void)link;
-    if (header->type != BPS_FRAME_PUSH || header->epoch != shard->epoch) {
+    if (header->type != BPS_FRAME_PUSH || header->epoch != shard->epoch || comes_late(shard, lane, header)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_status status = push(shard->sum, lane, header);
@@ -283,7 +295,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     if (header->type == BPS_FRAME_CODING) {
         return on_coding(shard, lane, payload);
     }
-    if (header->type != BPS_FRAME_POISON) {
+    if (header->type != BPS_FRAME_POISON || comes_late(shard, lane, header)) {
         return BPS_ERR_PROTOCOL;
     }
     bps_get_text(payload, text, sizeof text);
@@ -411,7 +423,7 @@ static void end_generation(struct bps_shard *shard)
     shard->sum = NULL;
     bps_view_put(shard->view);
     shard->view = NULL;
-    shard->workers = shard->epoch = 0;
+    shard->workers = shard->epoch = shard->gone_since = 0;
 }
 
 static bps_status begin_generation(struct bps_shard *shard, struct bps_view *view)
@@ -469,6 +481,18 @@ static void forget_late(struct bps_shard *shard, uint32_t workers)
     pthread_mutex_unlock(&shard->late_lock);
 }
 
+/* Another view of the same workers, whose rounds go on. */
+static void follow_view(struct bps_shard *shard, struct bps_view *view)
+{
+    const struct bps_book *book = &view->book;
+    bps_view_put(shard->view);
+    shard->view = bps_view_get(view);
+    for (uint32_t i = 0; i < book->shards && shard->gone_since == 0; i++) {
+        bool gone = book->shard[i].gone && strcmp(book->shard[i].address, shard->net.address) == 0;
+        shard->gone_since = gone ? book->view : 0;
+    }
+}
+
 struct serve_call {
     struct bps_post post;
     struct bps_shard *shard;
@@ -481,8 +505,7 @@ static void serve(struct bps_post *post)
 {
     struct serve_call *call = (struct serve_call *)post;
     if (call->shard->view != NULL && call->shard->epoch == call->view->book.epoch) {
-        bps_view_put(call->shard->view); /* of the same workers, whose rounds go on */
-        call->shard->view = bps_view_get(call->view);
+        follow_view(call->shard, call->view);
         sem_post(&call->done);
         return;
     }

@@ -33,6 +33,7 @@ struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint3
         .partition = partition,
         .round = tensor->unnamed ? 0 : tensor->round,
         .root = (uint32_t)-status,
+        .view = bps_tensor_view(tensor),
     };
 }
 
@@ -48,19 +49,23 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
 
 bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
+    struct bps_header poison = *header;
     uint32_t shard;
     if (header->tensor >= BPS_ID_UNNAMED) {
         const struct bps_view *view = bps_view_at(worker->view, header->tensor);
         shard = bps_unnamed_shard(&view->book, header->tensor, header->partition);
+        poison.view = view->book.view;
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
         if (tensor == NULL || tensor->operation.reported) {
             return false; /* it is going to have a place, or another one */
         }
-        shard = bps_tensor_shard(tensor, header->round, header->partition);
+        const struct bps_placed *placed = bps_tensor_placed(tensor, header->round);
+        shard = header->partition < placed->n ? placed->partition[header->partition].shard : 0;
+        poison.view = placed->view;
     }
-    send_poison(&worker->shards->remote[shard], header, text);
+    send_poison(&worker->shards->remote[shard], &poison, text);
     return true;
 }
 

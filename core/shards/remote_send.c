@@ -321,6 +321,7 @@ void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t byte
         .priority = operation->request.priority,
         .shape = tensor->unnamed ? bps_form_mark(&tensor->form) : 0,
         .step = operation->trace.step,
+        .view = bps_tensor_view(tensor),
     };
 }
 

@@ -27,8 +27,8 @@ static bool is_placed_there(const struct bps_tensor_entry *tensor)
 {
     const struct bps_book *book = &tensor->worker->view->book;
     bool turns = tensor->next.partition != NULL && tensor->round >= tensor->next_round;
-    for (uint32_t i = 0; i < tensor->partitions && !turns; i++) {
-        if (book->shard[tensor->partition[i].shard].gone) {
+    for (uint32_t i = 0; i < tensor->placed.n && !turns; i++) {
+        if (book->shard[tensor->placed.partition[i].shard].gone) {
             return true;
         }
     }

@@ -121,7 +121,7 @@ static inline struct bps_remote *bps_remote_of(struct bps_tensor_entry *tensor, 
 {
     struct bps_worker *worker = tensor->worker;
     uint16_t shard = tensor->unnamed ? bps_unnamed_shard(&tensor->operation.view->book, tensor->id, partition)
-                                     : tensor->partition[partition].shard;
+                                     : tensor->placed.partition[partition].shard;
     return &worker->shards->remote[shard];
 }
 

@@ -11,7 +11,7 @@
 
 #include "base/tensor.h"
 
-#define BPS_WIRE_VERSION 6u
+#define BPS_WIRE_VERSION 7u
 
 /* Types of frames. Messages are small and handed over whole; a slice's payload goes through a sink. */
 enum bps_frame_type {
@@ -100,6 +100,7 @@ enum bps_frame_type {
     (BPS_FLAG_EMPTY | BPS_FLAG_ANSWER | BPS_FLAG_GROUP | BPS_FLAG_EXCHANGE | BPS_FLAG_BRINGS | BPS_FLAG_CODES |        \
      BPS_FLAG_EXACT | BPS_FLAG_DROPPED)
 
+/* The fields in the order in which they travel, each at a multiple of its size. */
 struct bps_header {
     uint32_t length; /* of the payload, bytes */
     uint8_t type, flags, dtype, op;
@@ -113,13 +114,16 @@ struct bps_header {
     double prescale; /* of a coded PUSH the learning rate: it has been scaled before */
     double postscale;
     int32_t priority;
-    uint16_t coding; /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
-    uint16_t shape;  /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
-    uint32_t size;   /* of the partition, bytes */
-    uint32_t slice;  /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
-    uint32_t step;   /* of a PUSH that is recorded: the step of the training, counted from 1; 0: it is not */
-    uint16_t last;   /* of a PUSH for a group: the rank that came last to its sum; */
-    uint16_t late;   /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
+    uint16_t coding;   /* of a PUSH: the number of the CODING that it is coded by; 0: it is not */
+    uint16_t shape;    /* of a PUSH or READY of a tensor without a name: bps_form_mark() */
+    uint32_t size;     /* of the partition, bytes */
+    uint32_t slice;    /* of a PUSH that is not coded: bytes of all slices but the last; 0: as configured */
+    uint32_t step;     /* of a PUSH that is recorded, its trace id: the training's step, counted from 1; 0: it is not */
+    uint16_t last;     /* of a PUSH for a group: the rank that came last to its sum; */
+    uint16_t late;     /* and how late, a bucket of base/lateness.h + 1; 0: that is not told */
+    uint32_t view;     /* of a PUSH or POISON: the view that its round is placed by, the same on all workers; 0: none */
+    uint32_t group;    /* the process group of the operation; 0: all workers. There are no others yet */
+    uint64_t checksum; /* over header and payload, as the link has agreed; 0: nothing is, as of yet always */
 };
 
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES]);

@@ -357,10 +357,10 @@ class Leaks(test_leaks.Leaks):
 
 MESSAGE = struct.Struct("<6I4Q8x")
 RECORD = struct.Struct("<IHH6I2Q")
-MAGIC, VERSION = 0x49535042, 2
+MAGIC, VERSION = 0x49535042, 3
 HELLO, WELCOME, READY, REGION = 1, 2, 3, 4
 INLINE, STREAM, MORE, MAPPED, REMOTE, RETURN = 2, 3, 4, 5, 6, 7
-PAGE, RING, LINE = 4096, 65536, 64
+PAGE, RING, LINE, HEAD = 4096, 65536, 64, 192
 TAIL, PEER_TAIL = 0, 512
 """Of the dialler's and of the acceptor's side, in the page of indices."""
 F_SEAL_SHRINK, F_ADD_SEALS = 2, 1033
@@ -431,13 +431,15 @@ class Visitor:
     def put(self, frame, kind=INLINE, size=None, ahead=0, **fields):
         """Puts a record into the ring, as its owner would or nearly so."""
         if size is None:
-            size = (RECORD.size + len(frame) + LINE - 1) // LINE * LINE
+            size = HEAD + (max(0, len(frame) - wire.HEADER.size) + LINE - 1) // LINE * LINE
         names = ("bytes", "ticket", "serial", "region", "answer_region", "verdict", "at", "answer")
         fields = {"bytes": max(0, len(frame) - wire.HEADER.size), **fields}
         record = RECORD.pack(size, kind, fields.get("flags", 0), *(fields.get(name, 0) for name in names))
+        record += frame[: wire.HEADER.size]
+        record = record.ljust(HEAD, b"\0") + frame[wire.HEADER.size :]
         index, ring = self.OWN
         at = ring + self.tail % RING
-        self.shared[at : at + RECORD.size + len(frame)] = record + frame
+        self.shared[at : at + len(record)] = record
         self.tail += (size if 0 < size < RING else LINE) + ahead
         self.shared[index : index + 8] = struct.pack("<Q", self.tail)
         os.write(self.bell, struct.pack("<Q", 1))
@@ -450,7 +452,7 @@ class Visitor:
         )
         at = ring + self.head % RING
         fields = wire.HEADER.unpack_from(self.shared, at + RECORD.size)
-        start = at + RECORD.size + wire.HEADER.size
+        start = at + HEAD
         self.head += RECORD.unpack_from(self.shared, at)[0]
         return fields, bytes(self.shared[start : start + fields[0]])
 
@@ -479,7 +481,7 @@ MESSAGES = {
     "long": lambda: [(bytes(60_000),)],
     "HTTP": lambda: [(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",)],
     "other magic": lambda: [(message(HELLO, magic=1), memory(), event())],
-    "other version": lambda: [(message(HELLO, version=2), memory(), event())],
+    "other version": lambda: [(message(HELLO, version=VERSION + 1), memory(), event())],
     "no descriptors": lambda: [(message(HELLO),)],
     "one descriptor": lambda: [(message(HELLO), memory())],
     "not memory": lambda: [(message(HELLO), null(), event())],

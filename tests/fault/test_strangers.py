@@ -174,9 +174,9 @@ class Bytes(Stranger):
             runs(job)
             for port in [port_of(job), *job.watch_ports("server 0")]:
                 with self.subTest(port), wire.connect(port) as sock:
-                    sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET, version=7, software="8.7.6"))
+                    sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET, version=8, software="8.7.6"))
                     text = wire.refusal(sock)
-                    self.assertRegex(text, rf"byteps \d\S+ speaks wire version {wire.VERSION}, byteps 8.7.6 speaks 7")
+                    self.assertRegex(text, rf"byteps \d\S+ speaks wire version {wire.VERSION}, byteps 8.7.6 speaks 8")
             self.ends_well(job, ())
 
     def test_other_library(self):
@@ -263,8 +263,8 @@ class Impostor(unittest.TestCase):
             listener.close()
 
     def test_other_version(self):
-        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 7", "install the same version on all hosts")
-        self.meet(wire.challenge(7, "7.0.0"), *words)
+        words = (f" speaks wire version {wire.VERSION}, byteps 7.0.0 speaks 8", "install the same version on all hosts")
+        self.meet(wire.challenge(8, "7.0.0"), *words)
 
     def test_web_server(self):
         words = ("did not gather within 2 s", "waiting for the scheduler at 127.0.0.1:{port}")
@@ -309,6 +309,81 @@ class Impostor(unittest.TestCase):
                 ),
             },
         )
+
+
+class Views(unittest.TestCase):
+    """A server whose shard is gone in the second view, as a scheduler and a worker of ours tell it."""
+
+    def book(self, view, keys, address):
+        """A worker, the server, and another one that has all of the weight in the second view."""
+        worker, server, other = keys
+        book = wire.book_head(3, view) + wire.book_member(public_key=worker)
+        book += wire.book_member(role=1, public_key=server)
+        book += wire.book_member(role=1, rank=1, group=1, public_key=other)
+        gone = view > 1
+        book += struct.pack("<IIIB", 2, 1, not gone, gone) + wire.string(address) + wire.string("")
+        return wire.frame(wire.BOOK, book + struct.pack("<IIB", 2, 1, 0) + wire.string("127.0.0.1:1") + wire.string(""))
+
+    def serve(self, scheduler, own):
+        """Lets the server in. Returns the keys of all, and the port of its shard."""
+        wire.let_in(scheduler)
+        kind, join = wire.read_frame(scheduler)
+        self.assertEqual(kind, wire.JOIN)
+        at = struct.calcsize("<IiiiQIII")
+        for _ in range(3):
+            at += 4 + struct.unpack_from("<I", join, at)[0]
+        scheduler.sendall(wire.frame(wire.ASSIGN, struct.pack("<IIIB", 0, 0, 1, 1)))
+        kind, endpoints = wire.read_frame(scheduler)
+        self.assertEqual(kind, wire.ENDPOINTS)
+        (length,) = struct.unpack_from("<I", endpoints, 4)
+        return (own.public, join[at : at + 32], wire.Identity().public), endpoints[8 : 8 + length].decode()
+
+    def work(self, address, own, server):
+        """A worker at the shard."""
+        sock = wire.connect(int(address.rpartition(":")[2]))
+        sock.sendall(wire.hello(wire.nonce(sock), wire.data(0, 0, 1), own.key(server)))
+        self.assertEqual(wire.read_frame(sock)[0], wire.WELCOME)
+        return sock
+
+    def push(self, sock, number, view):
+        fields = {"dtype": 4, "epoch": 1, "tensor": 1, "bytes": 8, "size": 8, "round": number, "view": view}
+        sock.sendall(wire.frame(wire.PUSH, bytes(8), **fields))
+
+    def check_summed(self, sock, number, view):
+        self.push(sock, number, view)
+        self.assertEqual(wire.read_frame(sock), (wire.RESULT, bytes(8)))
+
+    def check_ended(self, sock):
+        with self.assertRaises((EOFError, ConnectionError)):
+            wire.read_frame(sock)
+        sock.close()
+
+    def test_a_round_of_a_view_without_the_shard(self):
+        own = wire.Identity()
+        with socket.create_server(("127.0.0.1", 0)) as listener, cluster.ByHand(
+            ["init"], settings=["server.shards=1", "log.level=info"], late=("worker 0", "worker 1", "server 0")
+        ) as job:
+            job.kill("scheduler")
+            job.start("server 0", scheduler=f"127.0.0.1:{listener.getsockname()[1]}")
+            with listener.accept()[0] as scheduler:
+                keys, address = self.serve(scheduler, own)
+                scheduler.sendall(self.book(1, keys, address))
+                sock = self.work(address, own, keys[1])
+                self.check_summed(sock, 0, 1)
+                self.check_summed(sock, 1, 2)  # nobody has told the shard of this one
+                scheduler.sendall(self.book(2, keys, address))
+                job.wait_for("view 2", "server 0", "err")
+                self.check_summed(sock, 2, 1)
+                self.push(sock, 3, 2)
+                self.check_ended(sock)
+                with self.work(address, own, keys[1]) as sock:
+                    sock.sendall(wire.frame(wire.POISON, b"no", epoch=1, tensor=1, round=3, bytes=8, size=8, view=7))
+                    self.check_ended(sock)
+                for view in (2, 7):
+                    text = f"worker 0 sent a round of view {view}, but this shard sums nothing since view 2"
+                    job.wait_for(text, "server 0", "err")
+                scheduler.sendall(wire.frame(15))
+                self.assertEqual(job.finish()["server 0"].status, 0)
 
 
 if __name__ == "__main__":

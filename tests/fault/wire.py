@@ -8,7 +8,7 @@ import socket
 import struct
 import threading
 
-HEADER = struct.Struct("<IBBBBIIQIIIIddiIII8x")
+HEADER = struct.Struct("<IBBBBIIQIIIIddiIII8xIIQ")
 GREETING = b"BytePS\r\n"
 CHALLENGE, HELLO, WELCOME, REFUSE, PING, LEAVE = 1, 2, 3, 4, 5, 6
 ASSIGN, ENDPOINTS, BOOK, DECLARE, DECLARED, WAITING = 7, 8, 9, 10, 11, 12
@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 6
+VERSION = 7
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""
@@ -27,7 +27,7 @@ NO_SECRET = bytes(32)
 def header(kind, length=0, **fields):
     """A frame's header."""
     names = ("flags", "dtype", "op", "epoch", "tensor", "bytes", "partition", "round", "offset", "root")
-    names += ("prescale", "postscale", "priority", "zero", "size", "slice")
+    names += ("prescale", "postscale", "priority", "zero", "size", "slice", "view", "group", "checksum")
     values = {**dict.fromkeys(names, 0), "prescale": 1.0, "postscale": 1.0, **fields}
     return HEADER.pack(length, kind, *(values[name] for name in names))
 
@@ -138,15 +138,17 @@ BOOK_HEAD = struct.Struct("<IIIIII")
 """Epoch, view, the first calls without a name of the view, workers, members."""
 
 
-def book_head(members):
+def book_head(members, view=1):
     """How the BOOK of a job with one worker begins."""
-    return BOOK_HEAD.pack(1, 1, 0, 0, 1, members)
+    return BOOK_HEAD.pack(1, view, 0, 0, 1, members)
 
 
-def book_member(role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", host_id=1, local=""):
+def book_member(
+    role=0, rank=0, local_rank=0, local_size=1, pid=1, group=0, host="h", host_id=1, local="", public_key=None
+):
     """A member in a BOOK."""
     numbers = struct.pack("<IIIIIIQ", role, rank, local_rank, local_size, pid, group, host_id)
-    return numbers + string(host) + string(local) + Identity().public
+    return numbers + string(host) + string(local) + (public_key or Identity().public)
 
 
 def book_shards(address):

@@ -133,7 +133,7 @@ static void greet(void)
 /* A record with the header of a frame whose payload has `bytes`, and room for `extra` behind it. */
 static struct ipc_record *frame(uint16_t kind, uint32_t bytes, uint32_t extra)
 {
-    struct ipc_record *record = raw_record(&raw, 2 * IPC_LINE + extra, kind);
+    struct ipc_record *record = raw_record(&raw, IPC_HEAD + extra, kind);
     ck_assert_ptr_nonnull(record);
     memcpy(record + 1, &bytes, sizeof bytes);
     return record;

@@ -551,7 +551,10 @@ START_TEST(test_headers)
                                 .prescale = 0.5,
                                 .postscale = -2.0,
                                 .priority = -11,
-                                .size = 12};
+                                .size = 12,
+                                .slice = 13,
+                                .step = 14,
+                                .view = 0x89abcdef};
     struct bps_header back;
     uint8_t bytes[BPS_HEADER_BYTES];
     memset(&back, 0, sizeof back);
@@ -561,7 +564,17 @@ START_TEST(test_headers)
     ck_assert_int_eq(back.priority, -11);
     ck_assert_double_eq(back.prescale, 0.5);
     ck_assert_uint_eq(back.tensor, header.tensor);
-    ck_assert_uint_eq(back.size, 12);
+    ck_assert_int_eq(memcmp(&back, &header, sizeof back), 0);
+    ck_assert_uint_eq(bytes[80], 0xef); /* little endian */
+    ck_assert_uint_eq(bytes[83], 0x89);
+    for (int type = 0; type < 256; type++) {
+        bytes[4] = (uint8_t)type;
+        bool known =
+            (type >= 1 && type <= BPS_FRAME_LATENESS) || (type >= BPS_FRAME_PUSH && type <= BPS_FRAME_FEEDBACK);
+        known = known && (type == BPS_FRAME_PUSH || type == BPS_FRAME_POISON); /* only these have a view */
+        ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
+    }
+    memset(bytes + 80, 0, 4);
     for (int type = 0; type < 256; type++) {
         bytes[4] = (uint8_t)type;
         bool known =
@@ -569,19 +582,25 @@ START_TEST(test_headers)
         ck_assert_int_eq(bps_header_decode(bytes, &back), known ? BPS_OK : BPS_ERR_PROTOCOL);
     }
     bytes[4] = BPS_FRAME_PUSH;
+    for (uint32_t i = 84; i < BPS_HEADER_BYTES; i++) { /* no group but that of all workers, and no checksum, as yet */
+        bytes[i] = 1;
+        ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
+        bytes[i] = 0;
+    }
+    bytes[4] = BPS_FRAME_PUSH;
     bytes[5] = BPS_FLAGS + 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
     bytes[5] = 0;
-    bytes[BPS_HEADER_BYTES - 1] = 1;
+    bytes[79] = 1;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
-    bytes[BPS_HEADER_BYTES - 1] = 1; /* only the sum of a group tells who came last to it, and how late */
+    bytes[79] = 1; /* only the sum of a group tells who came last to it, and how late */
     bytes[5] = BPS_FLAG_GROUP;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
     ck_assert_uint_eq(back.late, 1u << 8);
     bytes[76] = 3;
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_OK);
     ck_assert_uint_eq(back.last, 3);
-    bytes[BPS_HEADER_BYTES - 1] = 0; /* who, but not how late */
+    bytes[79] = 0; /* who, but not how late */
     ck_assert_int_eq(bps_header_decode(bytes, &back), BPS_ERR_PROTOCOL);
     bytes[5] = bytes[76] = 0;
     bytes[60] = 3; /* only a PUSH has a coding */

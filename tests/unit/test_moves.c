@@ -82,10 +82,11 @@ static bool begun(struct bps_declared *declared, uint32_t rank, uint32_t number,
     return all;
 }
 
-/* The bytes of shard 1 in a layout. */
-static uint32_t read_layout(struct bps_reader *r)
+/* The bytes of shard 1 in a layout, which is that of a view. */
+static uint32_t read_layout(struct bps_reader *r, uint32_t view)
 {
     uint32_t second = 0;
+    ck_assert_uint_eq(bps_get_u32(r), view);
     for (uint32_t n = bps_get_u32(r); n > 0; n--) {
         uint32_t bytes = bps_get_u32(r);
         second += bps_get_u16(r) == 1 ? bytes : 0;
@@ -106,7 +107,7 @@ static void check_moved(uint32_t rank, uint32_t from, uint32_t second)
     ck_assert_uint_eq(bps_get_u32(&r), 1);
     ck_assert_uint_eq(bps_get_u32(&r), 1);
     ck_assert_uint_eq(bps_get_u32(&r), from);
-    ck_assert_uint_eq(read_layout(&r), second);
+    ck_assert_uint_eq(read_layout(&r, 2), second);
     ck_assert(bps_reader_done(&r));
 }
 
@@ -114,6 +115,7 @@ static void start(struct bps_declared *declared)
 {
     memset(got, 0, sizeof got);
     shards[1].weight = 1;
+    book.view = 1;
     ck_assert_int_eq(bps_declared_init(declared, &book, 1 << 18), BPS_OK);
     declare_all(declared, "a", "");
     declare_all(declared, "b", "plugin=onebit"); /* stays where its losses are */
@@ -133,6 +135,7 @@ START_TEST(test_a_round_that_nobody_has_begun)
     ck_assert(!begun(&declared, 2, 1, 6, 3));
     ck_assert(begun(&declared, 1, 1, 7, 3));
     shards[1].weight = 3;
+    book.view = 2;
     ck_assert_int_eq(bps_declared_moved(&declared, &book, keep, NULL), BPS_OK);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         check_moved(rank, 7, 1 << 20); /* as half of the other one stays at each */
@@ -147,10 +150,10 @@ START_TEST(test_a_round_that_nobody_has_begun)
     bps_get_u8(&r);
     bps_get_string(&r, coding, sizeof coding);
     bps_get_u32(&r);
-    ck_assert_uint_eq(read_layout(&r), 1 << 19);
+    ck_assert_uint_eq(read_layout(&r, 1), 1 << 19);
     ck_assert_uint_eq(bps_get_u8(&r), 1);
     ck_assert_uint_eq(bps_get_u32(&r), 7);
-    ck_assert_uint_eq(read_layout(&r), 1 << 20);
+    ck_assert_uint_eq(read_layout(&r, 2), 1 << 20);
     ck_assert(bps_reader_done(&r));
     bps_writer_fini(&reply);
     bps_declared_fini(&declared);

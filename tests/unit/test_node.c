@@ -352,7 +352,8 @@ END_TEST
 
 static struct bps_book_shard shards[] = {{.member = 1, .weight = 1}, {.member = 2, .weight = 1}};
 static struct bps_book_member workers[] = {{.rank = 0}, {.rank = 1}, {.rank = 2, .group = 2}};
-static const struct bps_book two_shards = {.workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
+static const struct bps_book two_shards = {
+    .view = 3, .workers = 3, .members = 3, .member = workers, .shards = 2, .shard = shards};
 
 static void ask(struct bps_writer *w, const char *name, uint8_t dtype, uint64_t bytes)
 {
@@ -395,6 +396,7 @@ START_TEST(test_declared)
         bps_get_string(&r, coding, sizeof coding);
         ck_assert_str_eq(coding, "");
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
+        ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         uint32_t partitions = bps_get_u32(&r);
         ck_assert_uint_eq(partitions, i == 1 ? 1 : 4);
         uint32_t led = 0, all = 0;
@@ -453,6 +455,7 @@ START_TEST(test_declared_at_once)
         bps_get_u8(&r);
         bps_get_u32(&r);                                     /* no coding */
         ck_assert_uint_eq(bps_get_u32(&r), BPS_LEAST_SLICE); /* of so little in all */
+        ck_assert_uint_eq(bps_get_u32(&r), two_shards.view);
         uint32_t partitions = bps_get_u32(&r);
         for (uint32_t p = 0; p < partitions; p++) {
             uint32_t size = bps_get_u32(&r);

@@ -23,7 +23,7 @@ static uint32_t make(uint8_t kind, uint8_t *data)
                                           .address = 0x123456789abcdef0ull,
                                           .rkey = 0xdeadbeef,
                                           .bytes = 100};
-    header[63] = 0x77;
+    header[BPS_HEADER_BYTES - 1] = 0x77;
     return verbs_message_put(&message, data) + (kind == VERBS_WHOLE ? 100 : 0);
 }
 
@@ -38,7 +38,7 @@ START_TEST(messages_come_back_as_they_were)
     ck_assert_uint_eq(message.done, 0x5678);
     if (kinds[_i] == VERBS_WHOLE || kinds[_i] == VERBS_BEGIN) {
         ck_assert_uint_eq(message.header[0], 100);
-        ck_assert_uint_eq(message.header[63], 0x77);
+        ck_assert_uint_eq(message.header[BPS_HEADER_BYTES - 1], 0x77);
     }
     if (kinds[_i] == VERBS_BEGIN || kinds[_i] == VERBS_PIECE) {
         ck_assert_uint_eq(message.address, 0x123456789abcdef0ull);

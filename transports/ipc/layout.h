@@ -16,7 +16,7 @@
 #include <byteps/transport.h>
 
 #define IPC_LINE 64u  /* of the cache; alignment of records, and of the payload of IPC_MORE behind them */
-#define IPC_HEAD 128u /* a record with the header of a frame */
+#define IPC_HEAD 192u /* a record with the header of a frame, up to the next line: a payload begins with one */
 #define IPC_PAGE 4096u
 
 /* ---- the rings ---- */
@@ -59,12 +59,12 @@ struct ipc_record {
     uint32_t verdict;               /* lendable: written by the receiver before it moves its head */
     uint64_t at, answer;            /* offsets in the regions (mapped) or addresses (remote) */
 };
-_Static_assert(sizeof(struct ipc_record) + BPS_HEADER_BYTES == IPC_HEAD, "a payload begins with a line");
+_Static_assert(sizeof(struct ipc_record) + BPS_HEADER_BYTES <= IPC_HEAD && IPC_HEAD % IPC_LINE == 0, "both have room");
 
 /* ---- the socket ---- */
 
 #define IPC_MAGIC   0x49535042u /* "BPSI" */
-#define IPC_VERSION 2u
+#define IPC_VERSION 3u
 
 /* Types of messages, with the descriptors that come along. */
 #define IPC_HELLO   1u /* dialler: memfd, eventfd */

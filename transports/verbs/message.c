@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define MAGIC   0x56535042u /* "BPSV" */
-#define VERSION 2u
+#define VERSION 3u
 
 static void put16(uint8_t *out, uint16_t value)
 {

@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define BPS_HEADER_BYTES 80u
+#define BPS_HEADER_BYTES 96u
 
 struct bps_channel; /* the transport's */
 
