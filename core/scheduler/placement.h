@@ -36,13 +36,9 @@ struct bps_placement {
 
 /* How a tensor is cut and placed. */
 struct bps_layout {
-<<<<<<< HEAD
+    uint32_t view; /* the number of the one by which */
     uint32_t n;
     size_t room, lead_room;
-=======
-    uint32_t view; /* the number of the one by which */
-    uint32_t n, room;
->>>>>>> 0281493 (Wire version 7: a header has 96 bytes, with the view that places its round, which a shard that is gone compares, and room for process groups and checksums; ABI 0.15)
     struct bps_layout_part {
         uint32_t bytes;
         uint16_t shard;
