@@ -2,7 +2,7 @@
 /*
  * overdue.c - a worker's own clock for the operations that it waits for.
  *
- * Those who sum tell a round's workers whom it waits for, and end it; see sum/abort.c. This clock is for all that they
+ * Those who sum tell a round's workers whom it waits for, and end it; see sum/sum.c. This clock is for all that they
  * do not see: a stage that does not answer, a device, a declaration, a transport that has lost a frame. It goes a
  * little slower than theirs, as they know more.
  */

@@ -17,15 +17,11 @@ static void on_tick(void *arg)
 {
     struct bps_local *local = arg;
     const struct bps_conf_cluster *cluster = &local->worker->conf->cluster;
-    uint64_t now = bps_now(), late = bps_loop_late(local->worker->loop);
+    uint64_t now = bps_now();
     bps_lobby_sweep(&local->lobby, now);
     if (local->sum != NULL && !local->dropped) {
-        bps_sum_excuse(local->sum, late);
+        bps_sum_excuse(local->sum, bps_loop_late(local->worker->loop));
         bps_sum_check_stalls(local->sum, now, cluster->stall_warning, cluster->stall_timeout);
-    }
-    if (local->exchange != NULL && !local->dropped) {
-        bps_exchange_excuse(local->exchange, late);
-        bps_exchange_check_stalls(local->exchange, now, cluster->stall_warning, cluster->stall_timeout);
     }
     if (local->devices != NULL && !local->dropped) {
         local->device_ops->tick(local->devices, now);
@@ -86,6 +82,7 @@ static bps_status find_members(struct bps_local *local)
     local->size = bps_book_group_size(book, worker->job.rank);
     local->types = bps_local_types(worker->conf);
     local->final = local->size == book->workers && !bps_graph_has_plugins_between(worker->graph);
+    local->exchanges = local->final && local->size <= BPS_EXCHANGE_WORKERS;
     local->peer = calloc(local->size, sizeof *local->peer);
     if (local->peer == NULL) {
         return BPS_ERR_NOMEM;
@@ -134,9 +131,6 @@ bps_status bps_local_connect(struct bps_local *local, struct bps_report *report)
         status = bps_local_lead(local, report);
     }
     if (status == BPS_OK) {
-        status = bps_local_exchange_open(local);
-    }
-    if (status == BPS_OK) {
         local->device_ops = local->worker->device_group;
         status = local->device_ops->open(local, report);
     }
@@ -161,9 +155,6 @@ void bps_local_lateness(const struct bps_local *local, struct bps_lateness *into
 {
     if (local != NULL && local->sum != NULL) {
         bps_sum_lateness(local->sum, into);
-    }
-    if (local != NULL && local->exchange != NULL) {
-        bps_exchange_lateness(local->exchange, into);
     }
 }
 
@@ -229,7 +220,6 @@ void bps_local_free(struct bps_local *local)
     if (local->devices != NULL) {
         local->device_ops->free(local->devices);
     }
-    bps_exchange_free(local->exchange);
     bps_sum_free(local->sum);
     free(local->peer);
     bps_lobby_fini(&local->lobby);

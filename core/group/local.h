@@ -94,11 +94,10 @@ struct bps_local_peer {
     struct bps_heap pushes;       /* tasks that it leads */
     struct bps_heap results;      /* slices for it */
     struct bps_return_list returns;
-    struct bps_sum_cursor cursor;        /* where a contribution of it goes: to the engine, */
-    struct bps_exchange_cursor exchange; /* or to the exchange */
-    struct bps_header handing;           /* of the state that it hands over, */
-    struct bps_writer handed;            /* and the bytes so far */
-    struct bps_sink result;              /* that it sends */
+    struct bps_sum_cursor cursor; /* where a contribution of it goes */
+    struct bps_header handing;    /* of the state that it hands over, */
+    struct bps_writer handed;     /* and the bytes so far */
+    struct bps_sink result;       /* that it sends */
     struct bps_task *task;
 };
 
@@ -111,11 +110,11 @@ struct bps_local {
     uint32_t size, place; /* of the group; of this worker in it */
     uint32_t types;       /* bps_local_types() */
     bool final, dropped;
-    struct bps_local_peer *peer;   /* by place; the one at our own place is not used */
-    struct bps_sum *sum;           /* NULL: no group */
-    struct bps_exchange *exchange; /* for small tensors; NULL: there is none */
-    struct bps_sum_cursor cursor;  /* of our own contributions */
-    bool working;                  /* a call to on_work() is coming */
+    bool exchanges;               /* small tensors: local_exchange.c */
+    struct bps_local_peer *peer;  /* by place; the one at our own place is not used */
+    struct bps_sum *sum;          /* NULL: no group */
+    struct bps_sum_cursor cursor; /* of our own contributions */
+    bool working;                 /* a call to on_work() is coming */
     struct bps_unsent_list unsent;
     const struct bps_local_device_ops *device_ops;
     struct bps_devices *devices; /* theirs; NULL: not opened */
@@ -192,6 +191,10 @@ void bps_local_kick(struct bps_local_peer *peer);
 void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bps_header *out);
 /* The peer will ask for a frame of the task. False: no memory, and the job has failed. */
 bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task, size_t *place);
+/* What the engine says of a round is for this peer. */
+void bps_local_tell(struct bps_local_peer *peer, const struct bps_header *header, const char *text);
+/* Its link is open now: it is told what was said before. */
+void bps_local_tell_waiting(struct bps_local_peer *peer);
 
 /* ---- local_link.c ---- */
 extern const struct bps_link_handler bps_local_guests, bps_local_hosts;
@@ -227,12 +230,9 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
 
 /* ---- local_exchange.c: small tensors, which nobody leads ---- */
 extern const struct bps_local_step bps_local_exchange;
-/* Sets up the exchange, if there can be one. */
-bps_status bps_local_exchange_open(struct bps_local *local);
-/* PUSH; POISON, FAILED; from a peer. */
-bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink);
-bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text);
-/* The link to a peer is open now: it is told what was said before. */
-void bps_local_exchange_reached(struct bps_local_peer *peer);
+/* We cannot go on with a round: the others are told, by way of the leader. */
+void bps_local_exchange_poison(struct bps_local *local, const struct bps_notice *poison);
+/* Event: the sum is where the task wants it. */
+void bps_local_exchanged(void *local, void *task);
 
 #endif

@@ -14,7 +14,6 @@
 #include "flow/step.h"
 #include "group/local.h"
 #include "shards/shards.h"
-#include "wire/sink.h"
 
 _Static_assert(BPS_EXCHANGE_WORKERS <= BPS_LEADERS_LIMIT, "everybody has a link to everybody");
 
@@ -30,7 +29,7 @@ static bool probe(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_local *local = worker->local;
-    return bps_local_sums(tensor, partition) && local->exchange != NULL && !tensor->unnamed && tensor->placed.n == 1 &&
+    return bps_local_sums(tensor, partition) && local->exchanges && !tensor->unnamed && tensor->placed.n == 1 &&
            tensor->job.bytes <= BPS_EXCHANGE_BYTES / (local->size - 1);
 }
 
@@ -101,9 +100,9 @@ static bool start(struct bps_task *task)
     header.length = payload_of(task);
     bps_header_encode(&header, exchange->header);
     struct bps_contribution own;
-    bps_status status = bps_frame_contribution(&header, true, &own);
+    bps_status status = bps_frame_contribution(&header, &own);
     if (status == BPS_OK) {
-        status = bps_exchange_enter(local->exchange, &own, &exchange->round);
+        status = bps_exchange_enter(local->sum, &own, &exchange->round);
     }
     if (status == BPS_OK && exchange->round == NULL) {
         return false; /* the round has failed, and with it the task */
@@ -168,24 +167,6 @@ static bool left(struct bps_task *task, uint32_t rank)
     return true;
 }
 
-/* ---- those of others ---- */
-
-bps_status bps_local_exchanged(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
-{
-    struct bps_local *local = peer->local;
-    struct bps_contribution c;
-    *sink = &peer->exchange.sink;
-    if (local->exchange == NULL) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (local->dropped) {
-        bps_sink_discard(*sink);
-        return BPS_OK;
-    }
-    bps_status status = bps_frame_contribution(header, true, &c);
-    return status == BPS_OK ? bps_exchange_push(local->exchange, peer->rank, &c, &peer->exchange) : status;
-}
-
 /* ---- words ---- */
 
 /* Whoever has left has had a sum of all, so it is only we who wait; there is nobody to be told. */
@@ -194,25 +175,35 @@ static void speak(const struct bps_tensor_entry *tensor, const struct bps_notice
     struct bps_local *local = tensor->worker->local;
     struct bps_local_peer *leader = bps_local_leader_of(tensor, poison->id.partition);
     if (leader->rank == local->worker->job.rank) {
-        bps_exchange_poison(local->exchange, poison);
+        bps_sum_poison(local->sum, leader->rank, poison);
     } else if (leader->link == NULL || leader->left) {
-        bps_exchange_fail(local->exchange, poison);
+        bps_sum_fail(local->sum, poison);
     } else {
-        struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
+        struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, 0);
         header.view = bps_tensor_view(tensor);
         bps_link_send(leader->link, &header, poison->text, strnlen(poison->text, BPS_TEXT_LIMIT));
+    }
+}
+
+/* If we have told it ourselves, and do not wait, there is no task any more. */
+void bps_local_exchange_poison(struct bps_local *local, const struct bps_notice *poison)
+{
+    const struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, 0);
+    const struct bps_task *task = bps_task_find(local->worker, &header);
+    if (task != NULL) {
+        speak(task->tensor, poison);
     }
 }
 
 static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
                    const char *text, bool answer)
 {
-    const struct bps_round_id id = {tensor->id, partition, tensor->round};
+    const struct bps_round_id id = {tensor->id, partition, tensor->round, BPS_KEY_EXCHANGE};
     const struct bps_contribution own = {.id = id, .spec.bytes = bytes};
     const struct bps_notice poison = {
         .kind = BPS_NOTICE_POISON, .id = id, .bytes = bytes, .status = status, .text = text, .answer = answer};
     struct bps_exchange_round *round;
-    bps_status entered = bps_exchange_enter(tensor->worker->local->exchange, &own, &round);
+    bps_status entered = bps_exchange_enter(tensor->worker->local->sum, &own, &round);
     if (entered != BPS_OK) {
         bps_worker_fail(tensor->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
@@ -239,92 +230,8 @@ const struct bps_local_step bps_local_exchange = {
     .sent = sent,
 };
 
-bps_status bps_local_exchange_word(struct bps_local *local, const struct bps_header *header, const char *text)
+void bps_local_exchanged(void *local, void *task)
 {
-    bool known = header->type == BPS_FRAME_POISON || header->type == BPS_FRAME_FAILED;
-    struct bps_notice notice;
-    if (local->exchange == NULL || !known || header->epoch != local->worker->job.epoch ||
-        bps_frame_notice(header, text, &notice) != BPS_OK) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (local->dropped) {
-        return BPS_OK;
-    }
-    return notice.kind == BPS_NOTICE_POISON ? bps_exchange_poison(local->exchange, &notice)
-                                            : bps_exchange_fail(local->exchange, &notice);
-}
-
-/* ---- events ---- */
-
-static void on_done(void *owner, void *task)
-{
-    (void)owner;
+    (void)local;
     bps_task_done(task, BPS_OK, NULL);
-}
-
-/* If we have told it ourselves, and do not wait, there is no task any more. */
-static void on_notice(void *owner, const struct bps_notice *notice)
-{
-    struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
-    const struct bps_task *task = local->dropped ? NULL : bps_task_find(local->worker, &header);
-    if (task != NULL && notice->kind == BPS_NOTICE_POISON) {
-        speak(task->tensor, notice);
-    } else if (task != NULL) {
-        bps_round_notice(local->worker, &header, notice->text);
-    }
-}
-
-static void tell(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
-{
-    if (peer->link != NULL) {
-        bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
-    }
-}
-
-/* Others may have joined, and have begun, while we still wait for the link to one of them. */
-static void on_poisoned(void *owner, const struct bps_notice *failed)
-{
-    struct bps_local *local = owner;
-    const struct bps_header header = bps_notice_header(failed, local->worker->job.epoch, BPS_FLAG_EXCHANGE);
-    for (uint32_t place = 0; place < local->size; place++) {
-        struct bps_local_peer *peer = &local->peer[place];
-        if (place != local->place && peer->reached) {
-            tell(peer, &header, failed->text);
-        } else if (place != local->place) {
-            bps_local_keep(local, &peer->words, &header, failed->text);
-        }
-    }
-}
-
-void bps_local_exchange_reached(struct bps_local_peer *peer)
-{
-    const struct bps_unsent *unsent;
-    STAILQ_FOREACH(unsent, &peer->words, entry) {
-        tell(peer, &unsent->header, unsent->text);
-    }
-    bps_local_forget(&peer->words);
-}
-
-static const struct bps_exchange_events events = {
-    .done = on_done,
-    .notice = on_notice,
-    .poisoned = on_poisoned,
-};
-
-bps_status bps_local_exchange_open(struct bps_local *local)
-{
-    const struct bps_worker *worker = local->worker;
-    const struct bps_exchange_config config = {
-        .workers = local->size,
-        .rank = worker->job.rank,
-        .reducer = worker->reducer,
-        .events = &events,
-        .owner = local,
-    };
-    if (!local->final || local->size > BPS_EXCHANGE_WORKERS) {
-        return BPS_OK;
-    }
-    local->exchange = bps_exchange_new(&config);
-    return local->exchange != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }

@@ -39,8 +39,7 @@ bps_status bps_local_slice(void *owner, struct bps_link *link, const struct bps_
     if (header->type == BPS_FRAME_RESULT) {
         return bps_local_result(peer, header, sink);
     }
-    return (header->flags & BPS_FLAG_EXCHANGE) != 0 ? bps_local_exchanged(peer, header, sink)
-                                                    : bps_local_contribution(peer, header, sink);
+    return bps_local_contribution(peer, header, sink);
 }
 
 /* True unless the frame is about a partition of this worker's that another one leads. */
@@ -50,6 +49,22 @@ static bool may_judge(const struct bps_local_peer *peer, const struct bps_header
     return task == NULL || bps_local_leader_of(task->tensor, task->partition) == peer;
 }
 
+/* POISON, FAILED, STALLED: of a round that is exchanged it is for the engine, else a leader's verdict is for us. */
+static bps_status hear(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
+{
+    struct bps_local *local = peer->local;
+    if (header->epoch != local->worker->job.epoch) {
+        return BPS_ERR_PROTOCOL;
+    }
+    if (header->type == BPS_FRAME_POISON) {
+        return local->dropped ? BPS_OK : bps_frame_poison(local->sum, peer->rank, header, text);
+    }
+    if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {
+        return local->dropped ? BPS_OK : bps_local_fail(local, header, text);
+    }
+    return may_judge(peer, header) ? bps_round_notice(local->worker, header, text) : BPS_ERR_PROTOCOL;
+}
+
 bps_status bps_local_message(void *owner, struct bps_link *link, const struct bps_header *header,
                              struct bps_reader *payload)
 {
@@ -57,33 +72,25 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
     (void)link;
     struct bps_local *local = peer->local;
     char text[BPS_TEXT_LIMIT + 1];
-    if ((header->flags & BPS_FLAG_EXCHANGE) != 0) {
-        bps_get_text(payload, text, sizeof text);
-        return bps_local_exchange_word(local, header, text);
+    bool exchanged = (header->flags & BPS_FLAG_EXCHANGE) != 0;
+    if (exchanged && header->type != BPS_FRAME_POISON && header->type != BPS_FRAME_FAILED) {
+        return BPS_ERR_PROTOCOL;
     }
     switch (header->type) {
     case BPS_FRAME_LEAVE:
         peer->left = true;
         if (!local->dropped) {
             bps_sum_leave(local->sum, peer->rank);
-            if (local->exchange != NULL) {
-                bps_exchange_leave(local->exchange, peer->rank);
-            }
             local->device_ops->left(peer);
         }
         return BPS_OK;
     case BPS_FRAME_RETURNED:
         return BPS_OK; /* the loan was all */
     case BPS_FRAME_POISON:
-        bps_get_text(payload, text, sizeof text);
-        if (header->epoch != local->worker->job.epoch) {
-            return BPS_ERR_PROTOCOL;
-        }
-        return local->dropped ? BPS_OK : bps_frame_poison(local->sum, peer->rank, header, text);
     case BPS_FRAME_FAILED:
     case BPS_FRAME_STALLED:
         bps_get_text(payload, text, sizeof text);
-        return may_judge(peer, header) ? bps_round_notice(local->worker, header, text) : BPS_ERR_PROTOCOL;
+        return hear(peer, header, text);
     case BPS_FRAME_FEEDBACK:
         return bps_local_handed(peer, header, payload);
     default:

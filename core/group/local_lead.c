@@ -180,15 +180,16 @@ static void on_due(void *owner)
 static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
-    struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, 0);
     if (local->dropped) {
         return; /* the operations end with the job */
     }
-    if (rank == local->worker->job.rank) {
+    if (rank != local->worker->job.rank) {
+        bps_local_tell(bps_local_peer_of(local, rank), &header, notice->text);
+    } else if (notice->kind == BPS_NOTICE_POISON) {
+        bps_local_exchange_poison(local, notice);
+    } else {
         bps_round_notice(local->worker, &header, notice->text);
-    } else if (peer->link != NULL) {
-        bps_link_send(peer->link, &header, notice->text, strnlen(notice->text, BPS_TEXT_LIMIT));
     }
 }
 
@@ -438,6 +439,7 @@ static const struct bps_sum_events events = {
     .released = on_released,
     .summed = on_summed,
     .failed = on_failed,
+    .exchanged = bps_local_exchanged,
 };
 
 bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
@@ -464,6 +466,7 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
         .leader = worker->job.rank,
         .partial = !local->final,
         .rank_order = true,
+        .ops = {[BPS_KEY_EXCHANGE] = local->exchanges ? &bps_exchange_ops : NULL},
         .reducer = worker->reducer,
         .events = &events,
         .owner = local,

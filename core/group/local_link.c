@@ -23,7 +23,7 @@ static void reached(void *owner, struct bps_link *link)
     struct bps_worker *worker = peer->local->worker;
     (void)link;
     peer->reached = true;
-    bps_local_exchange_reached(peer);
+    bps_local_tell_waiting(peer);
     peer->local->device_ops->reached(peer);
     worker->life->link_opened(worker);
 }
@@ -143,7 +143,6 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     bps_local_release_guest(peer);
     if (peer->left || worker->phase == BPS_WORKER_LEAVING) {
         bps_sum_abandon(&peer->cursor);
-        bps_exchange_abandon(&peer->exchange);
         bps_sum_gone(peer->local->sum, peer->rank);
         bps_heap_fini(&peer->pushes);
         bps_tasks_left(worker, peer->rank);

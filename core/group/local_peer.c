@@ -97,7 +97,7 @@ bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task, size_
     return true;
 }
 
-/* ---- failures that are told later ---- */
+/* ---- failures, told now or later ---- */
 
 bool bps_local_keep(struct bps_local *local, struct bps_unsent_list *list, const struct bps_header *header,
                     const char *text)
@@ -121,4 +121,30 @@ void bps_local_forget(struct bps_unsent_list *list)
         free(unsent->text);
         free(unsent);
     }
+}
+
+static void send_words(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
+{
+    if (peer->link != NULL) {
+        bps_link_send(peer->link, header, text, strnlen(text, BPS_TEXT_LIMIT));
+    }
+}
+
+/* Others may have joined, and have begun, while we still wait for the link to one of them. */
+void bps_local_tell(struct bps_local_peer *peer, const struct bps_header *header, const char *text)
+{
+    if (peer->reached) {
+        send_words(peer, header, text);
+    } else {
+        bps_local_keep(peer->local, &peer->words, header, text);
+    }
+}
+
+void bps_local_tell_waiting(struct bps_local_peer *peer)
+{
+    const struct bps_unsent *unsent;
+    STAILQ_FOREACH(unsent, &peer->words, entry) {
+        send_words(peer, &unsent->header, unsent->text);
+    }
+    bps_local_forget(&peer->words);
 }

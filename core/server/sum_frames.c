@@ -10,7 +10,7 @@ static bool names_round(const struct bps_header *h)
     return h->tensor != 0 && (h->tensor < BPS_ID_UNNAMED || h->round == 0);
 }
 
-bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, struct bps_contribution *out)
+bps_status bps_frame_contribution(const struct bps_header *h, struct bps_contribution *out)
 {
     bool finite = h->prescale - h->prescale == 0.0 && h->postscale - h->postscale == 0.0;
     *out = (struct bps_contribution){.id = bps_frame_round(h),
@@ -32,9 +32,8 @@ bps_status bps_frame_contribution(const struct bps_header *h, bool exchange, str
                                      .for_group = (h->flags & BPS_FLAG_GROUP) != 0,
                                      .codes = (h->flags & BPS_FLAG_CODES) != 0,
                                      .empty = (h->flags & BPS_FLAG_EMPTY) != 0};
-    bool fits = ((h->flags & BPS_FLAG_EXCHANGE) != 0) == exchange;
     bool plain = h->coding == 0 && (h->flags & CODED_FLAGS) == 0;
-    return names_round(h) && finite && fits && plain ? BPS_OK : BPS_ERR_PROTOCOL;
+    return names_round(h) && finite && plain ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
 /* By kind of notice. */
@@ -57,8 +56,10 @@ bps_status bps_frame_notice(const struct bps_header *h, const char *text, struct
 struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t epoch, uint8_t flags)
 {
     const struct bps_round_id *id = &notice->id;
+    flags |= notice->summed ? BPS_FLAG_SUMMED : 0;
+    flags |= id->kind == BPS_KEY_EXCHANGE ? BPS_FLAG_EXCHANGE : 0;
     return (struct bps_header){.type = types[notice->kind],
-                               .flags = (uint8_t)(flags | (notice->summed ? BPS_FLAG_SUMMED : 0)),
+                               .flags = flags,
                                .epoch = epoch,
                                .tensor = id->tensor,
                                .bytes = notice->bytes,
@@ -72,7 +73,7 @@ bps_status bps_frame_push(struct bps_sum *sum, uint32_t rank, const struct bps_h
                           struct bps_sum_cursor *cursor)
 {
     struct bps_contribution c;
-    bps_status status = bps_frame_contribution(header, false, &c);
+    bps_status status = bps_frame_contribution(header, &c);
     return status == BPS_OK ? bps_sum_push(sum, rank, &c, cursor) : status;
 }
 
@@ -83,7 +84,7 @@ bps_status bps_frame_push_coded(struct bps_sum *sum, uint32_t rank, const struct
     struct bps_header plain = *header;
     plain.coding = 0;
     plain.flags &= (uint8_t)~CODED_FLAGS;
-    bps_status status = bps_frame_contribution(&plain, false, &c);
+    bps_status status = bps_frame_contribution(&plain, &c);
     if (status != BPS_OK) {
         return status;
     }

@@ -8,11 +8,13 @@
 
 static inline struct bps_round_id bps_frame_round(const struct bps_header *header)
 {
-    return (struct bps_round_id){header->tensor, header->partition, header->round};
+    bool exchange = (header->flags & BPS_FLAG_EXCHANGE) != 0;
+    return (struct bps_round_id){header->tensor, header->partition, header->round,
+                                 exchange ? BPS_KEY_EXCHANGE : BPS_KEY_ROUNDS};
 }
 
-/* A PUSH, of an exchange or not. BPS_ERR_PROTOCOL, here and below: no worker that works sends this. */
-bps_status bps_frame_contribution(const struct bps_header *header, bool exchange, struct bps_contribution *out);
+/* A PUSH. BPS_ERR_PROTOCOL, here and below: no worker that works sends this. */
+bps_status bps_frame_contribution(const struct bps_header *header, struct bps_contribution *out);
 /* A POISON, FAILED or STALLED and its text, and back. */
 bps_status bps_frame_notice(const struct bps_header *header, const char *text, struct bps_notice *out);
 struct bps_header bps_notice_header(const struct bps_notice *notice, uint32_t epoch, uint8_t flags);

@@ -22,14 +22,14 @@ static bool is_plain(const struct bps_round *round)
 
 static size_t room_of(const struct bps_sum_cursor *cursor)
 {
-    return bps_widened(cursor->round, bps_cursor_slice(cursor)->bytes);
+    return bps_widened(bps_cursor_round(cursor), bps_cursor_slice(cursor)->bytes);
 }
 
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     *room = room_of(cursor);
-    return slice->landed == offset && is_plain(cursor->round) ? &slice->block : NULL;
+    return slice->landed == offset && is_plain(bps_cursor_round(cursor)) ? &slice->block : NULL;
 }
 
 static char *place_of(const struct bps_sum_slice *slice, uint32_t offset)
@@ -51,7 +51,7 @@ static void settle(struct bps_sum_slice *slice)
 /* The first bytes of a place in the slice; nothing to do where the transport has put them there. */
 static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
-    const struct bps_round *round = cursor->round;
+    const struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     bool plain = is_plain(round);
     double owed = plain && bps_sums(&round->spec.roles) ? cursor->scale : 1.0;
@@ -71,7 +71,7 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
 /* Adds to what has landed. The second contribution to reach a byte scales the first one, too. */
 static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
-    const struct bps_round *round = cursor->round;
+    const struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     uint32_t settled = slice->settled > offset ? slice->settled - offset : 0;
     settled = slice->owed == 1.0 || settled > bytes ? bytes : settled;
@@ -96,7 +96,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     if (bps_block_get(cursor->sum, &slice->block, room_of(cursor)) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    BPS_CALLING(cursor->round->reducer, "fold", NULL);
+    BPS_CALLING(bps_cursor_round(cursor)->reducer, "fold", NULL);
     if (known > 0) {
         add(cursor, offset, data, known);
     }

@@ -45,9 +45,9 @@ void bps_round_check(const struct bps_round *round)
     bps_assert(is_within(round, round->for_group_bits, round->spoke_bits));
     bps_assert((round->base.failure == NULL) == (round->base.verdict == BPS_OK));
     bps_assert(round->complete <= round->slices && round->unfinished <= round->slices);
-    bps_assert(round->odds == 0 || round->odd != NULL);
+    bps_assert(round->odds == 0 || round->odd.data != NULL);
     bps_assert(round->opener == UINT32_MAX || sum->held[round->opener] >= round->memory);
-    bps_assert(!round->pending || (bps_is_partial(sum) && round->base.failure != NULL && round->holds > 0));
+    bps_assert(!round->pending || (bps_is_partial(sum) && round->base.failure != NULL && round->base.holds > 0));
     bps_assert(!round->handed_on || bps_is_partial(sum));
     bps_assert(round->max_bytes >= round->spec.bytes);
     for (uint32_t i = 0; i < round->slices; i++) {

@@ -196,8 +196,10 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 
 const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t partition, bool dropped, uint64_t *bytes)
 {
-    struct bps_feedback *feedback = bps_rounds_feedback(&sum->rounds, tensor, partition);
-    bool there = feedback != NULL && feedback->now.error != NULL;
+    const struct bps_round_id id = {.tensor = tensor, .partition = partition};
+    struct bps_key *key = bps_key_known(sum, &id);
+    struct bps_feedback *feedback = key != NULL ? &key->feedback : NULL;
+    bool there = feedback != NULL && feedback->coding != NULL && feedback->now.error != NULL;
     if (there) {
         bps_feedback_settle(feedback, !dropped);
     }

@@ -9,9 +9,17 @@
 #include "base/tensor.h"
 #include "coding/coding.h"
 
+/* How the contributions to a partition meet. The same partition may have been of another kind before. */
+enum bps_key_kind {
+    BPS_KEY_ROUNDS,   /* each round is summed here, for all */
+    BPS_KEY_EXCHANGE, /* everybody sums for himself: exchange.h */
+};
+#define BPS_KEY_KINDS 4u /* that there is room for */
+
 /* A round of a partition. Of an unnamed tensor there is only round 0. */
 struct bps_round_id {
     uint32_t tensor, partition, round;
+    uint32_t kind; /* enum bps_key_kind */
 };
 
 /* What all contributions to a round must agree on. */

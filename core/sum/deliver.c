@@ -14,7 +14,7 @@ void bps_sum_record(const struct bps_sum_slice *slice, enum bps_trace_kind kind,
                                             .partition = slice->id.partition,
                                             .offset = slice->offset,
                                             .bytes = slice->bytes,
-                                            .peer = bps_trace_peer(slice->round->sum->config.number, rank),
+                                            .peer = bps_trace_peer(slice->key->sum->config.number, rank),
                                             .kind = (uint8_t)kind,
                                             .end = end};
     bps_trace_note(&record);
@@ -48,7 +48,7 @@ static void deliver(struct bps_sum_slice *slice)
     if (leader != BPS_SUM_ALL && !bps_is_partial(sum)) {
         deliver_to(slice, leader);
     }
-    bps_sum_delivered(slice);
+    bps_slice_delivered(slice);
 }
 
 /* Makes the result and passes it on. */
@@ -131,7 +131,7 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
     bps_round_release(round);
 }
 
-void bps_sum_delivered(struct bps_sum_slice *slice)
+void bps_slice_delivered(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     bps_assert(round->deliveries > 0 && slice->undelivered > 0);

@@ -1,39 +1,117 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.c - what is exchanged: our contribution, those of others, and their sum. */
+/* exchange.c - keys that are exchanged: our contribution, those of others, their sum, and failures. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/assert.h"
 #include "base/clock.h"
 #include "sum/exchange_round.h"
 
-struct bps_exchange *bps_exchange_new(const struct bps_exchange_config *config)
+/* ---- the life of a round ---- */
+
+static struct bps_exchange_round *of(struct bps_round_base *base)
 {
-    struct bps_exchange *exchange = calloc(1, sizeof *exchange);
-    if (exchange != NULL) {
-        exchange->config = *config;
-        bps_lateness_init(&exchange->recent, config->workers);
-        bps_pool_init(&exchange->pool, NULL, NULL, NULL);
-    }
-    return exchange;
+    return (struct bps_exchange_round *)base;
 }
 
-void bps_exchange_free(struct bps_exchange *exchange)
+static const struct bps_sum_config *config_of(const struct bps_exchange_round *round)
 {
-    if (exchange == NULL) {
+    return &round->base.key->sum->config;
+}
+
+static size_t round_bytes(const struct bps_sum *sum)
+{
+    return sizeof(struct bps_exchange_round) + sum->config.workers * sizeof(struct bps_exchange_part);
+}
+
+static void release_blocks(struct bps_exchange_round *round)
+{
+    for (uint32_t i = 0; i < config_of(round)->workers; i++) {
+        bps_block_put(round->base.key->sum, &round->part[i].block);
+    }
+}
+
+static void collect(struct bps_round_base *base)
+{
+    struct bps_sum *sum = base->key->sum;
+    if (of(base)->over && base->holds == 0) {
+        release_blocks(of(base));
+        bps_pool_put(&sum->pool, base, round_bytes(sum));
+    }
+}
+
+/* The round is over: nobody finds it any more. */
+static void retire(struct bps_exchange_round *round)
+{
+    bps_key_remove(&round->base);
+    round->over = true;
+    collect(&round->base);
+}
+
+static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind, bps_status status,
+                                   const char *text)
+{
+    return (struct bps_notice){
+        .kind = kind, .id = round->own.id, .bytes = round->own.spec.bytes, .status = status, .text = text};
+}
+
+/* We are in a round that has failed. */
+static void tell(struct bps_exchange_round *round)
+{
+    const struct bps_sum_config *config = config_of(round);
+    char *text = round->base.failure;
+    const struct bps_notice notice = notice_of(round, BPS_NOTICE_FAILED, round->base.verdict, text);
+    round->base.failure = NULL;
+    retire(round);
+    config->events->notice(config->owner, config->leader, &notice);
+    free(text);
+}
+
+/* Ends a round that has failed: we are told now, or when we come to it. */
+static void end(struct bps_exchange_round *round, bps_status status, const char *text)
+{
+    if (round->base.verdict != BPS_OK) {
         return;
     }
-    bps_rounds_fini(&exchange->rounds);
-    bps_pool_fini(&exchange->pool);
-    bps_lateness_fini(&exchange->recent);
-    free(exchange);
+    bps_round_set_failure(&round->base, status, text);
+    if (round->base.holds == 0) {
+        release_blocks(round); /* nobody sums them */
+    }
+    if (round->entered) {
+        tell(round);
+    }
+}
+
+static void fail_if_left(struct bps_exchange_round *round)
+{
+    const struct bps_sum *sum = round->base.key->sum;
+    char text[80];
+    for (uint32_t i = 0; i < sum->config.workers; i++) {
+        if (bps_bit(sum->left_bits, i) && !round->part[i].spoke) {
+            snprintf(text, sizeof text, "worker %u has left the job", i);
+            end(round, BPS_ERR_LOST, text);
+            return;
+        }
+    }
+}
+
+static struct bps_round_base *open_round(struct bps_key *key, const struct bps_contribution *c)
+{
+    size_t bytes = round_bytes(key->sum);
+    struct bps_exchange_round *round = bps_pool_get(&key->sum->pool, bytes);
+    if (round == NULL) {
+        return NULL;
+    }
+    memset(round, 0, bytes);
+    bps_key_add(key, &c->id, &round->base);
+    fail_if_left(round);
+    return &round->base;
 }
 
 /* ---- all are there ---- */
 
 static bool agree(const struct bps_exchange_round *round)
 {
-    for (uint32_t i = 1; i < round->exchange->config.workers; i++) {
+    for (uint32_t i = 1; i < config_of(round)->workers; i++) {
         if (!bps_spec_equal(&round->part[0].spec, &round->part[i].spec)) {
             return false;
         }
@@ -43,24 +121,23 @@ static bool agree(const struct bps_exchange_round *round)
 
 static void fail_mismatch(struct bps_exchange_round *round)
 {
-    uint32_t workers = round->exchange->config.workers;
+    uint32_t workers = config_of(round)->workers;
     struct bps_pushed pushed[BPS_EXCHANGE_WORKERS];
     char text[BPS_VERDICT_BYTES];
     for (uint32_t i = 0; i < workers; i++) {
         pushed[i] = (struct bps_pushed){i, round->part[i].spec};
     }
     bps_verdict_mismatch(pushed, workers, workers, text, sizeof text);
-    bps_exchange_end(round, BPS_ERR_MISMATCH, text);
+    end(round, BPS_ERR_MISMATCH, text);
 }
 
 /* Bit by bit what the pass of an aggregator's engine makes (one_pass.c). */
 static void sum(struct bps_exchange_round *round)
 {
-    const struct bps_exchange_config *config = &round->exchange->config;
-    const struct bps_exchange_part *own = &round->part[config->rank];
+    const struct bps_sum_config *config = config_of(round);
+    const struct bps_spec *spec = &round->part[config->leader].spec;
     const void *source[BPS_EXCHANGE_WORKERS];
     double scale[BPS_EXCHANGE_WORKERS];
-    const struct bps_spec *spec = &own->spec;
     double share = bps_share(spec->op, spec->dtype, config->workers);
     struct bps_last_factor last = bps_last_factor(spec->op, spec->dtype, config->workers, spec->postscale);
     bool scaled = false;
@@ -70,13 +147,13 @@ static void sum(struct bps_exchange_round *round)
         scaled = scaled || scale[i] != 1.0;
     }
     round->kernels.reduce(round->to, source, scaled ? scale : NULL, config->workers,
-                          own->bytes / bps_dtype_size(spec->dtype), last.scale, last.divisor);
+                          spec->bytes / bps_dtype_size(spec->dtype), last.scale, last.divisor);
 }
 
 static void conclude(struct bps_exchange_round *round)
 {
-    const struct bps_exchange_config *config = &round->exchange->config;
-    const struct bps_spec *spec = &round->part[config->rank].spec;
+    const struct bps_sum_config *config = config_of(round);
+    const struct bps_spec *spec = &round->part[config->leader].spec;
     char text[80];
     if (!agree(round)) {
         fail_mismatch(round);
@@ -84,47 +161,41 @@ static void conclude(struct bps_exchange_round *round)
     }
     if (!bps_sums(&spec->roles) && spec->roles.from >= config->workers) {
         bps_verdict_root(spec->roles.from, config->workers, text, sizeof text);
-        bps_exchange_end(round, BPS_ERR_INVALID, text);
+        end(round, BPS_ERR_INVALID, text);
         return;
     }
     if (bps_sums(&spec->roles) && spec->bytes > 0) {
         sum(round);
-    } else if (bps_gets(&spec->roles, config->rank) && spec->bytes > 0) {
+    } else if (bps_gets(&spec->roles, config->leader) && spec->bytes > 0) {
         memcpy(round->to, round->part[spec->roles.from].data, spec->bytes);
     }
     void *task = round->task;
-    bps_exchange_retire(round);
-    config->events->done(config->owner, task);
+    retire(round);
+    config->events->exchanged(config->owner, task);
 }
 
-/* Who came last, if this one did. */
+/* Who came last, if this one did; rank 0 counts for all. */
 static void note_late(struct bps_exchange_round *round, uint32_t rank)
 {
-    struct bps_exchange *exchange = round->exchange;
+    struct bps_sum *sum = round->base.key->sum;
     const struct bps_spec *spec = &round->part[rank].spec;
     uint64_t now;
-    if (exchange->config.rank == 0 && bps_sums(&spec->roles) && spec->bytes > 0 &&
-        bps_gathering_note(&round->gathering, round->here + 1, exchange->config.workers, &now)) {
-        bps_wait_note(&exchange->wait, &exchange->recent, round->base.key, round->gathering.most, now, rank);
+    if (sum->config.leader == 0 && bps_sums(&spec->roles) && spec->bytes > 0 &&
+        bps_gathering_note(&round->gathering, round->here + 1, sum->config.workers, &now)) {
+        bps_wait_note(&sum->wait, &sum->recent, round->base.key, round->gathering.most, now, rank);
     }
-}
-
-void bps_exchange_lateness(struct bps_exchange *exchange, struct bps_lateness *into)
-{
-    bps_lateness_add(into, &exchange->recent);
-    bps_lateness_clear(&exchange->recent);
 }
 
 static void check(const struct bps_exchange_round *round)
 {
-    uint32_t spoke = 0, workers = round->exchange->config.workers;
+    uint32_t spoke = 0, workers = config_of(round)->workers;
     for (uint32_t i = 0; i < workers; i++) {
         const struct bps_exchange_part *part = &round->part[i];
-        bps_assert(part->spoke || (part->data == NULL && part->block == NULL));
+        bps_assert(part->spoke || (part->data == NULL && part->block.data == NULL));
         bps_assert(part->spec.bytes <= BPS_EXCHANGE_BYTES);
         spoke += part->spoke;
     }
-    bps_assert(round->here <= spoke && round->arriving <= spoke);
+    bps_assert(round->here <= spoke && round->base.holds <= spoke);
     bps_assert((round->base.verdict == BPS_OK) == (round->base.failure == NULL));
     bps_assert(!round->over);
 }
@@ -134,7 +205,7 @@ static void arrive(struct bps_exchange_round *round, uint32_t rank)
 {
     bps_check(check(round));
     note_late(round, rank);
-    if (++round->here == round->exchange->config.workers) {
+    if (++round->here == config_of(round)->workers) {
         conclude(round);
     }
 }
@@ -145,26 +216,30 @@ static void forget_earlier(struct bps_exchange_round *round)
 {
     struct bps_round_base *next;
     while ((next = round->base.next) != NULL) {
-        bps_exchange_retire((struct bps_exchange_round *)next);
+        retire(of(next));
     }
     round->base.key->done = round->base.id.round;
 }
 
-bps_status bps_exchange_enter(struct bps_exchange *exchange, const struct bps_contribution *own,
-                              struct bps_exchange_round **out)
+bps_status bps_exchange_enter(struct bps_sum *sum, const struct bps_contribution *own, struct bps_exchange_round **out)
 {
-    struct bps_exchange_round *round;
-    bps_status status = bps_exchange_find(exchange, &own->id, &round);
+    struct bps_round_base *base = NULL;
+    struct bps_key *key;
+    bps_status status = bps_key_find(sum, &own->id, own->spec.bytes, own->size, &key);
+    if (status == BPS_OK) {
+        status = bps_key_round(key, own, &base);
+    }
     *out = NULL;
-    if (status != BPS_OK || round == NULL) {
+    if (status != BPS_OK || base == NULL) {
         return status != BPS_OK ? status : BPS_ERR_INVALID;
     }
+    struct bps_exchange_round *round = of(base);
     forget_earlier(round);
     round->own = *own;
     round->entered = true;
     round->base.begun = round->base.reminded = bps_now_roughly();
     if (round->base.verdict != BPS_OK) {
-        bps_exchange_tell(round);
+        tell(round);
         return BPS_OK;
     }
     *out = round;
@@ -176,14 +251,13 @@ static void speak(struct bps_exchange_part *part, const struct bps_contribution 
     part->spoke = true;
     part->spec = c->spec;
     part->scale = c->prescale;
-    part->bytes = c->length;
 }
 
 bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task,
                                    struct bps_report *report)
 {
-    const struct bps_exchange_config *config = &round->exchange->config;
-    struct bps_exchange_part *part = &round->part[config->rank];
+    const struct bps_sum_config *config = config_of(round);
+    struct bps_exchange_part *part = &round->part[config->leader];
     const struct bps_instance *by;
     bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels, &by, report);
     if (status != BPS_OK) {
@@ -198,35 +272,74 @@ bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void 
 
 void bps_exchange_ready(struct bps_exchange_round *round)
 {
-    arrive(round, round->exchange->config.rank);
+    arrive(round, config_of(round)->leader);
 }
 
 /* ---- that of others ---- */
 
+static bool has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
+{
+    (void)sum;
+    (void)bytes;
+    (void)size;
+    return id->tensor < BPS_ID_UNNAMED && id->partition == 0;
+}
+
 /* What holds for every contribution of a worker that works, whatever the others do. */
-static bool is_sane(const struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c)
+static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
-    size_t size = bps_dtype_size(spec->dtype);
     bool receiver = !bps_brings(&spec->roles, rank);
-    return rank < exchange->config.workers && rank != exchange->config.rank && size != 0 && spec->op < BPS_WIRE_OPS &&
-           spec->bytes <= BPS_EXCHANGE_BYTES && spec->bytes % size == 0 && c->offset == 0 && !c->for_group &&
+    return rank != sum->config.leader && spec->bytes <= BPS_EXCHANGE_BYTES && c->offset == 0 && !c->for_group &&
            c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);
 }
 
-bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const struct bps_contribution *c,
-                             struct bps_exchange_cursor *cursor)
+static void *place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
-    struct bps_exchange_round *round;
-    *cursor = (struct bps_exchange_cursor){
-        .sink = {.place = bps_exchange_place, .take = bps_exchange_take}, .rank = rank, .bytes = c->length};
-    if (!is_sane(exchange, rank, c)) {
-        return BPS_ERR_PROTOCOL;
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
+    const struct bps_exchange_round *round = of(cursor->round);
+    if (round == NULL) {
+        return NULL;
     }
-    bps_status status = bps_exchange_find(exchange, &c->id, &round);
-    if (status != BPS_OK || round == NULL) {
+    *bytes = cursor->bytes - offset;
+    return (char *)round->part[cursor->rank].block.data + offset;
+}
+
+static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+{
+    struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
+    struct bps_exchange_round *round = of(cursor->round);
+    if (round == NULL) {
+        return bytes;
+    }
+    struct bps_exchange_part *part = &round->part[cursor->rank];
+    char *to = (char *)part->block.data + offset;
+    /* The last contribution is summed before we return: if it is whole it need not be copied. */
+    bool last = bytes == cursor->bytes && round->here + 1 == cursor->sum->config.workers;
+    if (!last && to != data) {
+        memcpy(to, data, bytes);
+    }
+    if (offset + bytes == cursor->bytes) {
+        part->data = last ? data : part->block.data;
+        bool counts = round->base.verdict == BPS_OK && !round->over;
+        bps_sum_abandon(cursor);
+        if (counts) {
+            arrive(round, cursor->rank);
+        }
+    }
+    return bytes;
+}
+
+static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
+                       struct bps_sum_cursor *cursor)
+{
+    struct bps_round_base *base;
+    cursor->sink = (struct bps_sink){.place = place, .take = take};
+    bps_status status = is_sane(key->sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
+    if (status != BPS_OK || base == NULL) {
         return status;
     }
+    struct bps_exchange_round *round = of(base);
     struct bps_exchange_part *part = &round->part[rank];
     if (part->spoke) {
         return BPS_ERR_PROTOCOL;
@@ -239,56 +352,81 @@ bps_status bps_exchange_push(struct bps_exchange *exchange, uint32_t rank, const
         arrive(round, rank);
         return BPS_OK;
     }
-    part->block = bps_pool_get(&exchange->pool, part->bytes);
-    if (part->block == NULL) {
+    if (bps_block_get(key->sum, &part->block, c->length) == NULL) {
         return BPS_ERR_NOMEM;
     }
-    round->arriving++;
-    cursor->round = round;
+    base->holds++;
+    cursor->round = base;
     return BPS_OK;
 }
 
-void *bps_exchange_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+/* ---- what ends a round otherwise ---- */
+
+static bps_status fail(struct bps_key *key, const struct bps_notice *failed)
 {
-    struct bps_exchange_cursor *cursor = (struct bps_exchange_cursor *)sink;
-    if (cursor->round == NULL) {
-        return NULL;
+    struct bps_round_base *base;
+    bps_status status = bps_key_ending(key, failed, &base);
+    if (status == BPS_OK && base != NULL) {
+        end(of(base), failed->status, failed->text);
     }
-    *bytes = cursor->bytes - offset;
-    return (char *)cursor->round->part[cursor->rank].block + offset;
+    return status;
 }
 
-uint32_t bps_exchange_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+/* All are told, even if it is over for us: whoever says this waits for the answer. */
+static bps_status poison(struct bps_key *key, uint32_t rank, const struct bps_notice *said)
 {
-    struct bps_exchange_cursor *cursor = (struct bps_exchange_cursor *)sink;
-    struct bps_exchange_round *round = cursor->round;
-    if (round == NULL) {
-        return bytes;
-    }
-    struct bps_exchange_part *part = &round->part[cursor->rank];
-    char *place = (char *)part->block + offset;
-    /* The last contribution is summed before we return: if it is whole it need not be copied. */
-    bool last = bytes == cursor->bytes && round->here + 1 == round->exchange->config.workers;
-    if (!last && place != data) {
-        memcpy(place, data, bytes);
-    }
-    if (offset + bytes == cursor->bytes) {
-        part->data = last ? data : part->block;
-        bool counts = round->base.verdict == BPS_OK && !round->over;
-        bps_exchange_abandon(cursor);
-        if (counts) {
-            arrive(round, cursor->rank);
+    const struct bps_sum_config *config = &key->sum->config;
+    struct bps_round_base *base;
+    struct bps_notice failed = *said;
+    bps_status status = bps_key_ending(key, said, &base);
+    (void)rank;
+    failed.kind = BPS_NOTICE_FAILED;
+    for (uint32_t i = 0; status == BPS_OK && i < config->workers; i++) {
+        if (i != config->leader) {
+            config->events->notice(config->owner, i, &failed);
         }
     }
-    return bytes;
+    return status == BPS_OK ? fail(key, &failed) : status;
 }
 
-void bps_exchange_abandon(struct bps_exchange_cursor *cursor)
+/* Who is lost has left before, or the job fails. */
+static void leave(struct bps_round_base *base, uint32_t rank)
 {
-    struct bps_exchange_round *round = cursor->round;
-    if (round != NULL) {
-        cursor->round = NULL;
-        round->arriving--;
-        bps_exchange_collect(round);
-    }
+    (void)rank;
+    fail_if_left(of(base));
 }
+
+/* If we have not spoken, we have poisoned it, or not come to it. */
+static bool missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
+{
+    const struct bps_exchange_round *round = (const struct bps_exchange_round *)base;
+    const struct bps_sum_config *config = config_of(round);
+    uint64_t silent = 0;
+    for (uint32_t i = 0; i < config->workers; i++) {
+        silent |= (uint64_t)!round->part[i].spoke << i;
+    }
+    bps_verdict_ranks(&silent, config->workers, text, n);
+    snprintf(late, room, "%s", "");
+    return silent != 0 && round->part[config->leader].spoke;
+}
+
+static void stalled(struct bps_round_base *base, bool overdue, const char *text)
+{
+    const struct bps_sum_config *config = config_of(of(base));
+    const struct bps_notice notice =
+        notice_of(of(base), overdue ? BPS_NOTICE_POISON : BPS_NOTICE_STALLED, overdue ? BPS_ERR_TIMEOUT : BPS_OK, text);
+    config->events->notice(config->owner, config->leader, &notice);
+}
+
+const struct bps_key_ops bps_exchange_ops = {
+    .bytes = sizeof(struct bps_key),
+    .has = has,
+    .push = push,
+    .poison = poison,
+    .fail = fail,
+    .open = open_round,
+    .leave = leave,
+    .missing = missing,
+    .stalled = stalled,
+    .collect = collect,
+};

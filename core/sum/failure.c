@@ -52,14 +52,14 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
         return;
     }
     bps_round_set_failure(&round->base, status, text);
-    round->holds++;
+    round->base.holds++;
     round->pending = tell_network(round, text);
     if (round->pending) {
         return; /* with the hold */
     }
     bps_round_tell_all(round, BPS_NOTICE_FAILED, text, quiet);
     bps_loans_release(round);
-    round->holds--; /* not collected: the caller still has it */
+    round->base.holds--; /* not collected: the caller still has it */
 }
 
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text)
@@ -68,7 +68,7 @@ void bps_round_end_pending(struct bps_round *round, bps_status status, const cha
     round->pending = false;
     bps_round_tell_all(round, BPS_NOTICE_FAILED, text, BPS_SUM_ALL);
     bps_loans_release(round);
-    round->holds--;
+    round->base.holds--;
 }
 
 void bps_round_fail_here(struct bps_round *round, bps_status status, const char *fault)

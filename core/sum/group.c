@@ -70,7 +70,7 @@ bool bps_stands_for_source(const struct bps_sum *sum, uint32_t rank, bool for_gr
     return roles->from == BPS_EVERYBODY || bps_stands_for(sum, rank, for_group, roles->from);
 }
 
-bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
+bool bps_slice_wants(const struct bps_sum_slice *slice, uint32_t rank)
 {
     const struct bps_round *round = slice->round;
     const struct bps_roles *roles = &round->spec.roles;

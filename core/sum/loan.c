@@ -55,7 +55,7 @@ bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < ranks->n && status == BPS_OK; i++) {
         uint32_t rank = ranks->rank[i];
-        if (rank != except && bps_sum_wants_data(slice, rank)) {
+        if (rank != except && bps_slice_wants(slice, rank)) {
             status = bps_loan_write(slice, rank, offset, bytes, data);
         }
     }

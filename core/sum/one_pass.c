@@ -98,7 +98,7 @@ static void *leader_answer(const struct bps_sum_slice *slice)
 {
     const struct bps_sum *sum = slice->round->sum;
     uint32_t leader = sum->config.leader;
-    bool gets = bps_aggregates(sum) && (bps_is_partial(sum) || bps_sum_wants_data(slice, leader));
+    bool gets = bps_aggregates(sum) && (bps_is_partial(sum) || bps_slice_wants(slice, leader));
     const struct bps_loan *loan = gets ? bps_sum_loan(slice, leader) : NULL;
     return loan != NULL ? loan->answer : NULL;
 }
@@ -113,7 +113,7 @@ static bool needs_block(const struct pass *pass)
         return !answer;
     }
     for (uint32_t i = 0; i < ranks->n; i++) {
-        if (loan_in(pass, i) == NULL && bps_sum_wants_data(pass->slice, ranks->rank[i])) {
+        if (loan_in(pass, i) == NULL && bps_slice_wants(pass->slice, ranks->rank[i])) {
             return true;
         }
     }

@@ -109,8 +109,9 @@ static void choose_factors(struct bps_round *round)
     round->last = bps_last_factor(spec->op, spec->dtype, round->ranks->n, spec->postscale);
 }
 
-static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, const struct bps_contribution *c)
+struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_contribution *c)
 {
+    struct bps_sum *sum = key->sum;
     const struct bps_sum_config *config = &sum->config;
     uint32_t grid = bps_round_grid(sum, c), slices = bps_partitions(c->size, grid);
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
@@ -140,6 +141,7 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
     round->base.begun = round->base.reminded = bps_now_roughly();
     for (uint32_t i = 0; i < slices; i++) {
         struct bps_sum_slice *slice = &round->slice[i];
+        slice->key = key;
         slice->round = round;
         slice->id = c->id;
         slice->spec = &round->spec;
@@ -150,27 +152,9 @@ static struct bps_round *open_round(struct bps_sum *sum, struct bps_key *key, co
         slice->offset = i * grid;
         slice->bytes = slice->payload_bytes = bps_partition_bytes(c->size, grid, i);
     }
-    bps_rounds_add(key, &c->id, &round->base);
+    bps_key_add(key, &c->id, &round->base);
     check_possible(round, known, why.text);
-    return round;
-}
-
-bool bps_sum_is_open(const struct bps_sum *sum, const struct bps_round_id *id)
-{
-    return bps_rounds_at(&sum->rounds, id) != NULL;
-}
-
-bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out)
-{
-    struct bps_round_base *base;
-    struct bps_key *key;
-    bps_status status = bps_rounds_find(&sum->rounds, &c->id, &base, &key);
-    *out = (struct bps_round *)base;
-    if (status == BPS_OK && base == NULL && key != NULL) {
-        *out = open_round(sum, key, c);
-        status = *out != NULL ? BPS_OK : BPS_ERR_NOMEM;
-    }
-    return status;
+    return &round->base;
 }
 
 /* ---- the end ---- */
@@ -189,8 +173,8 @@ static void release_blocks(struct bps_round *round)
 static void free_round(struct bps_round *round)
 {
     release_blocks(round);
-    bps_rounds_remove(&round->base);
-    free(round->odd);
+    bps_key_remove(&round->base);
+    bps_block_put(round->sum, &round->odd);
     if (round->opener != UINT32_MAX) {
         round->sum->held[round->opener] -= round->memory;
     }
@@ -201,7 +185,7 @@ void bps_round_collect(struct bps_round *round)
 {
     struct bps_sum *sum = round->sum;
     struct bps_key *key = round->base.key;
-    if (round->holds > 0 || round->deliveries > 0 || (round->base.failure == NULL && round->unfinished > 0)) {
+    if (round->base.holds > 0 || round->deliveries > 0 || (round->base.failure == NULL && round->unfinished > 0)) {
         return;
     }
     if (sum->walking > 0) {
@@ -216,22 +200,6 @@ void bps_round_collect(struct bps_round *round)
     bool forget = round->base.failure == NULL && round->base.id.tensor >= BPS_ID_UNNAMED;
     free_round(round);
     if (forget) {
-        bps_rounds_forget(&sum->rounds, key);
-    }
-}
-
-static void collect(struct bps_round_base *round, const void *arg)
-{
-    (void)arg;
-    bps_round_collect((struct bps_round *)round);
-}
-
-void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg)
-{
-    sum->walking++;
-    bps_rounds_each(&sum->rounds, fn, arg);
-    if (--sum->walking == 0 && sum->uncollected) {
-        sum->uncollected = false;
-        bps_rounds_each(&sum->rounds, collect, NULL);
+        bps_key_forget(key, BPS_KEY_ROUNDS);
     }
 }

@@ -7,8 +7,7 @@
 
 #include "base/assert.h"
 #include "base/heap.h"
-#include "sum/rounds.h"
-#include "sum/sum.h"
+#include "sum/key.h"
 #include "sum/verdict.h"
 
 /* What a worker has pushed. */
@@ -66,7 +65,6 @@ struct bps_round {
     uint32_t joined;             /* workers that are part of it, or have left */
     struct bps_gathering gathering;
     uint32_t last_rank, last_late; /* who came last, and how late, a bucket + 1; 0, 0: not all are there */
-    uint32_t holds;                /* cursors that point here, functions that are at work on it */
     uint32_t deliveries;           /* of slices, that are under way */
     size_t memory;                 /* of this struct and what follows it */
     bool pending;                  /* partial: failed, and the words for it are awaited; counts as a hold */
@@ -76,8 +74,7 @@ struct bps_round {
     uint32_t lost;                 /* rank whose loan could not be reached, or whose bytes not decoded */
     uint64_t max_bytes;            /* the largest tensor among the contributions */
     uint32_t odds;
-    size_t odd_room;
-    struct bps_pushed *odd; /* contributions that differ from the first one */
+    struct bps_block odd; /* a struct bps_pushed for each contribution that differs from the first one; room for all */
     /* Sets of ranks. */
     uint64_t *joined_bits;    /* those that frames stood for, and those that have left */
     uint64_t *spoke_bits;     /* those that sent the frames: they get the answers */
@@ -91,7 +88,7 @@ struct bps_round {
 struct bps_sum {
     struct bps_sum_config config;
     struct bps_pool pool;
-    struct bps_rounds rounds;
+    struct bps_key *keys[BPS_KEY_KINDS];
     uint32_t words;                  /* of a set of ranks */
     uint32_t walking;                /* functions that walk over all rounds: none may vanish */
     bool uncollected;                /* a round was to be collected meanwhile */
@@ -144,9 +141,14 @@ static inline struct bps_part *bps_parts(const struct bps_sum_slice *slice)
     return slice->round->part + (size_t)slice->index * slice->round->ranks->n;
 }
 
+static inline struct bps_round *bps_cursor_round(const struct bps_sum_cursor *cursor)
+{
+    return (struct bps_round *)cursor->round;
+}
+
 static inline struct bps_sum_slice *bps_cursor_slice(const struct bps_sum_cursor *cursor)
 {
-    return &cursor->round->slice[cursor->slice];
+    return &bps_cursor_round(cursor)->slice[cursor->slice];
 }
 
 /* The part of a contribution that a cursor writes. */
@@ -206,22 +208,19 @@ uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_contribution
 /* Not for a broadcast, which only moves bytes. BPS_ERR_UNSUPPORTED: the reducer has none. */
 bps_status bps_find_kernels(const struct bps_instance *reducer, const struct bps_spec *spec, struct bps_kernels *out,
                             const struct bps_instance **by, struct bps_report *report);
-/* The round of a contribution, opened if need be. NULL with BPS_OK: it is over, the contribution is to be ignored. */
-bps_status bps_round_find(struct bps_sum *sum, const struct bps_contribution *c, struct bps_round **out);
+struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_contribution *c);
 /* Frees the round if everybody has joined and nobody needs it any more; before that, memory it no longer needs. */
 void bps_round_collect(struct bps_round *round);
 /* A round that is held stays, whatever others do. */
 static inline void bps_round_hold(struct bps_round *round)
 {
-    round->holds++;
+    round->base.holds++;
 }
 static inline void bps_round_release(struct bps_round *round)
 {
-    round->holds--;
+    round->base.holds--;
     bps_round_collect(round);
 }
-/* Calls fn for each open round, each the base of a struct bps_round; none is gone before all are through. */
-void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg);
 
 /* ---- check.c ---- */
 /* For bps_check(). */
@@ -234,6 +233,7 @@ void bps_groups_fini(struct bps_sum *sum);
 bool bps_is_for_group(const struct bps_sum *sum, uint32_t rank, bool for_group);
 /* Whether it stands for `who`, or for one who brings something. */
 bool bps_stands_for(const struct bps_sum *sum, uint32_t rank, bool for_group, uint32_t who);
+bool bps_slice_wants(const struct bps_sum_slice *slice, uint32_t rank);
 bool bps_stands_for_source(const struct bps_sum *sum, uint32_t rank, bool for_group, const struct bps_roles *roles);
 /*
  * The first frame of a worker in a round: those that it stands for join. BPS_ERR_PROTOCOL: one of them is
@@ -252,6 +252,7 @@ void bps_late_words(const struct bps_sum *sum, const uint64_t *missing, char *te
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group);
 
 /* ---- deliver.c ---- */
+void bps_slice_delivered(struct bps_sum_slice *slice);
 /* All have contributed. */
 void bps_slice_complete(struct bps_sum_slice *slice);
 
@@ -268,6 +269,9 @@ bps_status bps_loans_write(struct bps_sum_slice *slice, uint32_t except, uint32_
 void bps_loans_release(struct bps_round *round);
 /* Their owner is lost. */
 void bps_loans_forget(struct bps_round *round, uint32_t rank);
+
+/* ---- rounds.c ---- */
+extern const struct bps_key_ops bps_rounds_ops;
 
 /* ---- failure.c ---- */
 /* Fails the round and tells all who spoke, except `quiet`, which knows already (BPS_SUM_ALL: none). */

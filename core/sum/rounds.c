@@ -1,170 +1,283 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rounds.c - see rounds.h. */
-#include "sum/rounds.h"
+/* rounds.c - keys whose rounds are summed here: who may contribute what and when, and what ends a round otherwise. */
+#include "sum/round.h"
 
-#include <stdlib.h>
-#include <string.h>
+/* ---- joining ---- */
 
-/* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
-#define OPEN_LIMIT 65536u
-
-static uint64_t key_of(const struct bps_round_id *id)
+/* Notes for the verdict what this rank, or each of its group, has pushed. */
+static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
 {
-    return (uint64_t)id->tensor << 32 | id->partition;
-}
-
-static struct bps_key *known_key(const struct bps_rounds *rounds, uint64_t id)
-{
-    struct bps_key *key;
-    HASH_FIND(hh, rounds->keys, &id, sizeof id, key);
-    return key;
-}
-
-static struct bps_key *find_key(struct bps_rounds *rounds, uint64_t id)
-{
-    struct bps_key *key = known_key(rounds, id);
-    if (key == NULL && (key = calloc(1, sizeof *key)) != NULL) {
-        key->id = id;
-        HASH_ADD(hh, rounds->keys, id, sizeof key->id, key);
-        if (key->hh.tbl == NULL) {
-            free(key);
-            return NULL;
-        }
-    }
-    return key;
-}
-
-static struct bps_round_base *open_of(const struct bps_key *key, uint32_t number)
-{
-    struct bps_round_base *round = key->rounds;
-    while (round != NULL && round->id.round > number) {
-        round = round->next;
-    }
-    return round != NULL && round->id.round == number ? round : NULL;
-}
-
-struct bps_round_base *bps_rounds_at(const struct bps_rounds *rounds, const struct bps_round_id *id)
-{
-    const struct bps_key *key = known_key(rounds, key_of(id));
-    return key != NULL ? open_of(key, id->round) : NULL;
-}
-
-struct bps_feedback *bps_rounds_feedback(const struct bps_rounds *rounds, uint32_t tensor, uint32_t partition)
-{
-    const struct bps_round_id id = {tensor, partition, 0};
-    struct bps_key *key = known_key(rounds, key_of(&id));
-    return key != NULL && key->feedback.coding != NULL ? &key->feedback : NULL;
-}
-
-bps_status bps_rounds_find(struct bps_rounds *rounds, const struct bps_round_id *id, struct bps_round_base **out,
-                           struct bps_key **key)
-{
-    *out = NULL;
-    *key = find_key(rounds, key_of(id));
-    if (*key == NULL) {
+    struct bps_sum *sum = round->sum;
+    struct bps_pushed *odd = (void *)bps_block_get(sum, &round->odd, sum->config.workers * sizeof *odd);
+    uint32_t i = rank;
+    if (odd == NULL) {
         return BPS_ERR_NOMEM;
     }
-    *out = open_of(*key, id->round);
-    if (*out != NULL) {
+    do {
+        odd[round->odds++] = (struct bps_pushed){i, *spec};
+        i = for_group ? sum->mate[i] : rank;
+    } while (i != rank);
+    if (spec->bytes > round->max_bytes) {
+        round->max_bytes = spec->bytes;
+    }
+    return BPS_OK;
+}
+
+/* The first contribution of a worker to a round. */
+static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
+{
+    bps_status status = bps_round_speak(round, rank, for_group);
+    if (status != BPS_OK) {
+        return status;
+    }
+    if (round->base.failure != NULL && round->pending) {
+        return BPS_OK; /* told with all others */
+    }
+    if (round->base.failure != NULL) {
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
         return BPS_OK;
     }
-    if (id->round < (*key)->done) {
-        *key = NULL;
+    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
+    if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
+        char text[BPS_VERDICT_BYTES];
+        bps_verdict_odd(round, text, sizeof text);
+        bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
+    }
+    return status;
+}
+
+/* ---- contributions ---- */
+
+/* Whether it can be the coded form of so many bytes. What cannot be decoded here fails its round in any case. */
+static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
+{
+    const struct bps_spec *spec = &c->spec;
+    bool sums = spec->op == BPS_SUM || spec->op == BPS_AVERAGE;
+    if (!sums || bytes == 0 || c->length == 0 || c->prescale != 1.0 || !(c->rate >= 0 && c->rate - c->rate == 0)) {
+        return false;
+    }
+    return spec->coding->compressor == NULL ||
+           (bps_coding_takes(spec->coding, spec->dtype) &&
+            c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
+}
+
+/* Whether it has the size of what it stands for. */
+static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
+{
+    uint32_t bytes = c->size;
+    if (c->empty) {
+        bool lends = bps_aggregates(sum) && c->length == bytes;
+        return receiver && c->offset == 0 && (c->length == 0 || lends);
+    }
+    uint32_t grid = bps_round_grid(sum, c);
+    if (receiver || c->offset % grid != 0 || (c->offset >= bytes && c->offset > 0)) {
+        return false;
+    }
+    uint32_t own = bps_partition_bytes(bytes, grid, c->offset / grid);
+    return c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
+}
+
+static bool has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
+{
+    return bps_is_partition(bytes, sum->config.partition, id->partition, size);
+}
+
+/* What holds for every contribution of a worker that works, whatever the others do. */
+static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
+{
+    const struct bps_spec *spec = &c->spec;
+    if (c->size % bps_dtype_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
+        (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
+        return false; /* an aggregator hears its own group, one by one, and within the host */
+    }
+    bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
+    return fits(sum, !brings, c);
+}
+
+/* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
+static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
+{
+    bps_round_hold(round);
+    for (uint32_t i = 0; i < round->slices; i++) {
+        bps_slice_arrived(&round->slice[i], rank, for_group);
+    }
+    bps_round_release(round);
+}
+
+/* The round goes well. */
+static bps_status begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
+{
+    uint32_t rank = cursor->rank;
+    cursor->slice = c->offset / round->grid;
+    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
+        round->bytes != c->size || round->grid != bps_round_grid(round->sum, c) ||
+        bps_bit(bps_begun(round, cursor->slice), rank)) {
+        return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
+    }
+    bps_set_bit(bps_begun(round, cursor->slice), rank);
+    round->rate = c->rate > round->rate ? c->rate : round->rate;
+    round->slice[cursor->slice].brought |= c->brings;
+    round->slice[cursor->slice].codes |= c->codes;
+    if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
+        push_empty(round, rank, cursor->for_group);
         return BPS_OK;
     }
-    return (*key)->open < OPEN_LIMIT ? BPS_OK : BPS_ERR_PROTOCOL;
+    bps_sum_trace(&round->slice[cursor->slice], BPS_TRACE_RECEIVE, rank, false, BPS_TRACE_NOW);
+    cursor->round = &round->base;
+    cursor->scale *= round->share;
+    bps_round_hold(round);
+    return BPS_OK;
 }
 
-void bps_rounds_add(struct bps_key *key, const struct bps_round_id *id, struct bps_round_base *round)
+static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
+                       struct bps_sum_cursor *cursor)
 {
-    struct bps_round_base **link = &key->rounds;
-    while (*link != NULL && (*link)->id.round > id->round) {
-        link = &(*link)->next;
+    struct bps_sum *sum = key->sum;
+    struct bps_round_base *base;
+    bps_status status = is_sane(sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
+    if (status != BPS_OK || base == NULL) {
+        return status;
     }
-    round->id = *id;
-    round->key = key;
-    round->next = *link;
-    *link = round;
-    key->open++;
-}
-
-void bps_rounds_remove(struct bps_round_base *round)
-{
-    struct bps_key *key = round->key;
-    struct bps_round_base **link = &key->rounds;
-    while (*link != round) {
-        link = &(*link)->next;
+    struct bps_round *round = (struct bps_round *)base;
+    if (c->spec.coding != NULL && !c->dropped) {
+        bps_round_settle_before(round);
     }
-    *link = round->next;
-    key->open--;
-    if (key->done <= round->id.round) {
-        key->done = round->id.round + 1;
+    cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
+    cursor->hollow = c->empty;
+    cursor->slot = round->ranks->slot[cursor->for_group ? sum->config.group[rank] : rank];
+    if (!bps_bit(round->spoke_bits, rank)) {
+        bps_round_hold(round);
+        status = join(round, rank, cursor->for_group, &c->spec);
+        if (status == BPS_OK) {
+            bps_round_came(round, rank, c);
+        }
+        round->base.holds--;
     }
-    free(round->failure);
-    round->failure = NULL;
+    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {
+        bps_round_collect(round); /* its bytes no longer matter */
+        return status;
+    }
+    bps_check(bps_round_check(round));
+    return begin(round, c, cursor);
 }
 
-void bps_rounds_forget(struct bps_rounds *rounds, struct bps_key *key)
+/* ---- what ends a round from outside: a worker's word, or the network's, or nobody's ---- */
+
+/* Whether it has spoken, but not pushed all slices: it cannot make the next one. */
+static bool stops(const struct bps_round *round, uint32_t rank)
 {
-    HASH_DEL(rounds->keys, key);
-    bps_feedback_fini(&key->feedback);
-    free(key);
+    uint32_t i = 0;
+    while (i < round->slices && bps_bit(bps_arrived(round, i), rank)) {
+        i++;
+    }
+    return bps_bit(round->spoke_bits, rank) && i < round->slices;
 }
 
-void bps_rounds_each(struct bps_rounds *rounds, bps_round_base_fn fn, const void *arg)
+static bps_status poison_round(struct bps_key *key, uint32_t rank, const struct bps_notice *poison)
 {
-    struct bps_key *key, *next;
-    HASH_ITER(hh, rounds->keys, key, next) {
-        for (struct bps_round_base *round = key->rounds, *then; round != NULL; round = then) {
-            then = round->next;
-            fn(round, arg);
+    const struct bps_sum *sum = key->sum;
+    struct bps_round_base *base;
+    bool fits = !bps_aggregates(sum) || !poison->for_group;
+    bps_status status = fits ? bps_key_ending(key, poison, &base) : BPS_ERR_PROTOCOL;
+    if (status != BPS_OK || base == NULL) {
+        return status;
+    }
+    struct bps_round *round = (struct bps_round *)base;
+    if (!stops(round, rank)) {
+        status = bps_round_speak(round, rank, bps_is_for_group(sum, rank, poison->for_group));
+    }
+    if (status != BPS_OK) {
+        return status;
+    }
+    bps_round_hold(round);
+    bps_check(bps_round_check(round));
+    bps_round_fail(round, poison->status, poison->text, rank);
+    bps_assert(round->base.failure != NULL);
+    if (poison->answer && !round->pending) {
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
+    }
+    bps_round_release(round);
+    return BPS_OK;
+}
+
+static bps_status fail_round(struct bps_key *key, const struct bps_notice *failed)
+{
+    struct bps_round_base *base;
+    bps_status status = bps_key_ending(key, failed, &base);
+    if (status != BPS_OK || base == NULL) {
+        return status;
+    }
+    struct bps_round *round = (struct bps_round *)base;
+    bps_round_hold(round);
+    if (round->deliveries == 0) { /* else the result is there and on its way */
+        round->max_bytes = failed->bytes > round->max_bytes ? failed->bytes : round->max_bytes;
+        round->handed_on = true;
+        round->summed = failed->summed;
+        if (round->pending) {
+            bps_round_end_pending(round, failed->status, failed->text);
+        } else {
+            bps_round_fail(round, failed->status, failed->text, BPS_SUM_ALL);
         }
     }
+    bps_round_release(round);
+    return BPS_OK;
 }
 
-static void free_failure(struct bps_round_base *round, const void *arg)
+/* ---- workers that are no longer there ---- */
+
+static void leave(struct bps_round_base *base, uint32_t rank)
 {
-    (void)arg;
-    free(round->failure);
+    struct bps_round *round = (struct bps_round *)base;
+    char text[80];
+    if (bps_bit(round->sum->gone_bits, rank)) {
+        bps_loans_forget(round, rank);
+        if (round->complete < round->slices && bps_ranks_has(round->ranks, rank)) {
+            snprintf(text, sizeof text, "worker %u was lost", rank);
+            bps_round_fail(round, BPS_ERR_LOST, text, BPS_SUM_ALL);
+        }
+    }
+    bps_round_join_left(round);
+    bps_check(bps_round_check(round));
+    bps_round_collect(round);
 }
 
-void bps_rounds_fini(struct bps_rounds *rounds)
+/* A slow receiver is not a missing one. */
+static bool missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
 {
-    struct bps_key *key, *next;
-    bps_rounds_each(rounds, free_failure, NULL);
-    HASH_ITER(hh, rounds->keys, key, next) {
-        bps_rounds_forget(rounds, key);
+    text[0] = '\0';
+    if (base->failure == NULL) {
+        bps_verdict_missing((const struct bps_round *)base, text, n, late, room);
+    }
+    return text[0] != '\0';
+}
+
+static void stalled(struct bps_round_base *base, bool overdue, const char *text)
+{
+    struct bps_round *round = (struct bps_round *)base;
+    if (overdue) {
+        bps_round_fail(round, BPS_ERR_TIMEOUT, text, BPS_SUM_ALL);
+        bps_round_collect(round);
+    } else {
+        bps_round_tell_all(round, BPS_NOTICE_STALLED, text, BPS_SUM_ALL);
     }
 }
 
-void bps_round_set_failure(struct bps_round_base *round, bps_status status, const char *text)
+static void collect(struct bps_round_base *round)
 {
-    free(round->failure);
-    round->verdict = status;
-    round->failure = strdup(text);
-    if (round->failure == NULL) {
-        round->failure = calloc(1, 1); /* the status alone must do */
-    }
+    bps_round_collect((struct bps_round *)round);
 }
 
-static void excuse(struct bps_round_base *round, const void *arg)
-{
-    const uint64_t *ns = arg;
-    round->begun += *ns;
-    round->reminded += *ns;
-}
-
-void bps_rounds_excuse(struct bps_rounds *rounds, uint64_t ns)
-{
-    bps_rounds_each(rounds, excuse, &ns);
-}
-
-bool bps_round_is_overdue(const struct bps_round_base *round, const struct bps_patience *p)
-{
-    return p->fail > 0 && p->now > round->begun && p->now - round->begun > p->fail;
-}
-
-bool bps_round_is_slow(const struct bps_round_base *round, const struct bps_patience *p)
-{
-    return p->warn > 0 && p->now > round->reminded && p->now - round->reminded > p->warn;
-}
+const struct bps_key_ops bps_rounds_ops = {
+    .bytes = sizeof(struct bps_key),
+    .has = has,
+    .push = push,
+    .poison = poison_round,
+    .fail = fail_round,
+    .open = bps_round_open,
+    .leave = leave,
+    .missing = missing,
+    .stalled = stalled,
+    .collect = collect,
+    .wants = bps_slice_wants,
+    .delivered = bps_slice_delivered,
+};

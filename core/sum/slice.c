@@ -8,7 +8,7 @@
 void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
-    struct bps_round *round = cursor->round;
+    struct bps_round *round = bps_cursor_round(cursor);
     if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
@@ -21,10 +21,10 @@ void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 
 static void finish_cursor(struct bps_sum_cursor *cursor)
 {
-    struct bps_round *round = cursor->round;
+    struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     cursor->round = NULL;
-    bps_assert(round->holds > 0);
+    bps_assert(round->base.holds > 0);
     bps_check(bps_round_check(round));
     if (round->base.failure == NULL) {
         bps_slice_arrived(slice, cursor->rank, cursor->for_group);
@@ -35,7 +35,7 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
 uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
-    struct bps_round *round = cursor->round;
+    struct bps_round *round = bps_cursor_round(cursor);
     if (round == NULL) {
         return bytes;
     }
@@ -55,7 +55,7 @@ uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, 
 bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
-    struct bps_round *round = cursor->round;
+    struct bps_round *round = bps_cursor_round(cursor);
     if (round == NULL || round->base.failure != NULL || !bps_aggregates(round->sum)) {
         if (round != NULL && cursor->bytes == 0) {
             finish_cursor(cursor); /* there are no bytes to wait for */
@@ -72,7 +72,7 @@ bps_status bps_sum_lend(struct bps_sink *sink, struct bps_loan *loan)
 
 void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
 {
-    const struct bps_round *round = cursor->round;
+    const struct bps_round *round = bps_cursor_round(cursor);
     if (round == NULL || round->base.failure != NULL || cursor->hollow) {
         return NULL;
     }
@@ -88,7 +88,7 @@ void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
 /* The block becomes the one that its bytes go to, unless there is one, or they may not stay as they are. */
 void bps_sum_placed(struct bps_sum_cursor *opened)
 {
-    const struct bps_round *round = opened->round;
+    const struct bps_round *round = bps_cursor_round(opened);
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
     uint32_t bytes = opened->bytes;
@@ -102,19 +102,6 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
     bps_sum_take(&opened->sink, 0, block, bytes);
     if (!adopted) {
         bps_pool_put(pool, block, bytes);
-    }
-}
-
-void bps_sum_abandon(struct bps_sum_cursor *cursor)
-{
-    struct bps_round *round = cursor->round;
-    if (cursor->block != NULL) {
-        bps_pool_put(&cursor->sum->pool, cursor->block, cursor->bytes);
-        cursor->block = NULL;
-    }
-    if (round != NULL) {
-        cursor->round = NULL;
-        bps_round_release(round);
     }
 }
 

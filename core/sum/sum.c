@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sum.c - the engine, and who may contribute what and when. */
+/* sum.c - the engine: what comes from outside, and which key it is for. */
 #include "sum/sum.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/array.h"
 #include "sum/round.h"
 
 static bps_status init(struct bps_sum *sum)
@@ -43,6 +42,7 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
     }
     sum->config = *config;
     sum->config.held = config->held > 0 ? config->held : BPS_SUM_HELD;
+    sum->config.ops[BPS_KEY_ROUNDS] = &bps_rounds_ops;
     bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
     bps_status status = init(sum);
     if (status != BPS_OK) {
@@ -53,19 +53,12 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
     return BPS_OK;
 }
 
-static void free_odd(struct bps_round_base *round, const void *arg)
-{
-    (void)arg;
-    free(((struct bps_round *)round)->odd);
-}
-
 void bps_sum_free(struct bps_sum *sum)
 {
     if (sum == NULL) {
         return;
     }
-    bps_rounds_each(&sum->rounds, free_odd, NULL);
-    bps_rounds_fini(&sum->rounds);
+    bps_keys_fini(sum);
     bps_heap_fini(&sum->due);
     bps_pool_fini(&sum->pool);
     bps_groups_fini(sum);
@@ -78,135 +71,14 @@ void bps_sum_free(struct bps_sum *sum)
     free(sum);
 }
 
-/* ---- joining a round ---- */
-
-/* Notes for the verdict what this rank, or each of its group, has pushed. */
-static bps_status note_odd(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
-{
-    uint32_t i = rank;
-    do {
-        if (!bps_array_reserve(round->odd, round->odd_room, round->odds + 1)) {
-            return BPS_ERR_NOMEM;
-        }
-        round->odd[round->odds++] = (struct bps_pushed){i, *spec};
-        i = for_group ? round->sum->mate[i] : rank;
-    } while (i != rank);
-    if (spec->bytes > round->max_bytes) {
-        round->max_bytes = spec->bytes;
-    }
-    return BPS_OK;
-}
-
-/* The first contribution of a worker to a round. */
-static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, const struct bps_spec *spec)
-{
-    bps_status status = bps_round_speak(round, rank, for_group);
-    if (status != BPS_OK) {
-        return status;
-    }
-    if (round->base.failure != NULL && round->pending) {
-        return BPS_OK; /* told with all others */
-    }
-    if (round->base.failure != NULL) {
-        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
-        return BPS_OK;
-    }
-    status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);
-    if (status == BPS_OK && round->odds > 0 && round->joined == round->ranks->n) {
-        char text[BPS_VERDICT_BYTES];
-        bps_verdict_odd(round, text, sizeof text);
-        bps_round_fail(round, BPS_ERR_MISMATCH, text, BPS_SUM_ALL);
-    }
-    return status;
-}
-
 /* ---- contributions ---- */
-
-/* Whether it can be the coded form of so many bytes. What cannot be decoded here fails its round in any case. */
-static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
-{
-    const struct bps_spec *spec = &c->spec;
-    bool sums = spec->op == BPS_SUM || spec->op == BPS_AVERAGE;
-    if (!sums || bytes == 0 || c->length == 0 || c->prescale != 1.0 || !(c->rate >= 0 && c->rate - c->rate == 0)) {
-        return false;
-    }
-    return spec->coding->compressor == NULL ||
-           (bps_coding_takes(spec->coding, spec->dtype) &&
-            c->length <= bps_coding_bound(spec->coding, spec->exact, spec->dtype, bytes / bps_dtype_size(spec->dtype)));
-}
-
-/* Whether it has the size of what it stands for. */
-static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
-{
-    uint32_t bytes = c->size;
-    if (c->empty) {
-        bool lends = bps_aggregates(sum) && c->length == bytes;
-        return receiver && c->offset == 0 && (c->length == 0 || lends);
-    }
-    uint32_t grid = bps_round_grid(sum, c);
-    if (receiver || c->offset % grid != 0 || (c->offset >= bytes && c->offset > 0)) {
-        return false;
-    }
-    uint32_t own = bps_partition_bytes(bytes, grid, c->offset / grid);
-    return c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
-}
-
-/* What holds for every contribution of a worker that works, whatever the others do. */
-static bps_status check_push(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
-{
-    const struct bps_spec *spec = &c->spec;
-    size_t size = bps_dtype_size(spec->dtype);
-    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 || c->size % size != 0 ||
-        !bps_is_partition(spec->bytes, sum->config.partition, c->id.partition, c->size) ||
-        !bps_is_slice(c->slice, sum->config.slice)) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (!bps_ranks_has(&sum->all, rank) || (bps_aggregates(sum) && (c->for_group || spec->coding != NULL))) {
-        return BPS_ERR_PROTOCOL; /* an aggregator hears its own group, one by one, and within the host */
-    }
-    bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
-    return fits(sum, !brings, c) ? BPS_OK : BPS_ERR_PROTOCOL;
-}
-
-/* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
-static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
-{
-    bps_round_hold(round);
-    for (uint32_t i = 0; i < round->slices; i++) {
-        bps_slice_arrived(&round->slice[i], rank, for_group);
-    }
-    bps_round_release(round);
-}
-
-/* The round goes well. */
-static bps_status begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
-{
-    uint32_t rank = cursor->rank;
-    cursor->slice = c->offset / round->grid;
-    if (!bps_spec_equal(&round->spec, &c->spec) || bps_bit(round->for_group_bits, rank) != cursor->for_group ||
-        round->bytes != c->size || round->grid != bps_round_grid(round->sum, c) ||
-        bps_bit(bps_begun(round, cursor->slice), rank)) {
-        return BPS_ERR_PROTOCOL; /* it began otherwise, or this came before */
-    }
-    bps_set_bit(bps_begun(round, cursor->slice), rank);
-    round->rate = c->rate > round->rate ? c->rate : round->rate;
-    round->slice[cursor->slice].brought |= c->brings;
-    round->slice[cursor->slice].codes |= c->codes;
-    if (c->length == 0 && !(bps_aggregates(round->sum) && round->bytes > 0)) {
-        push_empty(round, rank, cursor->for_group);
-        return BPS_OK;
-    }
-    bps_sum_trace(&round->slice[cursor->slice], BPS_TRACE_RECEIVE, rank, false, BPS_TRACE_NOW);
-    cursor->round = round;
-    cursor->scale *= round->share;
-    bps_round_hold(round);
-    return BPS_OK;
-}
 
 bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c,
                         struct bps_sum_cursor *cursor)
 {
-    struct bps_round *round = NULL;
+    const struct bps_spec *spec = &c->spec;
+    size_t size = bps_dtype_size(spec->dtype);
+    struct bps_key *key;
     *cursor = (struct bps_sum_cursor){
         .sink = {.place = bps_sum_place, .take = bps_sum_take, .lend = bps_aggregates(sum) ? bps_sum_lend : NULL},
         .sum = sum,
@@ -214,31 +86,122 @@ bps_status bps_sum_push(struct bps_sum *sum, uint32_t rank, const struct bps_con
         .bytes = c->length,
         .scale = c->prescale,
     };
-    bps_status status = check_push(sum, rank, c);
-    if (status == BPS_OK) {
-        status = bps_round_find(sum, c, &round);
+    if (size == 0 || spec->op >= BPS_WIRE_OPS || spec->bytes % size != 0 || !bps_ranks_has(&sum->all, rank)) {
+        return BPS_ERR_PROTOCOL;
     }
-    if (status != BPS_OK || round == NULL) {
-        return status;
+    bps_status status = bps_key_find(sum, &c->id, spec->bytes, c->size, &key);
+    return status == BPS_OK ? key->ops->push(key, rank, c, cursor) : status;
+}
+
+void bps_sum_abandon(struct bps_sum_cursor *cursor)
+{
+    struct bps_round_base *round = cursor->round;
+    if (cursor->block != NULL) {
+        bps_pool_put(&cursor->sum->pool, cursor->block, cursor->bytes);
+        cursor->block = NULL;
     }
-    if (c->spec.coding != NULL && !c->dropped) {
-        bps_round_settle_before(round);
-    }
-    cursor->for_group = bps_is_for_group(sum, rank, c->for_group);
-    cursor->hollow = c->empty;
-    cursor->slot = round->ranks->slot[cursor->for_group ? sum->config.group[rank] : rank];
-    if (!bps_bit(round->spoke_bits, rank)) {
-        bps_round_hold(round);
-        status = join(round, rank, cursor->for_group, &c->spec);
-        if (status == BPS_OK) {
-            bps_round_came(round, rank, c);
-        }
+    if (round != NULL) {
+        cursor->round = NULL;
         round->holds--;
+        round->key->ops->collect(round);
     }
-    if (status != BPS_OK || round->base.failure != NULL || round->odds > 0) {
-        bps_round_collect(round); /* its bytes no longer matter */
-        return status;
+}
+
+/* ---- results ---- */
+
+bool bps_sum_wants_data(const struct bps_sum_slice *slice, uint32_t rank)
+{
+    return slice->key->ops->wants(slice, rank);
+}
+
+void bps_sum_delivered(struct bps_sum_slice *slice)
+{
+    slice->key->ops->delivered(slice);
+}
+
+/* ---- what ends a round otherwise ---- */
+
+bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
+{
+    struct bps_key *key;
+    if (!bps_ranks_has(&sum->all, rank)) {
+        return BPS_ERR_PROTOCOL;
     }
-    bps_check(bps_round_check(round));
-    return begin(round, c, cursor);
+    bps_status status = bps_key_find(sum, &poison->id, poison->bytes, poison->size, &key);
+    return status == BPS_OK ? key->ops->poison(key, rank, poison) : status;
+}
+
+bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed)
+{
+    struct bps_key *key;
+    bps_status status = bps_key_find(sum, &failed->id, failed->bytes, failed->size, &key);
+    return status == BPS_OK ? key->ops->fail(key, failed) : status;
+}
+
+static void leave(struct bps_round_base *round, const void *rank)
+{
+    round->key->ops->leave(round, *(const uint32_t *)rank);
+}
+
+void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
+{
+    bps_set_bit(sum->left_bits, rank);
+    bps_rounds_walk(sum, leave, &rank);
+}
+
+void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
+{
+    if (bps_ranks_has(&sum->all, rank)) {
+        bps_set_bit(sum->gone_bits, rank);
+        bps_rounds_walk(sum, leave, &rank);
+    }
+}
+
+/* How long who is in a round has to wait. */
+struct patience {
+    uint64_t now, warn, fail; /* ns; warn, fail: 0 for never */
+};
+
+static bool is_longer(uint64_t limit, uint64_t since, uint64_t now)
+{
+    return limit > 0 && now > since && now - since > limit;
+}
+
+static void check_stall(struct bps_round_base *round, const void *patience)
+{
+    const struct patience *p = patience;
+    const struct bps_key_ops *ops = round->key->ops;
+    char missing[200], late[200], text[600];
+    bool overdue = !round->overdue && is_longer(p->fail, round->begun, p->now);
+    if ((!overdue && !is_longer(p->warn, round->reminded, p->now)) ||
+        !ops->missing(round, missing, sizeof missing, late, sizeof late)) {
+        return;
+    }
+    if (overdue) {
+        round->overdue = true;
+        bps_verdict_overdue(missing, p->fail, text, sizeof text);
+    } else {
+        bps_verdict_waiting(missing, p->now - round->begun, text, sizeof text);
+        strcat(text, late);
+        round->reminded = p->now;
+    }
+    ops->stalled(round, overdue, text);
+}
+
+void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail)
+{
+    const struct patience patience = {now, warn, fail};
+    bps_rounds_walk(sum, check_stall, &patience);
+}
+
+static void excuse(struct bps_round_base *round, const void *arg)
+{
+    const uint64_t *ns = arg;
+    round->begun += *ns;
+    round->reminded += *ns;
+}
+
+void bps_sum_excuse(struct bps_sum *sum, uint64_t ns)
+{
+    bps_rounds_walk(sum, excuse, &ns);
 }

@@ -19,6 +19,8 @@
  * writes the sum to where their owners want it. Partitions are not cut into slices there. If there are other
  * groups, the sum is `partial`: it goes to the leader of the group, who pushes it to a shard and distributes
  * the result.
+ *
+ * That is how rounds are summed. A partition may also be of another kind (config.ops; key.h, exchange.h).
  */
 #ifndef BPS_SUM_SUM_H
 #define BPS_SUM_SUM_H
@@ -32,7 +34,10 @@
 #include "sum/pool.h"
 #include "trace/trace.h"
 
+struct bps_key;
+struct bps_key_ops;
 struct bps_round;
+struct bps_round_base;
 
 /* Memory of the pool. */
 struct bps_block {
@@ -52,6 +57,7 @@ static inline uint32_t bps_group_divisor(uint32_t op, uint32_t dtype, uint32_t m
 
 /* A finished slice, to be delivered to those who contributed. Valid until it was delivered to all. */
 struct bps_sum_slice {
+    struct bps_key *key;
     struct bps_round *round;
     uint8_t header[BPS_HEADER_BYTES];       /* the owner's, written by `finished`: of the frame with the result */
     uint8_t empty_header[BPS_HEADER_BYTES]; /* of one without payload: bps_sum_wants_data(), bps_sum_loan() */
@@ -80,7 +86,7 @@ struct bps_sum_events {
     void (*finished)(void *owner, struct bps_sum_slice *slice);
     /* Deliver a finished slice to this worker and then call bps_sum_delivered(). */
     void (*result)(void *owner, uint32_t rank, struct bps_sum_slice *slice);
-    /* For this worker: a round has failed, or waits. */
+    /* For this worker: a round has failed, or waits; of an exchange see exchange.h. */
     void (*notice)(void *owner, uint32_t rank, const struct bps_notice *notice);
 
     /* Optional. Blocks of slices lie in this region from now on; the other one: no more. */
@@ -113,6 +119,8 @@ struct bps_sum_events {
      * until then nobody is told, and loans are kept. False: the notices with these words follow.
      */
     bool (*failed)(void *owner, const struct bps_notice *notice);
+    /* An exchange: the sum is where this task of ours wants it, and the round is gone. */
+    void (*exchanged)(void *owner, void *task);
 };
 
 #define BPS_SUM_ALL UINT32_MAX
@@ -131,6 +139,8 @@ struct bps_sum_config {
     /* Optional. Those who take part in a round, a part of the workers, as long as the engine lives; NULL: all. */
     const struct bps_ranks *(*ranks)(void *owner, const struct bps_round_id *id);
     bool rank_order; /* sum in the order of ranks, not of arrival; an aggregator always does */
+    /* Kinds of keys that there are here beside rounds; NULL: not that one. */
+    const struct bps_key_ops *ops[BPS_KEY_KINDS];
     struct bps_instance *reducer;
     const struct bps_sum_events *events;
     void *owner;
@@ -147,7 +157,7 @@ void bps_sum_free(struct bps_sum *sum);
 struct bps_sum_cursor {
     struct bps_sink sink; /* the first member: it takes the bytes */
     struct bps_sum *sum;
-    struct bps_round *round; /* NULL: the bytes are discarded */
+    struct bps_round_base *round; /* NULL: the bytes are discarded */
     uint32_t slice, rank, slot, bytes;
     void *block;    /* see bps_sum_open(); NULL: none */
     bool for_group; /* it stands for all of the rank's group */

@@ -130,9 +130,10 @@ void bps_verdict_mismatch(const struct bps_pushed *pushed, uint32_t n, uint32_t 
 
 static const struct bps_spec *spec_of(const struct bps_round *round, uint32_t rank)
 {
+    const struct bps_pushed *odd = round->odd.data;
     for (uint32_t i = 0; i < round->odds; i++) {
-        if (round->odd[i].rank == rank) {
-            return &round->odd[i].spec;
+        if (odd[i].rank == rank) {
+            return &odd[i].spec;
         }
     }
     return &round->spec;

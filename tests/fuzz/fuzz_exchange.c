@@ -23,8 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define BYTES   256u
 
 static struct worker {
-    struct bps_exchange *exchange;
-    struct bps_exchange_cursor cursor[WORKERS];
+    struct bps_sum *sum; /* its engine */
+    struct bps_sum_cursor cursor[WORKERS];
     uint32_t at[WORKERS]; /* bytes of the contribution that have come */
     bool closed[WORKERS]; /* the link has ended */
     struct task {
@@ -74,24 +74,20 @@ static void on_overdue(void *owner, const struct bps_notice *notice)
 {
     (void)owner;
     check(notice->kind == BPS_NOTICE_POISON && notice->text[0] != '\0');
-    check(bps_exchange_poison(worker.exchange, notice) == BPS_OK);
+    check(bps_sum_poison(worker.sum, RANK, notice) == BPS_OK);
 }
 
-static void on_notice(void *owner, const struct bps_notice *notice)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
-    if (notice->kind == BPS_NOTICE_POISON) {
+    if (rank != RANK) {
+        check(rank < WORKERS && notice->kind == BPS_NOTICE_FAILED && notice->text[0] != '\0');
+    } else if (notice->kind == BPS_NOTICE_POISON) {
         on_overdue(owner, notice);
     } else if (notice->kind == BPS_NOTICE_STALLED) {
         on_stalled(owner, notice);
     } else {
         on_failed(owner, notice);
     }
-}
-
-static void on_poisoned(void *owner, const struct bps_notice *notice)
-{
-    (void)owner;
-    check(notice->kind == BPS_NOTICE_FAILED && notice->text[0] != '\0');
 }
 
 /* ---- frames ---- */
@@ -123,26 +119,26 @@ static struct bps_header header_of(const uint8_t *step)
 static void end_link(uint32_t rank)
 {
     worker.closed[rank] = true;
-    bps_exchange_abandon(&worker.cursor[rank]);
+    bps_sum_abandon(&worker.cursor[rank]);
 }
 
 static void feed(uint32_t rank, uint32_t bytes)
 {
     static const uint8_t payload[BYTES] = {1, 2, 3, 4};
-    struct bps_exchange_cursor *cursor = &worker.cursor[rank];
+    struct bps_sum_cursor *cursor = &worker.cursor[rank];
     uint32_t left = cursor->bytes - worker.at[rank], room = 0;
     const void *from = payload;
     bytes = bytes < left ? bytes : left;
     if (worker.closed[rank] || bytes == 0) {
         return;
     }
-    void *place = (bytes & 1) != 0 ? bps_exchange_place(&cursor->sink, worker.at[rank], &room) : NULL;
+    void *place = (bytes & 1) != 0 ? cursor->sink.place(&cursor->sink, worker.at[rank], &room) : NULL;
     if (place != NULL) {
         check(room >= bytes);
         memcpy(place, payload, bytes);
         from = place;
     }
-    check(bps_exchange_take(&cursor->sink, worker.at[rank], from, bytes) == bytes);
+    check(cursor->sink.take(&cursor->sink, worker.at[rank], from, bytes) == bytes);
     worker.at[rank] += bytes;
 }
 
@@ -153,9 +149,7 @@ static void push(uint32_t rank, const struct bps_header *header)
         return;
     }
     worker.at[rank] = 0;
-    struct bps_contribution c;
-    if (bps_frame_contribution(header, true, &c) != BPS_OK ||
-        bps_exchange_push(worker.exchange, rank, &c, &worker.cursor[rank]) != BPS_OK) {
+    if (bps_frame_push(worker.sum, rank, header, &worker.cursor[rank]) != BPS_OK) {
         end_link(rank);
     }
 }
@@ -181,8 +175,8 @@ static void enter(struct bps_header *header)
     task->data = calloc(1, BYTES);
     task->round = (struct bps_exchange_round *)task; /* some, for on_failed */
     check(task->data != NULL);
-    check(bps_frame_contribution(header, true, &own) == BPS_OK);
-    check(bps_exchange_enter(worker.exchange, &own, &round) == BPS_OK);
+    check(bps_frame_contribution(header, &own) == BPS_OK);
+    check(bps_exchange_enter(worker.sum, &own, &round) == BPS_OK);
     check((round != NULL) == (task->round != NULL));
     task->round = round;
 }
@@ -223,46 +217,45 @@ static void act(const uint8_t *step)
     case 9:
         header.root = (uint32_t)-BPS_ERR_FAILED;
         if (bps_frame_notice(&header, "planted", &notice) == BPS_OK) {
-            (step[0] & 1) == 0 ? bps_exchange_fail(worker.exchange, &notice)
-                               : bps_exchange_poison(worker.exchange, &notice);
+            (step[0] & 1) == 0 ? bps_sum_fail(worker.sum, &notice) : bps_sum_poison(worker.sum, rank, &notice);
         }
         break;
     case 10:
-        bps_exchange_leave(worker.exchange, rank);
+        bps_sum_leave(worker.sum, rank);
         break;
     case 11:
         end_link(rank);
         break;
     default:
-        bps_exchange_check_stalls(worker.exchange, bps_now() + BPS_S, 1, step[1] & 1);
+        bps_sum_check_stalls(worker.sum, bps_now() + BPS_S, 1, step[1] & 1);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct bps_exchange_events events = {
-        .done = on_done,
-        .notice = on_notice,
-        .poisoned = on_poisoned,
-    };
+    static const struct bps_sum_events events = {.exchanged = on_done, .notice = on_notice};
+    static const uint32_t group[WORKERS];
     static const struct bps_reducer_ops ops = {.kernels = stub_kernels};
     static struct bps_instance reducer = {.ops = &ops};
-    const struct bps_exchange_config config = {
+    const struct bps_sum_config config = {
         .workers = WORKERS,
-        .rank = RANK,
+        .partition = BYTES,
+        .slice = BYTES,
+        .group = group,
+        .leader = RANK,
+        .ops = {[BPS_KEY_EXCHANGE] = &bps_exchange_ops},
         .reducer = &reducer,
         .events = &events,
     };
     memset(&worker, 0, sizeof worker);
-    worker.exchange = bps_exchange_new(&config);
-    check(worker.exchange != NULL);
+    check(bps_sum_new(&config, &worker.sum) == BPS_OK);
     for (size_t at = 0; at + STEP_BYTES <= size; at += STEP_BYTES) {
         act(data + at);
     }
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         end_link(rank);
     }
-    bps_exchange_free(worker.exchange);
+    bps_sum_free(worker.sum);
     for (uint32_t i = 0; i < TENSORS; i++) {
         free(worker.task[i].data);
     }

@@ -128,60 +128,54 @@ static void hold_slice(const struct bps_sum_slice *slice)
     }
 }
 
+static void hold_round(const struct bps_round *round)
+{
+    hold(round);
+    hold(round->odd.data);
+    for (uint32_t i = 0; i < round->slices; i++) {
+        hold_slice(&round->slice[i]);
+    }
+}
+
+static void hold_exchanged(const struct bps_exchange_round *round)
+{
+    hold(round);
+    for (uint32_t i = 0; i < round->base.key->sum->config.workers; i++) {
+        hold(round->part[i].block.data);
+    }
+}
+
+/* Rounds of an exchange that are over stay while something of them is arriving. */
+static void hold_arriving(struct block *block, const void *key)
+{
+    const struct bps_exchange_round *round = block->memory;
+    bool whole = block->pool == &((const struct bps_key *)key)->sum->pool && !block->held;
+    if (whole && block->bytes >= sizeof *round && round->base.key == key && round->over && round->base.holds > 0) {
+        hold_exchanged(round);
+    }
+}
+
 void __real_bps_sum_free(struct bps_sum *sum);
 void __wrap_bps_sum_free(struct bps_sum *sum);
 void __wrap_bps_sum_free(struct bps_sum *sum)
 {
     const struct bps_key *key;
-    for (key = sum != NULL ? sum->rounds.keys : NULL; key != NULL; key = key->hh.next) {
-        for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
-            const struct bps_round *round = (const struct bps_round *)base;
-            hold(round);
-            for (uint32_t i = 0; i < round->slices; i++) {
-                hold_slice(&round->slice[i]);
-            }
+    const struct bps_round_base *base;
+    for (key = sum != NULL ? sum->keys[BPS_KEY_ROUNDS] : NULL; key != NULL; key = key->hh.next) {
+        for (base = key->rounds; base != NULL; base = base->next) {
+            hold_round((const struct bps_round *)base);
         }
+    }
+    for (key = sum != NULL ? sum->keys[BPS_KEY_EXCHANGE] : NULL; key != NULL; key = key->hh.next) {
+        for (base = key->rounds; base != NULL; base = base->next) {
+            hold_exchanged((const struct bps_exchange_round *)base);
+        }
+        each_block(hold_arriving, key);
     }
     if (sum != NULL) {
         sim_check_pool(&sum->pool);
     }
     __real_bps_sum_free(sum);
-}
-
-static void hold_round(const struct bps_exchange_round *round)
-{
-    hold(round);
-    for (uint32_t i = 0; i < round->exchange->config.workers; i++) {
-        hold(round->part[i].block);
-    }
-}
-
-/* Rounds that are over stay while something of them is arriving. */
-static void hold_arriving(struct block *block, const void *arg)
-{
-    const struct bps_exchange *exchange = arg;
-    const struct bps_exchange_round *round = block->memory;
-    bool whole = block->pool == &exchange->pool && !block->held && block->bytes >= sizeof *round;
-    if (whole && round->exchange == exchange && round->over && round->arriving > 0) {
-        hold_round(round);
-    }
-}
-
-void __real_bps_exchange_free(struct bps_exchange *exchange);
-void __wrap_bps_exchange_free(struct bps_exchange *exchange);
-void __wrap_bps_exchange_free(struct bps_exchange *exchange)
-{
-    const struct bps_key *key;
-    for (key = exchange != NULL ? exchange->rounds.keys : NULL; key != NULL; key = key->hh.next) {
-        for (const struct bps_round_base *base = key->rounds; base != NULL; base = base->next) {
-            hold_round((const struct bps_exchange_round *)base);
-        }
-    }
-    if (exchange != NULL) {
-        each_block(hold_arriving, exchange);
-        sim_check_pool(&exchange->pool);
-    }
-    __real_bps_exchange_free(exchange);
 }
 
 static void drop(struct block *block, const void *arg)

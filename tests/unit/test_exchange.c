@@ -29,7 +29,7 @@ struct frame {
 STAILQ_HEAD(frames, frame);
 
 static struct worker {
-    struct bps_exchange *exchange;
+    struct bps_sum *sum; /* its engine */
     struct bps_exchange_round *round;
     struct frames to[WORKERS];
     uint32_t number; /* of its round */
@@ -70,63 +70,50 @@ static void send_to_others(uint32_t from, const struct bps_header *header, const
 }
 
 /* In pieces or whole, to the place or from elsewhere. */
-static void feed(struct bps_exchange_cursor *cursor, const struct frame *frame)
+static void feed(struct bps_sum_cursor *cursor, const struct frame *frame)
 {
     uint32_t piece = rig_random(2) == 0 ? BYTES : 1 + rig_random(BYTES);
     for (uint32_t at = 0, n; at < frame->header.length; at += n) {
         uint32_t room;
         n = frame->header.length - at < piece ? frame->header.length - at : piece;
         const void *data = frame->payload + at;
-        void *place = rig_random(2) == 0 ? bps_exchange_place(&cursor->sink, at, &room) : NULL;
+        void *place = rig_random(2) == 0 ? cursor->sink.place(&cursor->sink, at, &room) : NULL;
         if (place != NULL) {
             ck_assert_uint_ge(room, n);
             memcpy(place, data, n);
             data = place;
         }
-        ck_assert_uint_eq(bps_exchange_take(&cursor->sink, at, data, n), n);
+        ck_assert_uint_eq(cursor->sink.take(&cursor->sink, at, data, n), n);
     }
-}
-
-static bps_status push_frame(struct bps_exchange *exchange, uint32_t from, const struct bps_header *header,
-                             struct bps_exchange_cursor *cursor)
-{
-    struct bps_contribution c;
-    bps_status status = bps_frame_contribution(header, true, &c);
-    return status == BPS_OK ? bps_exchange_push(exchange, from, &c, cursor) : status;
 }
 
 /* POISON, FAILED. */
-static bps_status hear(struct bps_exchange *exchange, const struct bps_header *header, const char *text)
+static bps_status hear(struct bps_sum *sum, uint32_t from, const struct bps_header *header, const char *text)
 {
-    struct bps_notice notice;
-    bps_status status = bps_frame_notice(header, text, &notice);
-    if (status != BPS_OK) {
-        return status;
-    }
-    return notice.kind == BPS_NOTICE_POISON ? bps_exchange_poison(exchange, &notice)
-                                            : bps_exchange_fail(exchange, &notice);
+    return header->type == BPS_FRAME_POISON ? bps_frame_poison(sum, from, header, text)
+                                            : bps_frame_fail(sum, header, text);
 }
 
 /* False: there is nothing on this way. */
 static bool deliver(uint32_t from, uint32_t to)
 {
     struct frame *frame = STAILQ_FIRST(&worker[from].to[to]);
-    struct bps_exchange *exchange = worker[to].exchange;
-    struct bps_exchange_cursor cursor;
+    struct bps_sum *sum = worker[to].sum;
+    struct bps_sum_cursor cursor;
     if (frame == NULL) {
         return false;
     }
     STAILQ_REMOVE_HEAD(&worker[from].to[to], entry);
     switch (frame->header.type) {
     case BPS_FRAME_PUSH:
-        ck_assert_int_eq(push_frame(exchange, from, &frame->header, &cursor), BPS_OK);
+        ck_assert_int_eq(bps_frame_push(sum, from, &frame->header, &cursor), BPS_OK);
         feed(&cursor, frame);
         break;
     case BPS_FRAME_LEAVE:
-        bps_exchange_leave(exchange, from);
+        bps_sum_leave(sum, from);
         break;
     default:
-        ck_assert_int_eq(hear(exchange, &frame->header, frame->text), BPS_OK);
+        ck_assert_int_eq(hear(sum, from, &frame->header, frame->text), BPS_OK);
     }
     free(frame);
     return true;
@@ -177,7 +164,7 @@ static void on_stalled(void *owner, const struct bps_notice *notice)
 static void poison(uint32_t rank, const struct bps_header *header, const char *text)
 {
     if (rank == LEADER) {
-        ck_assert_int_eq(hear(worker[rank].exchange, header, text), BPS_OK);
+        ck_assert_int_eq(hear(worker[rank].sum, rank, header, text), BPS_OK);
     } else {
         send_frame(rank, LEADER, header, text, NULL);
     }
@@ -186,14 +173,19 @@ static void poison(uint32_t rank, const struct bps_header *header, const char *t
 static void on_overdue(void *owner, const struct bps_notice *notice)
 {
     struct worker *w = owner;
-    const struct bps_header header = bps_notice_header(notice, 1, BPS_FLAG_EXCHANGE);
+    const struct bps_header header = bps_notice_header(notice, 1, 0);
     w->overdue++;
     poison(rank_of(owner), &header, notice->text);
 }
 
-static void on_notice(void *owner, const struct bps_notice *notice)
+static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
-    if (notice->kind == BPS_NOTICE_POISON) {
+    if (rank != rank_of(owner)) {
+        const struct bps_header header = bps_notice_header(notice, 1, 0);
+        ck_assert_uint_eq(header.type, BPS_FRAME_FAILED);
+        ck_assert_uint_eq(header.flags, BPS_FLAG_EXCHANGE);
+        send_frame(rank_of(owner), rank, &header, notice->text, NULL);
+    } else if (notice->kind == BPS_NOTICE_POISON) {
         on_overdue(owner, notice);
     } else if (notice->kind == BPS_NOTICE_STALLED) {
         on_stalled(owner, notice);
@@ -202,33 +194,26 @@ static void on_notice(void *owner, const struct bps_notice *notice)
     }
 }
 
-static void on_poisoned(void *owner, const struct bps_notice *notice)
-{
-    const struct bps_header header = bps_notice_header(notice, 1, BPS_FLAG_EXCHANGE);
-    ck_assert_uint_eq(header.type, BPS_FRAME_FAILED);
-    send_to_others(rank_of(owner), &header, notice->text, NULL);
-}
-
-static const struct bps_exchange_events events = {
-    .done = on_done,
-    .notice = on_notice,
-    .poisoned = on_poisoned,
-};
+static const struct bps_sum_events events = {.exchanged = on_done, .notice = on_notice};
 
 static void setup(void)
 {
+    static const uint32_t group[WORKERS];
     rig_open();
     memset(worker, 0, sizeof worker);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        const struct bps_exchange_config config = {
+        const struct bps_sum_config config = {
             .workers = WORKERS,
-            .rank = rank,
+            .partition = 1u << 20,
+            .slice = 1u << 20,
+            .group = group,
+            .leader = rank,
+            .ops = {[BPS_KEY_EXCHANGE] = &bps_exchange_ops},
             .reducer = rig_reducer,
             .events = &events,
             .owner = &worker[rank],
         };
-        worker[rank].exchange = bps_exchange_new(&config);
-        ck_assert_ptr_nonnull(worker[rank].exchange);
+        ck_assert_int_eq(bps_sum_new(&config, &worker[rank].sum), BPS_OK);
         for (uint32_t to = 0; to < WORKERS; to++) {
             STAILQ_INIT(&worker[rank].to[to]);
         }
@@ -239,7 +224,7 @@ static void teardown(void)
 {
     deliver_all();
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
-        bps_exchange_free(worker[rank].exchange);
+        bps_sum_free(worker[rank].sum);
     }
     rig_close();
 }
@@ -263,8 +248,8 @@ static bool enter(uint32_t rank, const struct bps_header *header)
     struct worker *w = &worker[rank];
     struct bps_contribution own;
     w->waits = true;
-    ck_assert_int_eq(bps_frame_contribution(header, true, &own), BPS_OK);
-    ck_assert_int_eq(bps_exchange_enter(w->exchange, &own, &w->round), BPS_OK);
+    ck_assert_int_eq(bps_frame_contribution(header, &own), BPS_OK);
+    ck_assert_int_eq(bps_exchange_enter(w->sum, &own, &w->round), BPS_OK);
     ck_assert(w->waits == (w->round != NULL));
     return w->round != NULL;
 }
@@ -547,13 +532,13 @@ START_TEST(test_stall)
     push(0, BPS_SUM, 0);
     push(1, BPS_SUM, 0);
     deliver_all();
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 2 * BPS_S, BPS_S, 3 * BPS_S);
-    bps_exchange_check_stalls(worker[2].exchange, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 2 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[2].sum, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
     ck_assert_uint_eq(worker[0].stalls, 1);
     ck_assert_uint_eq(worker[2].stalls + worker[2].overdue, 0); /* it does not wait */
     ck_assert_str_eq(worker[0].text, "has waited 2 s for worker 2");
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 4 * BPS_S, BPS_S, 3 * BPS_S);
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 4 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 4 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 4 * BPS_S, BPS_S, 3 * BPS_S);
     ck_assert_uint_eq(worker[0].overdue, 1);
     ck_assert(worker[0].waits); /* until the leader has said so */
     deliver_all();
@@ -566,10 +551,10 @@ END_TEST
 START_TEST(test_excuse)
 {
     push(0, BPS_SUM, 0);
-    bps_exchange_excuse(worker[0].exchange, 9 * BPS_S);
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_excuse(worker[0].sum, 9 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
     ck_assert_uint_eq(worker[0].stalls + worker[0].overdue, 0);
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 13 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 13 * BPS_S, BPS_S, 3 * BPS_S);
     ck_assert_uint_eq(worker[0].overdue, 1);
 }
 END_TEST
@@ -579,7 +564,7 @@ START_TEST(test_no_stall_of_a_poisoner)
 {
     cannot(0, "no");
     ck_assert(worker[0].waits);
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 9 * BPS_S, BPS_S, 3 * BPS_S);
     ck_assert_uint_eq(worker[0].stalls + worker[0].overdue, 0);
     deliver_all();
     ck_assert_str_eq(worker[0].text, "no");
@@ -595,7 +580,7 @@ START_TEST(test_overdue_elsewhere)
     while (deliver(0, LEADER) || deliver(2, LEADER) || deliver(LEADER, 0)) {
     }
     ck_assert_uint_eq(worker[LEADER].sums, 1);
-    bps_exchange_check_stalls(worker[0].exchange, bps_now() + 4 * BPS_S, 0, 3 * BPS_S);
+    bps_sum_check_stalls(worker[0].sum, bps_now() + 4 * BPS_S, 0, 3 * BPS_S);
     while (deliver(0, LEADER) || deliver(LEADER, 0)) {
     }
     ck_assert_uint_eq(worker[0].failures, 1);
@@ -607,34 +592,34 @@ END_TEST
 /* The link ends in the middle of a contribution. */
 START_TEST(test_abandon)
 {
-    struct bps_exchange_cursor cursor;
+    struct bps_sum_cursor cursor;
     struct bps_header h = push_header(1, BPS_SUM, 0);
     push(0, BPS_SUM, 0);
-    ck_assert_int_eq(push_frame(worker[0].exchange, 1, &h, &cursor), BPS_OK);
-    bps_exchange_take(&cursor.sink, 0, worker[1].data, 8);
+    ck_assert_int_eq(bps_frame_push(worker[0].sum, 1, &h, &cursor), BPS_OK);
+    cursor.sink.take(&cursor.sink, 0, worker[1].data, 8);
     if (_i == 0) {
-        bps_exchange_abandon(&cursor);
+        bps_sum_abandon(&cursor);
     }
-    bps_exchange_leave(worker[0].exchange, 2);
+    bps_sum_leave(worker[0].sum, 2);
     ck_assert_str_eq(worker[0].text, "worker 2 has left the job");
     if (_i == 1) {
-        bps_exchange_take(&cursor.sink, 8, worker[1].data + 2, BYTES - 8);
+        cursor.sink.take(&cursor.sink, 8, worker[1].data + 2, BYTES - 8);
     }
-    bps_exchange_abandon(&cursor);
+    bps_sum_abandon(&cursor);
     ck_assert_ptr_null(cursor.round);
 }
 END_TEST
 
 START_TEST(test_frames_that_nobody_sends)
 {
-    struct bps_exchange *exchange = worker[0].exchange;
-    struct bps_exchange_cursor cursor = {0};
+    struct bps_sum *sum = worker[0].sum;
+    struct bps_sum_cursor cursor = {0};
     const struct bps_header good = push_header(1, BPS_SUM, 0);
     struct bps_header bad[12];
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         bad[i] = good;
     }
-    bad[0].flags = 0;
+    bad[0].flags |= BPS_FLAG_BRINGS;
     bad[1].flags |= BPS_FLAG_EMPTY;
     bad[2].flags |= BPS_FLAG_GROUP;
     bad[3].length = BYTES - 4;
@@ -647,19 +632,19 @@ START_TEST(test_frames_that_nobody_sends)
     bad[10].dtype = BPS_DTYPES;
     bad[11].prescale = (double)1e300 * 1e300;
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ck_assert_int_eq(push_frame(exchange, 1, &bad[i], &cursor), BPS_ERR_PROTOCOL);
+        ck_assert_int_eq(bps_frame_push(sum, 1, &bad[i], &cursor), BPS_ERR_PROTOCOL);
         ck_assert_ptr_null(cursor.round);
     }
-    ck_assert_int_eq(push_frame(exchange, 0, &good, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(push_frame(exchange, WORKERS, &good, &cursor), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(push_frame(exchange, 1, &good, &cursor), BPS_OK);
-    bps_exchange_abandon(&cursor);
-    ck_assert_int_eq(push_frame(exchange, 1, &good, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 0, &good, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, WORKERS, &good, &cursor), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &good, &cursor), BPS_OK);
+    bps_sum_abandon(&cursor);
+    ck_assert_int_eq(bps_frame_push(sum, 1, &good, &cursor), BPS_ERR_PROTOCOL);
     bad[8].type = bad[9].type = BPS_FRAME_POISON;
-    ck_assert_int_eq(hear(exchange, &bad[8], "no"), BPS_ERR_PROTOCOL);
-    ck_assert_int_eq(hear(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(hear(sum, 1, &bad[8], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(hear(sum, 1, &bad[9], "no"), BPS_ERR_PROTOCOL);
     bad[9].type = BPS_FRAME_FAILED;
-    ck_assert_int_eq(hear(exchange, &bad[9], "no"), BPS_ERR_PROTOCOL);
+    ck_assert_int_eq(hear(sum, 1, &bad[9], "no"), BPS_ERR_PROTOCOL);
 }
 END_TEST
 
