@@ -14,6 +14,7 @@
 #include <byteps/reducer.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "node/transport.h"
 #include "plugin/use.h"
 #include "tools/cmd.h"
@@ -54,15 +55,14 @@ struct drawing {
 /* "sum average", or "all" */
 static void mask_text(uint32_t mask, uint32_t n, const char *(*name)(uint32_t), char *text, size_t room)
 {
-    size_t at = 0;
-    text[0] = '\0';
+    struct bps_text out = bps_text_in(text, room);
     if ((mask & ((1u << n) - 1)) == (1u << n) - 1) {
-        snprintf(text, room, "all");
+        bps_text_add(&out, "all");
         return;
     }
-    for (uint32_t i = 0; i < n && at + 16 < room; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         if ((mask >> i & 1) != 0) {
-            at += (size_t)snprintf(text + at, room - at, "%s%s", at > 0 ? " " : "", name(i));
+            bps_text_add(&out, "%s%s", out.length > 0 ? " " : "", name(i));
         }
     }
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "server/server.h"
 
 /* Of a machine with very many workers and shards, so many are shown. */
@@ -30,13 +31,12 @@ __attribute__((format(printf, 3, 4))) static void add(json_t *info, const char *
 static void list_interfaces(const struct bps_topology *topology, hwloc_obj_t node, char *text, size_t n)
 {
     char path[600];
-    size_t used = 0;
+    struct bps_text out = bps_text_in(text, n);
     snprintf(path, sizeof path, "%s/class/net", topology->sysfs);
     DIR *dir = opendir(path);
-    text[0] = '\0';
-    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL && used < n;) {
+    for (struct dirent *entry; dir != NULL && (entry = readdir(dir)) != NULL;) {
         if (entry->d_name[0] != '.' && bps_topology_interface_node(topology, entry->d_name) == node) {
-            used += (size_t)snprintf(text + used, n - used, "%s%s", used > 0 ? " " : "", entry->d_name);
+            bps_text_add(&out, "%s%s", out.length > 0 ? " " : "", entry->d_name);
         }
     }
     if (dir != NULL) {

@@ -13,6 +13,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "tools/run.h"
 
 #define NAME       "launch"
@@ -65,18 +66,18 @@ static bool read_number(const char *name, long least, long most, long *out)
 /* Names every variable that is missing, so that one look is enough. */
 static bool all_set(const char *const *names, size_t n)
 {
-    char missing[256] = "";
-    size_t used = 0;
+    char missing[256];
+    struct bps_text text = bps_text_in(missing, sizeof missing);
     for (size_t i = 0; i < n; i++) {
         const char *value = getenv(names[i]);
         if (!value || !*value) {
-            used += (size_t)snprintf(missing + used, sizeof(missing) - used, "%s%s", used ? ", " : "", names[i]);
+            bps_text_add(&text, "%s%s", text.length > 0 ? ", " : "", names[i]);
         }
     }
-    if (used) {
+    if (text.length > 0) {
         bps_cmd_failure(NAME, "not set in the environment: %s; see 'byteps launch --help'", missing);
     }
-    return used == 0;
+    return text.length == 0;
 }
 
 static bool local_size(long *out)

@@ -14,6 +14,7 @@
 
 #include "base/place.h"
 #include "base/tensor.h"
+#include "base/text.h"
 #include "conf/tree.h"
 #include "conf/value.h"
 #include "tools/cmd.h"
@@ -76,22 +77,22 @@ void bps_model_list(char *text, size_t n)
 {
     const char *rest = search_path();
     char *directory;
-    size_t at = 0;
-    snprintf(text, n, "none");
+    struct bps_text out = bps_text_in(text, n);
     while ((directory = next_directory(&rest)) != NULL) {
         struct dirent **entries;
         int count = scandir(directory, &entries, is_model, alphasort);
         for (int i = 0; i < count; i++) {
-            if (at < n) {
-                at += (size_t)snprintf(text + at, n - at, "%s%.*s", at > 0 ? ", " : "",
-                                       (int)strlen(entries[i]->d_name) - 4, entries[i]->d_name);
-            }
+            bps_text_add(&out, "%s%.*s", out.length > 0 ? ", " : "", (int)strlen(entries[i]->d_name) - 4,
+                         entries[i]->d_name);
             free(entries[i]);
         }
         if (count >= 0) {
             free(entries);
         }
         free(directory);
+    }
+    if (out.length == 0) {
+        bps_text_add(&out, "none");
     }
 }
 
@@ -127,14 +128,15 @@ __attribute__((format(printf, 2, 3))) static bps_status refuse(struct model_file
 static bps_status find_dtype(struct model_file *f, const char *word, uint32_t *out)
 {
     const char *names[BPS_DTYPES];
-    char all[256] = "";
+    char all[256];
+    struct bps_text text = bps_text_in(all, sizeof all);
     for (uint32_t i = 0; i < BPS_DTYPES; i++) {
         names[i] = bps_dtype_name(i);
         if (strcmp(word, names[i]) == 0) {
             *out = i;
             return BPS_OK;
         }
-        snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? ", " : "", names[i]);
+        bps_text_add(&text, "%s%s", i > 0 ? ", " : "", names[i]);
     }
     const char *near = bps_nearest(word, names, BPS_DTYPES);
     return near != NULL ? refuse(f, "unknown data type %s; did you mean %s?", bps_shown(word).text, near)

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/report.h"
+#include "base/text.h"
 
 #define IDENTITY_WORDS 8
 
@@ -68,30 +69,7 @@ void bps_log_set_identity(const char *identity)
     }
 }
 
-/* A line that grows; what does not fit is cut. The last byte is kept for the end of the line. */
-struct line {
-    char text[4096];
-    size_t length;
-};
-
-static void line_vadd(struct line *line, const char *format, va_list arguments)
-{
-    size_t room = sizeof line->text - 1 - line->length;
-    int n = vsnprintf(line->text + line->length, room, format, arguments);
-    if (n > 0) {
-        line->length += (size_t)n < room ? (size_t)n : room - 1;
-    }
-}
-
-__attribute__((format(printf, 2, 3))) static void line_add(struct line *line, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    line_vadd(line, format, arguments);
-    va_end(arguments);
-}
-
-static void add_time(struct line *line)
+static void add_time(struct bps_text *line)
 {
     struct timespec now;
     struct tm local;
@@ -100,11 +78,11 @@ static void add_time(struct line *line)
         return;
     }
     /* Not by strftime(), which may read the time zone from the environment again. */
-    line_add(line, "%04d-%02d-%02d %02d:%02d:%02d.%03ld ", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
-             local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
+    bps_text_add(line, "%04d-%02d-%02d %02d:%02d:%02d.%03ld ", local.tm_year + 1900, local.tm_mon + 1, local.tm_mday,
+                 local.tm_hour, local.tm_min, local.tm_sec, now.tv_nsec / 1000000);
 }
 
-static void add_level(struct line *line, uint32_t level)
+static void add_level(struct bps_text *line, uint32_t level)
 {
     static const struct {
         const char *word, *colour;
@@ -116,13 +94,13 @@ static void add_level(struct line *line, uint32_t level)
         level = BPS_LOG_TRACE;
     }
     if (atomic_load_explicit(&log_colours, memory_order_relaxed) && isatty(STDERR_FILENO)) {
-        line_add(line, "\033[%sm%s\033[0m ", levels[level].colour, levels[level].word);
+        bps_text_add(line, "\033[%sm%s\033[0m ", levels[level].colour, levels[level].word);
     } else {
-        line_add(line, "%s ", levels[level].word);
+        bps_text_add(line, "%s ", levels[level].word);
     }
 }
 
-static void add_identity(struct line *line)
+static void add_identity(struct bps_text *line)
 {
     uint64_t words[IDENTITY_WORDS];
     for (size_t i = 0; i < IDENTITY_WORDS; i++) {
@@ -132,7 +110,7 @@ static void add_identity(struct line *line)
     memcpy(text, words, sizeof words);
     text[sizeof words] = '\0';
     if (text[0] != '\0') {
-        line_add(line, "%s ", text);
+        bps_text_add(line, "%s ", text);
     }
 }
 
@@ -153,7 +131,8 @@ static void write_all(const char *text, size_t length)
 void bps_log_write(uint32_t level, const char *component, const char *format, ...)
 {
     int saved = errno;
-    struct line line = {.length = 0};
+    char text[4096];
+    struct bps_text line = bps_text_in(text, sizeof text - 1); /* the last byte is for the end of the line */
     if (!atomic_load_explicit(&log_no_time, memory_order_relaxed)) {
         add_time(&line);
     }
@@ -161,15 +140,15 @@ void bps_log_write(uint32_t level, const char *component, const char *format, ..
     add_identity(&line);
     size_t start = line.length;
     if (component != NULL && *component != '\0') {
-        line_add(&line, "%s: ", component);
+        bps_text_add(&line, "%s: ", component);
     }
     va_list arguments;
     va_start(arguments, format);
     errno = saved; /* for %m */
-    line_vadd(&line, format, arguments);
+    bps_text_vadd(&line, format, arguments);
     va_end(arguments);
-    bps_make_printable(line.text + start);
-    line.text[line.length++] = '\n';
-    write_all(line.text, line.length);
+    bps_make_printable(text + start);
+    text[line.length++] = '\n';
+    write_all(text, line.length);
     errno = saved;
 }

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "base/text.h"
 #include "conf/layer.h"
 #include "conf/option.h"
 
@@ -48,14 +49,13 @@ static const struct bps_option own_table[] = {
 /* ---- the text of a coding ---- */
 
 /* Adds those that must be equal on all members. */
-static void add_options(const struct bps_option *table, const void *options, char *text, size_t n)
+static void add_options(const struct bps_option *table, const void *options, struct bps_text *text)
 {
     for (; table != NULL && table->name != NULL; table++) {
         char value[BPS_CODING_TEXT];
-        size_t at = strlen(text);
         if ((table->flags & BPS_OPT_AGREE) != 0) {
             bps_option_format(table, options, value, sizeof value);
-            snprintf(text + at, n - at, "; %s=%s", table->name, value);
+            bps_text_add(text, "; %s=%s", table->name, value);
         }
     }
 }
@@ -169,11 +169,11 @@ static void take_own(struct bps_coding *coding, const struct own_options *own)
 static void write_text(struct bps_coding *coding, const struct own_options *own, const char *version)
 {
     const struct bps_plugin *plugin = coding->compressor->loaded->plugin;
-    snprintf(coding->text, sizeof coding->text, "plugin=%s", plugin->name);
-    add_options(own_table, own, coding->text, sizeof coding->text);
-    add_options(plugin->options, coding->compressor->options, coding->text, sizeof coding->text);
-    size_t at = strlen(coding->text);
-    snprintf(coding->text + at, sizeof coding->text - at, "; version=%s", version);
+    struct bps_text text = bps_text_in(coding->text, sizeof coding->text);
+    bps_text_add(&text, "plugin=%s", plugin->name);
+    add_options(own_table, own, &text);
+    add_options(plugin->options, coding->compressor->options, &text);
+    bps_text_add(&text, "; version=%s", version);
 }
 
 static bps_status open_compressor(struct bps_coding *coding, const struct bps_conf_node *group, const char *path,

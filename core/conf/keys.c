@@ -10,10 +10,11 @@
 void bps_check_problem(struct bps_check *check, const char *origin, const char *format, ...)
 {
     struct bps_report line;
-    size_t at = (size_t)snprintf(line.text, sizeof line.text, "%.400s: ", origin);
+    struct bps_text text = bps_text_in(line.text, sizeof line.text);
     va_list args;
+    bps_text_add(&text, "%.400s: ", origin);
     va_start(args, format);
-    vsnprintf(line.text + at, sizeof line.text - at, format, args);
+    bps_text_vadd(&text, format, args);
     va_end(args);
     if (check->problems++ == 0) {
         check->status = BPS_ERR_CONF;
@@ -61,15 +62,15 @@ static void refuse_name(struct bps_check *check, const struct bps_conf_node *nod
                         const char *what, const struct names *names)
 {
     const char *nearest = bps_nearest(node->name, names->name, names->count);
-    char all[500] = "";
-    size_t at = 0;
+    char all[500];
+    struct bps_text text = bps_text_in(all, sizeof all);
     if (nearest != NULL) {
         bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; did you mean %s%s%s?", section, dot, node->name,
                           what, section, dot, nearest);
         return;
     }
-    for (size_t i = 0; i < names->count && at < sizeof all; i++) {
-        at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", i == 0 ? "" : ", ", names->name[i]);
+    for (size_t i = 0; i < names->count; i++) {
+        bps_text_add(&text, "%s%s", i == 0 ? "" : ", ", names->name[i]);
     }
     bps_check_problem(check, node->origin, "%s%s%.200s: unknown %s; expected one of %s", section, dot, node->name, what,
                       all);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/report.h"
+#include "base/text.h"
 #include "conf/value.h"
 
 /* The value of a field that has no memory of its own. */
@@ -154,50 +155,47 @@ static bool in_range(const struct bps_option *option, const union value *value)
 /* ---- messages ---- */
 
 /* " such as ..." for types with units: the default, or a common value where that is 0. */
-static void example(const struct bps_option *option, char *text, size_t n)
+static void add_example(const struct bps_option *option, struct bps_text *text)
 {
     union value value;
     bool usable =
         option->fallback != NULL && parse_value(option, option->fallback, &value) == BPS_OK && value.amount != 0;
     bool size = option->type == BPS_OPT_SIZE;
-    snprintf(text, n, ", such as \"%s\"", usable ? option->fallback : size ? "4 MiB" : "30 s");
+    bps_text_add(text, ", such as \"%s\"", usable ? option->fallback : size ? "4 MiB" : "30 s");
 }
 
-static void expected_range(const struct bps_option *option, const char *otherwise, char *text, size_t n)
+static void add_range(const struct bps_option *option, struct bps_text *text)
 {
     char from[64], to[64];
     split_range(option->range, from, to);
     if (from[0] != '\0' && to[0] != '\0') {
-        snprintf(text, n, "%s..%s", from, to);
+        bps_text_add(text, "%s..%s", from, to);
     } else if (from[0] != '\0' || to[0] != '\0') {
-        snprintf(text, n, "at %s %s", from[0] != '\0' ? "least" : "most", from[0] != '\0' ? from : to);
+        bps_text_add(text, "at %s %s", from[0] != '\0' ? "least" : "most", from[0] != '\0' ? from : to);
     } else {
-        snprintf(text, n, "%s", otherwise);
+        bps_text_add(text, "%s", bps_option_type(option->type)->expected);
     }
     if (option->type == BPS_OPT_SIZE || option->type == BPS_OPT_TIME) {
-        size_t length = strlen(text);
-        example(option, text + length, n - length);
+        add_example(option, text);
     }
 }
 
-static void expected_words(const char *range, char *text, size_t n)
+static void add_words(const char *range, struct bps_text *text)
 {
     struct words words;
     split_words(range, &words);
-    size_t at = 0;
-    text[0] = '\0';
-    for (size_t i = 0; i < words.count && at < n; i++) {
-        const char *joint = i == 0 ? "" : i + 1 == words.count ? " or " : ", ";
-        at += (size_t)snprintf(text + at, n - at, "%s%s", joint, words.word[i]);
+    for (size_t i = 0; i < words.count; i++) {
+        bps_text_add(text, "%s%s", i == 0 ? "" : i + 1 == words.count ? " or " : ", ", words.word[i]);
     }
 }
 
 void bps_option_expected(const struct bps_option *option, char *text, size_t n)
 {
+    struct bps_text out = bps_text_in(text, n);
     if (option->type == BPS_OPT_CHOICE) {
-        expected_words(option->range, text, n);
+        add_words(option->range, &out);
     } else {
-        expected_range(option, bps_option_type(option->type)->expected, text, n);
+        add_range(option, &out);
     }
 }
 
@@ -345,9 +343,9 @@ static void format_list(const void *field, char *text, size_t n)
 {
     struct bps_list list;
     memcpy(&list, field, sizeof list);
-    size_t at = 0;
-    for (uint32_t i = 0; i < list.count && at < n; i++) {
-        at += (size_t)snprintf(text + at, n - at, "%s%s", i == 0 ? "" : " ", list.items[i]);
+    struct bps_text out = bps_text_in(text, n);
+    for (uint32_t i = 0; i < list.count; i++) {
+        bps_text_add(&out, "%s%s", i == 0 ? "" : " ", list.items[i]);
     }
 }
 

@@ -72,13 +72,12 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
                                  const struct bps_option *table, struct bps_report *report)
 {
     const char *names[256];
-    char all[600] = "it has no options";
-    size_t n = 0, at = 0;
+    char all[600];
+    struct bps_text text = bps_text_in(all, sizeof all);
+    size_t n = 0;
     for (; table != NULL && table->name != NULL && n < sizeof names / sizeof *names; table++) {
         names[n++] = table->name;
-        if (at < sizeof all) {
-            at += (size_t)snprintf(all + at, sizeof all - at, "%s%s", n == 1 ? "expected one of " : ", ", table->name);
-        }
+        bps_text_add(&text, "%s%s", n == 1 ? "expected one of " : ", ", table->name);
     }
     for (; others != NULL && *others != NULL && n < sizeof names / sizeof *names; others++) {
         names[n++] = *others;
@@ -88,7 +87,8 @@ static bps_status refuse_unknown(const struct bps_conf_node *node, const char *p
         BPS_REPORT(report, "%.300s: %.120s.%.120s: unknown key; did you mean %.120s.%.120s?", node->origin, path,
                    node->name, path, nearest);
     } else {
-        BPS_REPORT(report, "%.160s: %.100s.%.100s: unknown key; %s", node->origin, path, node->name, all);
+        BPS_REPORT(report, "%.160s: %.100s.%.100s: unknown key; %s", node->origin, path, node->name,
+                   text.length > 0 ? all : "it has no options");
     }
     return BPS_ERR_CONF;
 }

@@ -1,44 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* text.c - configuration values as text that libconfig reads back. */
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
-#include "base/array.h"
 #include "conf/tree.h"
-
-void bps_text_free(struct bps_text *text)
-{
-    free(text->data);
-    *text = (struct bps_text){0};
-}
-
-/* Makes room for `bytes` more and a terminator. */
-static bool text_reserve(struct bps_text *text, size_t bytes)
-{
-    if (!text->failed && !bps_array_reserve(text->data, text->room, text->length + bytes + 1)) {
-        bps_text_free(text);
-        text->failed = true;
-    }
-    return !text->failed;
-}
-
-void bps_text_add(struct bps_text *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    int length = vsnprintf(NULL, 0, format, args);
-    va_end(args);
-    if (length < 0 || !text_reserve(text, (size_t)length)) {
-        return;
-    }
-    va_start(args, format);
-    vsnprintf(text->data + text->length, (size_t)length + 1, format, args);
-    va_end(args);
-    text->length += (size_t)length;
-}
 
 /* Numbers that libconfig would give back as the same text, and booleans. */
 static bool is_bare(const char *value)
@@ -52,28 +19,18 @@ static bool is_bare(const char *value)
 }
 
 /* One byte of a quoted string, escaped where needed. Bytes above 127 stay as they are: they may be UTF-8. */
-static int escape(char *out, size_t n, unsigned char byte)
+static void add_escaped(struct bps_text *text, char byte)
 {
-    switch (byte) {
-    case '"':
-    case '\\':
-        return snprintf(out, n, "\\%c", byte);
-    case '\n':
-        return snprintf(out, n, "\\n");
-    case '\t':
-        return snprintf(out, n, "\\t");
-    default:
-        return snprintf(out, n, byte < 0x20 || byte == 0x7f ? "\\x%02x" : "%c", byte);
-    }
+    char letter = byte == '\n' ? 'n' : byte == '\t' ? 't' : byte == '"' || byte == '\\' ? byte : '\0';
+    bool control = (byte > 0 && byte < 0x20) || byte == 0x7f;
+    bps_text_add(text, letter != '\0' ? "\\%c" : control ? "\\x%02x" : "%c", letter != '\0' ? letter : byte);
 }
 
 void bps_text_quoted(struct bps_text *text, const char *value)
 {
     bps_text_add(text, "\"");
     for (; *value != '\0'; value++) {
-        char one[8];
-        escape(one, sizeof one, (unsigned char)*value);
-        bps_text_add(text, "%s", one);
+        add_escaped(text, *value);
     }
     bps_text_add(text, "\"");
 }
@@ -109,15 +66,15 @@ void bps_text_value(struct bps_text *text, const struct bps_conf_node *node)
 struct bps_shown bps_shown(const char *value)
 {
     struct bps_shown shown;
+    struct bps_text text = bps_text_in(shown.text, sizeof shown.text);
     if (is_bare(value)) {
-        snprintf(shown.text, sizeof shown.text, "%s", value);
+        bps_text_add(&text, "%s", value);
         return shown;
     }
-    size_t at = 0, end = sizeof shown.text - sizeof "\\x00...\"";
-    shown.text[at++] = '"';
-    while (*value != '\0' && at < end) {
-        at += (size_t)escape(shown.text + at, sizeof shown.text - at, (unsigned char)*value++);
+    bps_text_add(&text, "\"");
+    while (*value != '\0' && text.length < sizeof shown.text - sizeof "\\x00...\"") {
+        add_escaped(&text, *value++);
     }
-    snprintf(shown.text + at, sizeof shown.text - at, "%s\"", *value == '\0' ? "" : "...");
+    bps_text_add(&text, "%s\"", *value == '\0' ? "" : "...");
     return shown;
 }

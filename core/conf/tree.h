@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/text.h"
 #include "conf/conf.h"
 
 /* Zeroed memory; NULL: none left. */
@@ -31,15 +32,6 @@ bool bps_tree_merge(struct bps_arena *arena, struct bps_conf_node *into, const s
 bool bps_tree_put(struct bps_arena *arena, struct bps_conf_node *root, const char *path, struct bps_conf_node *value);
 
 /* ---- text ---- */
-
-/* A string that grows; `data` is NULL after a failure, and then nothing more is added. */
-struct bps_text {
-    char *data;
-    size_t length, room;
-    bool failed;
-};
-void bps_text_add(struct bps_text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void bps_text_free(struct bps_text *text);
 
 /* A scalar as libconfig writes it: numbers and booleans bare, everything else quoted and escaped. */
 void bps_text_scalar(struct bps_text *text, const char *value);

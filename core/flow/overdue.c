@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "flow/step.h"
 
 #define LOG    "worker"
@@ -44,14 +45,15 @@ static void describe(const struct bps_tensor_entry *tensor, char *text, size_t n
     }
     const struct bps_task *task = &tensor->task[i];
     const struct bps_node *node = bps_task_on(task)->node;
-    int at = snprintf(text, n, "in stage %s (%s", node->name, bps_task_step(task)->name);
+    struct bps_text out = bps_text_in(text, n);
+    bps_text_add(&out, "in stage %s (%s", node->name, bps_task_step(task)->name);
     if (node->kind == BPS_NODE_PUSH_PULL && worker->view != NULL && i < tensor->placed.n) {
         uint32_t member = worker->view->book.shard[tensor->placed.partition[i].shard].member,
                  workers = worker->view->book.workers;
-        at += snprintf(text + at, n - (size_t)at, ", to the %s %u", member < workers ? "server in worker" : "server",
-                       member < workers ? member : member - workers);
+        bps_text_add(&out, ", to the %s %u", member < workers ? "server in worker" : "server",
+                     member < workers ? member : member - workers);
     }
-    snprintf(text + at, n - (size_t)at, "), partition %u of %u", i, tensor->tasks);
+    bps_text_add(&out, "), partition %u of %u", i, tensor->tasks);
 }
 
 static void look(struct bps_worker *worker, struct bps_operation *operation, uint64_t passed)

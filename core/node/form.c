@@ -9,6 +9,7 @@
 
 #include <byteps/byteps.h>
 
+#include "base/text.h"
 #include "wire/frame.h"
 
 #define NOT_TOLD 255u /* on the wire, in place of the number of dimensions */
@@ -85,29 +86,27 @@ uint16_t bps_form_mark(const struct bps_form *form)
     return mark != 0 ? mark : 1;
 }
 
-static size_t shape_text(const struct bps_form *form, char *text, size_t room)
+static void add_shape(const struct bps_form *form, struct bps_text *text)
 {
     const uint32_t shown = form->ndim < 8 ? form->ndim : 8;
-    size_t at = 0;
-    text[0] = '\0';
-    for (uint32_t i = 0; i < shown && at < room; i++) {
-        at += (size_t)snprintf(text + at, room - at, "%s%" PRId64, i == 0 ? "[" : ", ", form->shape[i]);
+    bps_text_add(text, "[");
+    for (uint32_t i = 0; i < shown; i++) {
+        bps_text_add(text, "%s%" PRId64, i == 0 ? "" : ", ", form->shape[i]);
     }
-    if (at < room) {
-        at += (size_t)snprintf(text + at, room - at, "%s%s] %s", shown == 0 ? "[" : "",
-                               shown < form->ndim ? ", ..." : "", bps_dtype_name(form->dtype));
-    }
-    return at;
+    bps_text_add(text, "%s]", shown < form->ndim ? ", ..." : "");
 }
 
 void bps_form_text(const struct bps_form *form, char *text, size_t room)
 {
-    size_t at = form->shape != NULL
-                    ? shape_text(form, text, room)
-                    : (size_t)snprintf(text, room, "%" PRIu64 " %s", form->bytes / bps_dtype_size(form->dtype),
-                                       bps_dtype_name(form->dtype));
-    if (form->coding != NULL && at < room) {
-        snprintf(text + at, room - at, " coded by %s", form->coding);
+    struct bps_text out = bps_text_in(text, room);
+    if (form->shape != NULL) {
+        add_shape(form, &out);
+    } else {
+        bps_text_add(&out, "%" PRIu64, form->bytes / bps_dtype_size(form->dtype));
+    }
+    bps_text_add(&out, " %s", bps_dtype_name(form->dtype));
+    if (form->coding != NULL) {
+        bps_text_add(&out, " coded by %s", form->coding);
     }
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/route.h"
+#include "base/text.h"
 #include "plugin/use.h"
 
 #define LOG "transport"
@@ -61,28 +62,23 @@ uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t time
 
 /* ---- what is told of them ---- */
 
-struct line {
-    char text[400];
-    size_t used;
-};
-
 static void add_bytes(void *arg, const char *name, const char *help, uint64_t value)
 {
-    struct line *line = arg;
+    struct bps_text *line = arg;
     (void)help;
-    if (strncmp(name, "bytes_", 6) == 0 && value > 0 && line->used < sizeof line->text) {
-        line->used += (size_t)snprintf(line->text + line->used, sizeof line->text - line->used, "%s%s %lu",
-                                       line->used > 0 ? ", " : "", name + 6, value);
+    if (strncmp(name, "bytes_", 6) == 0 && value > 0) {
+        bps_text_add(line, "%s%s %lu", line->length > 0 ? ", " : "", name + 6, value);
     }
 }
 
 void bps_transport_log_bytes(const struct bps_instance *instance)
 {
-    struct line line = {"", 0};
+    char text[400];
+    struct bps_text line = bps_text_in(text, sizeof text);
     if (instance != NULL) {
         bps_host_counters(instance->host, add_bytes, &line);
     }
-    if (line.used > 0) {
-        bps_info(LOG, "bytes through '%s': %s", instance->name, line.text);
+    if (line.length > 0) {
+        bps_info(LOG, "bytes through '%s': %s", instance->name, text);
     }
 }

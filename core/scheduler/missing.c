@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "scheduler/roster.h"
 
-#define ITEM 100u /* room for the longest item of a list, and for what comes after it */
-#define END  2u
+#define ITEM 102u /* room for the longest item of a list, and for what comes after it */
 
 /* What is known of a rank. */
 struct place {
@@ -72,71 +72,73 @@ static bool have_chosen(const struct bps_roster *roster, uint32_t role)
     return bps_roster_count(roster, role) > 0;
 }
 
-/* Writes "5", "5-6" or "5-6 on c3". */
-static size_t write_run(uint32_t first, uint32_t last, const struct bps_seat *host, char *text, size_t n)
+/* "5", "5-6" or "5-6 on c3". */
+static void add_run(uint32_t first, uint32_t last, const struct bps_seat *host, struct bps_text *text)
 {
-    size_t at = (size_t)snprintf(text, n, "%u", first);
+    bps_text_add(text, "%u", first);
     if (last > first) {
-        at += (size_t)snprintf(text + at, n - at, "-%u", last);
+        bps_text_add(text, "-%u", last);
     }
     if (host != NULL) {
-        at += (size_t)snprintf(text + at, n - at, " on %s", host->join.host);
+        bps_text_add(text, " on %s", host->join.host);
     }
-    return at;
 }
 
 /* Those that follow each other and are of one host make one item. */
-static size_t write_ranks(const struct place *places, uint32_t count, char *text, size_t n)
+static void add_ranks(const struct place *places, uint32_t count, struct bps_text *text)
 {
-    size_t at = 0;
+    const char *joint = "";
     for (uint32_t rank = 0; rank < count; rank++) {
         if (places[rank].seat != NULL) {
             continue;
         }
-        at += (size_t)snprintf(text + at, n - at, "%s", at > 0 ? ", " : "");
-        if (at + ITEM > n) {
-            return at + (size_t)snprintf(text + at, n - at, "...");
+        bps_text_add(text, "%s", joint);
+        joint = ", ";
+        if (text->length + ITEM > text->room) {
+            bps_text_add(text, "...");
+            return;
         }
         const struct bps_seat *host = places[rank].neighbour;
         uint32_t last = rank;
         while (last + 1 < count && places[last + 1].seat == NULL && same_host(host, places[last + 1].neighbour)) {
             last++;
         }
-        at += write_run(rank, last, host, text + at, n - at);
+        add_run(rank, last, host, text);
         rank = last;
     }
-    return at;
 }
 
-static size_t missing_ranks(const struct bps_roster *roster, uint32_t role, uint32_t missing, char *text, size_t n)
+static void add_missing(const struct bps_roster *roster, uint32_t role, uint32_t missing, struct bps_text *text)
 {
     uint32_t count = bps_roster_wanted(roster, role);
     struct place *places = calloc(count, sizeof *places);
     if (places == NULL) {
-        return 0; /* how many are missing has been said */
+        return; /* how many are missing has been said */
     }
     survey(roster, role, places, count);
-    size_t at = (size_t)snprintf(text, n, " (rank%s ", missing > 1 ? "s" : "");
-    at += write_ranks(places, count, text + at, n - at - END);
-    at += (size_t)snprintf(text + at, n - at, ")");
+    bps_text_add(text, " (rank%s ", missing > 1 ? "s" : "");
+    add_ranks(places, count, text);
+    bps_text_add(text, ")");
     free(places);
-    return at;
 }
 
-static size_t missing_role(const struct bps_roster *roster, uint32_t role, char *text, size_t n)
+static void add_role(const struct bps_roster *roster, uint32_t role, struct bps_text *text)
 {
     uint32_t limit = bps_roster_wanted(roster, role), here = bps_roster_count(roster, role);
     if (here >= limit) {
-        return 0;
+        return;
     }
-    size_t at = (size_t)snprintf(text, n, "%u of %u %ss", limit - here, limit, bps_role_name(role));
-    return have_chosen(roster, role) ? at + missing_ranks(roster, role, limit - here, text + at, n - at) : at;
+    bps_text_add(text, "%u of %u %ss", limit - here, limit, bps_role_name(role));
+    if (have_chosen(roster, role)) {
+        add_missing(roster, role, limit - here, text);
+    }
 }
 
 void bps_roster_missing(const struct bps_roster *roster, char *text, size_t n)
 {
-    char workers[256] = "", servers[256] = "";
-    size_t a = missing_role(roster, BPS_ROLE_WORKER, workers, sizeof workers);
-    size_t b = missing_role(roster, BPS_ROLE_SERVER, servers, sizeof servers);
-    snprintf(text, n, "%s%s%s", workers, a > 0 && b > 0 ? " and " : "", servers);
+    char workers[256], servers[256];
+    struct bps_text a = bps_text_in(workers, sizeof workers), b = bps_text_in(servers, sizeof servers);
+    add_role(roster, BPS_ROLE_WORKER, &a);
+    add_role(roster, BPS_ROLE_SERVER, &b);
+    snprintf(text, n, "%s%s%s", workers, a.length > 0 && b.length > 0 ? " and " : "", servers);
 }

@@ -60,8 +60,7 @@ void bps_late_words(const struct bps_sum *sum, const uint64_t *missing, char *te
     text[0] = '\0';
     if (bps_lateness_usual(&sum->late, &usual) && usual.notable && usual.who < sum->config.workers &&
         bps_bit(missing, usual.who)) {
-        int at = snprintf(text, n, "; ");
-        snprintf(name, sizeof name, "worker %u", usual.who);
-        bps_usual_text(&usual, name, false, text + at, n - (size_t)at);
+        snprintf(name, sizeof name, "; worker %u", usual.who);
+        bps_usual_text(&usual, name, false, text, n);
     }
 }

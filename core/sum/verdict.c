@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "sum/round.h"
 
 #define RANKS_SHOWN 8u
@@ -14,42 +15,38 @@ void bps_verdict_ranks(const uint64_t *bits, uint32_t n, char *text, size_t room
     for (uint32_t i = 0; i < n; i++) {
         count += bps_bit(bits, i);
     }
-    int at = snprintf(text, room, count == 1 ? "worker" : "workers");
+    struct bps_text out = bps_text_in(text, room);
+    bps_text_add(&out, count == 0 ? "" : count == 1 ? "worker" : "workers");
     for (uint32_t i = 0; i < n && shown < RANKS_SHOWN; i++) {
         if (bps_bit(bits, i)) {
             const char *before = shown == 0 ? " " : shown + 1 == count ? " and " : ", ";
-            at += snprintf(text + at, room - (size_t)at, "%s%u", before, i);
+            bps_text_add(&out, "%s%u", before, i);
             shown++;
         }
     }
     if (shown < count) {
-        snprintf(text + at, room - (size_t)at, " and %u more", count - shown);
-    }
-    if (count == 0) {
-        text[0] = '\0';
+        bps_text_add(&out, " and %u more", count - shown);
     }
 }
 
 static void spec_text(const struct bps_spec *spec, char *text, size_t n)
 {
     uint64_t count = spec->bytes / bps_dtype_size(spec->dtype);
-    int at = snprintf(text, n, "%" PRIu64 " %s (", count, bps_dtype_name(spec->dtype));
-    at += snprintf(text + at, n - (size_t)at, "%s", bps_kind_of(spec->op)->name);
+    struct bps_text out = bps_text_in(text, n);
+    bps_text_add(&out, "%" PRIu64 " %s (%s", count, bps_dtype_name(spec->dtype), bps_kind_of(spec->op)->name);
     if (!bps_sums(&spec->roles)) {
-        at += snprintf(text + at, n - (size_t)at, " from root %u", spec->roles.from);
+        bps_text_add(&out, " from root %u", spec->roles.from);
     }
     if (spec->shape != 0) {
-        at += snprintf(text + at, n - (size_t)at, ", shape #%04x", spec->shape);
+        bps_text_add(&out, ", shape #%04x", spec->shape);
     }
     if (spec->postscale != 1.0) {
-        at += snprintf(text + at, n - (size_t)at, ", postscale %g", spec->postscale);
+        bps_text_add(&out, ", postscale %g", spec->postscale);
     }
     if (spec->coding != NULL) {
-        at += snprintf(text + at, n - (size_t)at, ", coded by %s", spec->coding->text);
+        bps_text_add(&out, ", coded by %s", spec->coding->text);
     }
-    if ((size_t)at < n) {
-        snprintf(text + at, n - (size_t)at, ")");
-    }
+    bps_text_add(&out, ")");
 }
 
 bool bps_spec_equal(const struct bps_spec *a, const struct bps_spec *b)
@@ -105,12 +102,11 @@ void bps_verdict_camps(const struct bps_said *said, uint32_t n, uint32_t workers
             add_to_camp(camps, &count, words, bits, &said[i]);
         }
         qsort(camps, count, sizeof *camps, by_rarity);
-        size_t at = 0;
-        for (uint32_t i = 0; i < count && at + 1 < room; i++) {
+        struct bps_text out = bps_text_in(text, room);
+        for (uint32_t i = 0; i < count; i++) {
             char who[160];
             bps_verdict_ranks(camps[i].bits, workers, who, sizeof who);
-            int more = snprintf(text + at, room - at, "%s%s pushed %s", i > 0 ? ", " : "", who, camps[i].what);
-            at += (size_t)more;
+            bps_text_add(&out, "%s%s pushed %s", i > 0 ? ", " : "", who, camps[i].what);
         }
     }
     free(camps);

@@ -5,6 +5,7 @@
 #include <inttypes.h>
 
 #include "base/tensor.h"
+#include "base/text.h"
 #include "trace/clock.h"
 
 #define FORMAT 1
@@ -91,17 +92,18 @@ static void put_track_name(FILE *file, const struct bps_trace_lane *lane, const 
     const struct bps_trace_record *r = &lane->of;
     const char *track = kinds[r->kind].track;
     char text[120];
+    struct bps_text name = bps_text_in(text, sizeof text);
     if (r->kind == BPS_TRACE_STAGE) {
-        snprintf(text, sizeof text, "%s %s", track, words->label(r->label));
+        bps_text_add(&name, "%s %s", track, words->label(r->label));
     } else if (is_of_server(r->kind)) {
-        int at = snprintf(text, sizeof text, "shard %" PRIu32 ": %s", shard_of(r), track);
+        bps_text_add(&name, "shard %" PRIu32 ": %s", shard_of(r), track);
         if (has_rank(r->kind)) {
-            snprintf(text + at, sizeof text - (size_t)at, " worker %" PRIu32, r->peer & 0xffff);
+            bps_text_add(&name, " worker %" PRIu32, r->peer & 0xffff);
         }
     } else if (has_shard(r->kind)) {
-        snprintf(text, sizeof text, "%s shard %" PRIu32, track, r->peer);
+        bps_text_add(&name, "%s shard %" PRIu32, track, r->peer);
     } else {
-        snprintf(text, sizeof text, "%s", track);
+        bps_text_add(&name, "%s", track);
     }
     put_text(file, text);
 }
