@@ -146,12 +146,14 @@ static void prepare(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
-    operation->stays = operation->bytes > 0 && stays(worker, operation);
-    if (operation->stays && !changes(operation)) {
+    bool any = operation->bytes > 0;
+    operation->via = any && stays(worker, operation)                ? BPS_VIA_DEVICE
+                     : any && bps_direct_reaches(worker, operation) ? BPS_VIA_DIRECT
+                                                                    : BPS_VIA_HOST;
+    if (operation->via == BPS_VIA_DEVICE && !changes(operation)) {
         release(worker, &operation->mark); /* its input is its result, whenever it is there */
     }
-    operation->direct = operation->bytes > 0 && !operation->stays && bps_direct_reaches(worker, operation);
-    if (!operation->stays && !operation->direct) {
+    if (operation->via == BPS_VIA_HOST) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
 }
@@ -159,8 +161,9 @@ static void prepare(struct bps_operation *operation)
 static bps_status begin(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    bool staged = !operation->stays && !(operation->direct && bps_direct_has_all(worker_of(operation), operation));
-    if (staged && operation->direct) { /* of some partitions the network reaches the end only through the host */
+    bool direct = operation->via == BPS_VIA_DIRECT;
+    bool staged = direct ? !bps_direct_has_all(worker_of(operation), operation) : operation->via == BPS_VIA_HOST;
+    if (staged && direct) { /* of some partitions the network reaches the end only through the host */
         bps_staging_reserve(tensor, operation->bytes);
     }
     if (staged && tensor->staging_bytes < operation->bytes) {
@@ -177,7 +180,7 @@ static void begin_if_ready(struct bps_operation *operation)
     if (bps_must_wait(operation)) {
         return;
     }
-    operation->waiting = false;
+    bps_operation_become(operation, BPS_PHASE_PENDING);
     if (worker->failure != BPS_OK) {
         bps_operation_error(operation, worker->failure, worker->failure_text);
         bps_operation_end(operation);
@@ -203,7 +206,7 @@ static void await(struct bps_operation *operation)
 {
     struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
-    operation->waiting = true;
+    bps_operation_become(operation, BPS_PHASE_DEVICE);
     if (operation->mark == NULL) {
         return; /* the last copy that leaves begins it */
     }
@@ -299,7 +302,7 @@ static void on_left(void *arg, bps_status status, const char *text)
         snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->job.rank, stage->name, text);
         bps_worker_fail(worker, status, line);
     }
-    if (tensor->operation.waiting) {
+    if (tensor->operation.phase == BPS_PHASE_DEVICE) {
         begin_if_ready(&tensor->operation);
     }
     begin_copies(worker, &worker->memory->to_device);

@@ -186,7 +186,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     const struct bps_worker *worker = tensor->worker;
-    if (!tensor->operation.direct || bps_way_has(task->way, BPS_NODE_LOCAL_REDUCE) ||
+    if (tensor->operation.via != BPS_VIA_DIRECT || bps_way_has(task->way, BPS_NODE_LOCAL_REDUCE) ||
         bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
         return 0;
     }

@@ -118,14 +118,14 @@ static void tick(struct bps_devices *devices, uint64_t now)
 /* The host way was open all the time: the tasks begin as if nobody had asked. */
 static void release(struct bps_operation *operation)
 {
-    operation->asking = false;
+    bps_operation_become(operation, BPS_PHASE_RUNNING);
     bps_tasks_start(operation);
 }
 
 static struct bps_operation *first_asking(const struct bps_worker *worker)
 {
     struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
-    while (operation != NULL && !operation->asking) {
+    while (operation != NULL && operation->phase != BPS_PHASE_ASKING) {
         operation = TAILQ_NEXT(operation, entry);
     }
     return operation;
@@ -170,7 +170,7 @@ static void separate(struct bps_devices *devices, const char *why)
 static void end_asking(struct bps_devices *devices, const struct bps_header *header)
 {
     const struct bps_task *task = bps_devices_task(devices->local->worker, header);
-    if (task != NULL && task->tensor->operation.asking) {
+    if (task != NULL && task->tensor->operation.phase == BPS_PHASE_ASKING) {
         release(&task->tensor->operation);
     }
 }
@@ -252,7 +252,7 @@ static bool ask(struct bps_operation *operation)
         return false;
     }
     devices->device = operation->request.device.index;
-    operation->asking = true;
+    bps_operation_become(operation, BPS_PHASE_ASKING);
     tell(devices, operation, identity); /* the last word: the tasks may have begun when this returns */
     return true;
 }
@@ -260,7 +260,7 @@ static bool ask(struct bps_operation *operation)
 static bool asks(struct bps_worker *worker, const struct bps_header *header)
 {
     const struct bps_task *task = bps_devices_task(worker, header);
-    return task != NULL && task->tensor->operation.asking;
+    return task != NULL && task->tensor->operation.phase == BPS_PHASE_ASKING;
 }
 
 static void decline(struct bps_operation *operation)

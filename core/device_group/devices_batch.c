@@ -102,7 +102,9 @@ static bool read_step(struct bps_devices *devices, struct bps_reader *order, str
         .to = (char *)r->out + at,
         .count = task->bytes / bps_dtype_size(r->dtype),
     };
-    task->tensor->operation.asking = false;
+    if (task->tensor->operation.phase == BPS_PHASE_ASKING) {
+        bps_operation_become(&task->tensor->operation, BPS_PHASE_RUNNING);
+    }
     bps_devices_round_of(task)->given |= 1u << kind;
     bps_devices_round_of(task)->batches++;
     *out = task;

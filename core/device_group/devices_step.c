@@ -26,14 +26,12 @@ static void end(struct bps_task *task)
     }
 }
 
-static bool left(struct bps_task *task, uint32_t rank)
+static void left(struct bps_task *task, uint32_t rank)
 {
-    if (bps_local_leader_of(task->tensor, task->partition)->rank != rank || bps_devices_round_of(task)->batches > 0) {
-        return false;
+    if (bps_local_leader_of(task->tensor, task->partition)->rank == rank && bps_devices_round_of(task)->batches == 0) {
+        bps_devices_forget(task);
+        bps_local_leader_left(task);
     }
-    bps_devices_forget(task);
-    bps_local_leader_left(task);
-    return true;
 }
 
 /* ---- device_reduce ---- */

@@ -24,13 +24,13 @@ void bps_change_begin(struct bps_operation *operation)
     char form[200], text[240];
     bps_form_text(&tensor->form, form, sizeof form);
     snprintf(text, sizeof text, "worker %u pushed %s", tensor->worker->job.rank, form);
-    operation->changed = true;
-    operation->stays = false; /* the shards hear of this round */
+    bps_operation_become(operation, BPS_PHASE_CHANGING);
+    operation->via = BPS_VIA_HOST; /* the shards hear of this round */
     if (hooks != NULL) {
         hooks->decline(operation);
     }
     if (bps_tensor_tasks(tensor, tensor->job.bytes) != BPS_OK) {
-        operation->begun = false;
+        bps_operation_become(operation, BPS_PHASE_PENDING);
         bps_worker_fail(tensor->worker, BPS_ERR_NOMEM, "out of memory for a tensor that changes its size");
         return;
     }
@@ -63,12 +63,12 @@ void bps_change_report(struct bps_operation *operation)
         return;
     }
     clear_error(operation);
-    operation->begun = false;
-    operation->reported = true;
+    bool changed = operation->phase == BPS_PHASE_CHANGING;
+    bps_operation_become(operation, BPS_PHASE_REPORTED);
     bps_writer_init(&w);
     bps_put_u32(&w, tensor->id);
     bps_put_u32(&w, tensor->round++); /* the shards have seen it */
-    bps_put_u8(&w, operation->changed);
+    bps_put_u8(&w, changed);
     bps_put_form(&w, &tensor->form);
     if (bps_member_send(worker->member, BPS_FRAME_CHANGE, &w) != BPS_OK) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "could not report a tensor that has changed");
@@ -81,21 +81,20 @@ static struct bps_operation *find(struct bps_worker *worker, uint32_t id)
 {
     struct bps_tensor_entry *tensor;
     HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
-    return tensor != NULL && tensor->operation.reported ? &tensor->operation : NULL;
+    return tensor != NULL && tensor->operation.phase == BPS_PHASE_REPORTED ? &tensor->operation : NULL;
 }
 
 /* The same tensor in another place. */
 static bps_status reform(struct bps_operation *operation, struct bps_reader *answer)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    operation->reported = false;
+    bps_operation_become(operation, BPS_PHASE_PENDING);
     HASH_DELETE(by_id, tensor->worker->ids, tensor);
     tensor->id = 0;
     bps_status status = bps_declare_read(tensor, answer);
     if (status != BPS_OK || !bps_reader_done(answer) || !bps_form_agrees(&tensor->form, &tensor->job)) {
         return status != BPS_OK ? status : BPS_ERR_PROTOCOL;
     }
-    operation->changed = false;
     bps_tasks_begin(operation);
     return BPS_OK;
 }

@@ -64,7 +64,7 @@ static void declare_alone(struct bps_tensor_entry *tensor)
 {
     static const uint32_t any = 1;
     tensor->id = any;
-    if (tensor->operation.active && !tensor->operation.begun) {
+    if (tensor->operation.phase == BPS_PHASE_PENDING) {
         bps_tasks_begin(&tensor->operation);
     }
 }
@@ -210,7 +210,7 @@ bps_status bps_declare_reply(void *owner, struct bps_reader *reply)
         tensor->declaring = tensor->asked = false;
         if (tensor->forgotten) {
             bps_forget_declared(tensor);
-        } else if (tensor->operation.active && !tensor->operation.begun) {
+        } else if (tensor->operation.phase == BPS_PHASE_PENDING) {
             bps_tasks_begin(&tensor->operation);
         }
     }

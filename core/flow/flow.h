@@ -105,8 +105,10 @@ struct bps_worker {
     struct bps_tensor_list undeclared, asked; /* to be declared; the scheduler has been asked */
     struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
-    void *written;          /* memory that some of them write to: written.c */
-    _Atomic uint32_t *wake; /* a word on which a thread sleeps, which is about to be woken; or NULL */
+    struct bps_task_queue ready; /* tasks that go on at the end of this turn of the loop; see task.c */
+    bool going_on, awaited;      /* they do; they will */
+    void *written;               /* memory that some of them write to: written.c */
+    _Atomic uint32_t *wake;      /* a word on which a thread sleeps, which is about to be woken; or NULL */
     uint64_t sequence;
     uint64_t warned;
     struct bps_timer *grace; /* waits for the scheduler's word on a loss */
@@ -136,6 +138,17 @@ static inline uint32_t bps_tensor_slice(const struct bps_tensor_entry *tensor)
     return tensor->slice > 0 ? tensor->slice : (uint32_t)tensor->worker->slice;
 }
 
+/* ---- task.c ---- */
+/* [core] What is ready goes on before the turn of the loop is over; */
+void bps_flow_later(struct bps_worker *worker);
+/* or now, unless it does already: before a frame is looked at, so that all that came before it has happened. */
+void bps_flow_now(struct bps_worker *worker);
+static inline void bps_flow_settle(struct bps_worker *worker)
+{
+    if (!STAILQ_EMPTY(&worker->ready)) {
+        bps_flow_now(worker);
+    }
+}
 /* ---- failure.c ---- */
 /* [core] The job has failed: ends every operation with this text. */
 void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text);

@@ -18,8 +18,8 @@ static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, con
 struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header)
 {
     struct bps_tensor_entry *tensor = find_tensor(worker, header);
-    bool found = tensor != NULL && tensor->operation.active && tensor->operation.begun &&
-                 header->partition < tensor->tasks && header->round == (tensor->unnamed ? 0 : tensor->round);
+    bool found = tensor != NULL && bps_has_begun(&tensor->operation) && header->partition < tensor->tasks &&
+                 header->round == (tensor->unnamed ? 0 : tensor->round);
     return found ? &tensor->task[header->partition] : NULL;
 }
 
@@ -87,5 +87,6 @@ bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *
     if (header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
+    bps_flow_settle(worker);
     return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);
 }

@@ -14,6 +14,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/report.h"
 #include "flow/step.h"
@@ -63,12 +64,34 @@ static bps_status check_request(const struct bps_worker *worker, const struct bp
     return r->device.type != BPS_DEVICE_HOST ? worker->memory_ops->check(worker, &r->device, report) : BPS_OK;
 }
 
+/* What it may have been at before. */
+static bool may_become(enum bps_phase before, enum bps_phase phase)
+{
+    static const uint8_t allowed[] = {
+        [BPS_PHASE_OFF] = 0xff,
+        [BPS_PHASE_PENDING] = 1 << BPS_PHASE_OFF | 1 << BPS_PHASE_DEVICE | 1 << BPS_PHASE_REPORTED |
+                              1 << BPS_PHASE_CHANGING, /* without memory for the tasks that are refused */
+        [BPS_PHASE_DEVICE] = 1 << BPS_PHASE_PENDING,
+        [BPS_PHASE_REPORTED] = 1 << BPS_PHASE_ASKING | 1 << BPS_PHASE_RUNNING | 1 << BPS_PHASE_CHANGING,
+        [BPS_PHASE_ASKING] = 1 << BPS_PHASE_RUNNING,
+        [BPS_PHASE_RUNNING] = 1 << BPS_PHASE_PENDING | 1 << BPS_PHASE_ASKING,
+        [BPS_PHASE_CHANGING] = 1 << BPS_PHASE_RUNNING,
+    };
+    return (allowed[phase] >> before & 1) != 0;
+}
+
+void bps_operation_become(struct bps_operation *operation, enum bps_phase phase)
+{
+    bps_assert(may_become(operation->phase, phase));
+    operation->phase = phase;
+}
+
 static void arrive(struct bps_post *post)
 {
     struct bps_operation *operation = (struct bps_operation *)post;
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
-    operation->active = true;
+    bps_operation_become(operation, BPS_PHASE_PENDING);
     operation->waited = operation->held = 0;
     operation->told = false;
     if (tensor->unnamed) {
@@ -211,10 +234,9 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->started = bps_trace_is_on() ? bps_now() : 0;
     operation->steps = bps_trace_steps_ended();
     operation->trace.step = 0;
-    operation->begun = operation->asking = operation->changed = false;
     operation->blamed = UINT32_MAX;
     operation->post.fn = arrive;
-    operation->stays = operation->direct = false;
+    operation->via = BPS_VIA_HOST;
     if (bps_is_on_device(operation)) {
         worker->memory_ops->prepare(operation);
     }
@@ -339,11 +361,12 @@ static void settle_feedback(struct bps_tensor_entry *tensor)
     }
 }
 
-static void wake(void *arg)
+void bps_operation_wake(struct bps_worker *worker)
 {
-    struct bps_worker *worker = arg;
-    futex(worker->wake, FUTEX_WAKE, INT_MAX, NULL);
-    worker->wake = NULL;
+    if (worker->wake != NULL) {
+        futex(worker->wake, FUTEX_WAKE, INT_MAX, NULL);
+        worker->wake = NULL;
+    }
 }
 
 /*
@@ -357,18 +380,16 @@ static void wake_later(struct bps_worker *worker, struct bps_operation *operatio
         return;
     }
     worker->wake = &operation->state;
-    bps_loop_defer(worker->loop, wake, worker);
+    bps_flow_later(worker);
 }
 
 void bps_operation_end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
-    operation->reported = false;
-    if (operation->active) {
-        operation->active = false;
-        TAILQ_REMOVE(&worker->operations, operation, entry);
-    }
+    bool seen = bps_has_begun(operation) && operation->via != BPS_VIA_DEVICE; /* by the shards */
+    bps_operation_become(operation, BPS_PHASE_OFF);
+    TAILQ_REMOVE(&worker->operations, operation, entry);
     bps_view_put(operation->view);
     operation->view = NULL;
     bps_written_give(operation);
@@ -384,8 +405,8 @@ void bps_operation_end(struct bps_operation *operation)
         if (tensor->by_id.tbl != NULL) {
             HASH_DELETE(by_id, worker->ids, tensor);
         }
-    } else if (operation->begun && !operation->stays) {
-        tensor->round++; /* of those that the shards have seen */
+    } else if (seen) {
+        tensor->round++;
     }
     if (operation->request.done == NULL) {
         uint32_t before = atomic_exchange(&operation->state, operation->use | BPS_OP_DONE);

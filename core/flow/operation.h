@@ -34,6 +34,24 @@ struct bps_worker;
 #define BPS_OP_WAITED  4u /* somebody sleeps on the word */
 #define BPS_OP_USE     8u /* from this bit on */
 
+/* What an operation is at. From BPS_PHASE_ASKING on it has begun: its tasks exist. */
+enum bps_phase {
+    BPS_PHASE_OFF,      /* nothing is asked for; the caller may be about to */
+    BPS_PHASE_PENDING,  /* its tensor has no id or place yet, or moves */
+    BPS_PHASE_DEVICE,   /* it waits for a device */
+    BPS_PHASE_REPORTED, /* all have told the scheduler what they pushed, which is going to say the tensor's new form */
+    BPS_PHASE_ASKING,   /* whether devices sum it: bps_devices_ask() */
+    BPS_PHASE_RUNNING,
+    BPS_PHASE_CHANGING, /* its tensor has another form than the job knows: its tasks are refused */
+};
+
+/* What it takes from the application's memory to the network and back. */
+enum bps_via {
+    BPS_VIA_HOST,   /* that memory, or of a tensor on a device a copy on the host */
+    BPS_VIA_DEVICE, /* nothing: it stays there, and devices sum it */
+    BPS_VIA_DIRECT, /* nothing: the network reaches the device */
+};
+
 struct bps_range {
     const char *begin, *end;
 };
@@ -51,13 +69,8 @@ struct bps_operation {
     _Atomic bps_status status;     /* [core], then [atomic] once done */
     char *text;                    /* of an error; owned */
     uint32_t blamed;               /* [core] partition that the error is of; UINT32_MAX: of none in particular */
-    bool active, begun;            /* [core] on the list of running operations; its tasks exist */
-    bool changed;                  /* [core] it has another form than the job knows */
-    bool reported;                 /* [core], also between uses: the scheduler is going to say the new form */
-    bool asking;                   /* [core] whether devices sum it: bps_devices_ask() */
-    bool waiting;                  /* [core] for a device: bps_copy_must_wait() */
-    bool stays;                    /* [app], then [core] on its device: bps_copy_stays() */
-    bool direct;                   /* [app], then [core] the network reaches it: bps_direct_reaches() */
+    enum bps_phase phase;          /* [core] only bps_operation_become() sets it */
+    enum bps_via via;              /* [app], then [core] */
     struct bps_range written;      /* [core] where no other one in flight may write; begin NULL: nowhere */
     struct bps_trace_record trace; /* [core] its beginning; without a step it is not recorded */
     uint64_t started;              /* [app], then [core] ns, if anything is recorded */
@@ -71,6 +84,12 @@ struct bps_operation {
 TAILQ_HEAD(bps_operation_list, bps_operation);
 
 /* ---- operation.c ---- */
+/* [core] It is at this now. */
+void bps_operation_become(struct bps_operation *operation, enum bps_phase phase);
+static inline bool bps_has_begun(const struct bps_operation *operation)
+{
+    return operation->phase >= BPS_PHASE_ASKING;
+}
 /* Gives back what was claimed. */
 void bps_operation_unclaim(struct bps_operation *operation);
 /* Takes the operation of a tensor, so that nobody can start it. False: it is in flight. */
@@ -98,8 +117,9 @@ bool bps_operation_last(struct bps_worker *worker, bps_tensor slot, bps_handle *
 void bps_operation_blame(struct bps_operation *operation, uint32_t partition, bps_status status, const char *text);
 /* [core] Notes an error; the first one counts. */
 void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text);
-/* [core] It is over: wakes whoever waits. */
+/* [core] It is over: wakes whoever waits, when the flow has gone on. */
 void bps_operation_end(struct bps_operation *operation);
+void bps_operation_wake(struct bps_worker *worker);
 
 /* ---- written.c ---- */
 /*

@@ -28,11 +28,11 @@ static void describe(const struct bps_tensor_entry *tensor, char *text, size_t n
 {
     const struct bps_operation *operation = &tensor->operation;
     const struct bps_worker *worker = tensor->worker;
-    if (!operation->begun) {
+    if (!bps_has_begun(operation)) {
         snprintf(text, n, "%s",
-                 operation->waiting || operation->mark != NULL ? "for its device"
-                 : tensor->id == 0                             ? "for the scheduler to declare it"
-                                                               : "to begin");
+                 operation->phase == BPS_PHASE_DEVICE || operation->mark != NULL ? "for its device"
+                 : tensor->id == 0                                               ? "for the scheduler to declare it"
+                                                                                 : "to begin");
         return;
     }
     uint32_t i = 0;
@@ -82,7 +82,7 @@ static void look_after_failure(const struct bps_worker *worker, struct bps_opera
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     char where[300];
-    operation->held += operation->waiting ? 0 : passed;
+    operation->held += operation->phase == BPS_PHASE_DEVICE ? 0 : passed;
     if (operation->held < AFTER) {
         return;
     }

@@ -25,11 +25,11 @@ struct bps_step_ops {
      * Asked once, when the tensor's path is made. NULL: always.
      */
     bool (*probe)(const struct bps_tensor_entry *tensor, uint32_t partition);
-    /* Begins. True: it is done at once. Otherwise bps_task_done() follows, perhaps before this returns. */
+    /* Begins. True: it is done at once. Otherwise bps_task_done() follows. */
     bool (*start)(struct bps_task *task);
     /*
-     * The round has failed: lets go of the task as soon as it can, and bps_task_done() follows, perhaps before this
-     * returns. NULL: it holds nothing while it waits.
+     * The round has failed: lets go of the task as soon as it can, and bps_task_done() follows. NULL: it holds nothing
+     * while it waits.
      */
     void (*cancel)(struct bps_task *task);
     /*
@@ -38,10 +38,10 @@ struct bps_step_ops {
      */
     void (*abandon)(struct bps_task *task);
     /*
-     * A worker of this host has left in order, and its link has ended. True: the step has waited for it, and does not
-     * any more; the task may be done. Also asked for a task that was refused here. NULL: it waits for none of them.
+     * A worker of this host has left in order, and its link has ended: a step that waits for it does not any more. Also
+     * asked for a task that was refused here. NULL: it waits for none of them.
      */
-    bool (*left)(struct bps_task *task, uint32_t rank);
+    void (*left)(struct bps_task *task, uint32_t rank);
     /*
      * This worker cannot contribute to a partition of so many bytes of the tensor, of which there need be no task:
      * tells those who wait. True: with `answer`, they end the round for all, this worker too. NULL: nobody waits.
@@ -163,13 +163,13 @@ static inline bool bps_task_is_elsewhere(const struct bps_task *task)
 }
 /*
  * This worker contributes to no partition of the operation, which others take for one of so many bytes, and waits for
- * the words of those who sum. The operation may be over when this returns.
+ * the words of those who sum.
  */
 void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text);
 /*
  * The step of the task is done; nothing of the task is in its hands any more. With an error (and its text) it has
- * failed; if the round has failed before, it does not matter how. The task goes on, or ends, and with it perhaps its
- * operation, whose tensor may be used again when this returns.
+ * failed; if the round has failed before, it does not matter how. That is only noted: the task goes on, or ends, and
+ * with it perhaps its operation, when the caller has returned to the loop.
  */
 void bps_task_done(struct bps_task *task, bps_status status, const char *text);
 /* The round of a task has failed, as its operation knows: it ends as soon as its step lets go of it. */

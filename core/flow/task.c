@@ -2,8 +2,9 @@
 /*
  * task.c - partitions on their way, and who has them.
  *
- * A task runs along its way until a step is not done at once. Whatever has it then calls bps_task_done(), and the task
- * goes on, or ends.
+ * A task runs along its way until a step is not done at once. Whatever has it then calls bps_task_done(), which only
+ * notes that: the task goes on, or ends, when whoever called has returned to the loop. So no step is begun, and no
+ * operation ends, within a call that something else has not finished.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -28,15 +29,12 @@ bool bps_tensor_speaks_for(const struct bps_tensor_entry *tensor, uint32_t rank)
 
 /* ---- the end ---- */
 
-static void end(struct bps_task *task)
+/* So many tasks of the operation have ended. */
+static void count_ended(struct bps_operation *operation, uint32_t n)
 {
-    struct bps_operation *operation = operation_of(task);
-    task->state = BPS_TASK_IDLE;
-    if (task->way != NULL && task->step < task->way->length) {
-        bps_traced_stage(task, true); /* it has failed there */
-    }
-    bps_assert(operation->left > 0);
-    if (--operation->left > 0) {
+    bps_assert(operation->left >= n);
+    operation->left -= n;
+    if (operation->left > 0) {
         return;
     }
     if (operation->status == BPS_WIRE_CHANGED) {
@@ -44,6 +42,15 @@ static void end(struct bps_task *task)
     } else {
         bps_operation_end(operation);
     }
+}
+
+static void end(struct bps_task *task)
+{
+    task->state = BPS_TASK_IDLE;
+    if (task->way != NULL && task->step < task->way->length) {
+        bps_traced_stage(task, true); /* it has failed there */
+    }
+    count_ended(operation_of(task), 1);
 }
 
 static void end_with(struct bps_task *task, bps_status status, const char *text)
@@ -118,14 +125,15 @@ static void leave_step(struct bps_task *task)
     task->step++;
 }
 
-static void advance(struct bps_task *task)
+/* Begins the steps that follow. True: none is left, or the job has failed. */
+static bool advance(struct bps_task *task)
 {
     const struct bps_worker *worker = task->tensor->worker;
     bps_assert(task->state == BPS_TASK_IDLE);
     while (task->step < task->way->length) {
         if (worker->failure != BPS_OK) { /* perhaps while the tasks before this one began */
-            end_with(task, worker->failure, worker->failure_text);
-            return;
+            bps_operation_error(operation_of(task), worker->failure, worker->failure_text);
+            return true;
         }
         const struct bps_step_ops *step = bps_task_step(task);
         struct bps_node *node = bps_task_on(task)->node;
@@ -134,29 +142,79 @@ static void advance(struct bps_task *task)
         task->state = step->crosses ? BPS_TASK_WAITING : BPS_TASK_WORKING;
         bps_traced_stage(task, false);
         if (!step->start(task)) {
-            return;
+            return false;
         }
         leave_step(task);
+        task->state = BPS_TASK_IDLE;
     }
-    end(task);
+    return true;
 }
 
 void bps_task_done(struct bps_task *task, bps_status status, const char *text)
 {
-    const struct bps_worker *worker = task->tensor->worker;
+    struct bps_worker *worker = task->tensor->worker;
     bps_assert(task->state == BPS_TASK_WORKING || task->state == BPS_TASK_WAITING);
+    task->state = BPS_TASK_READY;
+    task->status = status;
+    if (status != BPS_OK) {
+        task->text = strdup(text);
+    }
+    STAILQ_INSERT_TAIL(&worker->ready, task, ready);
+    bps_flow_later(worker);
+}
+
+static void take_up(struct bps_task *task)
+{
+    const struct bps_worker *worker = task->tensor->worker;
+    char *text = task->text;
+    const char *words = text != NULL ? text : "out of memory";
+    task->text = NULL;
     task->state = BPS_TASK_IDLE;
     if (worker->failure != BPS_OK) {
         end_with(task, worker->failure, worker->failure_text);
     } else if (task->failed) {
         end(task); /* its operation has the words */
-    } else if (status == BPS_OK) {
+    } else if (task->status == BPS_OK) {
         leave_step(task);
-        advance(task);
+        if (advance(task)) {
+            end(task);
+        }
     } else if (task->refused || bps_task_step(task)->crosses) {
-        end_with(task, status, text);
+        end_with(task, task->status, words);
     } else {
-        fail_step(task, status, text);
+        fail_step(task, task->status, words);
+    }
+    free(text);
+}
+
+void bps_flow_now(struct bps_worker *worker)
+{
+    struct bps_task *task;
+    if (worker->going_on) {
+        return;
+    }
+    worker->going_on = true;
+    while ((task = STAILQ_FIRST(&worker->ready)) != NULL) {
+        STAILQ_REMOVE_HEAD(&worker->ready, ready);
+        take_up(task);
+    }
+    worker->going_on = false;
+}
+
+/* What has ended wakes whoever waits only now. */
+static void on_end_of_turn(void *arg)
+{
+    struct bps_worker *worker = arg;
+    worker->awaited = false;
+    bps_flow_now(worker);
+    bps_operation_wake(worker);
+}
+
+void bps_flow_later(struct bps_worker *worker)
+{
+    if (!worker->awaited && !worker->going_on) {
+        worker->awaited = true;
+        bps_loop_defer(worker->loop, on_end_of_turn, worker);
     }
 }
 
@@ -173,9 +231,9 @@ void bps_task_cancel(struct bps_task *task)
 void bps_tasks_abort(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
         struct bps_task *task = &tensor->task[i];
-        if (task->state == BPS_TASK_IDLE) {
+        if (task->state == BPS_TASK_IDLE || task->state == BPS_TASK_READY) {
             continue;
         }
         if (!task->refused && bps_task_step(task)->abandon != NULL) {
@@ -192,25 +250,18 @@ static const struct bps_step_ops *awaited_step(const struct bps_task *task)
     return task->refused ? bps_step_for(task->tensor, task->partition, BPS_NODE_LOCAL_REDUCE) : bps_task_step(task);
 }
 
-/* True: some task has heard of it, and its operation may be over. */
-static bool tell_left(struct bps_operation *operation, uint32_t rank)
-{
-    struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
-        struct bps_task *task = &tensor->task[i];
-        const struct bps_step_ops *step = task->state == BPS_TASK_WAITING ? awaited_step(task) : NULL;
-        if (step != NULL && step->left != NULL && step->left(task, rank)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 void bps_tasks_left(struct bps_worker *worker, uint32_t rank)
 {
-    struct bps_operation *operation = TAILQ_FIRST(&worker->operations);
-    while (operation != NULL) {
-        operation = tell_left(operation, rank) ? TAILQ_FIRST(&worker->operations) : TAILQ_NEXT(operation, entry);
+    struct bps_operation *operation;
+    TAILQ_FOREACH(operation, &worker->operations, entry) {
+        struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
+        for (uint32_t i = 0; bps_has_begun(operation) && i < tensor->tasks; i++) {
+            struct bps_task *task = &tensor->task[i];
+            const struct bps_step_ops *step = task->state == BPS_TASK_WAITING ? awaited_step(task) : NULL;
+            if (step != NULL && step->left != NULL) {
+                step->left(task, rank);
+            }
+        }
     }
 }
 
@@ -219,9 +270,9 @@ void bps_tasks_left(struct bps_worker *worker, uint32_t rank)
 static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *report)
 {
     const struct bps_operation *operation = &tensor->operation;
-    bool on_device = bps_is_on_device(operation);
+    bool on_device = bps_is_on_device(operation), stays = operation->via == BPS_VIA_DEVICE;
     if (tensor->path_op == operation->op && tensor->path_dtype == operation->request.dtype &&
-        tensor->path_on_device == on_device && tensor->path_stays == operation->stays && !tensor->renamed &&
+        tensor->path_on_device == on_device && tensor->path_stays == stays && !tensor->renamed &&
         tensor->path_bytes == operation->bytes) {
         return BPS_OK;
     }
@@ -235,14 +286,14 @@ static bps_status find_path(struct bps_tensor_entry *tensor, struct bps_report *
         .partitions = bps_partitions(operation->bytes, tensor->worker->partition),
         .memory = on_device ? BPS_MEMORY_DEVICE : BPS_MEMORY_HOST,
     };
-    bps_status status = operation->stays ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
-                                         : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
+    bps_status status = stays ? bps_path_new_on_device(tensor->worker->graph, tensor->name, &tensor->path)
+                              : bps_path_new(tensor->worker->graph, &info, bare, &tensor->path, report);
     if (status == BPS_OK) {
         tensor->renamed = false;
         tensor->path_op = operation->op;
         tensor->path_dtype = operation->request.dtype;
         tensor->path_on_device = on_device;
-        tensor->path_stays = operation->stays;
+        tensor->path_stays = stays;
     }
     return status;
 }
@@ -253,7 +304,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
     uint32_t n = bps_tensor_partitions(tensor, operation->bytes);
-    operation->stays = false; /* the shards hear of this round */
+    operation->via = BPS_VIA_HOST; /* the shards hear of this round */
     if (worker->hooks != NULL) {
         worker->hooks->decline(operation);
     }
@@ -267,19 +318,27 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 /* Nothing is under way of it: it is idle, or has only waited whether its group takes the round. */
 static void reset(struct bps_task *task)
 {
-    bps_assert(task->state == BPS_TASK_IDLE || (task->state == BPS_TASK_WAITING && bps_task_is_elsewhere(task)));
+    struct bps_task_queue *ready = &task->tensor->worker->ready;
+    bps_assert(task->state == BPS_TASK_IDLE || (task->state != BPS_TASK_WORKING && bps_task_is_elsewhere(task)));
+    if (task->state == BPS_TASK_READY) {
+        STAILQ_REMOVE(ready, task, bps_task, ready);
+        free(task->text);
+        task->text = NULL;
+    }
     task->state = BPS_TASK_IDLE;
     task->step = task->direct = 0;
     task->failed = task->refused = task->for_group = false;
     task->last = task->late = 0;
+    task->status = BPS_OK;
 }
 
-/* The last task that ends may end the operation, and its tensor may be used again: nothing after the loop. */
 static void start(struct bps_tensor_entry *tensor)
 {
-    for (uint32_t i = 0, n = tensor->tasks; i < n; i++) {
-        advance(&tensor->task[i]);
+    uint32_t through = 0;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
+        through += advance(&tensor->task[i]);
     }
+    count_ended(&tensor->operation, through);
 }
 
 /* Before the first of them starts. */
@@ -327,16 +386,15 @@ bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_
 void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
-    uint32_t n = operation->left = tensor->tasks;
-    for (uint32_t i = 0; i < n; i++) {
+    operation->left = tensor->tasks;
+    for (uint32_t i = 0; i < tensor->tasks; i++) {
         reset(&tensor->task[i]);
         tensor->task[i].state = BPS_TASK_WAITING;
         tensor->task[i].refused = true;
     }
-    /* If this worker leads the last one, the verdict comes at once and ends the round: nothing after the loop. */
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < tensor->tasks; i++) { /* if this worker leads one, the verdict may come at once */
         if (!bps_tensor_refuse(tensor, i, bytes, status, text, true)) {
-            end_with(&tensor->task[i], status, text);
+            bps_task_done(&tensor->task[i], status, text);
         }
     }
 }
@@ -370,7 +428,7 @@ void bps_tasks_begin(struct bps_operation *operation)
         worker->memory_ops->await(operation);
         return;
     }
-    operation->begun = true;
+    bps_operation_become(operation, BPS_PHASE_RUNNING);
     hold_view(operation);
     bps_tensor_turn(tensor);
     bps_traced_begin(operation);

@@ -29,6 +29,7 @@ enum bps_task_state {
     BPS_TASK_IDLE,    /* nobody: its round has not begun, or is over for it */
     BPS_TASK_WORKING, /* a step of this worker alone, which comes back whatever others say */
     BPS_TASK_WAITING, /* it waits for other workers, whose words may end its round */
+    BPS_TASK_READY,   /* its step is done; it goes on, or ends, when the flow comes to it */
 };
 
 /* The steps that a partition takes, in their order. */
@@ -46,7 +47,10 @@ struct bps_task {
     uint32_t partition, bytes;
     uint64_t offset; /* in the tensor */
     enum bps_task_state state;
-    uint32_t step;               /* of its way */
+    uint32_t step;     /* of its way */
+    bps_status status; /* of one that is ready: how its step has ended; */
+    char *text;        /* of an error; owned */
+    STAILQ_ENTRY(bps_task) ready;
     const struct bps_way *way;   /* that it is on; NULL: it has none yet */
     struct bps_way *own, *other; /* along the tensor's path; along one that its group takes for some rounds */
     bool failed;                 /* the round has failed: it ends as soon as its step lets go of it */
@@ -117,6 +121,7 @@ struct bps_tensor_entry {
     UT_hash_handle by_name, by_id;
 };
 
+STAILQ_HEAD(bps_task_queue, bps_task);
 TAILQ_HEAD(bps_tensor_list, bps_tensor_entry);
 
 /* ---- the table of tensors ---- */

@@ -156,15 +156,13 @@ static void cancel(struct bps_task *task)
 }
 
 /* What was for it is out. */
-static bool left(struct bps_task *task, uint32_t rank)
+static void left(struct bps_task *task, uint32_t rank)
 {
     const struct exchange *exchange = task->refused ? NULL : bps_task_context(task);
     struct bps_local_peer *peer = bps_local_peer_of(task->tensor->worker->local, rank);
-    if (exchange == NULL || (exchange->owed & bit_of(peer)) == 0) {
-        return false;
+    if (exchange != NULL && (exchange->owed & bit_of(peer)) != 0) {
+        sent(task, peer);
     }
-    sent(task, peer);
-    return true;
 }
 
 /* ---- words ---- */

@@ -33,6 +33,7 @@ bps_status bps_local_slice(void *owner, struct bps_link *link, const struct bps_
 {
     struct bps_local_peer *peer = owner;
     (void)link;
+    bps_flow_settle(peer->local->worker);
     if (header->epoch != peer->local->worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -73,6 +74,7 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
     struct bps_local *local = peer->local;
     char text[BPS_TEXT_LIMIT + 1];
     bool exchanged = (header->flags & BPS_FLAG_EXCHANGE) != 0;
+    bps_flow_settle(local->worker);
     if (exchanged && header->type != BPS_FRAME_POISON && header->type != BPS_FRAME_FAILED) {
         return BPS_ERR_PROTOCOL;
     }

@@ -78,13 +78,11 @@ static void cancel(struct bps_task *task)
     check(task);
 }
 
-static bool left(struct bps_task *task, uint32_t rank)
+static void left(struct bps_task *task, uint32_t rank)
 {
-    if (bps_local_leader_of(task->tensor, task->partition)->rank != rank) {
-        return false;
+    if (bps_local_leader_of(task->tensor, task->partition)->rank == rank) {
+        bps_local_leader_left(task);
     }
-    bps_local_leader_left(task);
-    return true;
 }
 
 static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,

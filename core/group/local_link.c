@@ -139,6 +139,7 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     if (link == &peer->dialled && bps_dialler_again(&peer->dialler, status)) {
         return;
     }
+    bps_flow_settle(worker);
     peer->link = NULL;
     bps_local_release_guest(peer);
     if (peer->left || worker->phase == BPS_WORKER_LEAVING) {

@@ -8,8 +8,9 @@
 
 static inline struct bps_round_id bps_frame_round(const struct bps_header *header)
 {
-    uint32_t kind = (header->flags & BPS_FLAG_EXCHANGE) != 0 ? BPS_KEY_EXCHANGE : BPS_KEY_ROUNDS;
-    return (struct bps_round_id){header->tensor, header->partition, header->round, kind};
+    bool exchange = (header->flags & BPS_FLAG_EXCHANGE) != 0;
+    return (struct bps_round_id){header->tensor, header->partition, header->round,
+                                 exchange ? BPS_KEY_EXCHANGE : BPS_KEY_ROUNDS};
 }
 
 /* A PUSH. BPS_ERR_PROTOCOL, here and below: no worker that works sends this. */

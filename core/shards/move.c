@@ -23,7 +23,7 @@ bps_status bps_move_begin(void *owner, struct bps_reader *request)
     for (const struct bps_tensor_entry *tensor = worker->ids; tensor != NULL; tensor = tensor->by_id.next) {
         if (!tensor->unnamed) {
             bps_put_u32(&entries, tensor->id);
-            bps_put_u32(&entries, tensor->round + (tensor->operation.active && tensor->operation.begun));
+            bps_put_u32(&entries, tensor->round + bps_has_begun(&tensor->operation));
             n++;
         }
     }
@@ -87,7 +87,7 @@ static bps_status read_tensor(struct bps_worker *worker, struct bps_reader *answ
 static bool is_held(const struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
-    return operation->active && !operation->begun && !operation->reported && !operation->waiting && tensor->id != 0;
+    return operation->phase == BPS_PHASE_PENDING && tensor->id != 0;
 }
 
 /* What begins may end at once, and with it, if that fails the job, all others. */
@@ -99,7 +99,7 @@ static void go_on(struct bps_worker *worker)
         next = TAILQ_NEXT(operation, entry);
         if (is_held(operation)) {
             bps_tasks_begin(operation);
-            next = next == NULL || next->active ? next : TAILQ_FIRST(&worker->operations);
+            next = next == NULL || next->phase != BPS_PHASE_OFF ? next : TAILQ_FIRST(&worker->operations);
         }
     }
 }

@@ -77,8 +77,9 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
 {
     struct bps_remote_lane *lane = owner;
     struct bps_worker *worker = lane->remote->worker;
-    struct bps_task *task = bps_push_find(worker, header);
     (void)link;
+    bps_flow_settle(worker);
+    struct bps_task *task = bps_push_find(worker, header);
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }

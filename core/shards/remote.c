@@ -58,7 +58,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
     } else {
         const struct bps_tensor_entry *tensor;
         HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-        if (tensor == NULL || tensor->operation.reported) {
+        if (tensor == NULL || tensor->operation.phase == BPS_PHASE_REPORTED) {
             return false; /* it is going to have a place, or another one */
         }
         const struct bps_placed *placed = bps_tensor_placed(tensor, header->round);

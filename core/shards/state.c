@@ -180,7 +180,7 @@ static void begin(struct bps_post *post)
         end(save, worker->failure, worker->failure_text);
     } else if (worker->phase >= BPS_WORKER_DRAINING) {
         end(save, BPS_ERR_STATE, "the worker is shutting down");
-    } else if (tensor->operation.active) {
+    } else if (tensor->operation.phase != BPS_PHASE_OFF) {
         end(save, BPS_ERR_BUSY, "the tensor is in flight; wait for it first");
     } else if (coding != NULL) {
         TAILQ_INSERT_TAIL(&worker->shards->saves, save, entry);

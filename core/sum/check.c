@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - what always holds of keys and rounds, between two calls into the engine. */
+/* check.c - what always holds of rounds, between two calls into the engine. */
 #include "base/assert.h"
 #include "sum/round.h"
 
@@ -43,6 +43,7 @@ void bps_round_check(const struct bps_round *round)
     bps_assert(round->joined == count(round, round->joined_bits));
     bps_assert(is_within(round, round->spoke_bits, round->joined_bits));
     bps_assert(is_within(round, round->for_group_bits, round->spoke_bits));
+    bps_assert((round->base.failure == NULL) == (round->base.verdict == BPS_OK));
     bps_assert(round->complete <= round->slices && round->unfinished <= round->slices);
     bps_assert(round->odds == 0 || round->odd.data != NULL);
     bps_assert(round->opener == UINT32_MAX || sum->held[round->opener] >= round->memory);
@@ -52,17 +53,4 @@ void bps_round_check(const struct bps_round *round)
     for (uint32_t i = 0; i < round->slices; i++) {
         check_slice(&round->slice[i]);
     }
-}
-
-void bps_key_check(const struct bps_key *key)
-{
-    uint32_t open = 0;
-    for (const struct bps_round_base *round = key->rounds; round != NULL; round = round->next) {
-        bps_assert(round->key == key && ((uint64_t)round->id.tensor << 32 | round->id.partition) == key->id);
-        bps_assert(key->sum->config.ops[round->id.kind] == key->ops);
-        bps_assert(round->next == NULL || round->next->id.round < round->id.round);
-        bps_assert((round->failure == NULL) == (round->verdict == BPS_OK));
-        open++;
-    }
-    bps_assert(key->open == open && (open == 0 || key->ops->open != NULL));
 }

@@ -196,6 +196,7 @@ static void check(const struct bps_exchange_round *round)
         spoke += part->spoke;
     }
     bps_assert(round->here <= spoke && round->base.holds <= spoke);
+    bps_assert((round->base.verdict == BPS_OK) == (round->base.failure == NULL));
     bps_assert(!round->over);
 }
 
@@ -225,7 +226,9 @@ bps_status bps_exchange_enter(struct bps_sum *sum, const struct bps_contribution
     struct bps_round_base *base = NULL;
     struct bps_key *key;
     bps_status status = bps_key_find(sum, &own->id, own->spec.bytes, own->size, &key);
-    status = status == BPS_OK ? bps_key_round(key, own, &base) : status;
+    if (status == BPS_OK) {
+        status = bps_key_round(key, own, &base);
+    }
     *out = NULL;
     if (status != BPS_OK || base == NULL) {
         return status != BPS_OK ? status : BPS_ERR_INVALID;
@@ -243,18 +246,25 @@ bps_status bps_exchange_enter(struct bps_sum *sum, const struct bps_contribution
     return BPS_OK;
 }
 
+static void speak(struct bps_exchange_part *part, const struct bps_contribution *c)
+{
+    part->spoke = true;
+    part->spec = c->spec;
+    part->scale = c->prescale;
+}
+
 bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void *from, void *to, void *task,
                                    struct bps_report *report)
 {
     const struct bps_sum_config *config = config_of(round);
-    const struct bps_contribution *own = &round->own;
+    struct bps_exchange_part *part = &round->part[config->leader];
     const struct bps_instance *by;
-    bps_status status = bps_find_kernels(config->reducer, &own->spec, &round->kernels, &by, report);
+    bps_status status = bps_find_kernels(config->reducer, &round->own.spec, &round->kernels, &by, report);
     if (status != BPS_OK) {
         return status;
     }
-    round->part[config->leader] =
-        (struct bps_exchange_part){.spec = own->spec, .scale = own->prescale, .data = from, .spoke = true};
+    speak(part, &round->own);
+    part->data = from;
     round->to = to;
     round->task = task;
     return BPS_OK;
@@ -334,7 +344,7 @@ static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_cont
     if (part->spoke) {
         return BPS_ERR_PROTOCOL;
     }
-    *part = (struct bps_exchange_part){.spec = c->spec, .scale = c->prescale, .spoke = true};
+    speak(part, c);
     if (round->base.verdict != BPS_OK) {
         return BPS_OK;
     }

@@ -225,7 +225,6 @@ static inline void bps_round_release(struct bps_round *round)
 /* ---- check.c ---- */
 /* For bps_check(). */
 void bps_round_check(const struct bps_round *round);
-void bps_key_check(const struct bps_key *key);
 
 /* ---- group.c ---- */
 bps_status bps_groups_init(struct bps_sum *sum);

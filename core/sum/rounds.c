@@ -30,10 +30,11 @@ static bps_status join(struct bps_round *round, uint32_t rank, bool for_group, c
     if (status != BPS_OK) {
         return status;
     }
+    if (round->base.failure != NULL && round->pending) {
+        return BPS_OK; /* told with all others */
+    }
     if (round->base.failure != NULL) {
-        if (!round->pending) { /* else it is told with all others */
-            bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
-        }
+        bps_round_tell(round, rank, BPS_NOTICE_FAILED, round->base.failure);
         return BPS_OK;
     }
     status = bps_spec_equal(&round->spec, spec) ? BPS_OK : note_odd(round, rank, for_group, spec);

@@ -34,15 +34,11 @@
 static void abort_operation(struct bps_worker *worker, struct bps_operation *operation)
 {
     bps_operation_error(operation, worker->failure, worker->failure_text);
-    operation->asking = false;
-    if (operation->waiting) {
-        return; /* ends when the device lets go of it */
-    }
-    if (!operation->begun) {
+    if (bps_has_begun(operation)) {
+        bps_tasks_abort(operation);
+    } else if (operation->phase != BPS_PHASE_DEVICE) { /* ends when the device lets go of it */
         bps_operation_end(operation);
-        return;
     }
-    bps_tasks_abort(operation);
 }
 
 static void end(struct bps_worker *worker)
@@ -555,6 +551,7 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->undeclared);
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
+    STAILQ_INIT(&worker->ready);
     worker->life = &life;
     worker->leave_post.fn = leave;
     sem_init(&worker->joined, 0, 0);

@@ -49,7 +49,7 @@ def show_operations(worker):
         if n == OPERATIONS:
             print("    and more")
             break
-        about = f"{words(tensor, 'id', 'round', 'tasks')}; {words(operation, 'begun', 'left')}"
+        about = f"{words(tensor, 'id', 'round', 'tasks')}; {words(operation, 'phase', 'left')}"
         print(f"    {text(tensor['name'])}: {about}")
         idle = gdb.parse_and_eval("(int)BPS_TASK_IDLE")
         for i in range(int(tensor["tasks"])):
@@ -79,7 +79,7 @@ def show_worker(worker):
 
 def show_rounds(engine):
     shown = 0
-    key = engine["rounds"]["keys"]
+    key = engine["keys"][0]
     while key:
         base = key["rounds"]
         while base and shown < ROUNDS:

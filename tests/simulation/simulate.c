@@ -873,9 +873,9 @@ static void describe_worker(const struct worker *w)
     }
     TAILQ_FOREACH(operation, &w->worker->operations, entry) {
         const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
-        printf("    '%s', round %u, id %u: begun %d, %u tasks left\n", tensor->name, tensor->round, tensor->id,
-               operation->begun, operation->left);
-        for (uint32_t i = 0; operation->begun && i < tensor->tasks; i++) {
+        printf("    '%s', round %u, id %u: phase %d, %u tasks left\n", tensor->name, tensor->round, tensor->id,
+               operation->phase, operation->left);
+        for (uint32_t i = 0; bps_has_begun(operation) && i < tensor->tasks; i++) {
             const struct bps_task *task = &tensor->task[i];
             printf("      %u: state %u, step %u, failed %d, refused %d\n", i, task->state, task->step, task->failed,
                    task->refused);
