@@ -20,7 +20,6 @@ static bps_status find_plugin(const struct bps_conf_node *group, const char *pat
 {
     const struct bps_conf_node *member = group ? bps_conf_member(group, "plugin") : NULL;
     const struct bps_conf_node *origin = member ? member : group;
-
     if (origin && origin->origin) {
         snprintf(used_by, n, "%s: %s", origin->origin, path);
     } else {
@@ -41,13 +40,11 @@ static bps_status fill_options(struct bps_instance *instance, const struct bps_c
 {
     const struct bps_plugin *plugin = instance->loaded->plugin;
     const struct bps_option *table = plugin->options ? plugin->options : no_options;
-    bps_status status;
     void *options = calloc(1, plugin->options_size + 1);
-
     if (!options) {
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
-    status = bps_conf_options(group, path, bps_kind_members(plugin->kind), table, options, report);
+    bps_status status = bps_conf_options(group, path, bps_kind_members(plugin->kind), table, options, report);
     if (status != BPS_OK) {
         free(options);
         return status;
@@ -59,7 +56,6 @@ static bps_status fill_options(struct bps_instance *instance, const struct bps_c
 static struct bps_ops_common common_ops(const struct bps_instance *instance)
 {
     struct bps_ops_common common;
-
     memcpy(&common, instance->ops, sizeof common);
     return common;
 }
@@ -71,7 +67,6 @@ static bps_status open_plugin(struct bps_instance *instance, const char *path, s
     BPS_CALLING(instance, "open", NULL);
     bps_status returned = common_ops(instance).open(instance->host, instance->options, &instance->self, &why);
     bps_status status = bps_returned(instance, "open", BPS_OK, returned, report);
-
     if (status == BPS_OK || status != returned) {
         return status;
     }
@@ -86,14 +81,15 @@ static void close_plugin(const struct bps_instance *instance)
     common_ops(instance).close(instance->self);
 }
 
-static void release_options(struct bps_instance *instance)
+/* But for what its plugin has opened. */
+static void free_instance(struct bps_instance *instance)
 {
-    const struct bps_option *table = instance->loaded->plugin->options;
-
-    if (instance->options && table) {
-        bps_options_release(table, instance->options);
+    bps_host_free(instance->host);
+    if (instance->options && instance->loaded->plugin->options) {
+        bps_options_release(instance->loaded->plugin->options, instance->options);
     }
     free(instance->options);
+    free(instance);
 }
 
 /* From the loaded plugin to the opened instance. */
@@ -101,28 +97,15 @@ static bps_status start(struct bps_instance *instance, const struct bps_conf_nod
                         struct bps_loop *loop, struct bps_report *report)
 {
     bps_status status = fill_options(instance, group, path, report);
-
     if (status != BPS_OK) {
         return status;
     }
     instance->host = bps_host_new(path, loop);
     if (!instance->host) {
-        BPS_REPORT(report, "%s: out of memory", path);
-        status = BPS_ERR_NOMEM;
-        goto fail_options;
+        return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
     instance->names = (struct bps_plugin_names){instance->loaded->plugin->name, instance->host->instance};
-    status = open_plugin(instance, path, report);
-    if (status != BPS_OK) {
-        goto fail_host;
-    }
-    return BPS_OK;
-
-fail_host:
-    bps_host_free(instance->host);
-fail_options:
-    release_options(instance);
-    return status;
+    return open_plugin(instance, path, report);
 }
 
 bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name, const struct bps_conf_node *group,
@@ -130,13 +113,11 @@ bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name
                              struct bps_report *report)
 {
     char used_by[512];
-    struct bps_instance *instance;
     bps_status status = find_plugin(group, path, &plugin, used_by, sizeof used_by, report);
-
     if (status != BPS_OK) {
         return status;
     }
-    instance = calloc(1, sizeof *instance);
+    struct bps_instance *instance = calloc(1, sizeof *instance);
     if (!instance) {
         return bps_fail(report, BPS_ERR_NOMEM, "%s: out of memory", path);
     }
@@ -147,7 +128,7 @@ bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name
         status = start(instance, group, path, loop, report);
     }
     if (status != BPS_OK) {
-        free(instance);
+        free_instance(instance);
         return status;
     }
     *out = instance;
@@ -161,7 +142,5 @@ void bps_instance_close(struct bps_instance *instance)
     }
     bps_instance_close(instance->next);
     close_plugin(instance);
-    bps_host_free(instance->host);
-    release_options(instance);
-    free(instance);
+    free_instance(instance);
 }
