@@ -136,7 +136,7 @@ static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, u
 }
 
 static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *accepted, const char *peer,
-                                                  void **user)
+                                                  void **user, const struct bps_channel_key **key)
 {
     struct bps_bench_channel *channel = arg;
     if (channel->channel != NULL) {
@@ -147,6 +147,7 @@ static const struct bps_channel_events *on_accept(void *arg, struct bps_channel 
     channel->quiet = 0;
     snprintf(channel->peer, sizeof channel->peer, "%s", peer);
     *user = channel;
+    *key = NULL;
     return &events;
 }
 
@@ -224,7 +225,7 @@ bps_status bps_bench_channel_dial(struct bps_bench_channel *channel, const char 
 {
     snprintf(channel->peer, sizeof channel->peer, "%s", address);
     bps_status status =
-        channel->ops->dial(channel->transport->self, address, 0, &events, channel, &channel->channel, report);
+        channel->ops->dial(channel->transport->self, address, 0, NULL, &events, channel, &channel->channel, report);
     return status == BPS_OK ? bps_bench_channel_wait(channel, report) : status;
 }
 

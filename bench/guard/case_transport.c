@@ -96,12 +96,14 @@ static const struct bps_channel_events events = {
     .closed = on_closed,
 };
 
-static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
+static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *from, void **user,
+                                                  const struct bps_channel_key **key)
 {
     (void)arg;
     (void)from;
     answering.channel = channel;
     *user = &answering;
+    *key = NULL;
     return &events;
 }
 
@@ -185,7 +187,7 @@ static void open_way(const void *arg)
     bps_status status =
         answering.ops->listen(answering.self, way->address, on_accept, NULL, address, sizeof address, &report);
     hot_path_need(status == BPS_OK, "%s", report.text);
-    status = asking.ops->dial(asking.self, address, 0, &events, &asking, &asking.channel, &report);
+    status = asking.ops->dial(asking.self, address, 0, NULL, &events, &asking, &asking.channel, &report);
     hot_path_need(status == BPS_OK, "%s", report.text);
     while (!asking.connected || answering.channel == NULL) {
         bps_loop_run(loop);

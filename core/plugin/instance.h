@@ -15,7 +15,8 @@ struct bps_instance {
     const void *ops; /* = loaded->ops */
     void *self;      /* what open returned */
     struct bps_host *host;
-    void *options; /* filled option struct */
+    void *options;               /* filled option struct */
+    const struct bps_conf *conf; /* of the job; NULL: not opened by a preference list */
     struct bps_plugin_names names;
     char name[64]; /* of the instance in the configuration: "net" */
     /* The next one of a list of reducers, which does what this one cannot, and is closed with it; NULL: none. */

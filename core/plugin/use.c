@@ -31,6 +31,7 @@ static bps_status open_from(const struct bps_conf *conf, uint32_t kind, const ch
         const char *name = use == NULL ? fallback : use->kind == BPS_CONF_LIST ? use->children[*at]->text : use->text;
         bps_status status = open_one(conf, kind, map, name, loop, out, &reason);
         if (status == BPS_OK) {
+            (*out)->conf = conf;
             return BPS_OK;
         }
         if (*at + 1 == n) {

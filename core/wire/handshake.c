@@ -3,6 +3,7 @@
 #include "wire/handshake.h"
 
 #include <inttypes.h>
+#include <openssl/crypto.h>
 #include <openssl/rand.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -176,6 +177,7 @@ static bps_status read_hello(struct bps_link *link, struct bps_reader *payload)
 static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
 {
     struct bps_report report = {""};
+    OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key); /* the transport has got it */
     bps_status status = read_version(payload, &report);
     if (status == BPS_ERR_REFUSED) {
         return refuse(link, report.text);

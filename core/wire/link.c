@@ -5,13 +5,14 @@
  */
 #include "wire/link.h"
 
+#include <openssl/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
-#include "base/log.h"
+#include "base/report.h"
 #include "plugin/returned.h"
 #include "wire/handshake.h"
 
@@ -47,6 +48,7 @@ static void link_reset(struct bps_link *link)
     link->queued = 0;
     free(link->payload);
     link->payload = NULL;
+    OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
 }
 
 /* Ends the link because of what the peer sent. */
@@ -289,10 +291,16 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
                          const struct bps_instance *transport, const char *address, uint32_t lane,
                          struct bps_report *report)
 {
+    const struct bps_channel_key *key;
     link_init(link, handler, owner, transport, address);
+    if (bps_channel_key(transport->conf, &link->channel_key, &key) != BPS_OK) {
+        return bps_out_of_memory(report);
+    }
     link->state = BPS_LINK_DIALLING;
     BPS_CALLING(transport, "dial", NULL);
-    bps_status status = ops_of(link)->dial(transport->self, address, lane, &link_events, link, &link->channel, report);
+    bps_status status =
+        ops_of(link)->dial(transport->self, address, lane, key, &link_events, link, &link->channel, report);
+    OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
     status = bps_returned(transport, "dial", BPS_OK, status, report);
     if (status != BPS_OK) {
         link_reset(link);
@@ -302,12 +310,13 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
 
 const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
                                                  void *owner, const struct bps_instance *transport,
-                                                 struct bps_channel *channel, const char *peer, void **user)
+                                                 struct bps_channel *channel, const char *peer, void **user,
+                                                 const struct bps_channel_key **key)
 {
     link_init(link, handler, owner, transport, peer);
     link->channel = channel;
     link->state = BPS_LINK_ACCEPTED;
-    if (bps_challenge(link) != BPS_OK) {
+    if (bps_channel_key(transport->conf, &link->channel_key, key) != BPS_OK || bps_challenge(link) != BPS_OK) {
         link_reset(link);
         return NULL;
     }

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 #include "plugin/instance.h"
+#include "wire/channel_key.h"
 #include "wire/frame.h"
 #include "wire/message.h"
 #include "wire/proof.h"
@@ -63,7 +64,8 @@ struct bps_link {
     bool welcomed; /* dialler: the acceptor has let it in */
     struct bps_introduction introduction;
     uint8_t key[BPS_KEY_BYTES];
-    uint8_t proof[BPS_PROOF_BYTES]; /* acceptor: the dialler's */
+    struct bps_channel_key channel_key; /* zeros, but while the transport is handed it */
+    uint8_t proof[BPS_PROOF_BYTES];     /* acceptor: the dialler's */
     char peer[128];
 
     struct bps_parcels queue, writing;
@@ -84,7 +86,8 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
 /* Takes over an accepted channel and challenges the peer. Returns what bps_accept_fn has to return. */
 const struct bps_channel_events *bps_link_accept(struct bps_link *link, const struct bps_link_handler *handler,
                                                  void *owner, const struct bps_instance *transport,
-                                                 struct bps_channel *channel, const char *peer, void **user);
+                                                 struct bps_channel *channel, const char *peer, void **user,
+                                                 const struct bps_channel_key **key);
 
 /* Acceptor: whether the dialler has proved that it knows this key. BPS_ERR_REFUSED: it has not. */
 bps_status bps_link_check(struct bps_link *link, const uint8_t *key, struct bps_report *report);

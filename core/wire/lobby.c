@@ -49,7 +49,8 @@ void bps_lobby_fini(struct bps_lobby *lobby)
     }
 }
 
-const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer, void **user)
+const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel *channel, const char *peer, void **user,
+                                                  const struct bps_channel_key **key)
 {
     struct bps_lobby *lobby = arg;
     if (lobby->unproved >= lobby->members + BPS_LOBBY_STRANGERS) {
@@ -60,7 +61,7 @@ const struct bps_channel_events *bps_lobby_accept(void *arg, struct bps_channel 
         return NULL;
     }
     const struct bps_channel_events *events =
-        bps_link_accept(&guest->link, lobby->handler, guest, lobby->transport, channel, peer, user);
+        bps_link_accept(&guest->link, lobby->handler, guest, lobby->transport, channel, peer, user, key);
     if (events == NULL) {
         free(guest);
         return NULL;

@@ -42,7 +42,7 @@ void bps_lobby_init(struct bps_lobby *lobby, const struct bps_link_handler *hand
 void bps_lobby_fini(struct bps_lobby *lobby);
 /* A bps_accept_fn; its argument is the lobby. */
 const struct bps_channel_events *bps_lobby_accept(void *lobby, struct bps_channel *channel, const char *peer,
-                                                  void **user);
+                                                  void **user, const struct bps_channel_key **key);
 /* A guest has proved to be a member, and stays for now. */
 void bps_lobby_keep(struct bps_guest *guest);
 /* Whether there are guests that have proved to be members: they are about to say more, or hear why they go. */

@@ -143,7 +143,8 @@ static void on_closed(void *user, bps_status status, const char *text)
     core.nloans = 0;
 }
 
-static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *peer, void **user)
+static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *channel, const char *peer, void **user,
+                                                  const struct bps_channel_key **key)
 {
     static const struct bps_channel_events events = {
         .header = on_header, .next = on_next, .sent = on_sent, .closed = on_closed};
@@ -151,6 +152,7 @@ static const struct bps_channel_events *on_accept(void *arg, struct bps_channel 
     (void)peer;
     core.channel = channel;
     *user = NULL;
+    *key = NULL;
     return &events;
 }
 

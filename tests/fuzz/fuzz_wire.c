@@ -183,12 +183,14 @@ static void no_channel(struct bps_channel *ended)
     (void)ended;
 }
 
-static bps_status dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                       void *user, struct bps_channel **out, struct bps_report *report)
+static bps_status dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *channel_key,
+                       const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                       struct bps_report *report)
 {
     const struct bps_channel_events **told = instance;
     (void)address;
     (void)lane;
+    (void)channel_key;
     (void)user;
     (void)report;
     *told = events;
@@ -268,12 +270,13 @@ static void try_link(const uint8_t *data, size_t size)
 {
     const struct bps_channel_events *events = NULL;
     const struct bps_instance transport = {.ops = &nowhere, .self = &events};
+    const struct bps_channel_key *channel_key;
     struct bps_link link;
     void *user;
     bool accepts = size > 0 && data[0] % 2 == 0;
     bps_log_set_level(0);
     if (accepts) {
-        events = bps_link_accept(&link, &handler, NULL, &transport, channel, "nobody", &user);
+        events = bps_link_accept(&link, &handler, NULL, &transport, channel, "nobody", &user, &channel_key);
     } else {
         bps_link_dial(&link, &handler, NULL, &transport, "nobody", 0, NULL);
     }

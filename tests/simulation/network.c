@@ -4,6 +4,7 @@
  * their order. It lends what may be lent, sometimes. An instance acts in its own loop only, from its poller.
  */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -46,7 +47,8 @@ struct bps_channel {
     const struct bps_channel_events *events;
     void *user;
     char address[32];
-    bool dialled, connected, wants, finishing, dropped, refused;
+    struct bps_channel_key key; /* of an accepted one, as its dialler has got it */
+    bool keyed, dialled, connected, wants, finishing, dropped, refused;
     uint32_t queued;
     STAILQ_HEAD(, message) in;
     STAILQ_HEAD(, cookie) sent; /* to be told later */
@@ -314,6 +316,15 @@ static void receive_one(struct bps_channel *channel)
 
 /* ---- turns ---- */
 
+/* Both ends of a channel get the same key, or none. */
+static void check_key(const struct bps_channel *channel, const struct bps_channel_key *key)
+{
+    if (channel->keyed != (key != NULL) || (key != NULL && memcmp(key, &channel->key, sizeof *key) != 0)) {
+        fprintf(stderr, "a channel: its ends have been handed different keys\n");
+        abort();
+    }
+}
+
 static void let_in(struct instance *instance)
 {
     struct knock *knock = STAILQ_FIRST(&instance->knocks);
@@ -324,8 +335,12 @@ static void let_in(struct instance *instance)
         channel->dropped = true;
         return;
     }
-    channel->events = instance->accept(instance->accept_arg, channel, "sim", &channel->user);
+    const struct bps_channel_key *key;
+    channel->events = instance->accept(instance->accept_arg, channel, "sim", &channel->user, &key);
     channel->connected = true;
+    if (channel->events != NULL) {
+        check_key(channel, key);
+    }
     if (channel->events == NULL) {
         part(channel);
         channel->dropped = true;
@@ -537,8 +552,9 @@ static struct instance *listener_at(const struct instance *from, const char *add
     return NULL;
 }
 
-static bps_status sim_dial(void *self, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                           void *user, struct bps_channel **out, struct bps_report *report)
+static bps_status sim_dial(void *self, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                           const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                           struct bps_report *report)
 {
     struct bps_channel *channel = new_channel(self);
     struct instance *listener = listener_at(self, address);
@@ -552,6 +568,8 @@ static bps_status sim_dial(void *self, const char *address, uint32_t lane, const
         struct knock *knock = __real_calloc(1, sizeof *knock);
         channel->peer = new_channel(listener);
         channel->peer->peer = channel;
+        channel->peer->keyed = key != NULL;
+        channel->peer->key = key != NULL ? *key : (struct bps_channel_key){{0}};
         knock->channel = channel->peer;
         STAILQ_INSERT_TAIL(&listener->knocks, knock, entry);
         wake(listener);

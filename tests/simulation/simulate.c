@@ -215,6 +215,8 @@ static struct bps_conf *configure(const struct job *job, const char *role, const
         printf("configuration: %s\n", report.text);
         exit(2);
     }
+    conf->has_secret = job->seed % 2 == 1;
+    conf->secret[0] = conf->has_secret;
     return conf;
 }
 

@@ -480,7 +480,8 @@ void peer_fini(struct peer *peer)
     forget_memory(peer);
 }
 
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user,
+                                             const struct bps_channel_key **key)
 {
     struct peer *peer = arg;
     must_equal(strncmp(from, "process ", 8), 0);
@@ -492,6 +493,7 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
     }
     peer->channel = channel;
     *user = peer;
+    *key = NULL;
     peer->side->ops->kick(channel);
     return &peer_events;
 }
@@ -510,8 +512,8 @@ void peer_dial(struct peer *peer, const char *address)
     if (peer->lend == LEND_NEVER) {
         peer->sink.lend = NULL;
     }
-    bps_status status =
-        peer->side->ops->dial(peer->side->instance->self, address, 0, &peer_events, peer, &peer->channel, &report);
+    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, 0, NULL, &peer_events, peer,
+                                              &peer->channel, &report);
     must(status == BPS_OK, "%s", report.text);
     must_equal(peer->callbacks, 0);
 }

@@ -93,7 +93,8 @@ void peer_fini(struct peer *peer);
 /* Listens; the one channel that comes is `peer`'s. */
 void peer_listen(struct peer *peer, char *actual, size_t n);
 void peer_dial(struct peer *peer, const char *address);
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user);
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user,
+                                             const struct bps_channel_key **key);
 /* All has been sent, received and returned. */
 bool peer_is_complete(const struct peer *peer);
 /* Ends the channel at once, forgets its memory, and calls on_closed. */

@@ -336,7 +336,8 @@ void peer_fini(struct peer *peer)
     peer->memory = NULL;
 }
 
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user)
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user,
+                                             const struct bps_channel_key **key)
 {
     struct peer *peer = arg;
     ck_assert_ptr_nonnull(strrchr(from, ':'));
@@ -345,6 +346,7 @@ const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *chan
     }
     peer->channel = channel;
     *user = peer;
+    *key = NULL;
     peer->side->ops->kick(channel);
     return &peer_events;
 }
@@ -360,7 +362,7 @@ void peer_listen(struct peer *peer, const char *address, char *actual, size_t n)
 void peer_dial(struct peer *peer, const char *address)
 {
     struct bps_report report = {""};
-    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, peer->lane, &peer_events, peer,
+    bps_status status = peer->side->ops->dial(peer->side->instance->self, address, peer->lane, NULL, &peer_events, peer,
                                               &peer->channel, &report);
     ck_assert_msg(status == BPS_OK, "%s", report.text);
     ck_assert_uint_eq(peer->callbacks, 0);

@@ -78,7 +78,8 @@ void peer_fini(struct peer *peer);
 void peer_listen(struct peer *peer, const char *address, char *actual, size_t n);
 void peer_dial(struct peer *peer, const char *address);
 /* For transports that accept into a peer. */
-const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user);
+const struct bps_channel_events *peer_accept(void *arg, struct bps_channel *channel, const char *from, void **user,
+                                             const struct bps_channel_key **key);
 
 /* Bytes of the header and of the payload of a frame. */
 uint32_t stream_size(const struct stream *stream, uint32_t index);

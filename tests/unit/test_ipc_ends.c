@@ -157,7 +157,8 @@ START_TEST(foreign_addresses_cannot_be_dialled)
     struct bps_channel *channel;
     struct bps_report report = {""};
     open_side(NULL);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, wrong[_i], 0, NULL, NULL, &channel, &report), BPS_ERR_INVALID);
+    ck_assert_int_eq(side.ops->dial(side.instance->self, wrong[_i], 0, NULL, NULL, NULL, &channel, &report),
+                     BPS_ERR_INVALID);
     ck_assert_ptr_nonnull(strstr(report.text, "expected"));
     close_side();
 }

@@ -90,12 +90,13 @@ static const struct bps_channel_events events = {
     .connected = connected, .header = accept_header, .next = nothing_next, .closed = note_end};
 
 static const struct bps_channel_events *accept_victim(void *arg, struct bps_channel *channel, const char *peer,
-                                                      void **user)
+                                                      void **user, const struct bps_channel_key **key)
 {
     (void)arg;
     (void)peer;
     victim.channel = channel;
     *user = NULL;
+    *key = NULL;
     return &events;
 }
 
@@ -289,8 +290,9 @@ START_TEST(strange_welcomes_are_refused)
     struct sockaddr_un address;
     begin();
     int fd = strange_listener(&address), event = _i == 1 ? raw_memory(64, true) : raw.event;
-    ck_assert_int_eq(side.ops->dial(side.instance->self, address.sun_path, 0, &events, NULL, &victim.channel, &report),
-                     BPS_OK);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, address.sun_path, 0, NULL, &events, NULL, &victim.channel, &report),
+        BPS_OK);
     turn(loop);
     struct raw own = {.fd = accept(fd, NULL, NULL)};
     ck_assert_int_ge(own.fd, 0);

@@ -4,6 +4,8 @@
  * every stranger is a plain socket that writes its own bytes.
  */
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <openssl/hmac.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,10 +23,13 @@
 
 static struct bps_loop *loop;
 static struct bps_instance *net;
+static const struct bps_transport_ops *real_ops; /* of that */
+static struct bps_transport_ops noting;
 static struct bps_lobby lobby;
 static struct bps_link dialler;
 static struct bps_dialler again;
 static char address[128];
+static struct bps_conf job; /* whose secret there is */
 
 static struct {
     struct bps_claim claim;  /* of the dialler */
@@ -37,7 +42,47 @@ static struct {
     char text[BPS_TEXT_LIMIT + 1]; /* the last message or reason */
     size_t bytes;
     bps_status status;
+    struct bps_channel_key keys[2]; /* that the transport was handed: as it dialled, and as it accepted */
+    uint32_t keyed, keyless;        /* how often, and how often it was none */
+    bool no_hmac;                   /* there is no memory for one */
 } seen;
+
+/* ---- what the transport is handed ---- */
+
+unsigned char *HMAC(const EVP_MD *digest, const void *key, int key_bytes, const unsigned char *data, size_t bytes,
+                    unsigned char *out, unsigned *out_bytes)
+{
+    __typeof__(&HMAC) real;
+    *(void **)&real = dlsym(RTLD_NEXT, "HMAC");
+    return seen.no_hmac ? NULL : real(digest, key, key_bytes, data, bytes, out, out_bytes);
+}
+
+static void note_key(uint32_t end, const struct bps_channel_key *key)
+{
+    seen.keyed += key != NULL;
+    seen.keyless += key == NULL;
+    if (key != NULL) {
+        seen.keys[end] = *key;
+    }
+}
+
+static bps_status note_dial(void *instance, const char *to, uint32_t lane, const struct bps_channel_key *key,
+                            const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                            struct bps_report *report)
+{
+    note_key(0, key);
+    return real_ops->dial(instance, to, lane, key, events, user, out, report);
+}
+
+static const struct bps_channel_events *note_accept(void *arg, struct bps_channel *channel, const char *peer,
+                                                    void **user, const struct bps_channel_key **key)
+{
+    const struct bps_channel_events *events = bps_lobby_accept(arg, channel, peer, user, key);
+    if (events != NULL) {
+        note_key(1, *key);
+    }
+    return events;
+}
 
 /* ---- the acceptor ---- */
 
@@ -154,9 +199,14 @@ static void setup(void)
     ck_assert_msg(bps_instance_open(BPS_KIND_TRANSPORT, "tcp", "net", NULL, "transports.net", loop, &net, &report) ==
                       BPS_OK,
                   "%s", report.text);
-    const struct bps_transport_ops *ops = net->ops;
+    real_ops = net->ops;
+    noting = *real_ops;
+    noting.dial = note_dial;
+    net->ops = &noting;
+    net->conf = &job;
+    job.has_secret = false;
     bps_lobby_init(&lobby, &acceptor_handler, net, NULL, MEMBERS);
-    ck_assert_int_eq(ops->listen(net->self, "127.0.0.1:0", bps_lobby_accept, &lobby, address, sizeof address, &report),
+    ck_assert_int_eq(noting.listen(net->self, "127.0.0.1:0", note_accept, &lobby, address, sizeof address, &report),
                      BPS_OK);
     ck_assert_ptr_nonnull(bps_loop_timer(loop, 60 * BPS_S, 0, on_deadline, NULL));
 }
@@ -533,6 +583,73 @@ START_TEST(test_not_dialled_again)
 }
 END_TEST
 
+/* HKDF-SHA256 of 00 to 1f, with salt "BytePS" and info "channel key", as openssl kdf says. */
+START_TEST(test_channel_key)
+{
+    static const struct bps_channel_key known = {{0x72, 0xcb, 0xf9, 0x19, 0x5b, 0x48, 0x83, 0x20, 0xe7, 0xc8, 0xbf,
+                                                  0x68, 0xbc, 0xc1, 0x59, 0xbe, 0x58, 0xdd, 0x5b, 0x16, 0x98, 0x6c,
+                                                  0x94, 0x6d, 0x3b, 0xb8, 0x5a, 0xe4, 0xbf, 0xaa, 0x5d, 0xd3}};
+    struct bps_channel_key space = {{0}};
+    const struct bps_channel_key *key = &known;
+    for (uint32_t i = 0; i < sizeof job.secret; i++) {
+        job.secret[i] = (uint8_t)i;
+    }
+    ck_assert_int_eq(bps_channel_key(&job, &space, &key), BPS_OK);
+    ck_assert_ptr_null(key);
+    ck_assert_int_eq(bps_channel_key(NULL, &space, &key), BPS_OK);
+    ck_assert_ptr_null(key);
+    job.has_secret = true;
+    ck_assert_int_eq(bps_channel_key(&job, &space, &key), BPS_OK);
+    ck_assert_ptr_eq(key, &space);
+    ck_assert_mem_eq(key, &known, sizeof known);
+}
+END_TEST
+
+/* The transport is handed the same key at both ends, another one for another secret, and none without. */
+START_TEST(test_keys_of_channels)
+{
+    static const struct bps_channel_key none;
+    struct bps_channel_key first;
+    dial();
+    ck_assert_uint_eq(seen.keyless, 2);
+    ck_assert_uint_eq(seen.keyed, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        first = seen.keys[0];
+        bps_link_drop(&dialler);
+        while (seen.guest != NULL) {
+            bps_loop_run(loop);
+        }
+        job.has_secret = true; /* while the transport is open */
+        job.secret[5] = (uint8_t)(40 + i);
+        dial();
+        ck_assert_uint_eq(seen.keyed, 2 * (i + 1));
+        ck_assert_mem_eq(&seen.keys[0], &seen.keys[1], sizeof first);
+        ck_assert_mem_ne(&seen.keys[0], &first, sizeof first);
+        ck_assert_mem_eq(&dialler.channel_key, &none, sizeof none); /* and the core has forgotten it */
+        ck_assert_mem_eq(&seen.guest->link.channel_key, &none, sizeof none);
+    }
+    ck_assert_uint_eq(seen.keyless, 2);
+}
+END_TEST
+
+/* Where no key can be made, there is no channel; never one without a key. */
+START_TEST(test_no_memory_for_keys)
+{
+    struct bps_report report = {""};
+    struct bps_channel *channel = NULL;
+    const struct bps_channel_key *key;
+    void *user;
+    job.has_secret = true;
+    seen.no_hmac = true;
+    ck_assert_int_eq(bps_link_dial(&dialler, &dialler_handler, NULL, net, address, 0, &report), BPS_ERR_NOMEM);
+    ck_assert_ptr_null(bps_lobby_accept(&lobby, channel, "nobody", &user, &key));
+    ck_assert_uint_eq(seen.keyed + seen.keyless + lobby.unproved, 0);
+    seen.no_hmac = false;
+    dial();
+    ck_assert_uint_eq(seen.keyed, 2);
+}
+END_TEST
+
 /* Headers that no version sends. */
 START_TEST(test_headers)
 {
@@ -635,6 +752,9 @@ int main(void)
     tcase_add_test(tests, test_dialled_again);
     tcase_add_test(tests, test_dialled_before_it_listens);
     tcase_add_test(tests, test_not_dialled_again);
+    tcase_add_test(tests, test_channel_key);
+    tcase_add_test(tests, test_keys_of_channels);
+    tcase_add_test(tests, test_no_memory_for_keys);
     tcase_add_test(tests, test_headers);
     suite_add_tcase(suite, tests);
     SRunner *runner = srunner_create(suite);

@@ -166,11 +166,11 @@ static struct peer *crowd; /* CHANNELS that dial, then as many that are dialled 
 static uint32_t arrived, complete;
 
 static const struct bps_channel_events *accept_one_of_many(void *arg, struct bps_channel *channel, const char *from,
-                                                           void **user)
+                                                           void **user, const struct bps_channel_key **key)
 {
     (void)arg;
     ck_assert_uint_lt(arrived, CHANNELS);
-    return peer_accept(&crowd[CHANNELS + arrived++], channel, from, user);
+    return peer_accept(&crowd[CHANNELS + arrived++], channel, from, user, key);
 }
 
 static void count_complete(struct peer *peer)

@@ -485,15 +485,17 @@ START_TEST(malformed_addresses_are_refused)
     peer_init(&peer, &side, &some, &nothing);
     snprintf(text, sizeof text, "'%s' is not an address; expected host:port or [IPv6]:port, port 0 to 65535",
              malformed[_i]);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, malformed[_i], 0, &peer_events, &peer, &peer.channel, &report),
-                     BPS_ERR_INVALID);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, malformed[_i], 0, NULL, &peer_events, &peer, &peer.channel, &report),
+        BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, text);
     ck_assert_int_eq(
         side.ops->listen(side.instance->self, malformed[_i], peer_accept, &peer, actual, sizeof actual, &report),
         BPS_ERR_INVALID);
     ck_assert_str_eq(report.text, text);
-    ck_assert_int_eq(side.ops->dial(side.instance->self, "127.0.0.1:0", 0, &peer_events, &peer, &peer.channel, &report),
-                     BPS_ERR_INVALID);
+    ck_assert_int_eq(
+        side.ops->dial(side.instance->self, "127.0.0.1:0", 0, NULL, &peer_events, &peer, &peer.channel, &report),
+        BPS_ERR_INVALID);
     ck_assert_ptr_null(peer.channel);
     peer_fini(&peer);
     close_side();
@@ -797,9 +799,9 @@ static struct peer guests[GUESTS];
 static int guest_count;
 
 static const struct bps_channel_events *accept_guest(void *arg, struct bps_channel *channel, const char *from,
-                                                     void **user)
+                                                     void **user, const struct bps_channel_key **key)
 {
-    const struct bps_channel_events *events = peer_accept(&guests[guest_count++], channel, from, user);
+    const struct bps_channel_events *events = peer_accept(&guests[guest_count++], channel, from, user, key);
     (void)arg;
     if (guest_count == GUESTS) {
         bps_loop_stop(loop);

@@ -164,12 +164,13 @@ static const struct bps_channel_events events = {
 };
 
 static const struct bps_channel_events *on_accept(void *arg, struct bps_channel *accepted, const char *from,
-                                                  void **user)
+                                                  void **user, const struct bps_channel_key **key)
 {
     (void)arg;
     (void)from;
     channel = accepted;
     *user = NULL;
+    *key = NULL;
     return &events;
 }
 
@@ -265,7 +266,7 @@ static void dial_and_ask(char **options, int address_fd)
     need(answers_took != NULL, "out of memory");
     need(read(address_fd, address, sizeof address) == sizeof address, "the other process has ended");
     open_transport(options);
-    bps_status status = transport->dial(instance->self, address, 0, &events, NULL, &channel, &report);
+    bps_status status = transport->dial(instance->self, address, 0, NULL, &events, NULL, &channel, &report);
     need(status == BPS_OK, "%s", report.text);
     bps_loop_run(loop);
     measure(WARM, asks ? WARM : 1);

@@ -26,13 +26,15 @@ static struct bps_channel *new_channel(struct ipc *ipc, int *error)
     return channel;
 }
 
-bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report)
+bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report)
 {
     struct ipc *ipc = instance;
     struct sockaddr_un parsed;
     socklen_t length;
     (void)lane;
+    (void)key;
     if (!ipc_address_parse(address, &parsed, &length)) {
         BPS_REPORT(report, "'%.200s' cannot be dialled; expected the address of a process on this host, as '@name'",
                    address);

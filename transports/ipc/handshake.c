@@ -133,11 +133,12 @@ static bool on_hello(struct bps_channel *channel, const struct ipc_message *mess
 static bool on_ready(struct bps_channel *channel, const struct ipc_message *message)
 {
     bps_accept_fn accept = channel->accept;
+    const struct bps_channel_key *key;
     if (message->type != IPC_READY || channel->fds[0] >= 0) {
         return false;
     }
     channel->reach = message->reach;
-    const struct bps_channel_events *events = accept(channel->accept_arg, channel, channel->peer, &channel->user);
+    const struct bps_channel_events *events = accept(channel->accept_arg, channel, channel->peer, &channel->user, &key);
     if (channel->state == IPC_DEAD) {
         return true;
     }

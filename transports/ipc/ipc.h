@@ -199,8 +199,9 @@ struct bps_channel {
 
 bps_status ipc_listen(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
                       struct bps_report *report);
-bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report);
+bps_status ipc_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report);
 
 /* ---- start.c ---- */
 

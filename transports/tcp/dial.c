@@ -19,12 +19,14 @@ static void look_up(struct bps_channel *channel, const struct bps_util_target *t
     snprintf(dial->failure, sizeof dial->failure, "%.255s", report.text);
 }
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report)
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report)
 {
     struct tcp *tcp = instance;
     struct bps_util_target target;
     char one[300];
+    (void)key;
     tcp_addresses_pick(address, lane, one, sizeof one);
     bps_status status = bps_util_target_parse_peer(one, &target, report);
     if (status != BPS_OK) {

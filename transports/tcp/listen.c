@@ -31,9 +31,10 @@ static struct bps_channel *adopt(void *instance, int fd)
 static void welcome(struct bps_util_listener *listener, struct bps_channel *channel, const struct sockaddr *address)
 {
     char peer[BPS_UTIL_ADDRESS_TEXT];
+    const struct bps_channel_key *key;
     bps_util_address_text(address, peer, sizeof peer);
     tcp_hold(channel);
-    const struct bps_channel_events *events = listener->accept(listener->arg, channel, peer, &channel->user);
+    const struct bps_channel_events *events = listener->accept(listener->arg, channel, peer, &channel->user, &key);
     if (channel->state != TCP_DEAD) {
         channel->events = events;
         if (events != NULL) {

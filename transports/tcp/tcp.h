@@ -129,8 +129,9 @@ bps_status tcp_listen(void *instance, const char *address, bps_accept_fn accept,
 
 /* ---- dial.c ---- */
 
-bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                    void *user, struct bps_channel **out, struct bps_report *report);
+bps_status tcp_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                    const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                    struct bps_report *report);
 
 /* ---- turn.c: life of a channel, and the turns of those that have work ---- */
 

@@ -8,11 +8,13 @@
 
 #include <string.h>
 
-bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                      void *user, struct bps_channel **out, struct bps_report *report)
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                      struct bps_report *report)
 {
     struct verbs *verbs = instance;
     struct bps_report reason = {""};
+    (void)key;
     bps_status status = verbs_check_target(address, report);
     if (status != BPS_OK) {
         return status;

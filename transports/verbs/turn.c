@@ -76,9 +76,10 @@ void verbs_drop(struct bps_channel *channel)
 void verbs_welcome(struct bps_channel *channel)
 {
     char peer[BPS_UTIL_ADDRESS_TEXT];
+    const struct bps_channel_key *key;
     bps_util_cancel(channel->verbs->host, &channel->timer);
     bps_util_address_text(rdma_get_peer_addr(channel->id), peer, sizeof peer);
-    const struct bps_channel_events *events = channel->accept(channel->accept_arg, channel, peer, &channel->user);
+    const struct bps_channel_events *events = channel->accept(channel->accept_arg, channel, peer, &channel->user, &key);
     if (channel->state != VERBS_DEAD) {
         channel->events = events;
         if (events != NULL) {

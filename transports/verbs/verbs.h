@@ -314,8 +314,9 @@ bool verbs_listens_by(const struct verbs *verbs, const struct rdma_cm_id *id);
 /* A peer wants to connect; `data` is what it says. */
 void verbs_listen_request(struct verbs *verbs, struct verbs_listener *listener, struct rdma_cm_id *id, const void *data,
                           size_t bytes);
-bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                      void *user, struct bps_channel **out, struct bps_report *report);
+bps_status verbs_dial(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                      const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                      struct bps_report *report);
 
 /* ---- complete.c ---- */
 

@@ -20,6 +20,19 @@ extern "C" {
 struct bps_channel; /* the transport's */
 
 /*
+ * Both ends of a channel get the same key, before its first frame, if they know the same secret of the job; it is
+ * derived from that, and good for nothing else. All channels of a job have it. A transport may let both ends prove
+ * with it that they know it and agree on keys of this channel, as TLS does with a pre-shared key; it must not encrypt
+ * with it directly. The handshake of the core goes on above that all the same, so a transport has no need of it.
+ * A key is the core's and gone soon; the transport copies what it needs, clears that when the channel has it no
+ * longer, and never tells it, as in a log or a report. NULL instead of a key: the job has no secret. All its members
+ * are on this host then.
+ */
+struct bps_channel_key {
+    uint8_t bytes[32];
+};
+
+/*
  * The payload of a frame that its sender lends instead of sending its bytes, with room for an answer of as
  * many bytes (often the same memory). Where the memory is mapped, `data` and `answer` are addresses in this
  * process; else they are NULL, and the transport's loan_read and loan_write reach it. A loan is held until a
@@ -110,10 +123,10 @@ struct bps_channel_events {
 
 /*
  * A peer has connected. Returns the events and, in *user, their argument; or NULL to refuse. `peer` is the
- * peer's address for messages.
+ * peer's address for messages. *key is the channel's, or NULL; it is there until the transport calls the core again.
  */
 typedef const struct bps_channel_events *(*bps_accept_fn)(void *arg, struct bps_channel *channel, const char *peer,
-                                                          void **user);
+                                                          void **user, const struct bps_channel_key **key);
 
 struct bps_transport_attr {
     uint32_t lanes; /* how many channels to each peer pay (streams, interfaces); at least 1 */
@@ -139,11 +152,13 @@ struct bps_transport_ops {
     bps_status (*listen)(void *instance, const char *address, bps_accept_fn accept, void *arg, char *actual, size_t n,
                          struct bps_report *report);
     /*
-     * Starts to connect; connected or closed follows, never from within this call. `lane` counts from 0.
+     * Starts to connect; connected or closed follows, never from within this call. `lane` counts from 0. `key` is the
+     * channel's, or NULL; it is there during this call.
      * The core calls it again after a refusal if it wants to.
      */
-    bps_status (*dial)(void *instance, const char *address, uint32_t lane, const struct bps_channel_events *events,
-                       void *user, struct bps_channel **out, struct bps_report *report);
+    bps_status (*dial)(void *instance, const char *address, uint32_t lane, const struct bps_channel_key *key,
+                       const struct bps_channel_events *events, void *user, struct bps_channel **out,
+                       struct bps_report *report);
     void (*kick)(struct bps_channel *channel); /* `next` has frames now; cheap, may be called often */
     /*
      * Sends what `next` still gives until BPS_AGAIN, then closes; closed
