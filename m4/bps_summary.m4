@@ -16,7 +16,7 @@ $bps_row"
 # Composes the table in bps_table, and writes it as a C string into tools/build_info.h.
 AC_DEFUN([BPS_SUMMARY], [
 AC_SUBST([BPS_BUILTIN_MODULES])
-AC_SUBST([BPS_BUILD_PLUGIN_PATH], [$bps_plugin_path])
+AC_SUBST([BPS_BUILD_PLUGIN_PATH], ["core/scheduler $bps_plugin_path"])
 # Directories as they will be, without the variables that Makefiles still need.
 bps_prefix=$prefix bps_exec_prefix=$exec_prefix
 AS_IF([test "$bps_prefix" = NONE], [bps_prefix=$ac_default_prefix])

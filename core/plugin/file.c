@@ -5,8 +5,6 @@
 #include "plugin/file.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -18,19 +16,13 @@
 bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, struct bps_elf *elf,
                             const struct bps_note_body **note, struct bps_report *report)
 {
-    /* O_NONBLOCK: a pipe of this name must not stop us. */
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    bps_status status = BPS_OK;
+    int fd;
+    bps_status status = bps_code_open(path, &fd, report);
 
-    if (fd < 0) {
-        return bps_refuse(report, "cannot be opened: %s", strerror(errno));
+    if (status != BPS_OK) {
+        return status;
     }
-    if (bps_process_privileged()) {
-        status = bps_file_trusted(fd, path, report);
-    }
-    if (status == BPS_OK) {
-        status = bps_elf_read(fd, elf, report);
-    }
+    status = bps_elf_read(fd, elf, report);
     if (status == BPS_OK) {
         status = bps_note_check(elf, kind, name, note, report);
     }
@@ -81,19 +73,22 @@ static bool missing_library(const char *error, struct bps_report *report)
     return true;
 }
 
-static void report_dlerror(const char *path, const struct bps_elf *elf, struct bps_report *report)
+const char *bps_linker_error(const char *path)
 {
     const char *error = dlerror();
     size_t n = strlen(path);
 
     error = error ? error : "unknown error of the dynamic linker";
-    if (undefined_symbol(error, elf, report) || missing_library(error, report)) {
-        return;
+    return strncmp(error, path, n) == 0 && error[n] == ':' ? error + n + 1 + (error[n + 1] == ' ') : error;
+}
+
+static void report_dlerror(const char *path, const struct bps_elf *elf, struct bps_report *report)
+{
+    const char *error = bps_linker_error(path);
+
+    if (!undefined_symbol(error, elf, report) && !missing_library(error, report)) {
+        BPS_REPORT(report, "cannot be loaded: %s", error);
     }
-    if (strncmp(error, path, n) == 0 && error[n] == ':') {
-        error += n + 1 + (error[n + 1] == ' ');
-    }
-    BPS_REPORT(report, "cannot be loaded: %s", error);
 }
 
 /* ---- opening ------------------------------------------------------------------------------------------- */

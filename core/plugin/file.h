@@ -23,4 +23,7 @@ bps_status bps_file_inspect(const char *path, uint32_t kind, const char *name, s
 bps_status bps_file_open(const char *path, const struct bps_elf *elf, const struct bps_module **out,
                          struct bps_report *report);
 
+/* What the dynamic linker has against a file, whose name it leaves out. */
+const char *bps_linker_error(const char *path);
+
 #endif

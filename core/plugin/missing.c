@@ -36,7 +36,7 @@ static void collect(void *arg, const struct bps_plugin_row *row)
     }
 }
 
-static void append_dirs(const struct bps_dirs *dirs, struct bps_text *text)
+void bps_dirs_text(const struct bps_dirs *dirs, struct bps_text *text)
 {
     struct stat st;
 
@@ -80,7 +80,7 @@ void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *
     bps_text_add(&text, "there is no %s '%s'; ", bps_kind_name(kind), name);
     append_remedy(&found, &text);
     bps_text_add(&text, " no file %s_%s.so in ", bps_kind_name(kind), name);
-    append_dirs(dirs, &text);
+    bps_dirs_text(dirs, &text);
     BPS_REPORT(report, "%s", text.failed ? "out of memory" : text.data);
     bps_text_free(&text);
 }

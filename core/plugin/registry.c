@@ -5,12 +5,10 @@
  */
 #include "plugin/registry.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/queue.h>
-#include <sys/stat.h>
 
 #include "base/report.h"
 #include "conf/option.h"
@@ -98,20 +96,6 @@ static bps_status load_file(const char *path, uint32_t kind, const char *name, s
     return status == BPS_OK ? add_entry(module, kind, name, path, out, report) : status;
 }
 
-/* A path that cannot be looked at counts as found: opening it tells why. False: no directory has the file. */
-static bool find_file(uint32_t kind, const char *name, const struct bps_dirs *dirs, char *path, size_t n)
-{
-    struct stat st;
-
-    for (size_t i = 0; i < dirs->count; i++) {
-        int length = snprintf(path, n, "%s/%s_%s.so", dirs->items[i], bps_kind_name(kind), name);
-        if (length > 0 && (size_t)length < n && (lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Words that never reach the file system: kinds without code for the core, and names that are no file names.
  */
 static bps_status check_request(uint32_t kind, const char *name, struct bps_report *report)
@@ -140,7 +124,7 @@ static bps_status load(uint32_t kind, const char *name, struct entry **out, stru
 {
     struct bps_report why = {""};
     struct bps_dirs dirs;
-    char path[sizeof((struct bps_loaded *)0)->path] = "builtin";
+    char file[64], path[sizeof((struct bps_loaded *)0)->path] = "builtin";
     bps_status status = load_builtin(kind, name, out, &why);
 
     if (status == BPS_AGAIN) {
@@ -148,7 +132,8 @@ static bps_status load(uint32_t kind, const char *name, struct entry **out, stru
         if (status != BPS_OK) {
             return status;
         }
-        if (!find_file(kind, name, &dirs, path, sizeof path)) {
+        snprintf(file, sizeof file, "%s_%s.so", bps_kind_name(kind), name);
+        if (!bps_dirs_find(&dirs, file, path, sizeof path)) {
             bps_report_missing(kind, name, &dirs, report);
             bps_dirs_release(&dirs);
             return BPS_ERR_PLUGIN;

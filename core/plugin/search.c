@@ -6,6 +6,7 @@
 #include "plugin/search.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -75,9 +76,23 @@ void bps_dirs_release(struct bps_dirs *dirs)
     *dirs = (struct bps_dirs){0};
 }
 
+bool bps_dirs_find(const struct bps_dirs *dirs, const char *file, char *path, size_t n)
+{
+    struct stat st;
+
+    for (size_t i = 0; i < dirs->count; i++) {
+        int length = snprintf(path, n, "%s/%s", dirs->items[i], file);
+        if (length > 0 && (size_t)length < n && (lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR))) {
+            return true;
+        }
+    }
+    return false;
+}
+
 /* ---- trust -------------------------------------------------------------------------------------------- */
 
-bool bps_process_privileged(void)
+/* True if code that somebody else could have written must not run in this process. */
+static bool is_privileged(void)
 {
     return geteuid() == 0 || getauxval(AT_SECURE) != 0;
 }
@@ -112,7 +127,7 @@ static bps_status trust_directory(const char *path, struct bps_report *report)
     return BPS_OK;
 }
 
-bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
+static bps_status trust_file(int fd, const char *path, struct bps_report *report)
 {
     struct stat st;
 
@@ -131,4 +146,18 @@ bps_status bps_file_trusted(int fd, const char *path, struct bps_report *report)
                           (unsigned)st.st_uid, path);
     }
     return trust_directory(path, report);
+}
+
+bps_status bps_code_open(const char *path, int *fd, struct bps_report *report)
+{
+    /* O_NONBLOCK: a pipe of this name must not stop us. */
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (*fd < 0) {
+        return bps_refuse(report, "cannot be opened: %s", strerror(errno));
+    }
+    bps_status status = is_privileged() ? trust_file(*fd, path, report) : BPS_OK;
+    if (status != BPS_OK) {
+        close(*fd);
+    }
+    return status;
 }

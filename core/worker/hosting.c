@@ -7,10 +7,11 @@
 #include "base/container.h"
 #include "base/route.h"
 #include "base/thread.h"
-#include "scheduler/scheduler.h"
+#include "scheduler/ops.h"
 
 struct bps_hosting {
     struct bps_loop *loop;
+    const struct bps_scheduler_ops *ops;
     struct bps_scheduler *scheduler;
     pthread_t thread;
     struct bps_post end;
@@ -38,7 +39,9 @@ static void *run(void *arg)
 
 static void release(struct bps_hosting *hosting)
 {
-    bps_scheduler_free(hosting->scheduler);
+    if (hosting->scheduler != NULL) {
+        hosting->ops->free(hosting->scheduler);
+    }
     bps_loop_free(hosting->loop);
     free(hosting);
 }
@@ -46,13 +49,16 @@ static void release(struct bps_hosting *hosting)
 static bps_status open_scheduler(struct bps_hosting *hosting, struct bps_conf *conf, const char *const *listen,
                                  char *address, size_t n, struct bps_report *report)
 {
-    bps_status status;
+    bps_status status = bps_scheduler_open(&hosting->ops, report);
+    if (status != BPS_OK) {
+        return status;
+    }
     do {
-        bps_scheduler_free(hosting->scheduler);
+        hosting->ops->free(hosting->scheduler);
         hosting->scheduler = NULL;
         status = bps_conf_put_cluster(conf, "scheduler", *listen, "own choice", report);
         if (status == BPS_OK) {
-            status = bps_scheduler_new(conf, hosting->loop, on_finished, on_lost, hosting, address, n,
+            status = hosting->ops->new(conf, hosting->loop, on_finished, on_lost, hosting, address, n,
                                        &hosting->scheduler, report);
         }
     } while (status == BPS_OK && *++listen != NULL && bps_route_is_loopback(address));
@@ -82,7 +88,7 @@ bps_status bps_hosting_begin(struct bps_conf *conf, const char *const *listen, s
 static void end_now(struct bps_post *post)
 {
     struct bps_hosting *hosting = bps_container(post, struct bps_hosting, end);
-    bps_scheduler_end(hosting->scheduler, hosting->why);
+    hosting->ops->end(hosting->scheduler, hosting->why);
 }
 
 static void wait_and_release(struct bps_hosting *hosting)

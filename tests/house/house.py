@@ -140,9 +140,15 @@ def count_lines(paths):
     return sum(len(path.read_bytes().splitlines()) for path in paths)
 
 
-def lines(folder="core"):
-    """The lines of all C files and headers of core/ or a folder, but for what configure makes of a template."""
+def lines(folder):
+    """The lines of all C files and headers of a folder, but for what configure makes of a template."""
     return count_lines(sources(folder, "*.[ch]"))
+
+
+def library_lines():
+    """The lines of core/ and of core/scheduler, each of which is a library: {name: number}"""
+    scheduler = lines("core/scheduler")
+    return {"core: lines": lines("core") - scheduler, "scheduler: lines": scheduler}
 
 
 def largest_folder():
@@ -194,7 +200,9 @@ def main():
         for names in circles(arrows(room)) if options.all else ():
             if len(names) > 1:
                 print(f"    circle: {', '.join(names)}")
-    print(f"core/ has {lines()} lines of C; a task's state is set in {len(setters())} files")
+    for name, count in library_lines().items():
+        print(f"{name}: {count}")
+    print(f"a task's state is set in {len(setters())} files")
     print("the largest folder has {} lines: {}".format(*largest_folder()))
     print("the longest public header has {} lines: {}".format(*longest_header()))
     print(f"{len(repeated_names())} names of functions stand in several files of core/")

@@ -3,6 +3,7 @@
 
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -178,6 +179,65 @@ class Parts(unittest.TestCase):
                 begin(set={"cluster.workers": "many", "cluster.scheduler": HERE})
             with self.subTest(begin.__name__), self.assertRaisesRegex(TypeError, "cluster.workers"):
                 begin(set={"cluster.workers": object()})
+
+
+class Library(unittest.TestCase):
+    """The scheduler is a library of its own, which only those load who host one."""
+
+    NAME = "libbyteps_scheduler.so"
+    HOST = f"""
+import os, sys, byteps
+os.environ["BYTEPS_PLUGIN_PATH"] = sys.argv[1]
+byteps.Scheduler(set={{"cluster.workers": 1, "cluster.scheduler": "{HERE}"}})
+"""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        self.file = os.path.join(self.folder, self.NAME)
+
+    def refused(self, *words):
+        """No scheduler is hosted with what is in the folder; the error says all this."""
+        result = harness.execute([sys.executable, "-c", self.HOST, self.folder])
+        self.assertNotEqual(result.returncode, 0, result)
+        self.assertIn("ConfigurationError: ", result.stderr)
+        for word in words:
+            self.assertIn(word, result.stderr)
+
+    def test_missing(self):
+        (installed,) = harness.execute([harness.program(), "info", "plugins"]).stdout.splitlines()
+        if os.path.exists(os.path.join(installed, self.NAME)):
+            self.skipTest(f"one is installed in {installed}")
+        words = f"to host the scheduler, this process needs {self.NAME}, which comes with libbyteps; install it"
+        self.refused(words, f"it is not in {self.folder}, {installed}")
+
+    def test_another_version(self):
+        source = os.path.join(self.folder, "other.c")
+        with open(source, "w", encoding="ascii") as out:
+            out.write('const struct { const char *version; } bps_scheduler_ops = {"0.0.9"};\n')
+        compiler = [*shlex.split(os.environ.get("CC") or "cc"), "-shared", "-fPIC"]
+        subprocess.run([*compiler, "-o", self.file, source], check=True)
+        ours = byteps.__version__
+        self.refused(f"{self.file}: is of version 0.0.9, but libbyteps of version {ours}; install both")
+
+    def test_no_library(self):
+        with open(self.file, "w", encoding="ascii") as out:
+            out.write("nothing\n")
+        self.refused(f"{self.file}: cannot be loaded: ", f"built with libbyteps {byteps.__version__}")
+
+    def test_a_worker_does_not_load_it(self):
+        """Of a job that `byteps run` starts none does, and of one whose workers meet by themselves worker 0 does."""
+        show = f"print('{self.NAME}' in open('/proc/self/maps').read())"
+        program = f"import byteps._basics as bps; bps.init(); bps.barrier(); {show}"
+        result = harness.run([sys.executable, "-c", program], workers=2, servers=1)
+        self.assertEqual([result.lines(f"worker {rank}") for rank in range(2)], [["False"], ["False"]], result)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1]), "WORLD_SIZE": "2"}
+        workers = [subprocess.Popen([sys.executable, "-c", program], env={**os.environ, **meeting, "RANK": rank},
+                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in "01"]
+        said = [harness.communicate(worker) for worker in workers]
+        self.assertEqual([out for out, _ in said], ["True\n", "False\n"], said)
 
 
 if __name__ == "__main__":
