@@ -12,31 +12,34 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/report.h"
 
 #define LOG "link"
 
-static const uint8_t greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
+/* How a CHALLENGE begins in all versions, whatever else a header is there: see docs/wire.md. */
+#define TYPE_AT        4
+#define VERSION_AT     8
+#define GREETING_AT    16
+#define SOFTWARE_AT    24
+#define SOFTWARE_BYTES 32u
+static const char greeting[8] = {'B', 'y', 't', 'e', 'P', 'S', '\r', '\n'};
 
-static void put_greeting(struct bps_writer *w)
-{
-    bps_writer_init(w);
-    bps_put_bytes(w, greeting, sizeof greeting);
-    bps_put_u32(w, BPS_WIRE_VERSION);
-    bps_put_string(w, bps_version());
-}
+/* And it is as long as the longest header that another version may read. */
+#define CHALLENGE_BYTES (256 - BPS_HEADER_BYTES)
 
 bps_status bps_challenge(struct bps_link *link)
 {
-    uint8_t *nonce = link->introduction.challenge;
-    if (RAND_bytes(nonce, BPS_NONCE_BYTES) != 1) {
+    uint8_t begin[BPS_HEADER_BYTES] = {[TYPE_AT] = BPS_FRAME_CHALLENGE, [VERSION_AT] = BPS_WIRE_VERSION};
+    uint8_t payload[CHALLENGE_BYTES] = {0};
+    struct bps_header header;
+    if (RAND_bytes(link->introduction.challenge, BPS_NONCE_BYTES) != 1) {
         return BPS_ERR_IO;
     }
-    struct bps_writer w;
-    put_greeting(&w);
-    bps_put_bytes(&w, nonce, BPS_NONCE_BYTES);
-    bps_status status = bps_link_send_message(link, BPS_FRAME_CHALLENGE, &w);
-    bps_writer_fini(&w);
-    return status;
+    memcpy(begin + GREETING_AT, greeting, sizeof greeting);
+    snprintf((char *)begin + SOFTWARE_AT, SOFTWARE_BYTES, "%s", bps_version());
+    memcpy(payload, link->introduction.challenge, BPS_NONCE_BYTES);
+    return bps_header_decode(begin, &header) == BPS_OK ? bps_link_send(link, &header, payload, sizeof payload)
+                                                       : BPS_ERR_PROTOCOL;
 }
 
 /* One line in a second: strangers may come as often as they like. */
@@ -61,33 +64,33 @@ static bps_status refuse(struct bps_link *link, const char *text)
     return BPS_OK;
 }
 
-/* Reads greeting and version; a peer of another version is named with both. */
-static bps_status read_version(struct bps_reader *payload, struct bps_report *report)
-{
-    uint8_t theirs[sizeof greeting];
-    char version[32];
-    bps_get_bytes(payload, theirs, sizeof theirs);
-    uint32_t protocol = bps_get_u32(payload);
-    bps_get_string(payload, version, sizeof version);
-    if (payload->bad || memcmp(theirs, greeting, sizeof greeting) != 0) {
-        return BPS_ERR_PROTOCOL;
-    }
-    if (protocol != BPS_WIRE_VERSION) {
-        BPS_REPORT(report,
-                   "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all "
-                   "hosts",
-                   bps_version(), BPS_WIRE_VERSION, version, protocol);
-        return BPS_ERR_REFUSED;
-    }
-    return BPS_OK;
-}
-
 /* Ends a link from our side with a text that its owner hears. */
 static bps_status give_up(struct bps_link *link, bps_status status, const char *text)
 {
     bps_link_drop(link);
     link->handler->closed(link->owner, link, status, text);
     return BPS_OK;
+}
+
+bps_status bps_check_version(struct bps_link *link, const uint8_t *begin)
+{
+    struct bps_report report = {""};
+    struct bps_reader reader;
+    char software[SOFTWARE_BYTES + 1];
+    bool challenge = begin[TYPE_AT] == BPS_FRAME_CHALLENGE;
+    bool greets = memcmp(begin + GREETING_AT, greeting, sizeof greeting) == 0;
+    bps_reader_init(&reader, begin + VERSION_AT, sizeof(uint32_t));
+    uint32_t version = bps_get_u32(&reader);
+    if (!challenge || !greets || version == BPS_WIRE_VERSION) {
+        return challenge && !greets ? BPS_ERR_PROTOCOL : BPS_OK;
+    }
+    bps_reader_init(&reader, begin + SOFTWARE_AT, strnlen((const char *)begin + SOFTWARE_AT, SOFTWARE_BYTES));
+    bps_get_text(&reader, software, sizeof software);
+    (void)bps_fail(&report, BPS_ERR_REFUSED,
+                   "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all hosts",
+                   bps_version(), BPS_WIRE_VERSION, software, version);
+    (void)give_up(link, BPS_ERR_REFUSED, report.text);
+    return BPS_ERR_REFUSED;
 }
 
 static bps_status say_hello(struct bps_link *link)
@@ -106,7 +109,7 @@ static bps_status say_hello(struct bps_link *link)
     if (status != BPS_OK) {
         return give_up(link, status, "no proof of belonging to the job could be made");
     }
-    put_greeting(&w);
+    bps_writer_init(&w);
     bps_put_bytes(&w, introduction->challenge, BPS_NONCE_BYTES);
     bps_put_bytes(&w, introduction->response, BPS_NONCE_BYTES);
     bps_put_u8(&w, claim->purpose);
@@ -121,13 +124,10 @@ static bps_status say_hello(struct bps_link *link)
 
 static bps_status on_challenge(struct bps_link *link, struct bps_reader *payload)
 {
-    struct bps_report report = {""};
-    bps_status status = read_version(payload, &report);
-    if (status == BPS_ERR_REFUSED) {
-        return give_up(link, status, report.text);
-    }
+    uint8_t rest[CHALLENGE_BYTES - BPS_NONCE_BYTES];
     bps_get_bytes(payload, link->introduction.challenge, BPS_NONCE_BYTES);
-    return status == BPS_OK && bps_reader_done(payload) ? say_hello(link) : BPS_ERR_PROTOCOL;
+    bps_get_bytes(payload, rest, sizeof rest);
+    return bps_reader_done(payload) ? say_hello(link) : BPS_ERR_PROTOCOL;
 }
 
 bps_status bps_link_is_foreign(struct bps_report *report)
@@ -178,19 +178,13 @@ static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
 {
     struct bps_report report = {""};
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key); /* the transport has got it */
-    bps_status status = read_version(payload, &report);
-    if (status == BPS_ERR_REFUSED) {
-        return refuse(link, report.text);
-    }
-    if (status != BPS_OK || read_hello(link, payload) != BPS_OK) {
+    if (read_hello(link, payload) != BPS_OK) {
         return BPS_ERR_PROTOCOL;
     }
     struct bps_channel *channel = link->channel;
-    status = link->handler->hello(link->owner, link, &link->introduction.claim, &report);
-    if (status == BPS_ERR_PROTOCOL || link->channel != channel) {
-        return status == BPS_ERR_PROTOCOL ? status : BPS_OK;
-    }
-    return status != BPS_OK ? refuse(link, report.text) : BPS_OK;
+    bps_status status = link->handler->hello(link->owner, link, &link->introduction.claim, &report);
+    bool refused = status != BPS_OK && status != BPS_ERR_PROTOCOL && link->channel == channel;
+    return refused ? refuse(link, report.text) : status == BPS_ERR_PROTOCOL ? status : BPS_OK;
 }
 
 static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)

@@ -7,6 +7,8 @@
 
 /* Acceptor: sends the first message. */
 bps_status bps_challenge(struct bps_link *link);
+/* Dialler: looks only at what all versions have alike. BPS_ERR_REFUSED: they differ; the link has been closed. */
+bps_status bps_check_version(struct bps_link *link, const uint8_t *begin);
 /* Either side: a message has arrived on a link that is not open. The link may be gone afterwards. */
 bps_status bps_handshake(struct bps_link *link, const struct bps_header *header, struct bps_reader *payload);
 

@@ -113,6 +113,10 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     struct bps_link *link = user;
     struct bps_header header;
     link->last_received = bps_now_roughly();
+    bps_status status = link->state == BPS_LINK_DIALLING ? bps_check_version(link, bytes) : BPS_OK;
+    if (status != BPS_OK) {
+        return status == BPS_ERR_REFUSED ? BPS_OK : status; /* and the link may be gone */
+    }
     if (bps_header_decode(bytes, &header) != BPS_OK || link->state == BPS_LINK_REFUSED) {
         return BPS_ERR_PROTOCOL;
     }

@@ -50,12 +50,6 @@ def just_too_long(sock):
     sock.sendall(wire.header(wire.HELLO, 65537) + bytes(65537))
 
 
-def long_string(sock):
-    text = bytearray(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
-    struct.pack_into("<I", text, wire.HEADER.size + 12, 0xFFFFFFF0)  # of the software's version
-    sock.sendall(text)
-
-
 def long_join(sock):
     """Where that is the scheduler, who says so knows the secret."""
     sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, wire.NO_SECRET))
@@ -109,7 +103,6 @@ ATTACKS = [
     truncated_header,
     oversized,
     just_too_long,
-    long_string,
     long_join,
     every_type,
     empty_hello,
@@ -232,7 +225,7 @@ class Crowds(Case):
                     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1)
                     crowd.append(sock)
                     with contextlib.suppress(OSError):
-                        sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER, version=7))
+                        sock.sendall(wire.hello(wire.nonce(sock), wire.MEMBER))
             for sock in crowd:
                 sock.close()
 
@@ -252,9 +245,7 @@ class Replay(Case):
                         wire.drain(sock)
             with wire.connect(job.ports[0]) as sock:
                 fresh = bytearray(sent[: wire.HEADER.size + length])
-                at = fresh.index(wire.GREETING) + 12
-                at += 4 + struct.unpack_from("<I", fresh, at)[0]
-                fresh[at : at + 16] = wire.nonce(sock)
+                fresh[wire.HEADER.size : wire.HEADER.size + 16] = wire.nonce(sock)
                 sock.sendall(fresh)
                 self.assertIn(wire.FOREIGN, wire.refusal(sock))
             with wire.connect(job.ports[0]) as sock:

@@ -16,7 +16,7 @@ CHANGE, CHANGED, FORGET, JOIN = 16, 17, 18, 19
 PUSH, RESULT, POISON, FAILED, STALLED = 32, 33, 34, 35, 36
 READY, HOST, FORM, JOINED, ORDER, FETCHED, SEPARATE = 38, 39, 40, 41, 42, 43, 44
 CODING, FEEDBACK = 45, 46
-VERSION = 7
+VERSION = 8
 TIMEOUT = 60
 FOREIGN = "only members of the job are let in"
 """What a stranger is told, whatever it says."""
@@ -65,9 +65,9 @@ def read_frame(sock):
 def nonce(sock):
     """The nonce of the challenge that every acceptor sends first."""
     kind, payload = read_frame(sock)
-    if kind != CHALLENGE or not payload.startswith(GREETING):
+    if kind != CHALLENGE:
         raise AssertionError(f"no challenge but {kind}: {payload!r}")
-    return payload[-16:]
+    return payload[:16]
 
 
 def claim(purpose, rank=0, epoch=0, lane=0):
@@ -94,12 +94,11 @@ def prove(key, end, challenge, response, own_claim):
     return hmac.new(key, bytes([end]) + challenge + response + own_claim, hashlib.sha256).digest()
 
 
-def hello(challenge, own_claim, key=None, version=VERSION, software="9.9.9"):
+def hello(challenge, own_claim, key=None):
     """With a proof that the key is known, if there is one."""
     response = os.urandom(16)
     proof = bytes(32) if key is None else prove(key, 1, challenge, response, own_claim)
-    greeting = GREETING + struct.pack("<I", version) + string(software)
-    return frame(HELLO, greeting + challenge + response + own_claim + proof)
+    return frame(HELLO, challenge + response + own_claim + proof)
 
 
 def welcome(key, challenge, hello_payload):
@@ -108,9 +107,14 @@ def welcome(key, challenge, hello_payload):
     return frame(WELCOME, prove(key, 2, challenge, response, own_claim))
 
 
-def challenge(version=VERSION, software="9.9.9"):
-    """The CHALLENGE of an acceptor."""
-    return frame(CHALLENGE, GREETING + struct.pack("<I", version) + string(software) + bytes(16))
+BEGINNING = struct.Struct("<IB3xI4x8s32s")
+"""Of a CHALLENGE of any version: length, type, version, greeting, software."""
+
+
+def challenge(version=VERSION, software="9.9.9", header_bytes=HEADER.size):
+    """The CHALLENGE of an acceptor, whose headers may have another size."""
+    begin = BEGINNING.pack(256 - header_bytes, CHALLENGE, version, GREETING, software.encode())
+    return begin + bytes(256 - len(begin))
 
 
 def let_in(sock, key=NO_SECRET):

@@ -244,7 +244,12 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
 static const struct bps_link_handler handler = {
     .introduce = introduce, .hello = on_hello, .welcome = on_welcome, .message = on_message, .closed = on_closed};
 
-/* A frame as a transport hands it over. False: the link has ended. */
+#define CHALLENGE_BEGINS 48u
+
+/*
+ * A frame as a transport hands it over; what all versions have of a CHALLENGE in its header is at the end of its
+ * payload as well. False: the link has ended.
+ */
 static bool receive(struct bps_link *link, const struct bps_channel_events *events, uint8_t type, const uint8_t *data,
                     uint32_t size)
 {
@@ -252,6 +257,9 @@ static bool receive(struct bps_link *link, const struct bps_channel_events *even
     uint8_t bytes[BPS_HEADER_BYTES];
     struct bps_sink *sink = NULL;
     bps_header_encode(&header, bytes);
+    if (type == BPS_FRAME_CHALLENGE && size >= CHALLENGE_BEGINS) {
+        memcpy(bytes + 8, data + size - CHALLENGE_BEGINS, CHALLENGE_BEGINS);
+    }
     if (events->header(link, bytes, &sink) != BPS_OK) {
         return false;
     }

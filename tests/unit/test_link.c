@@ -12,6 +12,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <byteps/byteps.h>
+
 #include "checks.h"
 #include "base/clock.h"
 #include "plugin/instance.h"
@@ -293,26 +295,28 @@ START_TEST(test_another_key)
 }
 END_TEST
 
-/* What CHALLENGE and HELLO begin with: of this version. */
-static void put_greeting(uint8_t *to)
+#define CHALLENGE_BYTES 256u
+
+/* A CHALLENGE of a version whose headers have this size: numbers are little endian. */
+static void put_challenge(uint8_t to[CHALLENGE_BYTES], uint8_t version, uint8_t header_bytes)
 {
-    static const uint8_t version[] = {BPS_WIRE_VERSION, 0, 0, 0, 5, 0, 0, 0};
-    memcpy(to, "BytePS\r\n", 8);
-    memcpy(to + 8, version, sizeof version);
-    memcpy(to + 16, "0.1.0", 5);
+    memset(to, 0, CHALLENGE_BYTES);
+    to[0] = (uint8_t)(CHALLENGE_BYTES - header_bytes);
+    to[4] = BPS_FRAME_CHALLENGE;
+    to[8] = version;
+    memcpy(to + 16, "BytePS\r\n", 8);
+    memcpy(to + 24, "9.8.7\n", 6);
 }
 
 /* An acceptor that welcomes everybody, without a proof of its own. */
 static void *impostor(void *arg)
 {
     int listener = *(const int *)arg, fd = accept(listener, NULL, NULL);
-    uint8_t bytes[512] = {0};
-    struct bps_header header = {.type = BPS_FRAME_CHALLENGE, .length = 8 + 4 + 4 + 5 + 16};
-    bps_header_encode(&header, bytes);
-    put_greeting(bytes + BPS_HEADER_BYTES);
-    ck_assert_int_gt(send(fd, bytes, BPS_HEADER_BYTES + header.length, MSG_NOSIGNAL), 0);
+    uint8_t bytes[512];
+    put_challenge(bytes, BPS_WIRE_VERSION, BPS_HEADER_BYTES);
+    ck_assert_int_gt(send(fd, bytes, CHALLENGE_BYTES, MSG_NOSIGNAL), 0);
     ck_assert_int_gt(recv(fd, bytes, sizeof bytes, 0), 0);
-    header = (struct bps_header){.type = BPS_FRAME_WELCOME, .length = BPS_PROOF_BYTES};
+    struct bps_header header = {.type = BPS_FRAME_WELCOME, .length = BPS_PROOF_BYTES};
     memset(bytes, 0, sizeof bytes);
     bps_header_encode(&header, bytes);
     ck_assert_int_gt(send(fd, bytes, BPS_HEADER_BYTES + header.length, MSG_NOSIGNAL), 0);
@@ -322,18 +326,25 @@ static void *impostor(void *arg)
     return NULL;
 }
 
-START_TEST(test_impostor)
+/* A listener at which the dialler is going to arrive. */
+static int listen_raw(void)
 {
     struct sockaddr_in at = {.sin_family = AF_INET};
     socklen_t n = sizeof at;
-    pthread_t thread;
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     at.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     ck_assert_int_eq(bind(listener, (struct sockaddr *)&at, sizeof at), 0);
     ck_assert_int_eq(listen(listener, 1), 0);
     ck_assert_int_eq(getsockname(listener, (struct sockaddr *)&at, &n), 0);
-    ck_assert_int_eq(pthread_create(&thread, NULL, impostor, &listener), 0);
     snprintf(address, sizeof address, "127.0.0.1:%u", ntohs(at.sin_port));
+    return listener;
+}
+
+START_TEST(test_impostor)
+{
+    int listener = listen_raw();
+    pthread_t thread;
+    ck_assert_int_eq(pthread_create(&thread, NULL, impostor, &listener), 0);
     dial();
     while (seen.refused == 0) {
         bps_loop_run(loop);
@@ -342,6 +353,39 @@ START_TEST(test_impostor)
     ck_assert_str_eq(seen.text, "it could not prove that it belongs to the job");
     pthread_join(thread, NULL);
     close(listener);
+}
+END_TEST
+
+/* An acceptor of another version hears nothing, whatever its headers are. */
+static void *other_version(void *arg)
+{
+    const uint8_t *challenge = arg;
+    int listener = challenge[CHALLENGE_BYTES], fd = accept(listener, NULL, NULL);
+    uint8_t byte;
+    ck_assert_int_eq(send(fd, challenge, CHALLENGE_BYTES, MSG_NOSIGNAL), CHALLENGE_BYTES);
+    ck_assert_int_le(recv(fd, &byte, 1, 0), 0);
+    close(fd);
+    close(listener);
+    return NULL;
+}
+
+/* Whoever dials hears which versions differ. */
+START_TEST(test_versions)
+{
+    static const uint8_t sizes[] = {64, 80, 88, 96, 97, 112, 128, 255};
+    uint8_t challenge[CHALLENGE_BYTES + 1];
+    char words[100];
+    pthread_t thread;
+    put_challenge(challenge, BPS_WIRE_VERSION + 1, sizes[_i]);
+    memset(challenge + 56, 0xee, CHALLENGE_BYTES - 56); /* what nobody knows yet */
+    challenge[CHALLENGE_BYTES] = (uint8_t)listen_raw();
+    ck_assert_int_eq(pthread_create(&thread, NULL, other_version, challenge), 0);
+    dial();
+    pthread_join(thread, NULL);
+    ck_assert_int_eq(seen.status, BPS_ERR_REFUSED);
+    snprintf(words, sizeof words, " speaks wire version %u, byteps 9.8.7? speaks %u; install the same version",
+             BPS_WIRE_VERSION, BPS_WIRE_VERSION + 1);
+    ck_assert_msg(strstr(seen.text, words) != NULL, "%s", seen.text);
 }
 END_TEST
 
@@ -370,6 +414,37 @@ static int connect_raw(void)
     ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
     return fd;
 }
+
+/* Reads a CHALLENGE, and leaves. */
+struct read {
+    int fd;
+    uint8_t *bytes;
+};
+
+static void *read_challenge(void *arg)
+{
+    const struct read *read = arg;
+    ck_assert_int_eq(recv(read->fd, read->bytes, CHALLENGE_BYTES, MSG_WAITALL), CHALLENGE_BYTES);
+    close(read->fd);
+    return NULL;
+}
+
+/* What all later versions have to understand of a CHALLENGE. */
+START_TEST(test_challenge)
+{
+    uint8_t bytes[CHALLENGE_BYTES], known[CHALLENGE_BYTES];
+    pthread_t thread;
+    int fd = connect_raw();
+    struct read read = {fd, bytes};
+    ck_assert_int_eq(pthread_create(&thread, NULL, read_challenge, &read), 0);
+    bps_loop_run(loop);
+    pthread_join(thread, NULL);
+    put_challenge(known, BPS_WIRE_VERSION, BPS_HEADER_BYTES);
+    snprintf((char *)known + 24, 32, "%s", bps_version());
+    memcpy(known + BPS_HEADER_BYTES, bytes + BPS_HEADER_BYTES, BPS_NONCE_BYTES);
+    ck_assert_mem_eq(bytes, known, sizeof bytes);
+}
+END_TEST
 
 static const uint8_t *stranger_bytes(int which, size_t *n)
 {
@@ -406,9 +481,8 @@ static const uint8_t *stranger_bytes(int which, size_t *n)
         bps_header_encode(&header, bytes);
         break;
     default: /* the right words, but a nonce of another conversation */
-        header.length = 8 + 4 + 4 + 5 + 2 * 16 + 1 + 3 * 4 + 32;
+        header.length = 2 * 16 + 1 + 3 * 4 + 32;
         bps_header_encode(&header, bytes);
-        put_greeting(bytes + BPS_HEADER_BYTES);
         *n = BPS_HEADER_BYTES + header.length;
     }
     return bytes;
@@ -745,7 +819,9 @@ int main(void)
     tcase_add_test(tests, test_refusal);
     tcase_add_test(tests, test_another_key);
     tcase_add_test(tests, test_impostor);
+    tcase_add_loop_test(tests, test_versions, 0, 8);
     tcase_add_test(tests, test_finish_delivers);
+    tcase_add_test(tests, test_challenge);
     tcase_add_loop_test(tests, test_strangers, 0, 8);
     tcase_add_test(tests, test_crowd);
     tcase_add_test(tests, test_proof_keeps_the_place);
