@@ -5,10 +5,22 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/assert.h"
 
 static bool before(const struct bps_heap_entry *a, const struct bps_heap_entry *b)
 {
     return a->priority != b->priority ? a->priority > b->priority : a->sequence < b->sequence;
+}
+
+/* What always holds of an entry and its neighbours. */
+static void check_entry(const struct bps_heap *heap, size_t i)
+{
+    const struct bps_heap_entry *own = &heap->entry[i];
+    bps_assert(heap->count <= heap->room && i < heap->count && own->item != NULL);
+    bps_assert(i == 0 || !before(own, &heap->entry[(i - 1) / 2]));
+    bps_assert(2 * i + 1 >= heap->count || !before(&heap->entry[2 * i + 1], own));
+    bps_assert(2 * i + 2 >= heap->count || !before(&heap->entry[2 * i + 2], own));
+    bps_assert(own->place == NULL || *own->place == i);
 }
 
 void bps_heap_fini(struct bps_heap *heap)
@@ -57,6 +69,7 @@ bool bps_heap_push(struct bps_heap *heap, int32_t priority, uint64_t sequence, v
         return false;
     }
     rise(heap, heap->count++, (struct bps_heap_entry){priority, sequence, item, place});
+    bps_check(check_entry(heap, 0));
     return true;
 }
 
@@ -71,6 +84,7 @@ void *bps_heap_pop(struct bps_heap *heap)
     void *item = bps_heap_top(heap);
     if (item != NULL) {
         fill(heap, 0);
+        bps_check(heap->count > 0 ? check_entry(heap, 0) : (void)0);
     }
     return item;
 }
@@ -79,6 +93,7 @@ bool bps_heap_remove(struct bps_heap *heap, const size_t *place)
 {
     bool there = *place < heap->count && heap->entry[*place].place == place; /* a place outlasts the stay in the heap */
     if (there) {
+        bps_check(check_entry(heap, *place));
         fill(heap, *place);
     }
     return there;

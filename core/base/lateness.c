@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #define FIRST_OCTAVE 16u   /* 2^16 ns */
@@ -31,6 +32,7 @@ void bps_lateness_fini(struct bps_lateness *l)
 
 void bps_lateness_count(struct bps_lateness *l, uint32_t who, uint32_t bucket, uint32_t times)
 {
+    bps_assert(who < 2 * l->workers && bucket < BPS_LATE_BUCKETS);
     if (l->count == NULL) {
         return;
     }
@@ -67,6 +69,7 @@ void bps_lateness_clear(struct bps_lateness *l)
 
 bool bps_gathering_note(struct bps_gathering *g, uint32_t there, uint32_t workers, uint64_t *now)
 {
+    bps_assert(there <= workers && workers > 1);
     bool last = there == workers, wanted = g->there < (workers - 1) / 2 + 1;
     if (last || wanted) {
         *now = bps_now();
@@ -98,6 +101,7 @@ static double seconds_of(uint32_t bucket)
 void bps_wait_note(struct bps_wait *wait, struct bps_lateness *l, const void *key, uint64_t most, uint64_t now,
                    uint32_t who)
 {
+    bps_assert(key != NULL && who < 2 * l->workers);
     uint64_t late = now > most ? now - most : 0;
     bool another = most >= wait->until || key == wait->first; /* a partition that comes again is another step's */
     if (wait->until == 0) {

@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "base/array.h"
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/log.h"
@@ -172,6 +173,7 @@ void bps_loops_look(void (*fn)(void *arg, const struct bps_loop_look *look), voi
 /* Grows early: what a job does that fails for want of memory still finds room, and is not called at once. */
 static bool call_list_reserve(struct call_list *list)
 {
+    bps_assert(list->count <= list->room);
     return bps_array_reserve(list->calls, list->room, list->count + SPARE_CALLS + 1) || list->count < list->room;
 }
 
@@ -222,6 +224,7 @@ static void free_watches(struct watch_list *list)
 
 void bps_loop_free(struct bps_loop *loop)
 {
+    bps_assert(loop == NULL || atomic_load(&loop->posts) == NULL || !atomic_load(&loop->sleeping));
     if (loop == NULL) {
         return;
     }
@@ -243,6 +246,7 @@ void bps_loop_free(struct bps_loop *loop)
 
 struct bps_watch *bps_loop_watch(struct bps_loop *loop, int fd, bps_watch_fn fn, void *arg)
 {
+    bps_assert(fn != NULL);
     struct bps_watch *watch = malloc(sizeof *watch);
     if (watch == NULL) {
         return NULL;
@@ -346,6 +350,7 @@ uint64_t bps_loop_late(const struct bps_loop *loop)
 
 void bps_loop_defer_for(struct bps_loop *loop, const void *owner, bps_call_fn fn, void *arg)
 {
+    bps_assert(fn != NULL);
     if (!call_list_reserve(&loop->deferred)) {
         bps_error("loop", "no memory for a deferred call; making it at once");
         fn(arg);
@@ -376,6 +381,7 @@ void bps_loop_forget(struct bps_loop *loop, const void *owner)
 
 static void run_deferred(struct bps_loop *loop)
 {
+    bps_assert(loop->running.count == 0);
     struct call_list list = loop->deferred;
     loop->deferred = loop->running;
     loop->running = list;
@@ -450,6 +456,7 @@ static void wake(struct bps_loop *loop)
 
 void bps_loop_post_quietly(struct bps_loop *loop, struct bps_post *post)
 {
+    bps_assert(post->fn != NULL);
     post->next = atomic_load_explicit(&loop->posts, memory_order_relaxed);
     /* Sequentially consistent with `sleeping`: either we see that the loop sleeps, or it sees the post. */
     while (!atomic_compare_exchange_weak(&loop->posts, &post->next, post)) {
@@ -569,6 +576,7 @@ static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
 
 static void turn(struct bps_loop *loop, uint64_t deadline)
 {
+    bps_assert(atomic_load(&loop->driver) != DRIVER_NONE);
     wait_and_dispatch(loop, deadline);
     run_posts(loop);
     bps_timers_fire(&loop->timers, loop->now);
@@ -618,6 +626,7 @@ static bool is_over(const struct bps_loop *loop, const struct bps_loop_wish *wis
 /* The end of driving on another thread. Whoever posted meanwhile has seen a driver; the post is ours to care for. */
 static void leave_driving(struct bps_loop *loop, bool busy)
 {
+    bps_assert(atomic_load(&loop->driver) == DRIVER_LENT);
     if (busy || atomic_load(&loop->stop)) {
         atomic_store(&loop->driver, DRIVER_OWN);
         tell_driver(loop);
@@ -635,6 +644,7 @@ static void leave_driving(struct bps_loop *loop, bool busy)
 /* What was posted, before the events: for a driver that comes for its own post, which may need no event. */
 static void begin_driving(struct bps_loop *loop)
 {
+    bps_assert(atomic_load(&loop->driver) == DRIVER_LENT);
     atomic_store_explicit(&loop->driven, true, memory_order_relaxed);
     atomic_store_explicit(&loop->thread, own_id(), memory_order_relaxed);
     loop->now = bps_now();

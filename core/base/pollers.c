@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 struct bps_poller {
     LIST_ENTRY(bps_poller) entry;
     bool (*poll)(void *arg); /* NULL: removed */
@@ -14,6 +16,7 @@ struct bps_poller {
 struct bps_poller *bps_pollers_add(struct bps_pollers *pollers, bool (*poll)(void *arg), bool (*arm)(void *arg),
                                    void *arg)
 {
+    bps_assert(poll != NULL && arm != NULL);
     struct bps_poller *poller = malloc(sizeof *poller);
     if (poller != NULL) {
         *poller = (struct bps_poller){.poll = poll, .arm = arm, .arg = arg};

@@ -4,6 +4,8 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
+
 const struct bps_kind bps_kinds[BPS_WIRE_OPS] = {
     [BPS_SUM] = {"sum", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
     [BPS_AVERAGE] = {"average", BPS_PARTY_ALL, BPS_PARTY_ALL, .all_in = false, .all_out = false},
@@ -21,6 +23,7 @@ uint64_t bps_kind_bytes(const struct bps_kind *kind, bool out, uint64_t block, u
 bps_status bps_ranks_init(struct bps_ranks *ranks, uint32_t workers, bool (*has)(const void *arg, uint32_t rank),
                           const void *arg)
 {
+    bps_assert(workers > 0);
     *ranks = (struct bps_ranks){.workers = workers, .rank = calloc(2 * (size_t)workers + 1, sizeof *ranks->rank)};
     if (ranks->rank == NULL) {
         return BPS_ERR_NOMEM;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/array.h"
+#include "base/assert.h"
 
 void bps_text_free(struct bps_text *text)
 {
@@ -26,6 +27,8 @@ static void text_grow(struct bps_text *text, size_t more, const char *format, va
 
 void bps_text_vadd(struct bps_text *text, const char *format, va_list args)
 {
+    bps_assert(text->failed ? text->data == NULL : text->room == 0 || text->length < text->room);
+    bps_assert(!text->bounded || text->room > 0);
     const size_t left = text->room - text->length;
     va_list again;
     va_copy(again, args);
@@ -35,6 +38,7 @@ void bps_text_vadd(struct bps_text *text, const char *format, va_list args)
     } else if (n >= 0) {
         text_grow(text, (size_t)n, format, again);
     }
+    bps_assert(text->data == NULL || text->length < text->room);
     va_end(again);
 }
 

@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 struct bps_timer {
@@ -26,6 +27,7 @@ static uint64_t later(uint64_t now, uint64_t delay)
 struct bps_timer *bps_timers_add(struct bps_timers *timers, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
                                  void *arg)
 {
+    bps_assert(fn != NULL);
     struct bps_timer *timer = malloc(sizeof *timer);
     if (timer == NULL) {
         return NULL;
@@ -58,6 +60,7 @@ void bps_timers_fire(struct bps_timers *timers, uint64_t now)
     while ((timer = bps_heap_top(&timers->heap)) != NULL && timer->deadline <= now) {
         bps_heap_pop(&timers->heap);
         timers->late = now - timer->deadline;
+        bps_assert(timer->fn != NULL);
         if (timer->period == 0) {
             timer->fn(timer->arg);
             free(timer);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 bool bps_feedback_is_of(const struct bps_coding *coding, bool worker)
 {
     return coding->feedback || (worker && coding->momentum);
@@ -38,6 +40,8 @@ static bool allocate(const struct bps_feedback *feedback, bool momentum, struct 
 bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_coding *coding, uint32_t type,
                             uint64_t count, uint32_t slices, bool worker)
 {
+    bps_assert(coding != NULL && count > 0 && slices > 0);
+    bps_assert(type == BPS_FLOAT32 || type == BPS_FLOAT64);
     if (feedback->coding == coding && feedback->type == type && feedback->count == count) {
         return BPS_OK;
     }
@@ -56,6 +60,8 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
 
 void bps_feedback_settle(struct bps_feedback *feedback, bool counts)
 {
+    bps_assert(!feedback->moving || feedback->coding != NULL);
+    bps_assert(feedback->coding != NULL || feedback->now.error == NULL);
     struct bps_feedback_state before = feedback->now;
     feedback->summed = false;
     if (!feedback->moving) {
@@ -134,6 +140,17 @@ bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count)
     return type == BPS_FLOAT64 ? double_is_finite(x, count) : float_is_finite(x, count);
 }
 
+/* What always holds of a slice of what there is. */
+static void check_slice(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+{
+    bps_assert(feedback->coding != NULL && slice->index < feedback->slices);
+    bps_assert(slice->first <= feedback->count && slice->count <= feedback->count - slice->first);
+    bps_assert(feedback->now.rate != NULL && feedback->next.rate != NULL);
+    bps_assert((feedback->now.error == NULL) == (feedback->next.error == NULL));
+    bps_assert((feedback->now.momentum == NULL) == (feedback->next.momentum == NULL));
+    bps_assert(slice->rate >= 0);
+}
+
 /* By which the error counts: of its learning rate to that of this round. */
 static double ratio_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
@@ -155,6 +172,7 @@ static void *part_of(const struct bps_feedback *feedback, void *array, const str
 void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                         void *x)
 {
+    bps_check(check_slice(feedback, slice));
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
     const void *m = part_of(feedback, feedback->now.momentum, slice);
     const void *e = part_of(feedback, feedback->now.error, slice);
@@ -185,6 +203,7 @@ static bps_status add_coded(const struct bps_feedback *feedback, const struct bp
 bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                              const void *coded, size_t bytes)
 {
+    bps_check(check_slice(feedback, slice));
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
     const void *m = part_of(feedback, feedback->now.momentum, slice);
     const void *e = part_of(feedback, feedback->now.error, slice);
@@ -208,6 +227,7 @@ bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_fee
 bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
                                   const void *coded, size_t bytes)
 {
+    bps_check(check_slice(feedback, slice));
     if (feedback->type == BPS_FLOAT64) {
         double_negate(x, slice->count);
     } else {
@@ -225,6 +245,7 @@ bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bp
 
 void bps_feedback_keep(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
+    bps_check(check_slice(feedback, slice));
     const struct bps_feedback_state *now = &feedback->now;
     void *m = part_of(feedback, feedback->next.momentum, slice), *e = part_of(feedback, feedback->next.error, slice);
     size_t bytes = bytes_of(feedback, slice);

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #define WINDOW      (250 * BPS_MS) /* of partitions that never end all at once, at least */
@@ -98,6 +99,7 @@ void bps_trial_begin(struct bps_trial *trial, bool coded, uint64_t now)
 
 void bps_trial_end(struct bps_trial *trial, bool coded, uint64_t bytes, bool well, uint64_t now)
 {
+    bps_assert(trial->under_way[coded] > 0);
     trial->under_way[coded]--;
     trial->bytes += bytes;
     trial->spoilt |= !well;

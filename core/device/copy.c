@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "flow/step.h"
 #include "plugin/memory.h"
 #include "plugin/returned.h"
@@ -191,6 +192,7 @@ static void begin_if_ready(struct bps_operation *operation)
 
 static void on_input(void *arg, bps_status status, const char *text)
 {
+    bps_assert(((struct bps_operation *)arg)->phase == BPS_PHASE_DEVICE);
     struct bps_operation *operation = arg;
     struct bps_worker *worker = worker_of(operation);
     struct bps_report report;
@@ -204,6 +206,7 @@ static void on_input(void *arg, bps_status status, const char *text)
 
 static void await(struct bps_operation *operation)
 {
+    bps_assert(operation->phase == BPS_PHASE_PENDING && bps_must_wait(operation));
     struct bps_worker *worker = worker_of(operation);
     struct bps_report report = {""};
     bps_operation_become(operation, BPS_PHASE_DEVICE);
@@ -259,6 +262,7 @@ static void begin_copies(struct bps_worker *worker, struct bps_copier *copier);
 /* Bytes at the end of a task that are copied; what is before them, the network reads and writes itself. */
 static uint32_t staged(const struct bps_task *task)
 {
+    bps_assert(task->direct <= task->bytes);
     return task->bytes - task->direct;
 }
 
@@ -268,6 +272,7 @@ static void on_host(void *arg, bps_status status, const char *text)
     struct bps_worker *worker = task->tensor->worker;
     struct bps_report report;
     status = bps_answered(worker->device, "done", status, &text, &report);
+    bps_assert(worker->memory->to_host.under_way >= staged(task));
     worker->memory->to_host.under_way -= staged(task);
     task->src = task->dst;
     bps_task_done(task, status, text);
@@ -280,6 +285,7 @@ static void on_device(void *arg, bps_status status, const char *text)
     struct bps_worker *worker = task->tensor->worker;
     struct bps_report report;
     status = bps_answered(worker->device, "done", status, &text, &report);
+    bps_assert(worker->memory->to_device.under_way >= staged(task));
     worker->memory->to_device.under_way -= staged(task);
     bps_task_done(task, status, text);
     begin_copies(worker, &worker->memory->to_device);
@@ -294,7 +300,9 @@ static void on_left(void *arg, bps_status status, const char *text)
     char line[BPS_TEXT_LIMIT];
     struct bps_report report;
     status = bps_answered(worker->device, "done", status, &text, &report);
+    bps_assert(worker->memory->to_device.under_way >= staged(task));
     worker->memory->to_device.under_way -= staged(task);
+    bps_assert(tensor->leaving > 0);
     tensor->leaving--;
     if (status != BPS_OK) {
         const struct bps_node *first = tensor->path.step[0].node, *copies = &worker->graph->to_device;

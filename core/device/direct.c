@@ -8,6 +8,7 @@
  */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "device/copy.h"
 #include "plugin/memory.h"
@@ -167,6 +168,7 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
 /* All slices that are large enough; only the last one of a partition may not be. */
 static uint32_t bytes_of(const struct bps_task *task)
 {
+    bps_assert(bps_tensor_slice(task->tensor) > 0);
     uint32_t least = task->tensor->worker->memory->direct.least, slice = bps_tensor_slice(task->tensor);
     uint32_t last = task->bytes % slice;
     return slice < least ? 0 : last < least ? task->bytes - last : task->bytes;

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "device_group/devices.h"
@@ -77,6 +78,22 @@ void bps_coordinator_free(struct bps_coordinator *coordinator)
         forget_all(coordinator);
         bps_heap_fini(&coordinator->queue);
         free(coordinator);
+    }
+}
+
+/* What always holds, between two calls. */
+static void check(const struct bps_coordinator *coordinator)
+{
+    const struct bps_devices *devices = coordinator->devices;
+    const struct ask *ask, *next;
+    bps_assert(devices->coordinator == coordinator && devices->local->place == 0);
+    bps_assert((coordinator->joined & ~coordinator->all) == 0);
+    bps_assert(devices->state != BPS_DEVICES_TOGETHER || coordinator->joined == coordinator->all);
+    bps_assert(coordinator->group_size > 0 && coordinator->under_way <= AHEAD);
+    HASH_ITER(hh, coordinator->asks, ask, next) {
+        bps_assert(ask->spoken != 0 && (ask->spoken & ~coordinator->all) == 0);
+        bps_assert((ask->waiting & ~ask->spoken) == 0);
+        bps_assert(!ask->host || ask->waiting == 0);
     }
 }
 
@@ -149,6 +166,7 @@ static void order_batch(struct bps_coordinator *coordinator)
 
 static void pump(void *arg)
 {
+    bps_check(check(arg));
     struct bps_coordinator *coordinator = arg;
     const struct bps_worker *worker = coordinator->devices->local->worker;
     coordinator->pumping = false;
@@ -169,6 +187,8 @@ static void pump_soon(struct bps_coordinator *coordinator)
 
 void bps_coordinator_go_on(struct bps_coordinator *coordinator)
 {
+    bps_assert(coordinator->under_way > 0);
+    bps_check(check(coordinator));
     coordinator->under_way--;
     pump_soon(coordinator);
 }
@@ -202,6 +222,7 @@ static bps_status schedule(struct bps_coordinator *coordinator, struct ask *ask)
 
 bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place, const struct bps_header *header)
 {
+    bps_check(check(coordinator));
     struct bps_local *local = coordinator->devices->local;
     struct bps_task *task = bps_devices_task(local->worker, header);
     if (task == NULL || task->failed || bps_devices_round_of(task)->given != 1u << BPS_STEP_REDUCE ||
@@ -337,6 +358,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
     struct bps_devices *devices = coordinator->devices;
     struct ask *ask = find(coordinator, header);
     uint64_t bit = 1ull << place;
+    bps_assert(place < devices->local->size);
     if (ask == NULL || (ask->spoken & bit) != 0) {
         return ask == NULL ? BPS_ERR_NOMEM : BPS_ERR_PROTOCOL;
     }
@@ -362,6 +384,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
 /* A round that some are late for goes through the host, where all is said about those who are. */
 void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now)
 {
+    bps_check(check(coordinator));
     const struct bps_devices *devices = coordinator->devices;
     const struct bps_conf_cluster *cluster = &devices->local->worker->conf->cluster;
     uint64_t limit = cluster->stall_warning;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "flow/step.h"
@@ -118,6 +119,7 @@ static void tick(struct bps_devices *devices, uint64_t now)
 /* The host way was open all the time: the tasks begin as if nobody had asked. */
 static void release(struct bps_operation *operation)
 {
+    bps_assert(operation->phase == BPS_PHASE_ASKING);
     bps_operation_become(operation, BPS_PHASE_RUNNING);
     bps_tasks_start(operation);
 }

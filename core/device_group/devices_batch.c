@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "device_group/devices.h"
 #include "flow/step.h"
@@ -17,6 +18,7 @@
  */
 static void on_step(struct bps_task *task, uint32_t kind)
 {
+    bps_assert(bps_devices_round_of(task)->batches > 0);
     const struct bps_tensor_entry *tensor = task->tensor;
     bool over = task->failed || tensor->worker->failure != BPS_OK;
     if (--bps_devices_round_of(task)->batches > 0) {
@@ -34,6 +36,8 @@ static void on_step(struct bps_task *task, uint32_t kind)
 
 static void on_batch(void *arg, bps_status status, const char *text)
 {
+    bps_assert(((struct bps_devices_batch *)arg)->tasks > 0 &&
+               ((struct bps_devices_batch *)arg)->tasks <= BPS_STEPS_LIMIT);
     struct bps_devices_batch *batch = arg;
     struct bps_devices *devices = batch->devices;
     struct bps_worker *worker = devices->local->worker;
@@ -66,6 +70,7 @@ static struct bps_devices_batch *get_batch(struct bps_devices *devices)
 
 static bool may_follow(const struct bps_devices *devices, const struct bps_task *task, uint32_t kind)
 {
+    bps_assert(bps_task_is_elsewhere(task));
     uint32_t given = bps_devices_round_of(task)->given;
     if (kind != BPS_STEP_BROADCAST) {
         bool is_final = bps_local_is_final(devices->local);

@@ -6,6 +6,7 @@
  * partition goes on with the sum to its host and the network, says that its device has the result, and all wait for
  * the order that brings it to them.
  */
+#include "base/assert.h"
 #include "device_group/devices.h"
 #include "flow/step.h"
 
@@ -24,6 +25,12 @@ static void end(struct bps_task *task)
     if (bps_devices_round_of(task)->batches == 0) {
         bps_task_done(task, BPS_OK, NULL);
     }
+}
+
+/* The group does not take its round: no device was given anything. */
+static void reset(struct bps_task *task)
+{
+    bps_assert(bps_devices_round_of(task)->batches == 0);
 }
 
 static void left(struct bps_task *task, uint32_t rank)
@@ -58,6 +65,7 @@ static const struct bps_step_ops all_reduce = {
     .context = sizeof(struct bps_devices_round),
     .probe = is_final,
     .start = reduce,
+    .reset = reset,
     .cancel = end,
     .abandon = end,
     .left = left,
@@ -71,6 +79,7 @@ static const struct bps_step_ops lead = {
     .context = sizeof(struct bps_devices_round),
     .probe = bps_local_leads,
     .start = reduce,
+    .reset = reset,
     .cancel = end,
     .abandon = end,
     .left = left,
@@ -84,6 +93,7 @@ static const struct bps_step_ops contribute = {
     .until = BPS_NODE_DEVICE_BROADCAST,
     .context = sizeof(struct bps_devices_round),
     .start = reduce,
+    .reset = reset,
     .cancel = end,
     .abandon = end,
     .left = left,
@@ -95,6 +105,7 @@ const struct bps_step_ops *const bps_device_reduce_steps[] = {&all_reduce, &lead
 
 static bool share(struct bps_task *task)
 {
+    bps_assert(bps_task_is_elsewhere(task));
     struct bps_devices *devices = task->tensor->worker->local->devices;
     struct bps_header header = bps_devices_header(&task->tensor->operation, BPS_FRAME_FETCHED);
     header.partition = task->partition;

@@ -2,6 +2,7 @@
 /* alone.c - push_pull in a job of one worker: the scales alone. */
 #include <byteps/reducer.h>
 
+#include "base/assert.h"
 #include "flow/step.h"
 #include "plugin/use.h"
 
@@ -14,6 +15,7 @@ struct scaling {
 static bps_status find(const struct bps_operation *operation, const struct bps_instance *reducer, struct scaling *out,
                        struct bps_report *report)
 {
+    bps_assert(out->reducer == NULL);
     uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
     const struct bps_instance *by;
     bps_status status = bps_reducer_kernels(reducer, op, operation->request.dtype, &out->kernels, &by, report);

@@ -7,6 +7,7 @@
  */
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "flow/step.h"
 #include "wire/link.h"
@@ -19,6 +20,7 @@
  */
 void bps_change_begin(struct bps_operation *operation)
 {
+    bps_assert(operation->phase == BPS_PHASE_RUNNING);
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_round_hooks *hooks = tensor->worker->hooks;
     char form[200], text[240];
@@ -55,6 +57,7 @@ static void end_with(struct bps_operation *operation, bps_status status, const c
 
 void bps_change_report(struct bps_operation *operation)
 {
+    bps_assert(operation->left == 0);
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     struct bps_writer w;

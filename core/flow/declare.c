@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "base/report.h"
 #include "flow/step.h"
@@ -87,6 +88,7 @@ void bps_declare_later(struct bps_tensor_entry *tensor)
 /* Notes a named tensor under its id, so that results find it. */
 static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entry *tensor)
 {
+    bps_assert(tensor->id != 0 && tensor->id < BPS_ID_UNNAMED);
     HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
     if (tensor->by_id.tbl == NULL) {
         tensor->id = 0;

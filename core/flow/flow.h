@@ -37,9 +37,10 @@ enum bps_worker_phase {
 /* What the life of a worker is told by what it consists of. [core] */
 struct bps_life {
     void (*failed)(struct bps_worker *worker); /* the job has, as worker->failure says */
-    /* A link to a shard or a worker of this host is open now, or has ended. */
+    /* A link to a shard or a worker of this host is open now; */
     void (*link_opened)(struct bps_worker *worker);
-    void (*link_closed)(struct bps_worker *worker);
+    /* or has ended, for this reason; NULL: it is not needed any more. */
+    void (*link_closed)(struct bps_worker *worker, bps_status status, const char *why);
     void (*operation_ended)(struct bps_worker *worker);
 };
 
@@ -149,6 +150,9 @@ static inline void bps_flow_settle(struct bps_worker *worker)
         bps_flow_now(worker);
     }
 }
+/* ---- check.c: for bps_check() ---- */
+void bps_operation_check(const struct bps_operation *operation);
+void bps_worker_check(const struct bps_worker *worker);
 /* ---- failure.c ---- */
 /* [core] The job has failed: ends every operation with this text. */
 void bps_worker_fail(struct bps_worker *worker, bps_status status, const char *text);

@@ -9,6 +9,8 @@
 
 #include "flow/flow.h"
 
+#include "base/assert.h"
+
 #define ENTRY_BYTES 8u /* of a FORGET message: id and round */
 
 /* ---- [core] ---- */
@@ -16,6 +18,7 @@
 /* As a new one, before it can be taken again. */
 static void recycle(struct bps_tensor_entry *tensor)
 {
+    bps_assert(!tensor->asked && tensor->operation.phase == BPS_PHASE_OFF);
     bps_tensor_strip(tensor);
     bps_form_fini(&tensor->form);
     bps_form_fini(&tensor->job);

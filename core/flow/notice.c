@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notice.c - which task a frame is about, and the end of rounds that have failed. */
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "flow/step.h"
@@ -57,6 +58,7 @@ static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header
 
 static bps_status on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
+    bps_assert(STAILQ_EMPTY(&worker->ready) || worker->going_on);
     struct bps_task *task = bps_task_find(worker, header);
     if (task == NULL) {
         return bps_task_is_late(worker, header) ? BPS_OK : BPS_ERR_PROTOCOL;

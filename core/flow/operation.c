@@ -318,6 +318,7 @@ bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_
 
 void bps_operation_error(struct bps_operation *operation, bps_status status, const char *text)
 {
+    bps_assert(status != BPS_OK && text != NULL);
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     char line[sizeof((struct bps_report *)NULL)->text];
     if (operation->status != BPS_OK) {
@@ -385,6 +386,9 @@ static void wake_later(struct bps_worker *worker, struct bps_operation *operatio
 
 void bps_operation_end(struct bps_operation *operation)
 {
+    bps_assert((atomic_load(&operation->state) & BPS_OP_PHASE) == BPS_OP_RUNNING);
+    bps_assert(operation->phase != BPS_PHASE_OFF);
+    bps_check(bps_operation_check(operation));
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
     bool seen = bps_has_begun(operation) && operation->via != BPS_VIA_DEVICE; /* by the shards */
@@ -400,6 +404,7 @@ void bps_operation_end(struct bps_operation *operation)
         settle_feedback(tensor);
     }
     bps_traced_end(operation);
+    bps_assert(atomic_load(&worker->in_flight) > 0);
     atomic_fetch_sub(&worker->in_flight, 1);
     if (tensor->unnamed) {
         if (tensor->by_id.tbl != NULL) {

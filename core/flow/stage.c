@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "flow/step.h"
 #include "flow/thread_pool.h"
@@ -45,6 +46,7 @@ static bps_status run(struct bps_stage_call *call, struct bps_report *report)
 /* What the stage has written is what goes on. */
 static void finish(struct bps_stage_call *call, bps_status status, const char *text)
 {
+    bps_assert(call->runs && call->task->state == BPS_TASK_WORKING);
     struct bps_task *task = call->task;
     call->runs = false;
     if (status == BPS_OK && bps_task_on(task)->node->attr.writes != 0) {

@@ -27,6 +27,8 @@ struct bps_step_ops {
     bool (*probe)(const struct bps_tensor_entry *tensor, uint32_t partition);
     /* Begins. True: it is done at once. Otherwise bps_task_done() follows. */
     bool (*start)(struct bps_task *task);
+    /* Gives a task back for which nothing is under way here, so that it can begin anew on any way. NULL: it cannot. */
+    void (*reset)(struct bps_task *task);
     /*
      * The round has failed: lets go of the task as soon as it can, and bps_task_done() follows. NULL: it holds nothing
      * while it waits.

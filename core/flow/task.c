@@ -92,6 +92,7 @@ static bool refuse(struct bps_task *task, bps_status status, const char *text)
 /* A step of this worker alone has failed: before others have its contribution, that is everybody's failure. */
 static void fail_step(struct bps_task *task, bps_status status, const char *text)
 {
+    bps_assert(!bps_task_step(task)->crosses && status != BPS_OK);
     const struct bps_worker *worker = task->tensor->worker;
     struct bps_node *node = bps_task_on(task)->node;
     char line[BPS_TEXT_LIMIT];
@@ -118,6 +119,7 @@ static void use_result(struct bps_task *task)
 /* The step of the task is behind it. */
 static void leave_step(struct bps_task *task)
 {
+    bps_assert(task->step < task->way->length);
     if (bps_task_step(task)->crosses) {
         use_result(task);
     }
@@ -165,6 +167,7 @@ void bps_task_done(struct bps_task *task, bps_status status, const char *text)
 
 static void take_up(struct bps_task *task)
 {
+    bps_assert(task->state == BPS_TASK_READY);
     const struct bps_worker *worker = task->tensor->worker;
     char *text = task->text;
     const char *words = text != NULL ? text : "out of memory";
@@ -194,8 +197,10 @@ void bps_flow_now(struct bps_worker *worker)
         return;
     }
     worker->going_on = true;
+    bps_check(bps_worker_check(worker));
     while ((task = STAILQ_FIRST(&worker->ready)) != NULL) {
         STAILQ_REMOVE_HEAD(&worker->ready, ready);
+        bps_check(bps_operation_check(operation_of(task)));
         take_up(task);
     }
     worker->going_on = false;
@@ -220,6 +225,7 @@ void bps_flow_later(struct bps_worker *worker)
 
 void bps_task_cancel(struct bps_task *task)
 {
+    bps_assert(task->state == BPS_TASK_WAITING && !task->failed);
     task->failed = true;
     if (task->refused || bps_task_step(task)->cancel == NULL) {
         bps_task_done(task, BPS_OK, NULL);
@@ -315,12 +321,14 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
     bps_operation_end(operation);
 }
 
-/* Nothing is under way of it: it is idle, or has only waited whether its group takes the round. */
+/* It is to begin, perhaps anew. */
 static void reset(struct bps_task *task)
 {
     struct bps_task_queue *ready = &task->tensor->worker->ready;
-    bps_assert(task->state == BPS_TASK_IDLE || (task->state != BPS_TASK_WORKING && bps_task_is_elsewhere(task)));
-    if (task->state == BPS_TASK_READY) {
+    bps_assert(task->state != BPS_TASK_WORKING);
+    if (task->state == BPS_TASK_WAITING) {
+        bps_task_step(task)->reset(task);
+    } else if (task->state == BPS_TASK_READY) {
         STAILQ_REMOVE(ready, task, bps_task, ready);
         free(task->text);
         task->text = NULL;
@@ -358,6 +366,7 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
 
 void bps_tasks_start(struct bps_operation *operation)
 {
+    bps_assert(operation->phase == BPS_PHASE_RUNNING);
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
@@ -368,6 +377,7 @@ void bps_tasks_start(struct bps_operation *operation)
 
 bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_path *path)
 {
+    bps_assert(operation->phase == BPS_PHASE_RUNNING);
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         struct bps_task *task = &tensor->task[i];

@@ -8,6 +8,8 @@
 
 #include "flow/step.h"
 
+#include "base/assert.h"
+
 bps_status bps_table_init(struct bps_tensor_table *table)
 {
     memset(table, 0, sizeof *table);
@@ -350,12 +352,14 @@ uint32_t bps_tensor_partitions(const struct bps_tensor_entry *tensor, uint64_t b
 
 uint32_t bps_tensor_size(const struct bps_tensor_entry *tensor, uint64_t bytes, uint32_t partition)
 {
+    bps_assert(tensor->placed.n == 0 || partition < tensor->placed.n);
     return tensor->placed.n > 0 ? tensor->placed.partition[partition].bytes
                                 : bps_partition_bytes(bytes, own_size(tensor, bytes), partition);
 }
 
 static void free_tasks(struct bps_tensor_entry *tensor)
 {
+    bps_assert(!bps_has_begun(&tensor->operation) || tensor->operation.left == 0);
     free_ways(tensor);
     for (uint32_t i = 0; i < tensor->tasks; i++) {
         bps_feedback_fini(&tensor->task[i].feedback);
@@ -419,6 +423,7 @@ bps_status bps_tensor_tasks(struct bps_tensor_entry *tensor, uint64_t bytes)
 
 void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *placed)
 {
+    bps_assert(placed->n > 0 && placed->partition != NULL);
     bps_tensor_forget_path(tensor); /* ways depend on the place */
     tensor->recut = true;           /* results of its last operation may still be leaving its tasks */
     free(tensor->placed.partition);
@@ -428,6 +433,7 @@ void bps_tensor_place(struct bps_tensor_entry *tensor, const struct bps_placed *
 
 void bps_tensor_place_from(struct bps_tensor_entry *tensor, const struct bps_placed *placed, uint32_t round)
 {
+    bps_assert(placed->n > 0 && placed->partition != NULL);
     forget_next(tensor);
     tensor->next = *placed;
     tensor->next_round = round;

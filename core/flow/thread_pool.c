@@ -3,6 +3,7 @@
 #include <semaphore.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/thread.h"
 #include "flow/thread_pool.h"
 
@@ -125,6 +126,7 @@ void bps_thread_pool_bind(const struct bps_worker *worker)
 
 void bps_thread_pool_run(struct bps_thread_pool *pool, struct bps_job *job)
 {
+    bps_assert(job->run != NULL && job->done.fn != NULL);
     pthread_mutex_lock(&pool->lock);
     TAILQ_INSERT_TAIL(&pool->jobs, job, entry);
     pthread_mutex_unlock(&pool->lock);

@@ -9,6 +9,8 @@
 
 #include "flow/step.h"
 
+#include "base/assert.h"
+
 #define ALIGNED 16u
 
 const struct bps_step_ops *bps_step_for(const struct bps_tensor_entry *tensor, uint32_t partition,
@@ -28,6 +30,7 @@ bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind k
 
 static void choose(const struct bps_task *task, const struct bps_path *path, struct bps_way *way)
 {
+    bps_assert(path->length > 0);
     for (uint32_t i = 0; i < path->length; i++) {
         const struct bps_path_step *on = &path->step[i];
         const struct bps_step_ops *ops = bps_step_for(task->tensor, task->partition, on->node->kind);

@@ -7,6 +7,7 @@
  */
 #include <search.h>
 
+#include "base/assert.h"
 #include "base/report.h"
 #include "flow/flow.h"
 
@@ -44,6 +45,7 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
     if (node != NULL) {
         return in_use(*node, report);
     }
+    bps_assert(operation->phase == BPS_PHASE_RUNNING);
     *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + out_bytes};
     node = tsearch(own, &worker->written, compare);
     if (node == NULL || *node != own) {

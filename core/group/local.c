@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "plugin/returned.h"
@@ -162,6 +163,7 @@ void bps_local_lateness(const struct bps_local *local, struct bps_lateness *into
 
 void bps_local_leave(struct bps_local *local)
 {
+    bps_assert(local == NULL || local->worker->phase >= BPS_WORKER_DRAINING);
     const struct bps_header header = {.type = BPS_FRAME_LEAVE};
     if (bps_local_has_peers(local) && !local->dropped) {
         bps_sum_leave(local->sum, local->worker->job.rank); /* rounds that others have begun with us */

@@ -167,6 +167,9 @@ static inline const struct bps_local_step *bps_local_step_of(const struct bps_ta
     return bps_container(bps_task_step(task), const struct bps_local_step, ops);
 }
 
+/* ---- check.c: for bps_check() ---- */
+void bps_local_check(const struct bps_local *local);
+
 /* ---- local_peer.c ---- */
 /*
  * True if the group sums this tensor. In a job of several groups it does not sum unnamed tensors, whose type is not

@@ -2,6 +2,8 @@
 /* local_frame.c - the frames between workers of one host: which step sends the next one, and whom they are for. */
 #include "group/local.h"
 
+#include "base/assert.h"
+
 /* ---- sending ---- */
 
 bps_status bps_local_next(void *owner, struct bps_link *link, struct bps_frame *out)
@@ -34,6 +36,7 @@ bps_status bps_local_slice(void *owner, struct bps_link *link, const struct bps_
     struct bps_local_peer *peer = owner;
     (void)link;
     bps_flow_settle(peer->local->worker);
+    bps_check(bps_local_check(peer->local));
     if (header->epoch != peer->local->worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -75,6 +78,7 @@ bps_status bps_local_message(void *owner, struct bps_link *link, const struct bp
     char text[BPS_TEXT_LIMIT + 1];
     bool exchanged = (header->flags & BPS_FLAG_EXCHANGE) != 0;
     bps_flow_settle(local->worker);
+    bps_check(bps_local_check(local));
     if (exchanged && header->type != BPS_FRAME_POISON && header->type != BPS_FRAME_FAILED) {
         return BPS_ERR_PROTOCOL;
     }

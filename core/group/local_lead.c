@@ -59,6 +59,7 @@ static struct bps_task *payload_owner(struct bps_local *local, const struct bps_
 
 bps_status bps_local_contribution(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
+    bps_assert(peer->rank != peer->local->worker->job.rank);
     *sink = &peer->cursor.sink;
     if (peer->local->dropped) {
         bps_sink_discard(*sink);
@@ -146,6 +147,8 @@ static void on_summed(void *owner, struct bps_sum_slice *slice)
     if (task == NULL) {
         return; /* the job has failed meanwhile */
     }
+    bps_assert(slice->payload == NULL || slice->bytes > 0);
+    bps_assert(bps_task_step(task)->start == lead_for_network.start && task->state == BPS_TASK_WAITING);
     lead_of(task)->sum = slice;
     if (slice->payload != NULL) {
         task->src = task->dst;

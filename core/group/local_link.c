@@ -142,7 +142,8 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
     bps_flow_settle(worker);
     peer->link = NULL;
     bps_local_release_guest(peer);
-    if (peer->left || worker->phase == BPS_WORKER_LEAVING) {
+    bool over = peer->left || worker->phase == BPS_WORKER_LEAVING;
+    if (over) {
         bps_sum_abandon(&peer->cursor);
         bps_sum_gone(peer->local->sum, peer->rank);
         bps_heap_fini(&peer->pushes);
@@ -155,9 +156,8 @@ static void host_closed(void *owner, struct bps_link *link, bps_status status, c
                                : "%s is on this host, but shares no memory with this worker: %s; a job with "
                                  "worker.hierarchy = \"off\" does without",
                  who, text);
-        bps_worker_suspect(worker, status, why);
     }
-    worker->life->link_closed(worker);
+    worker->life->link_closed(worker, status, over ? NULL : why);
 }
 
 /* Who was not let in. */

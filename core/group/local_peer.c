@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "group/local.h"
 #include "shards/shards.h"
 
@@ -30,12 +31,15 @@ bool bps_local_sums(const struct bps_tensor_entry *tensor, uint32_t partition)
 
 uint32_t bps_local_divisor(const struct bps_operation *operation)
 {
+    bps_assert(bps_container(operation, const struct bps_tensor_entry, operation)->worker->local->size > 1);
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     return bps_group_divisor(operation->op, operation->request.dtype, tensor->worker->local->size);
 }
 
 struct bps_local_peer *bps_local_leader_of(const struct bps_tensor_entry *tensor, uint32_t partition)
 {
+    bps_assert(bps_local_has_peers(tensor->worker->local));
+    bps_assert(tensor->unnamed || partition < tensor->placed.n);
     struct bps_local *local = tensor->worker->local;
     uint32_t leader = (uint32_t)(((uint64_t)tensor->id + partition) % bps_leaders(local->size));
     return &local->peer[tensor->unnamed ? bps_leader_place(local->size, leader)
@@ -49,6 +53,7 @@ bool bps_local_leads(const struct bps_tensor_entry *tensor, uint32_t partition)
 
 void bps_local_leader_left(struct bps_task *task)
 {
+    bps_assert(task->state == BPS_TASK_WAITING);
     char text[80];
     uint32_t rank = bps_local_leader_of(task->tensor, task->partition)->rank;
     snprintf(text, sizeof text, "worker %u has left the job", rank);
@@ -69,6 +74,7 @@ struct bps_local_peer *bps_local_peer_of(struct bps_local *local, uint32_t rank)
 
 bool bps_local_meets(const struct bps_local *local, uint32_t place)
 {
+    bps_assert(place < local->size);
     return place != local->place && (bps_leads(local->size, place) || bps_leads(local->size, local->place));
 }
 
@@ -88,6 +94,7 @@ void bps_local_push_header(const struct bps_task *task, uint8_t flags, struct bp
 
 bool bps_local_enqueue(struct bps_local_peer *peer, struct bps_task *task, size_t *place)
 {
+    bps_assert(task->tensor->worker == peer->local->worker && task->state == BPS_TASK_WAITING);
     struct bps_worker *worker = peer->local->worker;
     if (!bps_heap_push(&peer->pushes, task->tensor->operation.request.priority, worker->sequence++, task, place)) {
         bps_worker_fail(worker, BPS_ERR_NOMEM, "out of memory");

@@ -5,8 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 void bps_book_write(const struct bps_book *book, struct bps_writer *w)
 {
+    bps_assert(book->workers > 0 && book->workers <= book->members && book->shards > 0);
     bps_put_u32(w, book->epoch);
     bps_put_u32(w, book->view);
     for (uint32_t i = 0; i < BPS_UNNAMED_KINDS; i++) {
@@ -151,6 +154,7 @@ void bps_book_fini(struct bps_book *book)
 
 bps_status bps_book_key(const struct bps_book *book, uint32_t member, const uint8_t *secret, uint8_t out[BPS_KEY_BYTES])
 {
+    bps_assert(member < book->members);
     return bps_identity_key(&book->self, book->member[member].public_key, secret, out);
 }
 
@@ -165,6 +169,7 @@ uint32_t *bps_book_groups(const struct bps_book *book)
 
 uint32_t bps_book_group_size(const struct bps_book *book, uint32_t rank)
 {
+    bps_assert(rank < book->workers);
     uint32_t size = 0;
     for (uint32_t i = 0; i < book->workers; i++) {
         size += book->member[i].group == book->member[rank].group;

@@ -2,6 +2,7 @@
 /* unnamed.c - unnamed tensors, spread over the shards by their number. */
 #include "node/unnamed.h"
 
+#include "base/assert.h"
 #include "base/tensor.h"
 
 /*
@@ -10,6 +11,7 @@
  */
 uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t partition)
 {
+    bps_assert(book->shards > 0 && book->shard[book->shards - 1].until > 0);
     const uint32_t golden = 0x9e3779b9u;
     const struct bps_book_shard *shard = book->shard;
     uint32_t number = (id + partition) * golden;
@@ -23,6 +25,7 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t pa
             low = middle + 1;
         }
     }
+    bps_assert(low < book->shards && shard[low].until > at && shard[low].weight > 0);
     return (uint16_t)low;
 }
 
@@ -32,6 +35,7 @@ uint16_t bps_unnamed_shard(const struct bps_book *book, uint32_t id, uint32_t pa
 
 uint32_t bps_unnamed_size(const struct bps_book *book, uint64_t bytes, uint64_t most)
 {
+    bps_assert(book->spread > 0 && most > 0);
     uint64_t size = (bytes / (EACH * (uint64_t)book->spread) / GRAIN + 1) * GRAIN;
     size = size > BPS_SPREAD_BYTES ? size : BPS_SPREAD_BYTES;
     return (uint32_t)(book->spread > 1 && size < most ? size : most);

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
+
 bps_status bps_view_read(struct bps_reader *r, const struct bps_identity *self, struct bps_view **out)
 {
     struct bps_view *view = calloc(1, sizeof *view);
@@ -46,6 +48,7 @@ bool bps_view_follow(struct bps_view *view, struct bps_view *before)
         return false;
     }
     view->before = bps_view_get(before);
+    bps_assert(view->before->book.epoch == view->book.epoch);
     return true;
 }
 
@@ -57,6 +60,7 @@ void bps_view_forget_before(struct bps_view *view)
 
 struct bps_view *bps_view_at(struct bps_view *view, uint32_t id)
 {
+    bps_assert(atomic_load(&view->holders) > 0);
     uint32_t kind = bps_unnamed_kind(id);
     while (view->before != NULL && bps_number_is_before(id & BPS_ID_NUMBER, view->book.from[kind])) {
         view = view->before;
@@ -66,6 +70,8 @@ struct bps_view *bps_view_at(struct bps_view *view, uint32_t id)
 
 void bps_view_free(struct bps_view *view)
 {
+    bps_assert(atomic_load(&view->holders) == 0);
+    bps_assert(view->before == NULL || view->before->book.view < view->book.view);
     bps_view_put(view->before);
     bps_book_fini(&view->book);
     free(view);

@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/container.h"
 #include "base/heap.h"
@@ -76,6 +77,33 @@ struct bps_shard {
     struct bps_lateness late;  /* what the thread that serves has not fetched yet */
 };
 
+/* ---- what always holds ---- */
+
+static void check_lane(const struct bps_shard *shard, uint32_t rank, const struct lane *lane, uint32_t number)
+{
+    bps_assert(lane->peer == &shard->peers[rank] && lane->rank == rank && lane->number == number);
+    bps_assert(lane->guest != NULL && lane->guest->user == lane && lane->epoch == shard->epoch);
+    bps_assert(lane->codings == NULL || lane->codings->count <= BPS_CODINGS_LIMIT);
+}
+
+static void check_shard(const struct bps_shard *shard)
+{
+    bps_assert((shard->view == NULL) == (shard->sum == NULL) && (shard->peers == NULL) == (shard->sum == NULL));
+    bps_assert(shard->view == NULL || shard->workers == shard->view->book.workers);
+    bps_assert(shard->epoch == (shard->view != NULL ? shard->view->book.epoch : 0));
+    bps_assert(shard->gone_since == 0 || shard->gone_since <= shard->view->book.view);
+    for (uint32_t r = 0; r < shard->workers; r++) {
+        const struct peer *peer = &shard->peers[r];
+        bps_assert(peer->lanes <= LANES_LIMIT);
+        for (uint32_t i = 0; i < LANES_LIMIT; i++) {
+            bps_assert(peer->lane[i] == NULL || i < peer->lanes);
+            if (peer->lane[i] != NULL) {
+                check_lane(shard, r, peer->lane[i], i);
+            }
+        }
+    }
+}
+
 /* ---- results ---- */
 
 static void kick_peer(struct peer *peer)
@@ -105,6 +133,7 @@ static void on_finished(void *owner, struct bps_sum_slice *slice)
 
 static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
+    bps_assert(rank < ((struct bps_shard *)owner)->workers);
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
     if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice, NULL)) {
@@ -117,6 +146,7 @@ static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 
 static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
+    bps_assert(rank < ((struct bps_shard *)owner)->workers);
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
     const struct bps_header header = bps_notice_header(notice, shard->epoch, 0);
@@ -282,6 +312,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     struct lane *lane = guest->user;
     char text[BPS_TEXT_LIMIT + 1];
     (void)link;
+    bps_check(check_shard(shard));
     if (header->epoch != shard->epoch) {
         return BPS_ERR_PROTOCOL;
     }
@@ -324,6 +355,8 @@ static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_r
 
 static void admit(struct bps_shard *shard, struct lane *lane)
 {
+    bps_assert(lane->peer == NULL && lane->rank < shard->workers && lane->number < LANES_LIMIT);
+    bps_assert(shard->peers[lane->rank].lane[lane->number] == NULL);
     struct peer *peer = &shard->peers[lane->rank];
     lane->peer = peer;
     peer->lane[lane->number] = lane;
@@ -340,6 +373,7 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
     (void)link;
+    bps_check(check_shard(shard));
     if (guest->user != NULL || claim->purpose != BPS_LINK_DATA || claim->lane >= LANES_LIMIT) {
         return BPS_ERR_PROTOCOL; /* or it said hello before and has to wait */
     }
@@ -408,6 +442,7 @@ static void drop_lane(struct lane *lane)
 
 static void end_generation(struct bps_shard *shard)
 {
+    bps_assert(shard->peers != NULL || shard->workers == 0);
     for (uint32_t r = 0; r < shard->workers && shard->peers != NULL; r++) {
         struct peer *peer = &shard->peers[r];
         for (uint32_t i = 0; i < peer->lanes; i++) {
@@ -484,6 +519,7 @@ static void forget_late(struct bps_shard *shard, uint32_t workers)
 /* Another view of the same workers, whose rounds go on. */
 static void follow_view(struct bps_shard *shard, struct bps_view *view)
 {
+    bps_assert(view->book.epoch == shard->epoch && view->book.view > shard->view->book.view);
     const struct bps_book *book = &view->book;
     bps_view_put(shard->view);
     shard->view = bps_view_get(view);
@@ -576,6 +612,7 @@ static void on_tick(void *arg)
     struct bps_shard *shard = arg;
     const struct bps_conf_cluster *cluster = &shard->conf->cluster;
     uint64_t now = bps_now();
+    bps_check(check_shard(shard));
     bps_lobby_sweep(&shard->net.lobby, now);
     bps_lobby_sweep(&shard->local.lobby, now);
     look_at_channels(shard);

@@ -129,12 +129,9 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         tell_attempt(lane, text);
         return;
     }
-    if (worker->phase != BPS_WORKER_LEAVING && !remote->retired) {
-        server_text(remote, who, sizeof who);
-        snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
-        bps_worker_suspect(worker, status, why);
-    }
-    worker->life->link_closed(worker);
+    server_text(remote, who, sizeof who);
+    snprintf(why, sizeof why, "%s at %s was lost: %s", who, link->peer, text);
+    worker->life->link_closed(worker, status, remote->retired ? NULL : why);
 }
 
 static const struct bps_link_handler handler = {

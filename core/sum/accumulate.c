@@ -14,6 +14,8 @@
 
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 /* Whether bytes on the wire are bytes of the accumulator, but for their scale. */
 static bool is_plain(const struct bps_round *round)
 {
@@ -27,6 +29,7 @@ static size_t room_of(const struct bps_sum_cursor *cursor)
 
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
+    bps_assert(!bps_cursor_round(cursor)->policy->apart);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     *room = room_of(cursor);
     return slice->landed == offset && is_plain(bps_cursor_round(cursor)) ? &slice->block : NULL;
@@ -40,6 +43,7 @@ static char *place_of(const struct bps_sum_slice *slice, uint32_t offset)
 /* Scales what has landed, as nobody adds to it, or what lands next owes another scale. */
 static void settle(struct bps_sum_slice *slice)
 {
+    bps_assert(slice->settled <= slice->landed && slice->block.data != NULL);
     const struct bps_round *round = slice->round;
     char *place = place_of(slice, slice->settled);
     if (slice->settled < slice->landed && slice->owed != 1.0) {
@@ -51,6 +55,8 @@ static void settle(struct bps_sum_slice *slice)
 /* The first bytes of a place in the slice; nothing to do where the transport has put them there. */
 static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
+    bps_assert(bps_cursor_slice(cursor)->landed == offset);
+    bps_assert(bytes % bps_cursor_round(cursor)->element == 0);
     const struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     bool plain = is_plain(round);
@@ -71,6 +77,8 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
 /* Adds to what has landed. The second contribution to reach a byte scales the first one, too. */
 static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
+    bps_assert(offset + bytes <= bps_cursor_slice(cursor)->landed);
+    bps_assert(bytes % bps_cursor_round(cursor)->element == 0);
     const struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     uint32_t settled = slice->settled > offset ? slice->settled - offset : 0;

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/assert.h"
 #include "plugin/returned.h"
 #include "sum/round.h"
 
@@ -22,6 +23,7 @@ struct decoded {
 
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
+    bps_assert(bps_cursor_round(cursor)->spec.coding != NULL && offset <= cursor->bytes);
     (void)offset;
     *room = cursor->bytes;
     return &bps_part_of(cursor)->block;
@@ -29,6 +31,7 @@ static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t off
 
 static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
+    bps_assert(offset <= cursor->bytes && bytes <= cursor->bytes - offset);
     char *block = bps_block_get(cursor->sum, &bps_part_of(cursor)->block, cursor->bytes);
     if (block != NULL && block + offset != data) {
         memcpy(block + offset, data, bytes);
@@ -39,6 +42,8 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
 /* The first one decoded makes the sum, the others are added to it; shares of them, from a block of their own. */
 static bps_status add_all(const struct decoded *d, struct bps_report *report)
 {
+    bps_assert(d->sum.data != NULL && d->count > 0);
+    bps_assert(d->coding->compressor != NULL);
     struct bps_round *round = d->slice->round;
     const struct bps_compressor_ops *ops = bps_coding_ops(d->coding, round->spec.exact);
     void *self = d->coding->compressor->self, *to = d->one.data != NULL ? d->one.data : d->sum.data;
@@ -116,6 +121,7 @@ void bps_round_settle_before(const struct bps_round *round)
 /* Its next state is made by this round. An earlier one did not count, if nobody has said that it does. */
 static void enter(struct bps_feedback *feedback, uint32_t round)
 {
+    bps_assert(feedback->coding != NULL);
     if (feedback->round != round) {
         bps_feedback_settle(feedback, false);
     }

@@ -5,6 +5,8 @@
 
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 static struct bps_notice notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
     return (struct bps_notice){.kind = kind,
@@ -18,6 +20,7 @@ static struct bps_notice notice_of(const struct bps_round *round, enum bps_notic
 
 void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind kind, const char *text)
 {
+    bps_assert(rank < round->sum->config.workers && text != NULL);
     const struct bps_sum_config *config = &round->sum->config;
     const struct bps_notice notice = notice_of(round, kind, text);
     config->events->notice(config->owner, rank, &notice);
@@ -48,6 +51,7 @@ void bps_round_tell_all(struct bps_round *round, enum bps_notice_kind kind, cons
 
 void bps_round_fail(struct bps_round *round, bps_status status, const char *text, uint32_t quiet)
 {
+    bps_assert(status != BPS_OK && text != NULL);
     if (round->base.failure != NULL) {
         return;
     }
@@ -64,6 +68,7 @@ void bps_round_fail(struct bps_round *round, bps_status status, const char *text
 
 void bps_round_end_pending(struct bps_round *round, bps_status status, const char *text)
 {
+    bps_assert(round->pending && round->base.holds > 0 && round->base.failure != NULL);
     bps_round_set_failure(&round->base, status, text);
     round->pending = false;
     bps_round_tell_all(round, BPS_NOTICE_FAILED, text, BPS_SUM_ALL);

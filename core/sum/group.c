@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/log.h"
 #include "sum/round.h"
 
@@ -72,6 +73,7 @@ bool bps_stands_for_source(const struct bps_sum *sum, uint32_t rank, bool for_gr
 
 bool bps_slice_wants(const struct bps_sum_slice *slice, uint32_t rank)
 {
+    bps_assert(rank < slice->round->sum->config.workers);
     const struct bps_round *round = slice->round;
     const struct bps_roles *roles = &round->spec.roles;
     bool for_group = bps_bit(round->for_group_bits, rank);
@@ -88,6 +90,7 @@ static bool is_taken(const struct bps_round *round, uint32_t rank)
 /* What others have not joined is held for its opener, who must not fill this process. */
 static bool opens(struct bps_round *round, uint32_t rank)
 {
+    bps_assert(round->opener == UINT32_MAX);
     struct bps_sum *sum = round->sum;
     round->opener = rank;
     sum->held[rank] += round->memory;
@@ -118,6 +121,7 @@ bps_status bps_round_speak(struct bps_round *round, uint32_t rank, bool for_grou
         i = for_group ? mate[i] : rank;
     } while (i != rank);
     bps_set_bit(round->spoke_bits, rank);
+    bps_assert(round->joined <= round->ranks->n);
     if (round->opener == UINT32_MAX && !opens(round, rank)) {
         return BPS_ERR_PROTOCOL;
     }

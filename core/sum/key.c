@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "sum/round.h"
 
 /* Of a key. So far a worker can be ahead of another one: they part only by rounds that have failed. */
@@ -12,6 +13,7 @@
 
 struct bps_key *bps_key_known(const struct bps_sum *sum, const struct bps_round_id *id)
 {
+    bps_assert(id->kind < BPS_KEY_KINDS);
     uint64_t number = (uint64_t)id->tensor << 32 | id->partition;
     struct bps_key *key;
     HASH_FIND(hh, sum->keys[id->kind], &number, sizeof number, key);
@@ -20,6 +22,7 @@ struct bps_key *bps_key_known(const struct bps_sum *sum, const struct bps_round_
 
 static struct bps_key *make(struct bps_sum *sum, const struct bps_key_ops *ops, const struct bps_round_id *id)
 {
+    bps_assert(ops->bytes >= sizeof(struct bps_key) && ops->push != NULL && ops->has != NULL);
     struct bps_key *key = calloc(1, ops->bytes);
     if (key == NULL) {
         return NULL;

@@ -8,6 +8,8 @@
  */
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 /* Whom the others have waited for, so long, if that is what came last. */
 static uint32_t who_was_last(const struct bps_round *round, uint32_t rank, const struct bps_contribution *c,
                              uint64_t waited)
@@ -24,6 +26,7 @@ static uint32_t who_was_last(const struct bps_round *round, uint32_t rank, const
 
 void bps_round_came(struct bps_round *round, uint32_t rank, const struct bps_contribution *c)
 {
+    bps_assert(rank < round->sum->config.workers);
     struct bps_sum *sum = round->sum;
     uint64_t now;
     bool sums = bps_sums(&c->spec.roles) && c->spec.bytes > 0 && round->ranks->n > 1;

@@ -7,14 +7,18 @@
 
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 struct bps_loan *bps_sum_loan(const struct bps_sum_slice *slice, uint32_t rank)
 {
+    bps_assert(bps_ranks_has(slice->round->ranks, rank));
     const struct bps_round *round = slice->round;
     return round->policy->apart ? bps_parts(slice)[round->ranks->slot[rank]].loan : NULL;
 }
 
 const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, char *scratch)
 {
+    bps_assert(offset <= slice->bytes && bytes <= slice->bytes - offset);
     const struct bps_sum_config *config = &slice->round->sum->config;
     struct bps_loan *loan = bps_sum_loan(slice, rank);
     if (loan->data != NULL) {
@@ -29,6 +33,7 @@ const char *bps_loan_data(struct bps_sum_slice *slice, uint32_t rank, uint32_t o
 
 bps_status bps_loan_write(struct bps_sum_slice *slice, uint32_t rank, uint32_t offset, uint32_t bytes, const char *data)
 {
+    bps_assert(offset <= slice->bytes && bytes <= slice->bytes - offset);
     const struct bps_sum_config *config = &slice->round->sum->config;
     struct bps_loan *loan = bps_sum_loan(slice, rank);
     if (loan == NULL) {

@@ -12,6 +12,8 @@
 
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 /* Where all is mapped: half of a first-level cache would do, but this many pages in a row please the prefetchers. */
 #define CHUNK_MAPPED (32u << 10)
 /*
@@ -23,6 +25,7 @@
 
 static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
+    bps_assert(bps_cursor_round(cursor)->policy->apart && offset <= cursor->bytes);
     (void)offset;
     *room = cursor->bytes;
     return &bps_part_of(cursor)->block;
@@ -44,6 +47,7 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
 
 static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
+    bps_assert(bps_part_of(cursor)->loan == NULL && offset <= cursor->bytes && bytes <= cursor->bytes - offset);
     struct bps_part *part = bps_part_of(cursor);
     part->scale = cursor->scale;
     if (borrow(cursor, offset, data, bytes)) {
@@ -86,6 +90,7 @@ static void list_sources(struct pass *pass)
         }
         pass->unmapped += part->loan != NULL && part->loan->data == NULL;
         sum->origin[pass->sources] = i;
+        bps_assert(pass->sources < sum->all.n);
         sum->weight[pass->sources++] = part->scale;
         if (part->scale != 1.0) {
             pass->weights = sum->weight;

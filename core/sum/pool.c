@@ -5,6 +5,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
+
 #define CHUNK_BYTES (4u << 20)
 
 struct bps_pool_block {
@@ -85,6 +87,8 @@ void *bps_pool_get(struct bps_pool *pool, size_t bytes)
 
 void bps_pool_put(struct bps_pool *pool, void *memory, size_t bytes)
 {
+    bps_assert(memory != NULL && class_of(bytes) < BPS_POOL_CLASSES);
+    bps_assert((uintptr_t)memory % 64 == 0);
     unsigned c = class_of(bytes);
     struct bps_pool_block *block = memory;
     block->next = pool->free[c];

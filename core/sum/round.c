@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/report.h"
 #include "plugin/use.h"
@@ -88,6 +89,7 @@ static void check_possible(struct bps_round *round, bps_status known, const char
 
 uint32_t bps_round_grid(const struct bps_sum *sum, const struct bps_contribution *c)
 {
+    bps_assert(sum->config.slice > 0);
     const struct bps_coding *coding = c->spec.coding;
     if (coding != NULL && coding->compressor != NULL) {
         return bps_coding_slice(coding, c->spec.dtype);
@@ -114,6 +116,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     struct bps_sum *sum = key->sum;
     const struct bps_sum_config *config = &sum->config;
     uint32_t grid = bps_round_grid(sum, c), slices = bps_partitions(c->size, grid);
+    bps_assert(grid > 0 && slices > 0);
     struct bps_spec summed = c->spec; /* what is coded is decoded to another type */
     summed.dtype = (uint8_t)(c->spec.coding != NULL ? bps_coding_type(c->spec.dtype) : c->spec.dtype);
     struct bps_kernels kernels = {.accumulator = summed.dtype};
@@ -172,6 +175,8 @@ static void release_blocks(struct bps_round *round)
 
 static void free_round(struct bps_round *round)
 {
+    bps_assert(round->base.holds == 0 && round->deliveries == 0);
+    bps_assert(round->opener == UINT32_MAX || round->sum->held[round->opener] >= round->memory);
     release_blocks(round);
     bps_key_remove(&round->base);
     bps_block_put(round->sum, &round->odd);
@@ -183,6 +188,7 @@ static void free_round(struct bps_round *round)
 
 void bps_round_collect(struct bps_round *round)
 {
+    bps_assert(round->complete <= round->slices && round->unfinished <= round->slices);
     struct bps_sum *sum = round->sum;
     struct bps_key *key = round->base.key;
     if (round->base.holds > 0 || round->deliveries > 0 || (round->base.failure == NULL && round->unfinished > 0)) {

@@ -5,6 +5,8 @@
  */
 #include "sum/round.h"
 
+#include "base/assert.h"
+
 void *bps_sum_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
@@ -34,6 +36,8 @@ static void finish_cursor(struct bps_sum_cursor *cursor)
 
 uint32_t bps_sum_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
+    bps_assert(offset <= ((struct bps_sum_cursor *)sink)->bytes);
+    bps_assert(bytes <= ((struct bps_sum_cursor *)sink)->bytes - offset);
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_round *round = bps_cursor_round(cursor);
     if (round == NULL) {
@@ -88,6 +92,7 @@ void *bps_sum_open(struct bps_sum_cursor *cursor, struct bps_sum_cursor *opened)
 /* The block becomes the one that its bytes go to, unless there is one, or they may not stay as they are. */
 void bps_sum_placed(struct bps_sum_cursor *opened)
 {
+    bps_assert(opened->block != NULL && opened->round != NULL);
     const struct bps_round *round = bps_cursor_round(opened);
     struct bps_pool *pool = &opened->sum->pool;
     void *block = opened->block;
@@ -107,6 +112,8 @@ void bps_sum_placed(struct bps_sum_cursor *opened)
 
 void bps_slice_arrived(struct bps_sum_slice *slice, uint32_t rank, bool for_group)
 {
+    bps_assert(slice->round->base.failure == NULL);
+    bps_assert(bps_bit(slice->round->spoke_bits, rank));
     const struct bps_sum *sum = slice->round->sum;
     const struct bps_ranks *ranks = slice->round->ranks;
     uint64_t *arrived = bps_arrived(slice->round, slice->index);

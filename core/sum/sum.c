@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "sum/round.h"
 
 static bps_status init(struct bps_sum *sum)
@@ -123,6 +124,7 @@ void bps_sum_delivered(struct bps_sum_slice *slice)
 
 bps_status bps_sum_poison(struct bps_sum *sum, uint32_t rank, const struct bps_notice *poison)
 {
+    bps_assert(rank < sum->config.workers && poison->text != NULL);
     struct bps_key *key;
     if (!bps_ranks_has(&sum->all, rank)) {
         return BPS_ERR_PROTOCOL;
@@ -145,12 +147,14 @@ static void leave(struct bps_round_base *round, const void *rank)
 
 void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
 {
+    bps_assert(rank < sum->config.workers);
     bps_set_bit(sum->left_bits, rank);
     bps_rounds_walk(sum, leave, &rank);
 }
 
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
 {
+    bps_assert(rank < sum->config.workers);
     if (bps_ranks_has(&sum->all, rank)) {
         bps_set_bit(sum->gone_bits, rank);
         bps_rounds_walk(sum, leave, &rank);

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 
 #define BLOCK_RECORDS 4096u
@@ -86,10 +87,12 @@ static uint64_t both(uint32_t low, uint32_t high)
 
 void bps_ring_put(const struct bps_trace_record *r)
 {
+    bps_assert(r->kind < BPS_TRACE_KINDS);
     if (own == NULL && (own = take()) == NULL) {
         return;
     }
     uint64_t count = atomic_load_explicit(&own->count, memory_order_relaxed);
+    bps_assert(atomic_load(&own->used));
     struct block *block = block_for(own, count);
     if (block == NULL) {
         atomic_fetch_add_explicit(&own->lost, 1, memory_order_relaxed);
@@ -128,6 +131,7 @@ static struct bps_trace_record get(struct ring *ring, uint64_t index)
 /* The first record that is not about to be replaced. */
 static uint64_t oldest(uint64_t count)
 {
+    bps_assert((BLOCKS & (BLOCKS - 1)) == 0);
     const uint64_t kept = (uint64_t)(BLOCKS - 1) * BLOCK_RECORDS;
     return count > kept ? count - kept : 0;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/array.h"
+#include "base/assert.h"
 #include "base/report.h"
 
 void bps_writer_init(struct bps_writer *w)
@@ -22,6 +23,7 @@ void bps_writer_fini(struct bps_writer *w)
 
 void bps_put_bytes(struct bps_writer *w, const void *data, size_t n)
 {
+    bps_assert(w->size <= w->room && (n == 0 || data != NULL));
     w->failed = w->failed || !bps_array_reserve(w->data, w->room, w->size + n);
     if (!w->failed && n > 0) {
         memcpy(w->data + w->size, data, n);
@@ -68,6 +70,7 @@ void bps_reader_init(struct bps_reader *r, const void *data, size_t n)
 
 void bps_get_bytes(struct bps_reader *r, void *out, size_t n)
 {
+    bps_assert(r->at <= r->end);
     if (r->bad || (size_t)(r->end - r->at) < n) {
         r->bad = true;
         memset(out, 0, n);
@@ -110,6 +113,7 @@ uint64_t bps_get_u64(struct bps_reader *r)
 /* The length of the string that follows, if it is whole, has no zero byte and is at most `limit` long. */
 static bool string_length(struct bps_reader *r, size_t limit, size_t *out)
 {
+    bps_assert(r->at <= r->end);
     uint32_t n = bps_get_u32(r);
     if (r->bad || n > limit || n > (size_t)(r->end - r->at) || memchr(r->at, 0, n) != NULL) {
         r->bad = true;

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/assert.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -43,6 +44,7 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
 
 static void end(struct bps_worker *worker)
 {
+    bps_assert(worker->phase != BPS_WORKER_ENDED);
     worker->phase = BPS_WORKER_ENDED;
     bps_transport_log_bytes(worker->local_transport);
     bps_transport_log_bytes(worker->net);
@@ -54,6 +56,7 @@ static void check_drained(struct bps_worker *worker);
 /* The others must not wait for us, even if the process lives on. */
 static void on_failed(struct bps_worker *worker)
 {
+    bps_assert(worker->failure != BPS_OK && worker->failure_text != NULL);
     struct bps_operation *operation, *next;
     if (worker->phase != BPS_WORKER_JOINING) {
         bps_error(LOG, "%s", worker->failure_text);
@@ -100,13 +103,17 @@ static void check_joined(struct bps_worker *worker)
 
 static void on_link_opened(struct bps_worker *worker)
 {
+    bps_check(bps_worker_check(worker));
     worker->open_links++;
     worker->opened_links++;
     check_joined(worker);
 }
 
-static void on_link_closed(struct bps_worker *worker)
+static void on_link_closed(struct bps_worker *worker, bps_status status, const char *why)
 {
+    if (why != NULL && worker->phase != BPS_WORKER_LEAVING) {
+        bps_worker_suspect(worker, status, why);
+    }
     worker->open_links -= worker->open_links > 0;
     if (worker->phase == BPS_WORKER_LEAVING && worker->open_links == 0) {
         bps_member_leave(worker->member, NULL);
