@@ -29,7 +29,7 @@ void bps_heap_fini(struct bps_heap *heap)
     *heap = (struct bps_heap){NULL, 0, 0};
 }
 
-static void put(struct bps_heap *heap, size_t i, const struct bps_heap_entry *entry)
+static void heap_put(struct bps_heap *heap, size_t i, const struct bps_heap_entry *entry)
 {
     heap->entry[i] = *entry;
     if (entry->place != NULL) {
@@ -41,21 +41,21 @@ static void put(struct bps_heap *heap, size_t i, const struct bps_heap_entry *en
 static void rise(struct bps_heap *heap, size_t i, struct bps_heap_entry moving)
 {
     for (; i > 0 && before(&moving, &heap->entry[(i - 1) / 2]); i = (i - 1) / 2) {
-        put(heap, i, &heap->entry[(i - 1) / 2]);
+        heap_put(heap, i, &heap->entry[(i - 1) / 2]);
     }
-    put(heap, i, &moving);
+    heap_put(heap, i, &moving);
 }
 
 /*
  * Moves the hole at i down to the leaves, where the last entry most likely belongs, and fills it with that. Until then
  * the last one stands behind the others; it may be the second child of the hole, and goes up like any other.
  */
-static void fill(struct bps_heap *heap, size_t i)
+static void heap_fill(struct bps_heap *heap, size_t i)
 {
     const size_t count = --heap->count;
     for (size_t child = 2 * i + 1; child < count; child = 2 * i + 1) {
         child += before(&heap->entry[child + 1], &heap->entry[child]);
-        put(heap, i, &heap->entry[child]);
+        heap_put(heap, i, &heap->entry[child]);
         i = child;
     }
     if (i < count) {
@@ -83,7 +83,7 @@ void *bps_heap_pop(struct bps_heap *heap)
 {
     void *item = bps_heap_top(heap);
     if (item != NULL) {
-        fill(heap, 0);
+        heap_fill(heap, 0);
         bps_check(heap->count > 0 ? check_entry(heap, 0) : (void)0);
     }
     return item;
@@ -94,7 +94,7 @@ bool bps_heap_remove(struct bps_heap *heap, const size_t *place)
     bool there = *place < heap->count && heap->entry[*place].place == place; /* a place outlasts the stay in the heap */
     if (there) {
         bps_check(check_entry(heap, *place));
-        fill(heap, *place);
+        heap_fill(heap, *place);
     }
     return there;
 }

@@ -109,7 +109,7 @@ static void unlock_loops(void)
 }
 
 /* Before there are threads: a fork that is under way does not call what is registered meanwhile. */
-__attribute__((constructor)) static void prepare_for_fork(void)
+__attribute__((constructor)) static void loop_prepare_for_fork(void)
 {
     pthread_atfork(lock_loops, unlock_loops, unlock_loops);
 }
@@ -574,7 +574,7 @@ static void wait_and_dispatch(struct bps_loop *loop, uint64_t deadline)
     bps_pollers_sweep(&loop->pollers);
 }
 
-static void turn(struct bps_loop *loop, uint64_t deadline)
+static void loop_turn(struct bps_loop *loop, uint64_t deadline)
 {
     bps_assert(atomic_load(&loop->driver) != DRIVER_NONE);
     wait_and_dispatch(loop, deadline);
@@ -591,7 +591,7 @@ void bps_loop_run(struct bps_loop *loop)
     do {
         /* Read before a turn takes the posts: what a thread posted before it stopped the loop is called. */
         stop = atomic_load(&loop->stop);
-        turn(loop, UINT64_MAX);
+        loop_turn(loop, UINT64_MAX);
         if (atomic_load_explicit(&loop->driver, memory_order_relaxed) != DRIVER_OWN) {
             stand_back(loop);
             atomic_store(&loop->thread, own_id());
@@ -672,7 +672,7 @@ bool bps_loop_drive(struct bps_loop *loop, const struct bps_loop_wish *wish, uin
     }
     begin_driving(loop);
     while (!is_over(loop, wish) && !atomic_load(&loop->stop) && (deadline == UINT64_MAX || bps_now() < deadline)) {
-        turn(loop, deadline);
+        loop_turn(loop, deadline);
     }
     leave_driving(loop, wish->busy(wish->arg));
     return true;

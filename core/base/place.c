@@ -62,7 +62,7 @@ static bool move(enum bps_place place, const char *prefix)
 }
 
 /* All of them are where it lies, or none: a copy of the program alone has its plugins where they were installed. */
-static void find(void)
+static void place_find(void)
 {
     char prefix[PATH_MAX];
     bool here = find_prefix(prefix) && move(BPS_PLACE_PLUGINS, prefix) && access(moved[BPS_PLACE_PLUGINS], F_OK) == 0;
@@ -74,6 +74,6 @@ static void find(void)
 const char *bps_place(enum bps_place place)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, find);
+    pthread_once(&once, place_find);
     return found[place];
 }

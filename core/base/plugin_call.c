@@ -32,7 +32,7 @@ static void unlock_threads(void)
     pthread_mutex_unlock(&threads_mutex);
 }
 
-static void leave(void *arg)
+static void plugin_call_leave(void *arg)
 {
     struct thread *thread = arg;
     lock_threads();
@@ -43,7 +43,7 @@ static void leave(void *arg)
 }
 
 /* Of the threads of the parent, a child has only the calling one. */
-static void in_child(void)
+static void plugin_call_in_child(void)
 {
     struct thread *here = (struct thread *)bps_plugin_calls_here;
     LIST_INIT(&threads);
@@ -54,10 +54,10 @@ static void in_child(void)
     unlock_threads();
 }
 
-__attribute__((constructor)) static void prepare(void)
+__attribute__((constructor)) static void plugin_call_prepare(void)
 {
-    pthread_key_create(&leaving, leave);
-    pthread_atfork(lock_threads, unlock_threads, in_child);
+    pthread_key_create(&leaving, plugin_call_leave);
+    pthread_atfork(lock_threads, unlock_threads, plugin_call_in_child);
 }
 
 struct bps_plugin_calls *bps_plugin_calls_first(void)
@@ -87,7 +87,7 @@ void bps_plugin_calls_each(void (*fn)(void *arg, pid_t thread, const struct bps_
 /* ---- words ---- */
 
 /* As of strlcat, which a handler of a signal may not call; so for all. */
-static void add(char *text, size_t n, const char *more)
+static void plugin_call_add(char *text, size_t n, const char *more)
 {
     size_t at = strlen(text);
     while (at + 1 < n && *more != '\0') {
@@ -96,22 +96,22 @@ static void add(char *text, size_t n, const char *more)
     text[at] = '\0';
 }
 
-static void describe(const struct bps_plugin_call *call, char *text, size_t n)
+static void plugin_call_describe(const struct bps_plugin_call *call, char *text, size_t n)
 {
     text[0] = '\0';
-    add(text, n, "plugin ");
-    add(text, n, call->names->plugin);
+    plugin_call_add(text, n, "plugin ");
+    plugin_call_add(text, n, call->names->plugin);
     if (call->names->instance[0] != '\0') {
-        add(text, n, " (");
-        add(text, n, call->names->instance);
-        add(text, n, ")");
+        plugin_call_add(text, n, " (");
+        plugin_call_add(text, n, call->names->instance);
+        plugin_call_add(text, n, ")");
     }
-    add(text, n, ", ");
-    add(text, n, call->callback);
+    plugin_call_add(text, n, ", ");
+    plugin_call_add(text, n, call->callback);
     if (call->tensor != NULL) {
-        add(text, n, ", of tensor '");
-        add(text, n, call->tensor);
-        add(text, n, "'");
+        plugin_call_add(text, n, ", of tensor '");
+        plugin_call_add(text, n, call->tensor);
+        plugin_call_add(text, n, "'");
     }
 }
 
@@ -128,7 +128,7 @@ bool bps_plugin_call_text(const struct bps_plugin_calls *calls, char *text, size
     if (atomic_load_explicit(&calls->changes, memory_order_relaxed) != changes) {
         return false;
     }
-    describe(&call, text, n);
+    plugin_call_describe(&call, text, n);
     return true;
 }
 
@@ -152,10 +152,10 @@ static void say(const char *what)
         atomic_exchange(&said, true)) {
         return;
     }
-    add(line, sizeof line - 1, what);
-    add(line, sizeof line - 1, " in ");
-    add(line, sizeof line - 1, text);
-    add(line, sizeof line, "\n");
+    plugin_call_add(line, sizeof line - 1, what);
+    plugin_call_add(line, sizeof line - 1, " in ");
+    plugin_call_add(line, sizeof line - 1, text);
+    plugin_call_add(line, sizeof line, "\n");
     ssize_t n = write(STDERR_FILENO, line, strlen(line));
     (void)n;
 }

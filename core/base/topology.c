@@ -16,7 +16,7 @@
 /* hwloc has locks of its own and loads its plugins: fork() waits meanwhile, so that a child can do the same. */
 static pthread_mutex_t hwloc_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static void lock(void)
+static void topology_lock(void)
 {
     pthread_mutex_lock(&hwloc_mutex);
 }
@@ -26,9 +26,9 @@ static void unlock(void)
     pthread_mutex_unlock(&hwloc_mutex);
 }
 
-__attribute__((constructor)) static void prepare_for_fork(void)
+__attribute__((constructor)) static void topology_prepare_for_fork(void)
 {
-    pthread_atfork(lock, unlock, unlock);
+    pthread_atfork(topology_lock, unlock, unlock);
 }
 
 /* hwloc reads another machine's description below a directory that holds its sys. */
@@ -53,7 +53,7 @@ bool bps_topology_is_flat(const char *sysfs)
     return strcmp(online, "0\n") == 0;
 }
 
-static bool load(hwloc_topology_t machine)
+static bool topology_load(hwloc_topology_t machine)
 {
     hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
     hwloc_topology_set_cache_types_filter(machine, HWLOC_TYPE_FILTER_KEEP_NONE);
@@ -71,8 +71,8 @@ bps_status bps_topology_load(const char *sysfs, struct bps_topology *out, struct
     if (status != BPS_OK) {
         return status;
     }
-    lock();
-    if (hwloc_topology_init(&out->machine) != 0 || !load(out->machine)) {
+    topology_lock();
+    if (hwloc_topology_init(&out->machine) != 0 || !topology_load(out->machine)) {
         BPS_REPORT(report, "hwloc cannot read the cores of this machine: %s", strerror(errno));
         status = BPS_ERR_IO;
     }
@@ -93,7 +93,7 @@ void bps_topology_fini(struct bps_topology *topology)
     if (topology->distances != NULL) {
         hwloc_distances_release(topology->machine, topology->distances);
     }
-    lock();
+    topology_lock();
     if (topology->machine != NULL) {
         hwloc_topology_destroy(topology->machine);
     }

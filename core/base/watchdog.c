@@ -120,7 +120,7 @@ struct look {
     uint32_t loops;
 };
 
-static struct suspect *find(const void *what)
+static struct suspect *watchdog_find(const void *what)
 {
     struct suspect *empty = NULL;
     for (uint32_t i = 0; i < THREADS; i++) {
@@ -138,7 +138,7 @@ static struct suspect *find(const void *what)
 }
 
 /* One more look has found it so. */
-static void judge(struct look *look, struct suspect *s, uint64_t warn, uint64_t limit, const char *what)
+static void watchdog_judge(struct look *look, struct suspect *s, uint64_t warn, uint64_t limit, const char *what)
 {
     bool stuck = limit != 0 && s->silent >= limit;
     if (stuck) {
@@ -189,7 +189,7 @@ static void note_loop(void *arg, const struct bps_loop_look *one)
 static void look_at_loop(struct look *look, const struct bps_loop_look *one)
 {
     char what[600];
-    struct suspect *s = find(one->loop);
+    struct suspect *s = watchdog_find(one->loop);
     if (s == NULL) {
         return;
     }
@@ -198,7 +198,7 @@ static void look_at_loop(struct look *look, const struct bps_loop_look *one)
     uint64_t limit = look->limits.loop, warn = least(look->limits.warn, limit / 2);
     if (s->silent >= least(warn, limit)) {
         describe_loop(one, what, sizeof what);
-        judge(look, s, warn, limit, what);
+        watchdog_judge(look, s, warn, limit, what);
     }
 }
 
@@ -217,7 +217,7 @@ static void look_at_calls(void *arg, pid_t id, const struct bps_plugin_calls *ca
     char thread[120], text[400], what[600];
     uint64_t changes = atomic_load_explicit(&calls->changes, memory_order_acquire);
     bool in_call = atomic_load_explicit(&calls->latest, memory_order_relaxed) != NULL;
-    struct suspect *s = in_call && !drives(look, id) ? find(calls) : NULL;
+    struct suspect *s = in_call && !drives(look, id) ? watchdog_find(calls) : NULL;
     if (s == NULL) {
         return;
     }
@@ -231,7 +231,7 @@ static void look_at_calls(void *arg, pid_t id, const struct bps_plugin_calls *ca
     if (s->silent >= least(warn, limit) && bps_plugin_call_text(calls, text, sizeof text)) {
         name_thread(id, thread, sizeof thread);
         snprintf(what, sizeof what, "%s has not returned from %s,", thread, text);
-        judge(look, s, warn, limit, what);
+        watchdog_judge(look, s, warn, limit, what);
     }
 }
 
@@ -247,7 +247,7 @@ static void sweep(void)
 }
 
 /* Whether somebody can end what goes on here in another way than by the end of the process. */
-static bool tell_users(void)
+static bool watchdog_tell_users(void)
 {
     const struct bps_watchdog_user *user;
     bool told = false;
@@ -266,7 +266,7 @@ static void act(const struct look *look)
         dog.stuck = 0;
         return;
     }
-    bool told = dog.stuck == 0 && tell_users();
+    bool told = dog.stuck == 0 && watchdog_tell_users();
     if (told) {
         bps_error(LOG, "%s; giving up", dog.text);
     } else if (dog.stuck == 0 || dog.stuck > BPS_WATCHDOG_GRACE) {
@@ -276,7 +276,7 @@ static void act(const struct look *look)
     dog.stuck += look->passed;
 }
 
-static void look_around(uint64_t passed)
+static void watchdog_look_around(uint64_t passed)
 {
     struct look look = {.limits = limits(), .passed = passed};
     bps_loops_look(note_loop, &look);
@@ -310,7 +310,7 @@ static void *watch(void *arg)
         until.tv_nsec %= 1000000000;
         pthread_cond_timedwait(&dog.changed, &dog.lock, &until);
         uint64_t passed = bps_now() - before;
-        look_around(passed < 2 * pause ? passed : 2 * pause);
+        watchdog_look_around(passed < 2 * pause ? passed : 2 * pause);
     }
     pthread_mutex_unlock(&dog.lock);
     return NULL;

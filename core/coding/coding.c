@@ -207,7 +207,7 @@ static bps_status open_compressor(struct bps_coding *coding, const struct bps_co
 }
 
 /* The one with this text that is there already; the lock is held. */
-static struct bps_coding *find(const struct bps_codings *codings, const char *text)
+static struct bps_coding *coding_find(const struct bps_codings *codings, const char *text)
 {
     struct bps_coding *coding = codings->first;
     while (coding != NULL && strcmp(coding->text, text) != 0) {
@@ -219,7 +219,7 @@ static struct bps_coding *find(const struct bps_codings *codings, const char *te
 /* Keeps the coding, unless there is an equal one. The lock is held. */
 static struct bps_coding *keep(struct bps_codings *codings, struct bps_coding *coding)
 {
-    struct bps_coding *known = find(codings, coding->text);
+    struct bps_coding *known = coding_find(codings, coding->text);
     if (known != NULL) {
         coding_free(coding);
         return known;
@@ -230,8 +230,8 @@ static struct bps_coding *keep(struct bps_codings *codings, struct bps_coding *c
     return coding;
 }
 
-static bps_status make(struct bps_codings *codings, const struct bps_conf_node *group, const char *path, bool automatic,
-                       struct bps_coding **out, struct bps_report *report)
+static bps_status coding_make(struct bps_codings *codings, const struct bps_conf_node *group, const char *path,
+                              bool automatic, struct bps_coding **out, struct bps_report *report)
 {
     struct bps_coding *coding = calloc(1, sizeof *coding);
     if (coding == NULL) {
@@ -242,7 +242,7 @@ static bps_status make(struct bps_codings *codings, const struct bps_conf_node *
         coding_free(coding);
         return status;
     }
-    if (codings->count == BPS_CODINGS_LIMIT && find(codings, coding->text) == NULL) {
+    if (codings->count == BPS_CODINGS_LIMIT && coding_find(codings, coding->text) == NULL) {
         coding_free(coding);
         return bps_fail(report, BPS_ERR_CONF, "%s: there are %u codings already, which is the limit", path,
                         BPS_CODINGS_LIMIT);
@@ -255,13 +255,13 @@ bps_status bps_codings_of_group(struct bps_codings *codings, const struct bps_co
                                 bool automatic, struct bps_coding **out, struct bps_report *report)
 {
     pthread_mutex_lock(&codings->lock);
-    bps_status status = make(codings, group, path, automatic, out, report);
+    bps_status status = coding_make(codings, group, path, automatic, out, report);
     pthread_mutex_unlock(&codings->lock);
     return status;
 }
 
 /* "a=1; b=2" as the group that a configuration would have; the path of errors is its origin. */
-static bps_status parse(struct bps_conf *conf, const char *text, struct bps_report *report)
+static bps_status coding_parse(struct bps_conf *conf, const char *text, struct bps_report *report)
 {
     char lines[BPS_CODING_TEXT];
     snprintf(lines, sizeof lines, "%s", text);
@@ -286,15 +286,15 @@ static bps_status of_text(struct bps_codings *codings, const char *text, struct 
                           struct bps_report *report)
 {
     struct bps_conf conf = {.root = NULL};
-    *out = find(codings, text);
+    *out = coding_find(codings, text);
     if (*out != NULL) {
         return BPS_OK;
     }
     bps_status status = strlen(text) < BPS_CODING_TEXT
-                            ? parse(&conf, text, report)
+                            ? coding_parse(&conf, text, report)
                             : bps_fail(report, BPS_ERR_CONF, "coding: '%.100s...' is too long", text);
     if (status == BPS_OK) {
-        status = make(codings, conf.root, "coding", false, out, report);
+        status = coding_make(codings, conf.root, "coding", false, out, report);
     }
     bps_arena_free(&conf.arena);
     return status;

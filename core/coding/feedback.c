@@ -27,7 +27,7 @@ void bps_feedback_fini(struct bps_feedback *feedback)
 }
 
 /* Zeros; false: no memory. */
-static bool allocate(const struct bps_feedback *feedback, bool momentum, struct bps_feedback_state *out)
+static bool feedback_allocate(const struct bps_feedback *feedback, bool momentum, struct bps_feedback_state *out)
 {
     size_t size = bps_dtype_size(feedback->type);
     bool error = feedback->coding->feedback;
@@ -51,7 +51,8 @@ bps_status bps_feedback_fit(struct bps_feedback *feedback, const struct bps_codi
     feedback->type = type;
     feedback->count = count;
     feedback->slices = slices;
-    if (!allocate(feedback, momentum, &feedback->now) || !allocate(feedback, momentum, &feedback->next)) {
+    if (!feedback_allocate(feedback, momentum, &feedback->now) ||
+        !feedback_allocate(feedback, momentum, &feedback->next)) {
         bps_feedback_fini(feedback);
         return BPS_ERR_NOMEM;
     }
@@ -141,7 +142,7 @@ bool bps_feedback_is_finite(uint32_t type, const void *x, uint64_t count)
 }
 
 /* What always holds of a slice of what there is. */
-static void check_slice(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+static void feedback_check_slice(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
     bps_assert(feedback->coding != NULL && slice->index < feedback->slices);
     bps_assert(slice->first <= feedback->count && slice->count <= feedback->count - slice->first);
@@ -158,13 +159,13 @@ static double ratio_of(const struct bps_feedback *feedback, const struct bps_fee
     return slice->forgets ? 0 : before > 0 && slice->rate > 0 ? before / slice->rate : 1;
 }
 
-static size_t bytes_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
+static size_t feedback_bytes_of(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
     return slice->count * bps_dtype_size(feedback->type);
 }
 
 /* The elements of the slice in one of the arrays; NULL: there is none. */
-static void *part_of(const struct bps_feedback *feedback, void *array, const struct bps_feedback_slice *slice)
+static void *feedback_part_of(const struct bps_feedback *feedback, void *array, const struct bps_feedback_slice *slice)
 {
     return array != NULL ? (char *)array + slice->first * bps_dtype_size(feedback->type) : NULL;
 }
@@ -172,10 +173,10 @@ static void *part_of(const struct bps_feedback *feedback, void *array, const str
 void bps_feedback_apply(const struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                         void *x)
 {
-    bps_check(check_slice(feedback, slice));
+    bps_check(feedback_check_slice(feedback, slice));
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
-    const void *m = part_of(feedback, feedback->now.momentum, slice);
-    const void *e = part_of(feedback, feedback->now.error, slice);
+    const void *m = feedback_part_of(feedback, feedback->now.momentum, slice);
+    const void *e = feedback_part_of(feedback, feedback->now.error, slice);
     bool wide = feedback->type == BPS_FLOAT64;
     if (m != NULL && wide) {
         double_add_momentum(g, m, mu, x, slice->count);
@@ -203,12 +204,12 @@ static bps_status add_coded(const struct bps_feedback *feedback, const struct bp
 bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, const void *g,
                              const void *coded, size_t bytes)
 {
-    bps_check(check_slice(feedback, slice));
+    bps_check(feedback_check_slice(feedback, slice));
     double mu = feedback->coding->mu, ratio = ratio_of(feedback, slice);
-    const void *m = part_of(feedback, feedback->now.momentum, slice);
-    const void *e = part_of(feedback, feedback->now.error, slice);
-    void *next_m = part_of(feedback, feedback->next.momentum, slice);
-    void *next_e = part_of(feedback, feedback->next.error, slice);
+    const void *m = feedback_part_of(feedback, feedback->now.momentum, slice);
+    const void *e = feedback_part_of(feedback, feedback->now.error, slice);
+    void *next_m = feedback_part_of(feedback, feedback->next.momentum, slice);
+    void *next_e = feedback_part_of(feedback, feedback->next.error, slice);
     bool wide = feedback->type == BPS_FLOAT64;
     if (m != NULL && wide) {
         double_move_momentum(g, m, mu, next_m, slice->count);
@@ -227,7 +228,7 @@ bps_status bps_feedback_move(struct bps_feedback *feedback, const struct bps_fee
 bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bps_feedback_slice *slice, void *x,
                                   const void *coded, size_t bytes)
 {
-    bps_check(check_slice(feedback, slice));
+    bps_check(feedback_check_slice(feedback, slice));
     if (feedback->type == BPS_FLOAT64) {
         double_negate(x, slice->count);
     } else {
@@ -235,7 +236,7 @@ bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bp
     }
     bps_status status = add_coded(feedback, slice, coded, bytes, x);
     if (status == BPS_OK && bps_feedback_is_finite(feedback->type, x, slice->count)) {
-        memcpy(part_of(feedback, feedback->next.error, slice), x, bytes_of(feedback, slice));
+        memcpy(feedback_part_of(feedback, feedback->next.error, slice), x, feedback_bytes_of(feedback, slice));
         feedback->next.rate[slice->index] = slice->rate;
     } else {
         bps_feedback_keep(feedback, slice);
@@ -245,17 +246,18 @@ bps_status bps_feedback_move_from(struct bps_feedback *feedback, const struct bp
 
 void bps_feedback_keep(struct bps_feedback *feedback, const struct bps_feedback_slice *slice)
 {
-    bps_check(check_slice(feedback, slice));
+    bps_check(feedback_check_slice(feedback, slice));
     const struct bps_feedback_state *now = &feedback->now;
-    void *m = part_of(feedback, feedback->next.momentum, slice), *e = part_of(feedback, feedback->next.error, slice);
-    size_t bytes = bytes_of(feedback, slice);
+    void *m = feedback_part_of(feedback, feedback->next.momentum, slice),
+         *e = feedback_part_of(feedback, feedback->next.error, slice);
+    size_t bytes = feedback_bytes_of(feedback, slice);
     if (m != NULL) {
-        memcpy(m, part_of(feedback, now->momentum, slice), bytes);
+        memcpy(m, feedback_part_of(feedback, now->momentum, slice), bytes);
     }
     if (e != NULL && slice->forgets) {
         memset(e, 0, bytes);
     } else if (e != NULL) {
-        memcpy(e, part_of(feedback, now->error, slice), bytes);
+        memcpy(e, feedback_part_of(feedback, now->error, slice), bytes);
     }
     feedback->next.rate[slice->index] = now->rate[slice->index];
 }

@@ -25,7 +25,7 @@ static double cost(const struct bps_trial_mean *mean)
     return (double)mean->busy / (double)(mean->bytes > 0 ? mean->bytes : 1);
 }
 
-static double fill(const struct bps_trial_mean *mean)
+static double trial_fill(const struct bps_trial_mean *mean)
 {
     return (double)mean->busy / (double)(mean->busy + mean->idle + 1);
 }
@@ -35,7 +35,7 @@ static bool pays(const struct bps_trial *trial)
 {
     const struct bps_trial_mean *plain = &trial->mean[false];
     double gain = trial->pays ? 1.0 : GAIN;
-    return fill(plain) >= FILL && cost(&trial->mean[true]) < gain * cost(plain);
+    return trial_fill(plain) >= FILL && cost(&trial->mean[true]) < gain * cost(plain);
 }
 
 static void halve(struct bps_trial_mean *mean)
@@ -44,7 +44,7 @@ static void halve(struct bps_trial_mean *mean)
 }
 
 /* After a window that says something of what is wanted now. */
-static void go_on(struct bps_trial *trial, uint64_t now)
+static void trial_go_on(struct bps_trial *trial, uint64_t now)
 {
     const struct bps_trial_mean *mean = &trial->mean[bps_trial_codes(trial)];
     if (mean->windows < WINDOWS || (!trial->trying && now < trial->next)) {
@@ -80,7 +80,7 @@ static void close_window(struct bps_trial *trial, bool coded, uint64_t now)
     trial->bytes = 0;
     trial->spoilt = trial->under_way[!coded] > 0;
     if (counts && coded == bps_trial_codes(trial)) {
-        go_on(trial, now);
+        trial_go_on(trial, now);
     }
     if (mean->windows >= REMEMBERED) {
         halve(mean);
@@ -116,7 +116,7 @@ bool bps_trial_tell(struct bps_trial *trial, char *text, size_t n)
     if (told) {
         snprintf(text, n, "%s: a MiB takes %.3g ms coded and %.3g ms plain, which keeps links busy %.0f %% of the time",
                  trial->pays ? "pays" : "does not pay", cost(&trial->mean[true]) * mib / BPS_MS,
-                 cost(&trial->mean[false]) * mib / BPS_MS, 100 * fill(&trial->mean[false]));
+                 cost(&trial->mean[false]) * mib / BPS_MS, 100 * trial_fill(&trial->mean[false]));
     }
     return told;
 }

@@ -85,7 +85,7 @@ static void agree_node(struct bps_text *text, const struct bps_conf_node *node)
     }
 }
 
-static int by_name(const void *a, const void *b)
+static int access_by_name(const void *a, const void *b)
 {
     const struct bps_conf_node *x = *(struct bps_conf_node *const *)a, *y = *(struct bps_conf_node *const *)b;
     bool x_first = strcmp(x->name, "stage") == 0, y_first = strcmp(y->name, "stage") == 0;
@@ -101,7 +101,7 @@ static bool agree_stage(struct bps_text *text, const struct bps_conf_node *stage
     if (stage->count != 0) {
         memcpy(members, stage->children, stage->count * sizeof *members);
     }
-    qsort(members, stage->count, sizeof *members, by_name);
+    qsort(members, stage->count, sizeof *members, access_by_name);
     bps_text_add(text, "{");
     for (uint32_t i = 0; i < stage->count; i++) {
         bps_text_add(text, " %s = ", members[i]->name);

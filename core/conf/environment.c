@@ -34,7 +34,7 @@ struct conversion {
     struct bps_report *report;
 };
 
-static bps_status refuse(const struct conversion *c, const char *why)
+static bps_status environment_refuse(const struct conversion *c, const char *why)
 {
     return bps_fail(c->report, BPS_ERR_CONF, "%s = %s: %s", c->name, bps_shown(c->value).text, why);
 }
@@ -53,7 +53,7 @@ static bps_status parse_number(const struct conversion *c, const char *range, in
 {
     const struct bps_option row = {.name = c->name, .type = BPS_OPT_INT, .range = range};
     struct bps_report why;
-    return bps_option_parse(&row, c->value, out, &why) == BPS_OK ? BPS_OK : refuse(c, why.text);
+    return bps_option_parse(&row, c->value, out, &why) == BPS_OK ? BPS_OK : environment_refuse(c, why.text);
 }
 
 /* The same of another variable; *out stays if that is not set. */
@@ -73,7 +73,7 @@ static bps_status convert_word(struct conversion *c, const char *const (*words)[
             return convert_to(c, "%s", (*words)[1]);
         }
     }
-    return refuse(c, otherwise);
+    return environment_refuse(c, otherwise);
 }
 
 static bps_status convert_role(struct conversion *c)
@@ -159,7 +159,7 @@ static bps_status convert_transport(struct conversion *c)
 {
     bool known;
     if (!wants_rdma() && strcasecmp(c->value, "zmq") != 0 && bps_parse_bool(c->value, &known) != BPS_OK) {
-        return refuse(c, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0");
+        return environment_refuse(c, "not a transport that is there; expected 1 or ibverbs for RDMA, or 0");
     }
     return convert_to(c, "%s", wants_rdma() ? "verbs" : "");
 }
@@ -197,7 +197,8 @@ static bps_status convert_address(struct conversion *c)
 {
     bool needed = wants_rdma() && bps_variable("DMLC_NODE_HOST") == NULL;
     if (needed && !find_address(c->value, c->text, sizeof c->text)) {
-        return refuse(c, "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
+        return environment_refuse(c,
+                                  "no network interface of this host with an address; expected one, or DMLC_NODE_HOST");
     }
     return BPS_OK;
 }
@@ -219,7 +220,9 @@ static bps_status convert_switch(struct conversion *c, const char *text, const c
 {
     bool on = false;
     bps_status status = bps_parse_bool(c->value, &on);
-    return status != BPS_OK ? refuse(c, "expected 0 or 1") : on ? convert_to(c, "%s%s", text, after) : BPS_OK;
+    return status != BPS_OK ? environment_refuse(c, "expected 0 or 1")
+           : on             ? convert_to(c, "%s%s", text, after)
+                            : BPS_OK;
 }
 
 /* In the original's folder; which of its steps, unless other variables say so. */
@@ -413,7 +416,7 @@ static bool matches(const char *pattern, const char *name)
     return pattern[n - 1] == '*' ? strncmp(pattern, name, n - 1) == 0 : strcmp(pattern, name) == 0;
 }
 
-static bool is_among(const char *const *patterns, size_t n, const char *name)
+static bool environment_is_among(const char *const *patterns, size_t n, const char *name)
 {
     for (size_t i = 0; i < n; i++) {
         if (matches(patterns[i], name)) {
@@ -498,10 +501,10 @@ static void note_variable(const char *name, void (*fn)(void *arg, const char *te
             return;
         }
     }
-    if (is_among(own, COUNT(own), name)) {
+    if (environment_is_among(own, COUNT(own), name)) {
         return;
     }
-    if (is_among(idle, COUNT(idle), name)) {
+    if (environment_is_among(idle, COUNT(idle), name)) {
         char text[512];
         snprintf(text, sizeof text, "%.200s is set, but has no effect%s", name, instead_of(name));
         fn(arg, text);

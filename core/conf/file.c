@@ -108,7 +108,7 @@ static bps_status refuse_syntax(const struct reader *reader, const config_t *con
     return BPS_ERR_CONF;
 }
 
-static bps_status parse(const struct reader *reader, struct bps_conf_node **out, struct bps_report *report)
+static bps_status conf_file_parse(const struct reader *reader, struct bps_conf_node **out, struct bps_report *report)
 {
     config_t config;
     config_init(&config);
@@ -132,7 +132,7 @@ static bps_status merge_source(struct bps_source *source, bps_status status, str
     struct reader reader = {.arena = source->arena, .source = source};
     struct bps_conf_node *node = NULL;
     if (status == BPS_OK) {
-        status = parse(&reader, &node, report);
+        status = conf_file_parse(&reader, &node, report);
     }
     if (status == BPS_OK && !bps_tree_merge(source->arena, conf->root, node)) {
         status = bps_out_of_memory(report);
@@ -173,7 +173,7 @@ bps_status bps_layer_value(struct bps_arena *arena, const char *text, const char
         status = bps_source_text(&source, origin, setting, strlen(setting), report);
     }
     if (status == BPS_OK) {
-        status = parse(&reader, &root, report);
+        status = conf_file_parse(&reader, &root, report);
     }
     bps_source_free(&source);
     if (status == BPS_OK && root->count != 1) {
@@ -195,7 +195,7 @@ static int is_conf_file(const struct dirent *entry)
 }
 
 /* By bytes, whatever the locale is. */
-static int by_name(const struct dirent **a, const struct dirent **b)
+static int conf_file_by_name(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
@@ -203,7 +203,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 static bps_status layer_directory(struct bps_conf *conf, const char *path, struct bps_report *report)
 {
     struct dirent **entries = NULL;
-    int n = scandir(path, &entries, is_conf_file, by_name);
+    int n = scandir(path, &entries, is_conf_file, conf_file_by_name);
     if (n < 0) {
         if (errno == ENOENT || errno == ENOTDIR) {
             return BPS_OK;

@@ -58,8 +58,8 @@ static void check_map(struct bps_check *check, const struct bps_instance_map *ma
 
 /* ---- uses ---- */
 
-static void check_name(struct bps_check *check, const struct bps_instance_map *map, const char *path,
-                       const struct bps_conf_node *item)
+static void instances_check_name(struct bps_check *check, const struct bps_instance_map *map, const char *path,
+                                 const struct bps_conf_node *item)
 {
     const struct bps_conf_node *instances = bps_conf_member(check->conf->root, map->name);
     if (item->kind != BPS_CONF_SCALAR) {
@@ -88,7 +88,7 @@ static void check_use(struct bps_check *check, const struct bps_instance_map *ma
                       const struct bps_conf_node *use)
 {
     if (use->kind == BPS_CONF_SCALAR) {
-        check_name(check, map, path, use);
+        instances_check_name(check, map, path, use);
         return;
     }
     if (use->kind == BPS_CONF_GROUP || use->count == 0) {
@@ -96,7 +96,7 @@ static void check_use(struct bps_check *check, const struct bps_instance_map *ma
                           path, map->name);
     }
     for (uint32_t i = 0; use->kind == BPS_CONF_LIST && i < use->count && !bps_check_is_over(check); i++) {
-        check_name(check, map, path, use->children[i]);
+        instances_check_name(check, map, path, use->children[i]);
     }
 }
 
@@ -147,7 +147,7 @@ static void check_stage(struct bps_check *check, const char *path, const struct 
     }
 }
 
-static void check_graph(struct bps_check *check)
+static void instances_check_graph(struct bps_check *check)
 {
     const struct bps_conf_node *graph = bps_conf_find(check->conf, "worker.graph");
     if (graph == NULL) {
@@ -194,7 +194,7 @@ void bps_check_instances(struct bps_check *check)
         check_map(check, map);
     }
     if (!bps_check_is_over(check)) {
-        check_graph(check);
+        instances_check_graph(check);
     }
     check_reducers(check, "server.use");
     check_reducers(check, "worker.use");

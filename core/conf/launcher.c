@@ -60,18 +60,18 @@ static const struct launcher *find_launcher(int64_t *processes)
 
 /* ---- a place in a job ---- */
 
-static bool is_default(const struct bps_conf *conf, const char *path)
+static bool launcher_conf_is_default(const struct bps_conf *conf, const char *path)
 {
     return strcmp(bps_conf_find(conf, path)->origin, "default") == 0;
 }
 
 /* Takes a value of the section `cluster` that a variable has told, unless somebody has given one. */
-static void put(struct bps_check *check, const char *key, const char *value, const char *variable)
+static void launcher_conf_put(struct bps_check *check, const char *key, const char *value, const char *variable)
 {
     char path[40];
     struct bps_report why = {""};
     snprintf(path, sizeof path, "cluster.%s", key);
-    if (!is_default(check->conf, path)) {
+    if (!launcher_conf_is_default(check->conf, path)) {
         return;
     }
     bps_status status = bps_conf_put_cluster(check->conf, key, value, variable, &why);
@@ -82,11 +82,11 @@ static void put(struct bps_check *check, const char *key, const char *value, con
     }
 }
 
-static void take(struct bps_check *check, const char *key, const char *variable)
+static void launcher_conf_take(struct bps_check *check, const char *key, const char *variable)
 {
     int64_t number;
     if (variable != NULL && bps_variable(variable) != NULL && bps_parse_int(getenv(variable), &number) == BPS_OK) {
-        put(check, key, getenv(variable), variable);
+        launcher_conf_put(check, key, getenv(variable), variable);
     }
 }
 
@@ -106,7 +106,7 @@ static bool has_master(void)
            bps_variable("TORCHELASTIC_USE_AGENT_STORE") == NULL;
 }
 
-static void check_place(struct bps_check *check, const struct launcher *launcher, int64_t processes)
+static void launcher_conf_check_place(struct bps_check *check, const struct launcher *launcher, int64_t processes)
 {
     const struct bps_conf_cluster *cluster = &check->conf->cluster;
     int64_t servers = servers_among(launcher, cluster), workers = processes - servers;
@@ -114,7 +114,7 @@ static void check_place(struct bps_check *check, const struct launcher *launcher
     if (cluster->role == BPS_ROLE_SERVER && servers == 0) {
         return;
     }
-    if (!is_default(check->conf, "cluster.workers") && cluster->workers != workers) {
+    if (!launcher_conf_is_default(check->conf, "cluster.workers") && cluster->workers != workers) {
         return;
     }
     if (cluster->servers > servers && cluster->scheduler[0] == '\0' && !has_master()) {
@@ -134,13 +134,13 @@ static void check_place(struct bps_check *check, const struct launcher *launcher
     }
     check->conf->launcher = launcher->name;
     snprintf(text, sizeof text, "%" PRId64, workers);
-    put(check, "workers", text, launcher->size);
+    launcher_conf_put(check, "workers", text, launcher->size);
     if (cluster->role == BPS_ROLE_WORKER) {
-        take(check, "rank", launcher->rank);
+        launcher_conf_take(check, "rank", launcher->rank);
     }
     if (servers == 0) { /* else servers may be among those that it has counted on this host */
-        take(check, "local_rank", launcher->local_rank);
-        take(check, "local_size", launcher->local_size);
+        launcher_conf_take(check, "local_rank", launcher->local_rank);
+        launcher_conf_take(check, "local_size", launcher->local_size);
     }
 }
 
@@ -149,6 +149,6 @@ void bps_check_launcher(struct bps_check *check)
     int64_t processes;
     const struct launcher *launcher = find_launcher(&processes);
     if (launcher != NULL && check->conf->cluster.role != BPS_ROLE_SCHEDULER) {
-        check_place(check, launcher, processes);
+        launcher_conf_check_place(check, launcher, processes);
     }
 }

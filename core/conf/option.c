@@ -102,7 +102,7 @@ static bps_status parse_choice(const char *range, const char *text, uint32_t *ou
 
 /* ---- ranges ---- */
 
-static bps_status parse_value(const struct bps_option *option, const char *text, union value *out)
+static bps_status option_parse_value(const struct bps_option *option, const char *text, union value *out)
 {
     switch (option->type) {
     case BPS_OPT_BOOL:
@@ -148,8 +148,9 @@ static bool in_range(const struct bps_option *option, const union value *value)
     char from[64], to[64];
     union value bound;
     split_range(option->range, from, to);
-    return !(from[0] != '\0' && parse_value(option, from, &bound) == BPS_OK && is_less(option->type, value, &bound)) &&
-           !(to[0] != '\0' && parse_value(option, to, &bound) == BPS_OK && is_less(option->type, &bound, value));
+    return !(from[0] != '\0' && option_parse_value(option, from, &bound) == BPS_OK &&
+             is_less(option->type, value, &bound)) &&
+           !(to[0] != '\0' && option_parse_value(option, to, &bound) == BPS_OK && is_less(option->type, &bound, value));
 }
 
 /* ---- messages ---- */
@@ -159,7 +160,7 @@ static void add_example(const struct bps_option *option, struct bps_text *text)
 {
     union value value;
     bool usable =
-        option->fallback != NULL && parse_value(option, option->fallback, &value) == BPS_OK && value.amount != 0;
+        option->fallback != NULL && option_parse_value(option, option->fallback, &value) == BPS_OK && value.amount != 0;
     bool size = option->type == BPS_OPT_SIZE;
     bps_text_add(text, ", such as \"%s\"", usable ? option->fallback : size ? "4 MiB" : "30 s");
 }
@@ -264,7 +265,7 @@ bps_status bps_option_parse(const struct bps_option *option, const char *text, v
         return parse_words(option, text, target, report);
     }
     union value value;
-    bool parsed = parse_value(option, text, &value) == BPS_OK;
+    bool parsed = option_parse_value(option, text, &value) == BPS_OK;
     if (!parsed || !in_range(option, &value)) {
         return refuse_text(option, text, parsed, report);
     }

@@ -57,7 +57,7 @@ bps_status bps_node_parse(const struct bps_conf_node *node, const struct bps_opt
                     node->kind == BPS_CONF_LIST ? "list" : "group", allowed);
 }
 
-static bool is_among(const char *const *names, const char *name)
+static bool options_is_among(const char *const *names, const char *name)
 {
     for (; names != NULL && *names != NULL; names++) {
         if (strcmp(*names, name) == 0) {
@@ -119,7 +119,7 @@ bps_status bps_conf_options_all(const struct bps_conf_node *group, const char *p
     }
     for (uint32_t i = 0; group != NULL && group->kind == BPS_CONF_GROUP && i < group->count; i++) {
         const struct bps_conf_node *node = group->children[i];
-        if (is_among(skip, node->name) || check_option(node, path, skip, table, target, &why) == BPS_OK) {
+        if (options_is_among(skip, node->name) || check_option(node, path, skip, table, target, &why) == BPS_OK) {
             continue;
         }
         if (status == BPS_OK) {

@@ -47,7 +47,7 @@ static bool is_private(const struct stat *about)
     return owned && ((about->st_mode & (S_IRWXG | S_IRWXO)) == 0 || handed);
 }
 
-static bps_status read_file(int fd, uint8_t out[BPS_SECRET_BYTES], struct bps_report *report)
+static bps_status secret_read_file(int fd, uint8_t out[BPS_SECRET_BYTES], struct bps_report *report)
 {
     char text[LONGEST + 2];
     struct stat about;
@@ -78,7 +78,7 @@ bps_status bps_secret_of_file(const char *path, uint8_t out[BPS_SECRET_BYTES], s
         BPS_REPORT(report, "%s", strerror(errno));
         return BPS_ERR_CONF;
     }
-    bps_status status = read_file(fd, out, report);
+    bps_status status = secret_read_file(fd, out, report);
     close(fd);
     return status;
 }

@@ -102,7 +102,7 @@ static bps_status read_all(int fd, const char *path, char **out, size_t *n, stru
     return BPS_OK;
 }
 
-static bps_status read_file(const char *path, bool optional, char **out, size_t *n, struct bps_report *report)
+static bps_status source_read_file(const char *path, bool optional, char **out, size_t *n, struct bps_report *report)
 {
     /* Without O_NONBLOCK the open of a pipe that nobody writes to would never return. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -162,7 +162,7 @@ static bps_status include_file(struct scan *scan, const char *name, size_t n)
     }
     char *data = NULL;
     struct bps_report why;
-    bps_status status = read_file(inner.file, false, &data, &n, &why);
+    bps_status status = source_read_file(inner.file, false, &data, &n, &why);
     if (status != BPS_OK) {
         BPS_REPORT(scan->report, "%.400s:%u: @include: %.600s", scan->file, scan->line, why.text);
         return status;
@@ -403,7 +403,7 @@ bps_status bps_source_file(struct bps_source *source, const char *path, bool opt
 {
     char *data = NULL;
     size_t n = 0;
-    bps_status status = read_file(path, optional, &data, &n, report);
+    bps_status status = source_read_file(path, optional, &data, &n, report);
     if (status == BPS_OK) {
         bps_source_tell(source->sources, path, true);
         status = bps_source_text(source, path, data, n, report);

@@ -32,7 +32,7 @@ __attribute__((format(printf, 3, 4))) static void problem_at(struct bps_check *c
     }
 }
 
-static bool is_default(const struct bps_check *check, const char *path)
+static bool together_is_default(const struct bps_check *check, const char *path)
 {
     const struct bps_conf_node *node = bps_conf_find(check->conf, path);
     return node == NULL || strcmp(node->origin, "default") == 0;
@@ -62,7 +62,7 @@ static void check_sizes(struct bps_check *check)
     char partition[32];
     bps_format_size(worker->partition, partition, sizeof partition);
     check_grain(check, "worker.partition", worker->partition);
-    if (worker->slice > worker->partition && is_default(check, "worker.slice")) {
+    if (worker->slice > worker->partition && together_is_default(check, "worker.slice")) {
         worker->slice = worker->partition;
         put_default(check, "worker.slice", partition);
         return;

@@ -26,7 +26,7 @@ static const struct bps_device_ops *device_ops(const struct bps_worker *worker)
     return bps_device_ops(worker->device);
 }
 
-static struct bps_worker *worker_of(const struct bps_operation *operation)
+static struct bps_worker *copy_worker_of(const struct bps_operation *operation)
 {
     return bps_container(operation, struct bps_tensor_entry, operation)->worker;
 }
@@ -76,7 +76,8 @@ void bps_copy_close(struct bps_worker *worker)
 
 /* ---- the beginning of an operation ---- */
 
-static bps_status check(const struct bps_worker *worker, const struct bps_device *device, struct bps_report *report)
+static bps_status copy_check(const struct bps_worker *worker, const struct bps_device *device,
+                             struct bps_report *report)
 {
     const char *type = device->type == BPS_DEVICE_CUDA ? "CUDA" : "unknown";
     if (worker->device == NULL) {
@@ -102,7 +103,7 @@ static bps_status mark(const struct bps_worker *worker, const struct bps_device 
     return bps_returned(worker->device, "mark", BPS_OK, status, report);
 }
 
-static void release(const struct bps_worker *worker, struct bps_mark **mark)
+static void copy_release(const struct bps_worker *worker, struct bps_mark **mark)
 {
     if (*mark != NULL) {
         BPS_CALLING(worker->device, "release", NULL);
@@ -143,7 +144,7 @@ static bool changes(const struct bps_operation *operation)
     return operation->request.in != operation->request.out || is_scaled(operation);
 }
 
-static void prepare(struct bps_operation *operation)
+static void copy_prepare(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_worker *worker = tensor->worker;
@@ -152,18 +153,18 @@ static void prepare(struct bps_operation *operation)
                      : any && bps_direct_reaches(worker, operation) ? BPS_VIA_DIRECT
                                                                     : BPS_VIA_HOST;
     if (operation->via == BPS_VIA_DEVICE && !changes(operation)) {
-        release(worker, &operation->mark); /* its input is its result, whenever it is there */
+        copy_release(worker, &operation->mark); /* its input is its result, whenever it is there */
     }
     if (operation->via == BPS_VIA_HOST) {
         bps_staging_reserve(tensor, operation->bytes); /* what there is, is looked at when the tasks begin */
     }
 }
 
-static bps_status begin(struct bps_operation *operation, struct bps_report *report)
+static bps_status copy_begin(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     bool direct = operation->via == BPS_VIA_DIRECT;
-    bool staged = direct ? !bps_direct_has_all(worker_of(operation), operation) : operation->via == BPS_VIA_HOST;
+    bool staged = direct ? !bps_direct_has_all(copy_worker_of(operation), operation) : operation->via == BPS_VIA_HOST;
     if (staged && direct) { /* of some partitions the network reaches the end only through the host */
         bps_staging_reserve(tensor, operation->bytes);
     }
@@ -177,7 +178,7 @@ static bps_status begin(struct bps_operation *operation, struct bps_report *repo
 /* The input is there, and the results of the round before have left the staging memory and its tasks. */
 static void begin_if_ready(struct bps_operation *operation)
 {
-    const struct bps_worker *worker = worker_of(operation);
+    const struct bps_worker *worker = copy_worker_of(operation);
     if (bps_must_wait(operation)) {
         return;
     }
@@ -194,10 +195,10 @@ static void on_input(void *arg, bps_status status, const char *text)
 {
     bps_assert(((struct bps_operation *)arg)->phase == BPS_PHASE_DEVICE);
     struct bps_operation *operation = arg;
-    struct bps_worker *worker = worker_of(operation);
+    struct bps_worker *worker = copy_worker_of(operation);
     struct bps_report report;
     status = bps_answered(worker->device, "reached", status, &text, &report);
-    release(worker, &operation->mark);
+    copy_release(worker, &operation->mark);
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, text);
     }
@@ -207,7 +208,7 @@ static void on_input(void *arg, bps_status status, const char *text)
 static void await(struct bps_operation *operation)
 {
     bps_assert(operation->phase == BPS_PHASE_PENDING && bps_must_wait(operation));
-    struct bps_worker *worker = worker_of(operation);
+    struct bps_worker *worker = copy_worker_of(operation);
     struct bps_report report = {""};
     bps_operation_become(operation, BPS_PHASE_DEVICE);
     if (operation->mark == NULL) {
@@ -223,12 +224,12 @@ static void await(struct bps_operation *operation)
 
 /* ---- its end ---- */
 
-static void end(struct bps_operation *operation)
+static void copy_end(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     const struct bps_worker *worker = tensor->worker;
     struct bps_report report = {""};
-    release(worker, &operation->mark); /* of one that has never begun */
+    copy_release(worker, &operation->mark); /* of one that has never begun */
     if (tensor->leaving == 0) {
         return;
     }
@@ -243,7 +244,7 @@ static void end(struct bps_operation *operation)
 
 static void follow(struct bps_operation *operation)
 {
-    const struct bps_worker *worker = worker_of(operation);
+    const struct bps_worker *worker = copy_worker_of(operation);
     struct bps_report report = {""};
     BPS_CALLING(worker->device, "follow", NULL);
     bps_status status =
@@ -252,7 +253,7 @@ static void follow(struct bps_operation *operation)
     if (status != BPS_OK) {
         bps_operation_error(operation, status, report.text);
     }
-    release(worker, &operation->mark);
+    copy_release(worker, &operation->mark);
 }
 
 /* ---- copies ---- */
@@ -292,7 +293,7 @@ static void on_device(void *arg, bps_status status, const char *text)
 }
 
 /* The same of a task that has not waited for it, nor has its operation. */
-static void on_left(void *arg, bps_status status, const char *text)
+static void copy_on_left(void *arg, bps_status status, const char *text)
 {
     const struct bps_task *task = arg;
     struct bps_tensor_entry *tensor = task->tensor;
@@ -345,7 +346,7 @@ static void begin_copy(struct bps_worker *worker, struct bps_task *task, bool to
         .to = (to_device ? target(task) : task->dst) + task->direct,
         .from = (to_device ? task->src : source(task)) + task->direct,
         .bytes = staged(task),
-        .done = leaves      ? on_left
+        .done = leaves      ? copy_on_left
                 : to_device ? on_device
                             : on_host,
         .arg = task,
@@ -375,7 +376,7 @@ static void begin_copies(struct bps_worker *worker, struct bps_copier *copier)
     }
 }
 
-static void enqueue(struct bps_task *task, struct bps_copier *copier)
+static void copy_enqueue(struct bps_task *task, struct bps_copier *copier)
 {
     struct bps_worker *worker = task->tensor->worker;
     if (!bps_heap_push(&copier->queue, task->tensor->operation.request.priority, worker->sequence++, task, NULL)) {
@@ -412,7 +413,7 @@ static bool copy_to_host(struct bps_task *task)
         task->src = task->dst;
         return true;
     }
-    enqueue(task, &tensor->worker->memory->to_host);
+    copy_enqueue(task, &tensor->worker->memory->to_host);
     return false;
 }
 
@@ -432,7 +433,7 @@ static bool copy_to_device(struct bps_task *task)
         return false;
     }
     if (staged(task) > 0) {
-        enqueue(task, &worker->memory->to_device);
+        copy_enqueue(task, &worker->memory->to_device);
     }
     return staged(task) == 0;
 }
@@ -455,7 +456,7 @@ static bool reduce_on_device(struct bps_task *task)
         .scales = scaled ? &request->prescale : NULL,
         .scale = scaled ? request->postscale : 1,
         .divisor = 1,
-        .done = on_left,
+        .done = copy_on_left,
         .arg = task,
     };
     arithmetic(operation, &reduction.op, &reduction.dtype);
@@ -484,12 +485,12 @@ const struct bps_step_ops *const bps_copy_to_device_steps[] = {&to_device, NULL}
 const struct bps_step_ops *const bps_reduce_on_device_steps[] = {&on_the_device, NULL};
 
 const struct bps_device_memory_ops bps_device_memory = {
-    .check = check,
+    .check = copy_check,
     .mark = mark,
-    .release = release,
-    .prepare = prepare,
+    .release = copy_release,
+    .prepare = copy_prepare,
     .await = await,
-    .begin = begin,
-    .end = end,
+    .begin = copy_begin,
+    .end = copy_end,
     .follow = follow,
 };

@@ -100,7 +100,7 @@ static void forget_freed(struct bps_worker *worker)
     }
 }
 
-static void learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
+static void direct_learn(struct bps_worker *worker, struct bps_direct_piece *piece, uint64_t bytes)
 {
     struct bps_report report = {""};
     BPS_CALLING(worker->device, "region", NULL);
@@ -132,7 +132,7 @@ static struct bps_direct_piece *piece_of(struct bps_worker *worker, int32_t devi
     piece = calloc(1, sizeof *piece);
     if (piece != NULL) {
         *piece = (struct bps_direct_piece){.allocation = allocation, .device = device, .memory = memory};
-        learn(worker, piece, bytes);
+        direct_learn(worker, piece, bytes);
         LIST_INSERT_HEAD(&worker->memory->direct.pieces, piece, entry);
     }
     return piece;
@@ -166,7 +166,7 @@ bool bps_direct_reaches(struct bps_worker *worker, const struct bps_operation *o
 /* ---- how much of a partition ---- */
 
 /* All slices that are large enough; only the last one of a partition may not be. */
-static uint32_t bytes_of(const struct bps_task *task)
+static uint32_t direct_bytes_of(const struct bps_task *task)
 {
     bps_assert(bps_tensor_slice(task->tensor) > 0);
     uint32_t least = task->tensor->worker->memory->direct.least, slice = bps_tensor_slice(task->tensor);
@@ -179,7 +179,7 @@ bool bps_direct_has_all(const struct bps_worker *worker, const struct bps_operat
     const struct bps_tensor_entry *tensor = bps_container(operation, const struct bps_tensor_entry, operation);
     bool all = worker->memory->direct.always;
     for (uint32_t i = 0; all && i < tensor->tasks; i++) {
-        all = bytes_of(&tensor->task[i]) == tensor->task[i].bytes;
+        all = direct_bytes_of(&tensor->task[i]) == tensor->task[i].bytes;
     }
     return all;
 }
@@ -192,7 +192,7 @@ uint32_t bps_direct_bytes(const struct bps_task *task)
         bps_remote_of(task->tensor, task->partition)->transport != worker->net) {
         return 0;
     }
-    return bytes_of(task);
+    return direct_bytes_of(task);
 }
 
 bps_status bps_direct_flush(const struct bps_operation *operation, struct bps_report *report)

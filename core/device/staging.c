@@ -56,7 +56,7 @@ static struct bps_slab *new_slab(struct bps_staging *staging, uint64_t bytes)
 }
 
 /* The newest slab, or else a new one: what is left in older ones is less than a tensor. */
-static char *take(struct bps_staging *staging, uint64_t bytes)
+static char *staging_take(struct bps_staging *staging, uint64_t bytes)
 {
     char *memory = NULL;
     pthread_mutex_lock(&staging->lock);
@@ -89,7 +89,7 @@ static uint64_t room_for(const struct bps_tensor_entry *tensor, uint64_t bytes)
 void bps_staging_reserve(struct bps_tensor_entry *tensor, uint64_t bytes)
 {
     uint64_t room = room_for(tensor, bytes);
-    char *memory = bytes > tensor->staging_bytes ? take(&tensor->worker->memory->staging, room) : NULL;
+    char *memory = bytes > tensor->staging_bytes ? staging_take(&tensor->worker->memory->staging, room) : NULL;
     if (memory != NULL) {
         tensor->staging = memory;
         tensor->staging_bytes = room;

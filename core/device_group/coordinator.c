@@ -58,7 +58,7 @@ bps_status bps_coordinator_new(struct bps_devices *devices, struct bps_coordinat
     return BPS_OK;
 }
 
-static void forget(struct bps_coordinator *coordinator, struct ask *ask)
+static void coordinator_forget(struct bps_coordinator *coordinator, struct ask *ask)
 {
     HASH_DEL(coordinator->asks, ask);
     free(ask);
@@ -68,7 +68,7 @@ static void forget_all(struct bps_coordinator *coordinator)
 {
     struct ask *ask, *next;
     HASH_ITER(hh, coordinator->asks, ask, next) {
-        forget(coordinator, ask);
+        coordinator_forget(coordinator, ask);
     }
 }
 
@@ -82,7 +82,7 @@ void bps_coordinator_free(struct bps_coordinator *coordinator)
 }
 
 /* What always holds, between two calls. */
-static void check(const struct bps_coordinator *coordinator)
+static void coordinator_check(const struct bps_coordinator *coordinator)
 {
     const struct bps_devices *devices = coordinator->devices;
     const struct ask *ask, *next;
@@ -108,7 +108,8 @@ static void send_to(struct bps_coordinator *coordinator, uint32_t place, const s
     }
 }
 
-static void send_to_all(struct bps_coordinator *coordinator, uint8_t type, const void *payload, size_t bytes)
+static void coordinator_send_to_all(struct bps_coordinator *coordinator, uint8_t type, const void *payload,
+                                    size_t bytes)
 {
     const struct bps_local *local = coordinator->devices->local;
     const struct bps_header header = {.type = type, .epoch = local->worker->job.epoch};
@@ -121,7 +122,7 @@ void bps_coordinator_separate(struct bps_coordinator *coordinator, const char *w
 {
     struct bps_devices *devices = coordinator->devices;
     if (devices->state != BPS_DEVICES_OFF) {
-        send_to_all(coordinator, BPS_FRAME_SEPARATE, why, strnlen(why, BPS_TEXT_LIMIT));
+        coordinator_send_to_all(coordinator, BPS_FRAME_SEPARATE, why, strnlen(why, BPS_TEXT_LIMIT));
         forget_all(coordinator);
         devices->orders->separate(devices, why);
     }
@@ -153,7 +154,7 @@ static void order_batch(struct bps_coordinator *coordinator)
     }
     bps_status status = w.failed ? BPS_ERR_NOMEM : BPS_OK;
     if (status == BPS_OK) {
-        send_to_all(coordinator, BPS_FRAME_ORDER, w.data, w.size);
+        coordinator_send_to_all(coordinator, BPS_FRAME_ORDER, w.data, w.size);
         coordinator->under_way++;
         bps_reader_init(&reader, w.data, w.size);
         status = devices->orders->run(devices, &reader);
@@ -166,7 +167,7 @@ static void order_batch(struct bps_coordinator *coordinator)
 
 static void pump(void *arg)
 {
-    bps_check(check(arg));
+    bps_check(coordinator_check(arg));
     struct bps_coordinator *coordinator = arg;
     const struct bps_worker *worker = coordinator->devices->local->worker;
     coordinator->pumping = false;
@@ -188,12 +189,12 @@ static void pump_soon(struct bps_coordinator *coordinator)
 void bps_coordinator_go_on(struct bps_coordinator *coordinator)
 {
     bps_assert(coordinator->under_way > 0);
-    bps_check(check(coordinator));
+    bps_check(coordinator_check(coordinator));
     coordinator->under_way--;
     pump_soon(coordinator);
 }
 
-static bps_status enqueue(struct bps_coordinator *coordinator, struct bps_task *task)
+static bps_status coordinator_enqueue(struct bps_coordinator *coordinator, struct bps_task *task)
 {
     struct bps_worker *worker = coordinator->devices->local->worker;
     int32_t priority = task->tensor->operation.request.priority;
@@ -208,21 +209,21 @@ static bps_status enqueue(struct bps_coordinator *coordinator, struct bps_task *
 static bps_status schedule(struct bps_coordinator *coordinator, struct ask *ask)
 {
     struct bps_task *task = bps_devices_task(coordinator->devices->local->worker, &ask->header);
-    forget(coordinator, ask);
+    coordinator_forget(coordinator, ask);
     if (task == NULL) {
         return BPS_OK; /* the job has failed */
     }
     const struct bps_tensor_entry *tensor = task->tensor;
     bps_status status = BPS_OK;
     for (uint32_t i = 0; i < tensor->tasks && status == BPS_OK; i++) {
-        status = enqueue(coordinator, &tensor->task[i]);
+        status = coordinator_enqueue(coordinator, &tensor->task[i]);
     }
     return status;
 }
 
 bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t place, const struct bps_header *header)
 {
-    bps_check(check(coordinator));
+    bps_check(coordinator_check(coordinator));
     struct bps_local *local = coordinator->devices->local;
     struct bps_task *task = bps_devices_task(local->worker, header);
     if (task == NULL || task->failed || bps_devices_round_of(task)->given != 1u << BPS_STEP_REDUCE ||
@@ -230,7 +231,7 @@ bps_status bps_coordinator_fetched(struct bps_coordinator *coordinator, uint32_t
         return BPS_ERR_PROTOCOL;
     }
     bps_devices_round_of(task)->given |= FETCHED;
-    return enqueue(coordinator, task);
+    return coordinator_enqueue(coordinator, task);
 }
 
 bool bps_coordinator_is_busy(const struct bps_coordinator *coordinator)
@@ -259,7 +260,7 @@ static bool share_a_device(struct bps_coordinator *coordinator, char *text, size
     return false;
 }
 
-static void form(struct bps_coordinator *coordinator)
+static void coordinator_form(struct bps_coordinator *coordinator)
 {
     struct bps_devices *devices = coordinator->devices;
     struct bps_report report = {""};
@@ -275,7 +276,7 @@ static void form(struct bps_coordinator *coordinator)
         return;
     }
     coordinator->forming_since = bps_now();
-    send_to_all(coordinator, BPS_FRAME_FORM, name, sizeof name);
+    coordinator_send_to_all(coordinator, BPS_FRAME_FORM, name, sizeof name);
     devices->orders->form(devices, name);
 }
 
@@ -313,7 +314,7 @@ bps_status bps_coordinator_joined(struct bps_coordinator *coordinator, uint32_t 
 
 /* ---- which way a round goes ---- */
 
-static struct ask *find(struct bps_coordinator *coordinator, const struct bps_header *header)
+static struct ask *coordinator_find(struct bps_coordinator *coordinator, const struct bps_header *header)
 {
     struct ask *ask, wanted = {.key = {header->tensor, header->round}};
     HASH_FIND(hh, coordinator->asks, &wanted.key, sizeof wanted.key, ask);
@@ -345,7 +346,7 @@ static void tell_host(struct bps_coordinator *coordinator, struct ask *ask)
         }
     }
     if (ask->spoken == coordinator->all) {
-        forget(coordinator, ask);
+        coordinator_forget(coordinator, ask);
     }
     if ((waiting & 1) != 0) {
         coordinator->devices->orders->release(coordinator->devices, &header);
@@ -356,7 +357,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
                                  const uint8_t *identity)
 {
     struct bps_devices *devices = coordinator->devices;
-    struct ask *ask = find(coordinator, header);
+    struct ask *ask = coordinator_find(coordinator, header);
     uint64_t bit = 1ull << place;
     bps_assert(place < devices->local->size);
     if (ask == NULL || (ask->spoken & bit) != 0) {
@@ -374,7 +375,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
     } else if (ask->spoken == coordinator->all && devices->state == BPS_DEVICES_TOGETHER) {
         return schedule(coordinator, ask);
     } else if (ask->spoken == coordinator->all && devices->state == BPS_DEVICES_APART) {
-        form(coordinator);
+        coordinator_form(coordinator);
     }
     return BPS_OK;
 }
@@ -384,7 +385,7 @@ bps_status bps_coordinator_ready(struct bps_coordinator *coordinator, uint32_t p
 /* A round that some are late for goes through the host, where all is said about those who are. */
 void bps_coordinator_tick(struct bps_coordinator *coordinator, uint64_t now)
 {
-    bps_check(check(coordinator));
+    bps_check(coordinator_check(coordinator));
     const struct bps_devices *devices = coordinator->devices;
     const struct bps_conf_cluster *cluster = &devices->local->worker->conf->cluster;
     uint64_t limit = cluster->stall_warning;

@@ -53,7 +53,7 @@ const char *bps_devices_obstacle(const struct bps_conf *conf, const struct bps_i
     return bps_returned(reducer, "group.query", BPS_OK, status, report) == BPS_OK ? NULL : report->text;
 }
 
-static void reached(struct bps_local_peer *peer)
+static void devices_reached(struct bps_local_peer *peer)
 {
     struct bps_devices *devices = peer->local->devices;
     if (peer == &peer->local->peer[0] && devices->state == BPS_DEVICES_OFF) {
@@ -61,7 +61,7 @@ static void reached(struct bps_local_peer *peer)
     }
 }
 
-static void leave(struct bps_devices *devices)
+static void devices_leave(struct bps_devices *devices)
 {
     if (devices->group != NULL) {
         BPS_CALLING(devices->reducer, "group.leave", NULL);
@@ -117,7 +117,7 @@ static void tick(struct bps_devices *devices, uint64_t now)
 /* ---- which way a round goes ---- */
 
 /* The host way was open all the time: the tasks begin as if nobody had asked. */
-static void release(struct bps_operation *operation)
+static void devices_release(struct bps_operation *operation)
 {
     bps_assert(operation->phase == BPS_PHASE_ASKING);
     bps_operation_become(operation, BPS_PHASE_RUNNING);
@@ -147,7 +147,7 @@ static void go_apart(struct bps_devices *devices, const char *why)
     devices->state = BPS_DEVICES_OFF;
     snprintf(devices->text, sizeof devices->text, "%s", why);
     while ((operation = first_asking(worker)) != NULL) { /* each may fail the job, which ends any of the others */
-        release(operation);
+        devices_release(operation);
     }
 }
 
@@ -173,7 +173,7 @@ static void end_asking(struct bps_devices *devices, const struct bps_header *hea
 {
     const struct bps_task *task = bps_devices_task(devices->local->worker, header);
     if (task != NULL && task->tensor->operation.phase == BPS_PHASE_ASKING) {
-        release(&task->tensor->operation);
+        devices_release(&task->tensor->operation);
     }
 }
 
@@ -204,7 +204,7 @@ static const char *obstacle(const struct bps_devices *devices, const struct bps_
 }
 
 /* Tells the coordinator; without an identity, that the round is to go through the host. */
-static void tell(struct bps_devices *devices, const struct bps_operation *operation, const uint8_t *identity)
+static void devices_tell(struct bps_devices *devices, const struct bps_operation *operation, const uint8_t *identity)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_header header = bps_devices_header(operation, BPS_FRAME_READY);
@@ -241,7 +241,7 @@ static bool can(struct bps_devices *devices, const struct bps_operation *operati
     return why == NULL;
 }
 
-static bool ask(struct bps_operation *operation)
+static bool devices_ask(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_devices *devices = tensor->worker->local->devices;
@@ -250,12 +250,12 @@ static bool ask(struct bps_operation *operation)
         return false;
     }
     if (!can(devices, operation, identity) || bps_tasks_start_on(operation, &devices->path) != BPS_OK) {
-        tell(devices, operation, NULL);
+        devices_tell(devices, operation, NULL);
         return false;
     }
     devices->device = operation->request.device.index;
     bps_operation_become(operation, BPS_PHASE_ASKING);
-    tell(devices, operation, identity); /* the last word: the tasks may have begun when this returns */
+    devices_tell(devices, operation, identity); /* the last word: the tasks may have begun when this returns */
     return true;
 }
 
@@ -265,12 +265,12 @@ static bool asks(struct bps_worker *worker, const struct bps_header *header)
     return task != NULL && task->tensor->operation.phase == BPS_PHASE_ASKING;
 }
 
-static void decline(struct bps_operation *operation)
+static void devices_decline(struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     struct bps_devices *devices = tensor->worker->local->devices;
     if (devices->state != BPS_DEVICES_OFF) {
-        tell(devices, operation, NULL);
+        devices_tell(devices, operation, NULL);
     }
 }
 
@@ -299,7 +299,7 @@ static bool network_failed(struct bps_worker *worker, const struct bps_header *h
 
 /* ---- joining ---- */
 
-static void on_joined(void *arg, bps_status status, const char *text)
+static void devices_on_joined(void *arg, bps_status status, const char *text)
 {
     struct bps_devices *devices = arg;
     struct bps_report report;
@@ -316,7 +316,7 @@ static void on_joined(void *arg, bps_status status, const char *text)
     }
 }
 
-static bps_status form(struct bps_devices *devices, const uint8_t *name)
+static bps_status devices_form(struct bps_devices *devices, const uint8_t *name)
 {
     struct bps_report report = {""};
     if (devices->state == BPS_DEVICES_OFF) {
@@ -330,7 +330,7 @@ static bps_status form(struct bps_devices *devices, const uint8_t *name)
         .place = devices->local->place,
         .size = devices->local->size,
         .device = devices->device,
-        .joined = on_joined,
+        .joined = devices_on_joined,
         .arg = devices,
     };
     devices->state = BPS_DEVICES_FORMING;
@@ -338,14 +338,14 @@ static bps_status form(struct bps_devices *devices, const uint8_t *name)
     bps_status status = devices->ops->join(devices->self, &seat, &devices->group, &report);
     if (bps_returned(devices->reducer, "group.join", BPS_OK, status, &report) != BPS_OK) {
         devices->group = NULL;
-        on_joined(devices, BPS_ERR_FAILED, report.text);
+        devices_on_joined(devices, BPS_ERR_FAILED, report.text);
     }
     return BPS_OK;
 }
 
 /* ---- messages ---- */
 
-static void left(struct bps_local_peer *peer)
+static void devices_left(struct bps_local_peer *peer)
 {
     struct bps_devices *devices = peer->local->devices;
     char why[80];
@@ -416,7 +416,7 @@ static bps_status from_coordinator(struct bps_devices *devices, const struct bps
         return bps_reader_done(payload) ? BPS_OK : BPS_ERR_PROTOCOL;
     case BPS_FRAME_FORM:
         bps_get_bytes(payload, name, sizeof name);
-        return bps_reader_done(payload) ? form(devices, name) : BPS_ERR_PROTOCOL;
+        return bps_reader_done(payload) ? devices_form(devices, name) : BPS_ERR_PROTOCOL;
     case BPS_FRAME_ORDER:
         return bps_devices_run(devices, payload);
     default:
@@ -446,7 +446,7 @@ static bps_status message(struct bps_local_peer *peer, const struct bps_header *
 
 static const struct bps_devices_orders orders = {
     .run = bps_devices_run,
-    .form = form,
+    .form = devices_form,
     .release = end_asking,
     .separate = separate,
 };
@@ -486,14 +486,14 @@ static bps_status open_devices(struct bps_local *local, struct bps_report *repor
 
 const struct bps_local_device_ops bps_device_group = {
     .open = open_devices,
-    .reached = reached,
-    .left = left,
-    .leave = leave,
+    .reached = devices_reached,
+    .left = devices_left,
+    .leave = devices_leave,
     .drop = drop,
     .free = free_devices,
     .tick = tick,
-    .ask = ask,
-    .decline = decline,
+    .ask = devices_ask,
+    .decline = devices_decline,
     .asks = asks,
     .network_failed = network_failed,
     .message = message,

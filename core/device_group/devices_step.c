@@ -19,7 +19,7 @@ void bps_devices_forget(const struct bps_task *task)
 }
 
 /* Whoever was given to a device is over when its batch is. */
-static void end(struct bps_task *task)
+static void device_step_end(struct bps_task *task)
 {
     bps_devices_forget(task);
     if (bps_devices_round_of(task)->batches == 0) {
@@ -28,12 +28,12 @@ static void end(struct bps_task *task)
 }
 
 /* The group does not take its round: no device was given anything. */
-static void reset(struct bps_task *task)
+static void device_step_reset(struct bps_task *task)
 {
     bps_assert(bps_devices_round_of(task)->batches == 0);
 }
 
-static void left(struct bps_task *task, uint32_t rank)
+static void device_step_left(struct bps_task *task, uint32_t rank)
 {
     if (bps_local_leader_of(task->tensor, task->partition)->rank == rank && bps_devices_round_of(task)->batches == 0) {
         bps_devices_forget(task);
@@ -65,10 +65,10 @@ static const struct bps_step_ops all_reduce = {
     .context = sizeof(struct bps_devices_round),
     .probe = is_final,
     .start = reduce,
-    .reset = reset,
-    .cancel = end,
-    .abandon = end,
-    .left = left,
+    .reset = device_step_reset,
+    .cancel = device_step_end,
+    .abandon = device_step_end,
+    .left = device_step_left,
 };
 
 /* The device of this worker has the sum of the group. */
@@ -79,10 +79,10 @@ static const struct bps_step_ops lead = {
     .context = sizeof(struct bps_devices_round),
     .probe = bps_local_leads,
     .start = reduce,
-    .reset = reset,
-    .cancel = end,
-    .abandon = end,
-    .left = left,
+    .reset = device_step_reset,
+    .cancel = device_step_end,
+    .abandon = device_step_end,
+    .left = device_step_left,
 };
 
 /* That of another worker has it, and brings the result. */
@@ -93,10 +93,10 @@ static const struct bps_step_ops contribute = {
     .until = BPS_NODE_DEVICE_BROADCAST,
     .context = sizeof(struct bps_devices_round),
     .start = reduce,
-    .reset = reset,
-    .cancel = end,
-    .abandon = end,
-    .left = left,
+    .reset = device_step_reset,
+    .cancel = device_step_end,
+    .abandon = device_step_end,
+    .left = device_step_left,
 };
 
 const struct bps_step_ops *const bps_device_reduce_steps[] = {&all_reduce, &lead, &contribute, NULL};
@@ -118,8 +118,8 @@ static bool share(struct bps_task *task)
 }
 
 /* The other devices wait for this one. */
-static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                   const char *text, bool answer)
+static bool device_step_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                               const char *text, bool answer)
 {
     (void)partition;
     (void)bytes;
@@ -133,9 +133,9 @@ static const struct bps_step_ops broadcast = {
     .takes = "what came back from the network",
     .crosses = true,
     .start = share,
-    .cancel = end,
-    .abandon = end,
-    .refuse = refuse,
+    .cancel = device_step_end,
+    .abandon = device_step_end,
+    .refuse = device_step_refuse,
 };
 
 const struct bps_step_ops *const bps_device_broadcast_steps[] = {&broadcast, NULL};

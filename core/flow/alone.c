@@ -12,8 +12,8 @@ struct scaling {
     struct bps_kernels kernels;
 };
 
-static bps_status find(const struct bps_operation *operation, const struct bps_instance *reducer, struct scaling *out,
-                       struct bps_report *report)
+static bps_status alone_find(const struct bps_operation *operation, const struct bps_instance *reducer,
+                             struct scaling *out, struct bps_report *report)
 {
     bps_assert(out->reducer == NULL);
     uint32_t op = operation->op == BPS_AVERAGE ? BPS_SUM : operation->op;
@@ -37,7 +37,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
         return BPS_OK;
     }
     if (scaling->reducer == NULL) {
-        bps_status status = find(operation, task->tensor->worker->reducer, scaling, report);
+        bps_status status = alone_find(operation, task->tensor->worker->reducer, scaling, report);
         if (status != BPS_OK) {
             return status;
         }
@@ -50,7 +50,7 @@ static bps_status sum_alone(struct bps_task *task, struct bps_report *report)
     return BPS_OK;
 }
 
-static bool start(struct bps_task *task)
+static bool alone_start(struct bps_task *task)
 {
     struct bps_report report;
     bps_status status = sum_alone(task, &report);
@@ -65,7 +65,7 @@ static const struct bps_step_ops alone = {
     .takes = "all, in a job of one worker",
     .crosses = true,
     .context = sizeof(struct scaling),
-    .start = start,
+    .start = alone_start,
 };
 
 const struct bps_step_ops *const bps_alone_steps[] = {&alone, NULL};

@@ -48,7 +48,7 @@ static void clear_error(struct bps_operation *operation)
     operation->text = NULL;
 }
 
-static void end_with(struct bps_operation *operation, bps_status status, const char *text)
+static void change_end_with(struct bps_operation *operation, bps_status status, const char *text)
 {
     clear_error(operation);
     bps_operation_error(operation, status, text);
@@ -62,7 +62,7 @@ void bps_change_report(struct bps_operation *operation)
     struct bps_worker *worker = tensor->worker;
     struct bps_writer w;
     if (worker->failure != BPS_OK) {
-        end_with(operation, worker->failure, worker->failure_text);
+        change_end_with(operation, worker->failure, worker->failure_text);
         return;
     }
     clear_error(operation);
@@ -80,7 +80,7 @@ void bps_change_report(struct bps_operation *operation)
 }
 
 /* The operation that waits for an answer; NULL: none does. */
-static struct bps_operation *find(struct bps_worker *worker, uint32_t id)
+static struct bps_operation *change_find(struct bps_worker *worker, uint32_t id)
 {
     struct bps_tensor_entry *tensor;
     HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
@@ -88,7 +88,7 @@ static struct bps_operation *find(struct bps_worker *worker, uint32_t id)
 }
 
 /* The same tensor in another place. */
-static bps_status reform(struct bps_operation *operation, struct bps_reader *answer)
+static bps_status change_reform(struct bps_operation *operation, struct bps_reader *answer)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     bps_operation_become(operation, BPS_PHASE_PENDING);
@@ -106,13 +106,13 @@ bps_status bps_change_answer(void *owner, struct bps_reader *answer)
 {
     struct bps_worker *worker = owner;
     char text[BPS_TEXT_LIMIT + 1];
-    struct bps_operation *operation = find(worker, bps_get_u32(answer));
+    struct bps_operation *operation = change_find(worker, bps_get_u32(answer));
     uint8_t kind = bps_get_u8(answer);
     if (answer->bad || operation == NULL) {
         return BPS_ERR_PROTOCOL;
     }
     if (kind == 0) {
-        return reform(operation, answer);
+        return change_reform(operation, answer);
     }
     bps_get_string(answer, text, sizeof text);
     if (!bps_reader_done(answer)) {
@@ -121,7 +121,7 @@ bps_status bps_change_answer(void *owner, struct bps_reader *answer)
     if (kind == BPS_WIRE_WAITING) {
         bps_warn(LOG, "tensor '%s' %s", bps_container(operation, struct bps_tensor_entry, operation)->name, text);
     } else {
-        end_with(operation, bps_wire_status(kind), text);
+        change_end_with(operation, bps_wire_status(kind), text);
         if (worker->hooks != NULL) {
             worker->hooks->declared(worker);
         }

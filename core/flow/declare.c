@@ -31,7 +31,7 @@ static uint32_t put_one(struct bps_worker *worker, struct bps_tensor_entry *tens
     return partitions;
 }
 
-static void ask(void *arg)
+static void declare_ask(void *arg)
 {
     struct bps_worker *worker = arg;
     struct bps_tensor_entry *tensor;
@@ -82,11 +82,11 @@ void bps_declare_later(struct bps_tensor_entry *tensor)
     }
     tensor->declaring = true;
     TAILQ_INSERT_TAIL(&worker->undeclared, tensor, entry);
-    bps_loop_defer(worker->loop, ask, worker);
+    bps_loop_defer(worker->loop, declare_ask, worker);
 }
 
 /* Notes a named tensor under its id, so that results find it. */
-static bps_status index_tensor(struct bps_worker *worker, struct bps_tensor_entry *tensor)
+static bps_status declare_index_tensor(struct bps_worker *worker, struct bps_tensor_entry *tensor)
 {
     bps_assert(tensor->id != 0 && tensor->id < BPS_ID_UNNAMED);
     HASH_ADD(by_id, worker->ids, id, sizeof tensor->id, tensor);
@@ -166,7 +166,7 @@ bps_status bps_declare_read(struct bps_tensor_entry *tensor, struct bps_reader *
     tensor->slice = slice < worker->slice ? slice : 0;
     worker->declared += tensor->job.bytes;
     tensor->id = id;
-    status = index_tensor(worker, tensor);
+    status = declare_index_tensor(worker, tensor);
     if (status == BPS_OK && worker->hooks != NULL) {
         worker->hooks->declared(worker);
     }
@@ -220,13 +220,13 @@ bps_status bps_declare_reply(void *owner, struct bps_reader *reply)
         return BPS_ERR_PROTOCOL;
     }
     look_at_names(worker);
-    ask(worker);
+    declare_ask(worker);
     return BPS_OK;
 }
 
 /* ---- [app] ---- */
 
-static void arrive(struct bps_post *post)
+static void declare_arrive(struct bps_post *post)
 {
     struct bps_tensor_entry *tensor = bps_container(post, struct bps_tensor_entry, declare_post);
     atomic_store(&tensor->declare_posted, false);
@@ -270,7 +270,7 @@ static bps_status declare_one(struct bps_worker *worker, const struct bps_declar
             return status;
         }
         if (!atomic_exchange(&tensor->declare_posted, true)) {
-            tensor->declare_post.fn = arrive;
+            tensor->declare_post.fn = declare_arrive;
             bps_loop_post(worker->loop, &tensor->declare_post);
         }
     }

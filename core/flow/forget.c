@@ -59,7 +59,7 @@ void bps_forget_declared(struct bps_tensor_entry *tensor)
     recycle(tensor);
 }
 
-static void arrive(struct bps_post *post)
+static void forget_arrive(struct bps_post *post)
 {
     struct bps_operation *operation = (struct bps_operation *)post;
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -85,12 +85,12 @@ static void arrive(struct bps_post *post)
  * The lock is held: the core thread knows of this before it knows what is declared under the name next. Of a tensor
  * in flight bps_forget_unwanted() will be called.
  */
-static void forget(struct bps_tensor_entry *tensor)
+static void do_forget(struct bps_tensor_entry *tensor)
 {
     struct bps_worker *worker = tensor->worker;
     if (bps_operation_claim(&tensor->operation)) {
         HASH_DELETE(by_name, worker->table.names, tensor);
-        tensor->operation.post.fn = arrive;
+        tensor->operation.post.fn = forget_arrive;
         bps_loop_post(worker->loop, &tensor->operation.post);
     }
 }
@@ -102,7 +102,7 @@ void bps_worker_forget(struct bps_worker *worker, const char *name)
     HASH_FIND(by_name, worker->table.names, name, strlen(name), tensor);
     if (tensor != NULL) {
         atomic_store(&tensor->unwanted, true);
-        forget(tensor);
+        do_forget(tensor);
     }
     pthread_mutex_unlock(&worker->table.lock);
 }
@@ -112,7 +112,7 @@ void bps_forget_unwanted(struct bps_tensor_entry *tensor)
     struct bps_tensor_table *table = &tensor->worker->table;
     pthread_mutex_lock(&table->lock);
     if (atomic_load(&tensor->unwanted)) { /* else it was forgotten meanwhile */
-        forget(tensor);
+        do_forget(tensor);
     }
     pthread_mutex_unlock(&table->lock);
 }

@@ -56,7 +56,7 @@ static void refuse_rest(struct bps_tensor_entry *tensor, const struct bps_header
     }
 }
 
-static bps_status on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
+static bps_status notice_on_failed(struct bps_worker *worker, const struct bps_header *header, const char *text)
 {
     bps_assert(STAILQ_EMPTY(&worker->ready) || worker->going_on);
     struct bps_task *task = bps_task_find(worker, header);
@@ -90,5 +90,5 @@ bps_status bps_round_notice(struct bps_worker *worker, const struct bps_header *
         return BPS_ERR_PROTOCOL;
     }
     bps_flow_settle(worker);
-    return header->type == BPS_FRAME_FAILED ? on_failed(worker, header, text) : on_stalled(worker, header, text);
+    return header->type == BPS_FRAME_FAILED ? notice_on_failed(worker, header, text) : on_stalled(worker, header, text);
 }

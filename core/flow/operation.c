@@ -35,8 +35,8 @@ static uint32_t new_use(void)
     return (uint32_t)(atomic_fetch_add_explicit(&uses, 1, memory_order_relaxed) % numbers + 1) * BPS_OP_USE;
 }
 
-static bps_status check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
-                                struct bps_report *report)
+static bps_status operation_check_request(const struct bps_worker *worker, const struct bps_push_pull *r, uint32_t op,
+                                          struct bps_report *report)
 {
     bps_status status = bps_tensor_check(worker, r->dtype, r->count, r->ndim, r->shape, report);
     if (status != BPS_OK) {
@@ -86,7 +86,7 @@ void bps_operation_become(struct bps_operation *operation, enum bps_phase phase)
     operation->phase = phase;
 }
 
-static void arrive(struct bps_post *post)
+static void operation_arrive(struct bps_post *post)
 {
     struct bps_operation *operation = (struct bps_operation *)post;
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -127,7 +127,7 @@ bool bps_operation_claim(struct bps_operation *operation)
 }
 
 /* Nothing of a tensor is in flight any more: gives its operation back. Returns the state word from before. */
-static uint32_t release(struct bps_tensor_entry *tensor)
+static uint32_t operation_release(struct bps_tensor_entry *tensor)
 {
     struct bps_operation *operation = &tensor->operation;
     bool unnamed = tensor->unnamed; /* another thread may use, or forget, a named one at once */
@@ -186,7 +186,7 @@ static bps_status take_tensor(struct bps_worker *worker, const struct bps_push_p
 
 void bps_operation_unclaim(struct bps_operation *operation)
 {
-    release(bps_container(operation, struct bps_tensor_entry, operation));
+    operation_release(bps_container(operation, struct bps_tensor_entry, operation));
 }
 
 static atomic_uint_least64_t pushed; /* bytes of all push_pulls that were started in this process */
@@ -197,13 +197,13 @@ uint64_t bps_operation_pushed(void)
 }
 
 /* Fills in the operation of the request's tensor, ready to be posted. */
-static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op, uint32_t root,
-                          bool barrier, struct bps_operation **out, struct bps_report *report)
+static bps_status operation_prepare(struct bps_worker *worker, const struct bps_push_pull *request, uint32_t op,
+                                    uint32_t root, bool barrier, struct bps_operation **out, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor;
     struct bps_mark *mark = NULL;
     bool on_device = request->device.type != BPS_DEVICE_HOST && request->count > 0;
-    bps_status status = check_request(worker, request, op, report);
+    bps_status status = operation_check_request(worker, request, op, report);
     if (status == BPS_OK && atomic_load(&worker->closing)) {
         BPS_REPORT(report, "the worker is shutting down");
         status = BPS_ERR_STATE;
@@ -221,7 +221,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     struct bps_operation *operation = &tensor->operation;
     if (bps_tensor_reform(tensor, request) != BPS_OK) {
         worker->memory_ops->release(worker, &mark);
-        release(tensor);
+        operation_release(tensor);
         return BPS_ERR_NOMEM;
     }
     operation->mark = mark;
@@ -235,7 +235,7 @@ static bps_status prepare(struct bps_worker *worker, const struct bps_push_pull 
     operation->steps = bps_trace_steps_ended();
     operation->trace.step = 0;
     operation->blamed = UINT32_MAX;
-    operation->post.fn = arrive;
+    operation->post.fn = operation_arrive;
     operation->via = BPS_VIA_HOST;
     if (bps_is_on_device(operation)) {
         worker->memory_ops->prepare(operation);
@@ -296,7 +296,7 @@ bps_status bps_operation_start(struct bps_worker *worker, const struct bps_push_
                                uint32_t root, bool barrier, bps_handle *out, struct bps_report *report)
 {
     struct bps_operation *operation;
-    bps_status status = prepare(worker, request, op, root, barrier, &operation, report);
+    bps_status status = operation_prepare(worker, request, op, root, barrier, &operation, report);
     if (status != BPS_OK) {
         return status;
     }
@@ -427,7 +427,7 @@ void bps_operation_end(struct bps_operation *operation)
         bps_status status = operation->status;
         char *text = operation->text;
         operation->text = NULL;
-        uint32_t before = release(tensor);
+        uint32_t before = operation_release(tensor);
         if ((before & BPS_OP_WAITED) != 0) {
             wake_later(worker, operation);
         }
@@ -439,16 +439,16 @@ void bps_operation_end(struct bps_operation *operation)
 
 /* ---- poll and wait ---- */
 
-static uint32_t use_of(bps_handle handle)
+static uint32_t operation_use_of(bps_handle handle)
 {
     return (uint32_t)(handle >> 32);
 }
 
 /* The operation that a handle stands for; NULL if it is no handle of ours. */
-static struct bps_operation *find(struct bps_worker *worker, bps_handle handle)
+static struct bps_operation *operation_find(struct bps_worker *worker, bps_handle handle)
 {
     struct bps_tensor_entry *tensor = bps_tensor_at(worker, (bps_tensor)handle);
-    uint32_t use = use_of(handle);
+    uint32_t use = operation_use_of(handle);
     return tensor != NULL && use != 0 && use % BPS_OP_USE == 0 ? &tensor->operation : NULL;
 }
 
@@ -456,12 +456,12 @@ static struct bps_operation *find(struct bps_worker *worker, bps_handle handle)
 static uint32_t phase_of(struct bps_operation *operation, bps_handle handle, uint32_t *state)
 {
     *state = atomic_load(&operation->state);
-    return *state / BPS_OP_USE == use_of(handle) / BPS_OP_USE ? *state & BPS_OP_PHASE : BPS_OP_FREE;
+    return *state / BPS_OP_USE == operation_use_of(handle) / BPS_OP_USE ? *state & BPS_OP_PHASE : BPS_OP_FREE;
 }
 
 bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
 {
-    struct bps_operation *operation = find(worker, handle);
+    struct bps_operation *operation = operation_find(worker, handle);
     uint32_t state;
     if (operation == NULL) {
         return BPS_ERR_INVALID;
@@ -476,7 +476,7 @@ bps_status bps_operation_poll(struct bps_worker *worker, bps_handle handle)
 }
 
 /* Reads the result and gives the tensor back. */
-static bps_status take(struct bps_operation *operation, struct bps_report *report)
+static bps_status operation_take(struct bps_operation *operation, struct bps_report *report)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     if (operation->mark != NULL) {
@@ -488,7 +488,7 @@ static bps_status take(struct bps_operation *operation, struct bps_report *repor
     }
     free(operation->text);
     operation->text = NULL;
-    release(tensor);
+    operation_release(tensor);
     return status;
 }
 
@@ -531,7 +531,7 @@ static bool sleep_on(struct bps_operation *operation, uint32_t state, uint64_t d
 static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint64_t since, uint64_t deadline,
                              struct bps_report *report)
 {
-    struct bps_operation *operation = find(worker, handle);
+    struct bps_operation *operation = operation_find(worker, handle);
     if (operation == NULL) {
         BPS_REPORT(report, "%#lx is not a handle of this process", handle);
         return BPS_ERR_INVALID;
@@ -539,9 +539,9 @@ static bps_status wait_until(struct bps_worker *worker, bps_handle handle, uint6
     for (;;) {
         uint32_t state, phase = phase_of(operation, handle, &state);
         if (phase == BPS_OP_DONE &&
-            atomic_compare_exchange_strong(&operation->state, &state, use_of(handle) | BPS_OP_TAKEN)) {
+            atomic_compare_exchange_strong(&operation->state, &state, operation_use_of(handle) | BPS_OP_TAKEN)) {
             bps_traced_waited(operation, since);
-            return take(operation, report);
+            return operation_take(operation, report);
         }
         if (phase == BPS_OP_FREE || phase == BPS_OP_TAKEN) {
             return BPS_OK;
@@ -581,7 +581,7 @@ static bool is_busy(void *arg)
 bps_status bps_operation_wait(struct bps_worker *worker, bps_handle handle, uint64_t timeout_ns,
                               struct bps_report *report)
 {
-    struct run run = {.worker = worker, .operation = find(worker, handle), .handle = handle};
+    struct run run = {.worker = worker, .operation = operation_find(worker, handle), .handle = handle};
     uint64_t deadline = deadline_after(timeout_ns), since = bps_traced_wait_begin(handle);
     if (run.operation != NULL && timeout_ns > 0 && atomic_load(&worker->in_flight) <= 1) {
         const struct bps_loop_wish wish = {.done = is_done, .busy = is_busy, .arg = &run};
@@ -598,7 +598,7 @@ bps_status bps_operation_run(struct bps_worker *worker, const struct bps_push_pu
 {
     struct run run = {.worker = worker};
     uint64_t deadline = deadline_after(timeout_ns);
-    bps_status status = prepare(worker, request, op, root, barrier, &run.operation, report);
+    bps_status status = operation_prepare(worker, request, op, root, barrier, &run.operation, report);
     if (status != BPS_OK) {
         return status;
     }

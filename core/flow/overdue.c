@@ -24,7 +24,7 @@ static uint64_t slowly(uint64_t limit)
 }
 
 /* What the operation is at: the first partition that is not done. */
-static void describe(const struct bps_tensor_entry *tensor, char *text, size_t n)
+static void overdue_describe(const struct bps_tensor_entry *tensor, char *text, size_t n)
 {
     const struct bps_operation *operation = &tensor->operation;
     const struct bps_worker *worker = tensor->worker;
@@ -56,7 +56,7 @@ static void describe(const struct bps_tensor_entry *tensor, char *text, size_t n
     bps_text_add(&out, "), partition %u of %u", i, tensor->tasks);
 }
 
-static void look(struct bps_worker *worker, struct bps_operation *operation, uint64_t passed)
+static void overdue_look(struct bps_worker *worker, struct bps_operation *operation, uint64_t passed)
 {
     const struct bps_conf_cluster *cluster = &worker->conf->cluster;
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
@@ -66,7 +66,7 @@ static void look(struct bps_worker *worker, struct bps_operation *operation, uin
     if (!late && (operation->told || operation->waited < slowly(cluster->stall_warning))) {
         return;
     }
-    describe(tensor, where, sizeof where);
+    overdue_describe(tensor, where, sizeof where);
     snprintf(text, sizeof text, "tensor '%.200s' has waited %.1f s %s", tensor->name, (double)operation->waited / 1e9,
              where);
     if (late) {
@@ -86,7 +86,7 @@ static void look_after_failure(const struct bps_worker *worker, struct bps_opera
     if (operation->held < AFTER) {
         return;
     }
-    describe(tensor, where, sizeof where);
+    overdue_describe(tensor, where, sizeof where);
     bps_error(LOG, "%s; tensor '%.200s' is still %s; ending the process", worker->failure_text, tensor->name, where);
     _exit(EXIT_FAILURE);
 }
@@ -99,7 +99,7 @@ void bps_overdue_look(struct bps_worker *worker, uint64_t passed)
         if (worker->failure != BPS_OK) {
             look_after_failure(worker, operation, passed);
         } else {
-            look(worker, operation, passed);
+            overdue_look(worker, operation, passed);
         }
     }
 }

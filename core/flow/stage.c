@@ -19,10 +19,10 @@ struct bps_stage_call {
     char *text;        /* of its error; owned */
 };
 
-static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
+static void stage_on_answer(const struct bps_stage_task *view, bps_status status, const char *text);
 
 /* Runs the stage, on any thread. */
-static bps_status run(struct bps_stage_call *call, struct bps_report *report)
+static bps_status stage_run(struct bps_stage_call *call, struct bps_report *report)
 {
     const struct bps_task *task = call->task;
     const struct bps_tensor_entry *tensor = task->tensor;
@@ -36,7 +36,7 @@ static bps_status run(struct bps_stage_call *call, struct bps_report *report)
         .count = task->bytes / size,
         .src = task->src,
         .dst = node->attr.writes != 0 ? task->dst : NULL,
-        .done = on_answer,
+        .done = stage_on_answer,
     };
     BPS_CALLING(node->instance, "run", tensor->name);
     bps_status status = node->ops->run(node->instance->self, on->state, &call->view, report);
@@ -44,7 +44,7 @@ static bps_status run(struct bps_stage_call *call, struct bps_report *report)
 }
 
 /* What the stage has written is what goes on. */
-static void finish(struct bps_stage_call *call, bps_status status, const char *text)
+static void stage_finish(struct bps_stage_call *call, bps_status status, const char *text)
 {
     bps_assert(call->runs && call->task->state == BPS_TASK_WORKING);
     struct bps_task *task = call->task;
@@ -55,7 +55,7 @@ static void finish(struct bps_stage_call *call, bps_status status, const char *t
     bps_task_done(task, status, text);
 }
 
-static void on_answer(const struct bps_stage_task *view, bps_status status, const char *text)
+static void stage_on_answer(const struct bps_stage_task *view, bps_status status, const char *text)
 {
     struct bps_stage_call *call = bps_container(view, struct bps_stage_call, view);
     struct bps_report report;
@@ -64,14 +64,14 @@ static void on_answer(const struct bps_stage_task *view, bps_status status, cons
         return;
     }
     status = bps_answered(bps_task_on(call->task)->node->instance, "done", status, &text, &report);
-    finish(call, status, text);
+    stage_finish(call, status, text);
 }
 
 static void run_in_pool(struct bps_job *job)
 {
     struct bps_stage_call *call = bps_container(job, struct bps_stage_call, job);
     struct bps_report report = {""};
-    call->status = run(call, &report);
+    call->status = stage_run(call, &report);
     if (call->status != BPS_OK && report.text[0] != '\0') {
         call->text = strdup(report.text);
     }
@@ -86,14 +86,14 @@ static void on_pooled(struct bps_post *post)
     call->text = NULL;
     if (status == BPS_INPROGRESS) {
         status = BPS_ERR_UNSUPPORTED; /* its task is not its own any more when it comes back from there */
-        finish(call, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
+        stage_finish(call, status, "it answers later, which only stages on the core thread can (BPS_EXECUTOR_IO)");
     } else {
-        finish(call, status, text != NULL ? text : bps_strerror(status));
+        stage_finish(call, status, text != NULL ? text : bps_strerror(status));
     }
     free(text);
 }
 
-static bool start(struct bps_task *task)
+static bool stage_start(struct bps_task *task)
 {
     struct bps_stage_call *call = bps_task_context(task);
     struct bps_report report = {""};
@@ -105,15 +105,15 @@ static bool start(struct bps_task *task)
         bps_thread_pool_run(task->tensor->worker->pool, &call->job);
         return false;
     }
-    bps_status status = run(call, &report);
+    bps_status status = stage_run(call, &report);
     if (status != BPS_INPROGRESS) {
-        finish(call, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
+        stage_finish(call, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
     }
     return false;
 }
 
 /* One in the pool comes back anyhow. */
-static void abandon(struct bps_task *task)
+static void stage_abandon(struct bps_task *task)
 {
     struct bps_stage_call *call = bps_task_context(task);
     const struct bps_path_step *on = bps_task_on(task);
@@ -128,8 +128,8 @@ static const struct bps_step_ops stage = {
     .name = "run",
     .takes = "what its condition says",
     .context = sizeof(struct bps_stage_call),
-    .start = start,
-    .abandon = abandon,
+    .start = stage_start,
+    .abandon = stage_abandon,
 };
 
 const struct bps_step_ops *const bps_plugin_steps[] = {&stage, NULL};

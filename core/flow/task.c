@@ -44,7 +44,7 @@ static void count_ended(struct bps_operation *operation, uint32_t n)
     }
 }
 
-static void end(struct bps_task *task)
+static void task_end(struct bps_task *task)
 {
     task->state = BPS_TASK_IDLE;
     if (task->way != NULL && task->step < task->way->length) {
@@ -53,10 +53,10 @@ static void end(struct bps_task *task)
     count_ended(operation_of(task), 1);
 }
 
-static void end_with(struct bps_task *task, bps_status status, const char *text)
+static void task_end_with(struct bps_task *task, bps_status status, const char *text)
 {
     bps_operation_error(operation_of(task), status, text);
-    end(task);
+    task_end(task);
 }
 
 /* ---- refusals ---- */
@@ -75,7 +75,7 @@ bool bps_tensor_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
  * Tells those whom the task would have met from here on. True: they end the round for all, and this worker's task
  * waits for their words, so that of all workers' reasons everybody hears the same.
  */
-static bool refuse(struct bps_task *task, bps_status status, const char *text)
+static bool task_refuse(struct bps_task *task, bps_status status, const char *text)
 {
     struct bps_tensor_entry *tensor = task->tensor;
     for (uint32_t i = task->step; i < task->way->length; i++) {
@@ -98,8 +98,8 @@ static void fail_step(struct bps_task *task, bps_status status, const char *text
     char line[BPS_TEXT_LIMIT];
     node->failures++;
     snprintf(line, sizeof line, "worker %u: stage %s: %s", worker->job.rank, node->name, text);
-    if (!refuse(task, status, line)) {
-        end_with(task, status, line);
+    if (!task_refuse(task, status, line)) {
+        task_end_with(task, status, line);
     }
 }
 
@@ -128,7 +128,7 @@ static void leave_step(struct bps_task *task)
 }
 
 /* Begins the steps that follow. True: none is left, or the job has failed. */
-static bool advance(struct bps_task *task)
+static bool task_advance(struct bps_task *task)
 {
     const struct bps_worker *worker = task->tensor->worker;
     bps_assert(task->state == BPS_TASK_IDLE);
@@ -174,16 +174,16 @@ static void take_up(struct bps_task *task)
     task->text = NULL;
     task->state = BPS_TASK_IDLE;
     if (worker->failure != BPS_OK) {
-        end_with(task, worker->failure, worker->failure_text);
+        task_end_with(task, worker->failure, worker->failure_text);
     } else if (task->failed) {
-        end(task); /* its operation has the words */
+        task_end(task); /* its operation has the words */
     } else if (task->status == BPS_OK) {
         leave_step(task);
-        if (advance(task)) {
-            end(task);
+        if (task_advance(task)) {
+            task_end(task);
         }
     } else if (task->refused || bps_task_step(task)->crosses) {
-        end_with(task, task->status, words);
+        task_end_with(task, task->status, words);
     } else {
         fail_step(task, task->status, words);
     }
@@ -322,7 +322,7 @@ static void refuse_operation(struct bps_operation *operation, bps_status status,
 }
 
 /* It is to begin, perhaps anew. */
-static void reset(struct bps_task *task)
+static void task_reset(struct bps_task *task)
 {
     struct bps_task_queue *ready = &task->tensor->worker->ready;
     bps_assert(task->state != BPS_TASK_WORKING);
@@ -340,17 +340,17 @@ static void reset(struct bps_task *task)
     task->status = BPS_OK;
 }
 
-static void start(struct bps_tensor_entry *tensor)
+static void task_start(struct bps_tensor_entry *tensor)
 {
     uint32_t through = 0;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
-        through += advance(&tensor->task[i]);
+        through += task_advance(&tensor->task[i]);
     }
     count_ended(&tensor->operation, through);
 }
 
 /* Before the first of them starts. */
-static void prepare(struct bps_task *task, const struct bps_way *way)
+static void task_prepare(struct bps_task *task, const struct bps_way *way)
 {
     const struct bps_operation *operation = operation_of(task);
     const struct bps_worker *worker = task->tensor->worker;
@@ -360,7 +360,7 @@ static void prepare(struct bps_task *task, const struct bps_way *way)
     size_t at = task->offset;
     task->dst = r->out != NULL && on_host ? (char *)r->out + at : NULL;
     task->src = !brings || r->in == NULL || !on_host ? task->dst : (const char *)r->in + at;
-    reset(task);
+    task_reset(task);
     task->way = way;
 }
 
@@ -370,9 +370,9 @@ void bps_tasks_start(struct bps_operation *operation)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
-        prepare(&tensor->task[i], tensor->task[i].own);
+        task_prepare(&tensor->task[i], tensor->task[i].own);
     }
-    start(tensor);
+    task_start(tensor);
 }
 
 bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_path *path)
@@ -387,9 +387,9 @@ bps_status bps_tasks_start_on(struct bps_operation *operation, const struct bps_
     }
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
-        prepare(&tensor->task[i], tensor->task[i].other);
+        task_prepare(&tensor->task[i], tensor->task[i].other);
     }
-    start(tensor);
+    task_start(tensor);
     return BPS_OK;
 }
 
@@ -398,7 +398,7 @@ void bps_tasks_refuse(struct bps_operation *operation, uint64_t bytes, bps_statu
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     operation->left = tensor->tasks;
     for (uint32_t i = 0; i < tensor->tasks; i++) {
-        reset(&tensor->task[i]);
+        task_reset(&tensor->task[i]);
         tensor->task[i].state = BPS_TASK_WAITING;
         tensor->task[i].refused = true;
     }

@@ -18,7 +18,7 @@ bps_status bps_table_init(struct bps_tensor_table *table)
     return pthread_mutex_init(&table->lock, NULL) == 0 ? BPS_OK : BPS_ERR_NOMEM;
 }
 
-static void tensor_free(struct bps_tensor_entry *tensor)
+static void tensor_free_here(struct bps_tensor_entry *tensor)
 {
     bps_tensor_strip(tensor);
     tensor->worker->memory_ops->release(tensor->worker, &tensor->operation.mark);
@@ -36,7 +36,7 @@ void bps_table_fini(struct bps_tensor_table *table)
     uint32_t count = atomic_load(&table->count);
     HASH_CLEAR(by_name, table->names);
     for (uint32_t slot = 1; slot < count; slot++) {
-        tensor_free(table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS]);
+        tensor_free_here(table->chunk[slot / BPS_CHUNK_SLOTS][slot % BPS_CHUNK_SLOTS]);
     }
     for (uint32_t i = 0; i < BPS_CHUNKS_LIMIT; i++) {
         free(table->chunk[i]);
@@ -45,7 +45,7 @@ void bps_table_fini(struct bps_tensor_table *table)
 }
 
 /* Adds a tensor to the table; the lock is held. */
-static struct bps_tensor_entry *add(struct bps_worker *worker, const char *name)
+static struct bps_tensor_entry *tensor_add(struct bps_worker *worker, const char *name)
 {
     struct bps_tensor_table *table = &worker->table;
     uint32_t slot = atomic_load_explicit(&table->count, memory_order_relaxed);
@@ -86,12 +86,12 @@ void bps_tensor_replace_state(struct bps_tensor_entry *tensor, void *saved, size
     tensor->saved_bytes = bytes;
 }
 
-static struct bps_tensor_entry *take(struct bps_worker *worker, const char *name)
+static struct bps_tensor_entry *tensor_take(struct bps_worker *worker, const char *name)
 {
     struct bps_tensor_table *table = &worker->table;
     struct bps_tensor_entry *tensor = TAILQ_FIRST(&table->unused);
     if (tensor == NULL) {
-        return add(worker, name);
+        return tensor_add(worker, name);
     }
     char *own = strdup(name);
     if (own == NULL) {
@@ -135,7 +135,7 @@ struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char 
     struct bps_tensor_entry *tensor;
     HASH_FIND(by_name, table->names, name, strlen(name), tensor);
     if (tensor == NULL) {
-        tensor = take(worker, name);
+        tensor = tensor_take(worker, name);
         if (tensor == NULL) {
             BPS_REPORT(report, "there is no memory for another tensor, or this process has %u of them",
                        BPS_CHUNKS_LIMIT * BPS_CHUNK_SLOTS - 1);
@@ -160,7 +160,7 @@ struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barr
     uint32_t number = barrier ? table->barrier_count : table->unnamed_count;
     const char *form = barrier ? "barrier.%u (call %u of the barrier)" : "unnamed.%u (call %u without a name)";
     snprintf(name, sizeof name, form, number, number + 1);
-    struct bps_tensor_entry *tensor = take(worker, name);
+    struct bps_tensor_entry *tensor = tensor_take(worker, name);
     if (tensor != NULL) {
         tensor->unnamed = true;
         tensor->id = (barrier ? BPS_ID_BARRIER : BPS_ID_UNNAMED) | (number & BPS_ID_NUMBER);
@@ -218,7 +218,7 @@ bps_status bps_tensor_check(const struct bps_worker *worker, uint32_t dtype, uin
 }
 
 /* How a tensor of this form is coded. The lock is held. */
-static struct bps_coding *coding_of(const struct bps_tensor_entry *tensor, const struct bps_form *form)
+static struct bps_coding *tensor_coding_of(const struct bps_tensor_entry *tensor, const struct bps_form *form)
 {
     const struct bps_tensor_info info = {
         .name = tensor->name,
@@ -232,7 +232,7 @@ static struct bps_coding *coding_of(const struct bps_tensor_entry *tensor, const
     return tensor->choice != NULL && bps_coding_takes(tensor->choice, form->dtype) ? tensor->choice : NULL;
 }
 
-static const char *text_of(const struct bps_coding *coding)
+static const char *tensor_text_of(const struct bps_coding *coding)
 {
     return coding != NULL ? coding->text : NULL;
 }
@@ -271,8 +271,8 @@ bps_status bps_tensor_choose(struct bps_tensor_entry *tensor, const char *text, 
 /* The lock is held. */
 static bps_status set_form(struct bps_tensor_entry *tensor, struct bps_form *form)
 {
-    struct bps_coding *coding = coding_of(tensor, form);
-    form->coding = (char *)(uintptr_t)text_of(coding); /* it is only read */
+    struct bps_coding *coding = tensor_coding_of(tensor, form);
+    form->coding = (char *)(uintptr_t)tensor_text_of(coding); /* it is only read */
     bps_status status = bps_form_set(&tensor->form, form);
     if (status == BPS_OK) {
         tensor->coding = coding;
@@ -284,7 +284,7 @@ static bps_status set_form(struct bps_tensor_entry *tensor, struct bps_form *for
 bps_status bps_tensor_fix(struct bps_tensor_entry *tensor, struct bps_form *form, struct bps_report *report)
 {
     bps_status status = BPS_OK;
-    form->coding = (char *)(uintptr_t)text_of(coding_of(tensor, form));
+    form->coding = (char *)(uintptr_t)tensor_text_of(tensor_coding_of(tensor, form));
     if (!atomic_load_explicit(&tensor->formed, memory_order_relaxed)) {
         status = set_form(tensor, form);
     } else if (!bps_form_agrees(&tensor->form, form)) {

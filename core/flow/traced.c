@@ -6,7 +6,7 @@
 #include "flow/step.h"
 
 /* The n-th operation of its tensor that this worker takes part in; of one without a name no one knows. */
-static uint32_t number_of(const struct bps_tensor_entry *tensor)
+static uint32_t traced_number_of(const struct bps_tensor_entry *tensor)
 {
     return tensor->unnamed ? 0 : tensor->round - tensor->first_round;
 }
@@ -16,7 +16,7 @@ void bps_note_begin(struct bps_operation *operation)
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     operation->trace = (struct bps_trace_record){
         .at = operation->started,
-        .step = bps_trace_begin(operation->steps, number_of(tensor)),
+        .step = bps_trace_begin(operation->steps, traced_number_of(tensor)),
         .tensor = tensor->id,
         .round = tensor->unnamed ? 0 : tensor->round,
         .bytes = operation->bytes < UINT32_MAX ? (uint32_t)operation->bytes : UINT32_MAX,

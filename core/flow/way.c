@@ -28,7 +28,7 @@ bool bps_step_serves(const struct bps_tensor_entry *tensor, enum bps_node_kind k
     return bps_step_for(tensor, 0, kind) != NULL;
 }
 
-static void choose(const struct bps_task *task, const struct bps_path *path, struct bps_way *way)
+static void way_choose(const struct bps_task *task, const struct bps_path *path, struct bps_way *way)
 {
     bps_assert(path->length > 0);
     for (uint32_t i = 0; i < path->length; i++) {
@@ -51,7 +51,7 @@ static size_t context_bytes(const struct bps_task *task, const struct bps_step_o
 }
 
 /* One block for the contexts of all steps, which is the first one's. */
-static bps_status allocate(const struct bps_task *task, struct bps_way *way)
+static bps_status way_allocate(const struct bps_task *task, struct bps_way *way)
 {
     size_t bytes = 0;
     for (uint32_t i = 0; i < way->length; i++) {
@@ -69,9 +69,9 @@ struct bps_way *bps_way_new(const struct bps_task *task, const struct bps_path *
 {
     struct bps_way *way = calloc(1, sizeof *way + (path->length + 1) * sizeof way->step[0]);
     if (way != NULL) {
-        choose(task, path, way);
+        way_choose(task, path, way);
     }
-    if (way != NULL && way->length > 0 && allocate(task, way) != BPS_OK) {
+    if (way != NULL && way->length > 0 && way_allocate(task, way) != BPS_OK) {
         free(way);
         return NULL;
     }

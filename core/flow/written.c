@@ -11,7 +11,7 @@
 #include "base/report.h"
 #include "flow/flow.h"
 
-static int compare(const void *left, const void *right)
+static int written_compare(const void *left, const void *right)
 {
     const struct bps_range *a = left, *b = right;
     return a->end <= b->begin ? -1 : a->begin >= b->end ? 1 : 0;
@@ -41,13 +41,13 @@ bps_status bps_written_take(struct bps_operation *operation, struct bps_report *
     if (!bps_sums(&operation->roles) || operation->bytes == 0 || own->begin != NULL) {
         return BPS_OK;
     }
-    struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, compare) : NULL;
+    struct bps_range **node = r->in != r->out ? tfind(&in, &worker->written, written_compare) : NULL;
     if (node != NULL) {
         return in_use(*node, report);
     }
     bps_assert(operation->phase == BPS_PHASE_RUNNING);
     *own = (struct bps_range){.begin = r->out, .end = (const char *)r->out + out_bytes};
-    node = tsearch(own, &worker->written, compare);
+    node = tsearch(own, &worker->written, written_compare);
     if (node == NULL || *node != own) {
         *own = (struct bps_range){0};
         return node != NULL ? in_use(*node, report) : BPS_ERR_NOMEM;
@@ -59,7 +59,7 @@ void bps_written_give(struct bps_operation *operation)
 {
     struct bps_worker *worker = bps_container(operation, struct bps_tensor_entry, operation)->worker;
     if (operation->written.begin != NULL) {
-        tdelete(&operation->written, &worker->written, compare);
+        tdelete(&operation->written, &worker->written, written_compare);
         operation->written.begin = NULL;
     }
 }

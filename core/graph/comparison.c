@@ -21,7 +21,7 @@ static bool is_pattern(const struct bps_comparison *comparison)
     return comparison->operator>= BPS_LIKE || strpbrk(comparison->text, "*?[") != NULL;
 }
 
-static bool fits(const struct bps_comparison *comparison, const char *word)
+static bool comparison_fits(const struct bps_comparison *comparison, const char *word)
 {
     return is_pattern(comparison) ? fnmatch(comparison->text, word, 0) == 0 : strcmp(comparison->text, word) == 0;
 }
@@ -29,7 +29,7 @@ static bool fits(const struct bps_comparison *comparison, const char *word)
 static bool fits_any(const struct bps_comparison *comparison, const char *(*name)(uint32_t), uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
-        if (fits(comparison, name(i))) {
+        if (comparison_fits(comparison, name(i))) {
             return true;
         }
     }
@@ -67,7 +67,7 @@ const char *bps_comparison_read(struct bps_comparison *comparison)
     }
 }
 
-static bool compare(enum bps_operator operator, uint64_t a, uint64_t b)
+static bool comparison_compare(enum bps_operator operator, uint64_t a, uint64_t b)
 {
     switch (operator) {
     case BPS_AT_LEAST:
@@ -90,14 +90,15 @@ bool bps_comparison_holds(const struct bps_comparison *comparison, const struct 
     bool wanted = comparison->operator== BPS_EQUAL || comparison->operator== BPS_LIKE;
     switch (comparison->field) {
     case BPS_FIELD_BYTES:
-        return compare(comparison->operator, tensor->count * bps_dtype_size(tensor->dtype), comparison->number);
+        return comparison_compare(comparison->operator, tensor->count * bps_dtype_size(tensor->dtype),
+                                  comparison->number);
     case BPS_FIELD_COUNT:
-        return compare(comparison->operator, tensor->count, comparison->number);
+        return comparison_compare(comparison->operator, tensor->count, comparison->number);
     case BPS_FIELD_DTYPE:
-        return fits(comparison, bps_dtype_name(tensor->dtype)) == wanted;
+        return comparison_fits(comparison, bps_dtype_name(tensor->dtype)) == wanted;
     case BPS_FIELD_OP:
-        return fits(comparison, bps_op_name(tensor->op)) == wanted;
+        return comparison_fits(comparison, bps_op_name(tensor->op)) == wanted;
     default:
-        return fits(comparison, tensor->name) == wanted;
+        return comparison_fits(comparison, tensor->name) == wanted;
     }
 }

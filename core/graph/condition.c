@@ -39,7 +39,7 @@ struct parser {
 
 /* ---- words ---- */
 
-static void take(struct parser *parser, size_t length)
+static void condition_take(struct parser *parser, size_t length)
 {
     parser->last = parser->at;
     parser->last_length = (int)length;
@@ -91,7 +91,7 @@ static bps_status parse_field(struct parser *parser, enum bps_field *field)
 {
     for (*field = 0; *field < BPS_FIELDS; (*field)++) {
         if (is_word(parser->at, field_names[*field])) {
-            take(parser, strlen(field_names[*field]));
+            condition_take(parser, strlen(field_names[*field]));
             return BPS_OK;
         }
     }
@@ -106,14 +106,14 @@ static bps_status parse_operator(struct parser *parser, enum bps_field field, en
     for (*operator= number ? 0 : BPS_EQUAL; *operator<end; (*operator)++) {
         const char *name = operator_names[*operator];
         if (strlen(name) == length && strncmp(parser->at, name, length) == 0) {
-            take(parser, length);
+            condition_take(parser, length);
             return BPS_OK;
         }
     }
     return unexpected(parser, number ? "==, !=, >=, <=, > or <" : "==, !=, ~ or !~");
 }
 
-static bps_status parse_value(struct parser *parser, char *text, size_t n)
+static bps_status condition_parse_value(struct parser *parser, char *text, size_t n)
 {
     const char *value = parser->at;
     bool quoted = *value == '\'';
@@ -129,7 +129,7 @@ static bps_status parse_value(struct parser *parser, char *text, size_t n)
         return bps_fail(parser->report, BPS_ERR_CONF, "found a value of %zu characters in '%s'; expected 1..%zu",
                         length, parser->at, n - 1);
     }
-    take(parser, quoted ? length + 2 : length);
+    condition_take(parser, quoted ? length + 2 : length);
     memcpy(text, value, length);
     text[length] = '\0';
     return BPS_OK;
@@ -153,7 +153,7 @@ static bps_status parse_comparison(struct parser *parser)
         status = parse_operator(parser, comparison.field, &comparison.operator);
     }
     if (status == BPS_OK) {
-        status = parse_value(parser, comparison.text, sizeof comparison.text);
+        status = condition_parse_value(parser, comparison.text, sizeof comparison.text);
     }
     if (status != BPS_OK) {
         return status;
@@ -178,7 +178,7 @@ static bps_status parse_parentheses(struct parser *parser)
                         parser->at, BPS_NESTING_LIMIT);
     }
     parser->open++;
-    take(parser, strlen("("));
+    condition_take(parser, strlen("("));
     bps_status status = parse_condition(parser);
     if (status != BPS_OK) {
         return status;
@@ -186,7 +186,7 @@ static bps_status parse_parentheses(struct parser *parser)
     if (*parser->at != ')') {
         return unexpected(parser, "and, or or )");
     }
-    take(parser, strlen(")"));
+    condition_take(parser, strlen(")"));
     parser->open--;
     return BPS_OK;
 }
@@ -195,7 +195,7 @@ static bps_status parse_factor(struct parser *parser)
 {
     bool negated = false;
     while (is_word(parser->at, "not")) {
-        take(parser, strlen("not"));
+        condition_take(parser, strlen("not"));
         negated = !negated;
     }
     bps_status status = *parser->at == '(' ? parse_parentheses(parser) : parse_comparison(parser);
@@ -211,7 +211,7 @@ static bps_status parse_joined(struct parser *parser, bps_status (*parse_operand
 {
     bps_status status = parse_operand(parser);
     while (status == BPS_OK && is_word(parser->at, word)) {
-        take(parser, strlen(word));
+        condition_take(parser, strlen(word));
         status = parse_operand(parser);
         if (status == BPS_OK) {
             add_step(parser->out, kind);

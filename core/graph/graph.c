@@ -255,7 +255,7 @@ static bps_status check_builtins(struct bps_graph *graph, struct bps_report *rep
     return BPS_OK;
 }
 
-static bps_status check_graph(struct bps_graph *graph, struct bps_report *report)
+static bps_status graph_check_graph(struct bps_graph *graph, struct bps_report *report)
 {
     const char *from = "the tensor", *gives = "plain", *origin = "worker.graph";
     for (uint32_t i = 0; i < graph->nodes; i++) {
@@ -298,7 +298,7 @@ bps_status bps_graph_new(const struct bps_conf *conf, struct bps_loop *loop, str
         status = build_node(graph, conf, list->children[i], i, loop, report);
     }
     if (status == BPS_OK) {
-        status = check_graph(graph, report);
+        status = graph_check_graph(graph, report);
     }
     if (status != BPS_OK) {
         bps_graph_free(graph);

@@ -66,7 +66,7 @@ bps_status bps_path_new(struct bps_graph *graph, const struct bps_tensor_info *t
 }
 
 /* Of nodes that are built in. */
-static bps_status make(struct bps_node *const *node, uint32_t n, const char *name, struct bps_path *out)
+static bps_status path_make(struct bps_node *const *node, uint32_t n, const char *name, struct bps_path *out)
 {
     struct bps_path path = {0, calloc(n, sizeof *path.step), strdup(name)};
     if (path.step == NULL || path.name == NULL) {
@@ -83,14 +83,14 @@ static bps_status make(struct bps_node *const *node, uint32_t n, const char *nam
 bps_status bps_path_new_on_device(struct bps_graph *graph, const char *tensor, struct bps_path *out)
 {
     struct bps_node *const node[] = {&graph->on_device};
-    return make(node, 1, tensor, out);
+    return path_make(node, 1, tensor, out);
 }
 
 bps_status bps_path_new_among_devices(struct bps_graph *graph, struct bps_path *out)
 {
     struct bps_node *const node[] = {&graph->reduce, &graph->to_host, &graph->node[graph->push_pull], &graph->to_device,
                                      &graph->broadcast};
-    return make(node, sizeof node / sizeof node[0], "", out);
+    return path_make(node, sizeof node / sizeof node[0], "", out);
 }
 
 uint32_t bps_path_find(const struct bps_path *path, enum bps_node_kind kind)

@@ -14,7 +14,7 @@
 
 /* ---- opening ---- */
 
-static void on_tick(void *arg)
+static void local_on_tick(void *arg)
 {
     struct bps_local *local = arg;
     const struct bps_conf_cluster *cluster = &local->worker->conf->cluster;
@@ -45,7 +45,7 @@ bps_status bps_local_open(struct bps_worker *worker, struct bps_local **out, str
                                           sizeof local->address, report);
     status = bps_returned(local->transport, "listen", BPS_OK, status, report);
     if (status == BPS_OK) {
-        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, on_tick, local);
+        local->ticker = bps_loop_timer(worker->loop, BPS_S / 2, BPS_S / 2, local_on_tick, local);
         status = local->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status != BPS_OK) {

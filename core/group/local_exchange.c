@@ -48,7 +48,7 @@ static uint32_t payload_of(const struct bps_task *task)
 }
 
 /* All frames are out: the sum may overwrite what they came from. */
-static void check(struct bps_task *task)
+static void local_exchange_check(struct bps_task *task)
 {
     const struct exchange *exchange = bps_task_context(task);
     if (exchange->owed == 0 && task->failed) {
@@ -58,7 +58,7 @@ static void check(struct bps_task *task)
     }
 }
 
-static void send_to_all(struct bps_task *task)
+static void local_exchange_send_to_all(struct bps_task *task)
 {
     struct bps_local *local = task->tensor->worker->local;
     struct exchange *exchange = bps_task_context(task);
@@ -72,11 +72,11 @@ static void send_to_all(struct bps_task *task)
             return;
         }
     }
-    check(task);
+    local_exchange_check(task);
 }
 
 /* This worker's reducer cannot do it: so nobody's does. */
-static void decline(struct bps_task *task, bps_status status, const char *why)
+static void local_exchange_decline(struct bps_task *task, bps_status status, const char *why)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
     struct bps_report text;
@@ -84,7 +84,7 @@ static void decline(struct bps_task *task, bps_status status, const char *why)
     bps_tensor_refuse(task->tensor, task->partition, tensor->operation.bytes, status, text.text, true);
 }
 
-static bool start(struct bps_task *task)
+static bool local_exchange_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_local *local = worker->local;
@@ -113,14 +113,14 @@ static bool start(struct bps_task *task)
     }
     status = bps_exchange_contribute(exchange->round, task->src, task->dst, task, &report);
     if (status == BPS_OK) {
-        send_to_all(task);
+        local_exchange_send_to_all(task);
     } else {
-        decline(task, status, report.text);
+        local_exchange_decline(task, status, report.text);
     }
     return false;
 }
 
-static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
+static void local_exchange_frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
 {
     struct exchange *exchange = bps_task_context(task);
     (void)peer;
@@ -132,15 +132,15 @@ static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps
     };
 }
 
-static void sent(struct bps_task *task, struct bps_local_peer *peer)
+static void local_exchange_sent(struct bps_task *task, struct bps_local_peer *peer)
 {
     struct exchange *exchange = bps_task_context(task);
     bps_assert((exchange->owed & bit_of(peer)) != 0);
     exchange->owed &= ~bit_of(peer);
-    check(task);
+    local_exchange_check(task);
 }
 
-static void cancel(struct bps_task *task)
+static void local_exchange_cancel(struct bps_task *task)
 {
     struct bps_local *local = task->tensor->worker->local;
     struct exchange *exchange = bps_task_context(task);
@@ -156,19 +156,19 @@ static void cancel(struct bps_task *task)
 }
 
 /* What was for it is out. */
-static void left(struct bps_task *task, uint32_t rank)
+static void local_exchange_left(struct bps_task *task, uint32_t rank)
 {
     const struct exchange *exchange = task->refused ? NULL : bps_task_context(task);
     struct bps_local_peer *peer = bps_local_peer_of(task->tensor->worker->local, rank);
     if (exchange != NULL && (exchange->owed & bit_of(peer)) != 0) {
-        sent(task, peer);
+        local_exchange_sent(task, peer);
     }
 }
 
 /* ---- words ---- */
 
 /* Whoever has left has had a sum of all, so it is only we who wait; there is nobody to be told. */
-static void speak(const struct bps_tensor_entry *tensor, const struct bps_notice *poison)
+static void local_exchange_speak(const struct bps_tensor_entry *tensor, const struct bps_notice *poison)
 {
     struct bps_local *local = tensor->worker->local;
     struct bps_local_peer *leader = bps_local_leader_of(tensor, poison->id.partition);
@@ -189,12 +189,12 @@ void bps_local_exchange_poison(struct bps_local *local, const struct bps_notice 
     const struct bps_header header = bps_notice_header(poison, local->worker->job.epoch, 0);
     const struct bps_task *task = bps_task_find(local->worker, &header);
     if (task != NULL) {
-        speak(task->tensor, poison);
+        local_exchange_speak(task->tensor, poison);
     }
 }
 
-static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                   const char *text, bool answer)
+static bool local_exchange_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
+                                  bps_status status, const char *text, bool answer)
 {
     const struct bps_round_id id = {tensor->id, partition, tensor->round, BPS_KEY_EXCHANGE};
     const struct bps_contribution own = {.id = id, .spec.bytes = bytes};
@@ -205,7 +205,7 @@ static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t
     if (entered != BPS_OK) {
         bps_worker_fail(tensor->worker, entered, "could not fail the sum of this host");
     } else if (round != NULL) {
-        speak(tensor, &poison);
+        local_exchange_speak(tensor, &poison);
     }
     return true;
 }
@@ -219,13 +219,13 @@ const struct bps_local_step bps_local_exchange = {
             .until = BPS_NODE_LOCAL_BROADCAST,
             .context = sizeof(struct exchange),
             .probe = probe,
-            .start = start,
-            .cancel = cancel,
-            .left = left,
-            .refuse = refuse,
+            .start = local_exchange_start,
+            .cancel = local_exchange_cancel,
+            .left = local_exchange_left,
+            .refuse = local_exchange_refuse,
         },
-    .frame = frame,
-    .sent = sent,
+    .frame = local_exchange_frame,
+    .sent = local_exchange_sent,
 };
 
 void bps_local_exchanged(void *local, void *task)

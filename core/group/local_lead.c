@@ -112,12 +112,12 @@ static void own_result(struct bps_local *local, struct bps_sum_slice *slice)
     }
 }
 
-static void on_finished(void *owner, struct bps_sum_slice *slice)
+static void lead_on_finished(void *owner, struct bps_sum_slice *slice)
 {
     bps_frame_result(slice, ((struct bps_local *)owner)->worker->job.epoch);
 }
 
-static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+static void lead_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     struct bps_local *local = owner;
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
@@ -180,7 +180,7 @@ static void on_due(void *owner)
 
 /* ---- failures ---- */
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+static void lead_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
     const struct bps_header header = bps_notice_header(notice, local->worker->job.epoch, 0);
@@ -196,7 +196,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
     }
 }
 
-static bool on_failed(void *owner, const struct bps_notice *notice)
+static bool lead_on_failed(void *owner, const struct bps_notice *notice)
 {
     struct bps_local *local = owner;
     const uint8_t flags = BPS_FLAG_GROUP | BPS_FLAG_ANSWER;
@@ -239,7 +239,7 @@ bps_status bps_local_fail(struct bps_local *local, const struct bps_header *head
  * Out of reach: the peer has ended, which its link will tell soon, too.
  * The job is going to fail with these words.
  */
-static bps_status lose(struct bps_local_peer *peer, const char *callback, bps_status returned)
+static bps_status lead_lose(struct bps_local_peer *peer, const char *callback, bps_status returned)
 {
     bps_status status = bps_returned(peer->local->transport, callback, BPS_OK, returned, NULL);
     const struct bps_worker *worker = peer->local->worker;
@@ -260,8 +260,9 @@ static bps_status on_loan_read(void *owner, uint32_t rank, struct bps_loan *loan
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
     BPS_CALLING(local->transport, "loan_read", NULL);
-    return lose(peer, "loan_read",
-                peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes) : BPS_ERR_LOST);
+    return lead_lose(peer, "loan_read",
+                     peer->link != NULL ? transport->loan_read(peer->link->channel, loan, offset, to, bytes)
+                                        : BPS_ERR_LOST);
 }
 
 static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loan, uint32_t offset, const void *from,
@@ -271,9 +272,9 @@ static bps_status on_loan_write(void *owner, uint32_t rank, struct bps_loan *loa
     struct bps_local_peer *peer = bps_local_peer_of(local, rank);
     const struct bps_transport_ops *transport = local->transport->ops;
     BPS_CALLING(local->transport, "loan_write", NULL);
-    return lose(peer, "loan_write",
-                peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
-                                   : BPS_ERR_LOST);
+    return lead_lose(peer, "loan_write",
+                     peer->link != NULL ? transport->loan_write(peer->link->channel, loan, offset, from, bytes)
+                                        : BPS_ERR_LOST);
 }
 
 /* ---- sending ---- */
@@ -340,7 +341,7 @@ static bool leads_all(const struct bps_tensor_entry *tensor, uint32_t partition)
     return leads(tensor, partition) && tensor->worker->local->final;
 }
 
-static void cancel(struct bps_task *task)
+static void lead_cancel(struct bps_task *task)
 {
     const struct lead *lead = lead_of(task);
     if (lead->outstanding == 0) {
@@ -348,8 +349,8 @@ static void cancel(struct bps_task *task)
     }
 }
 
-static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                   const char *text, bool answer)
+static bool lead_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                        const char *text, bool answer)
 {
     const struct bps_worker *worker = tensor->worker;
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
@@ -399,8 +400,8 @@ static const struct bps_step_ops lead_for_all = {
     .context = sizeof(struct lead),
     .probe = leads_all,
     .start = contribute,
-    .cancel = cancel,
-    .refuse = refuse,
+    .cancel = lead_cancel,
+    .refuse = lead_refuse,
 };
 
 static const struct bps_step_ops lead_for_network = {
@@ -410,8 +411,8 @@ static const struct bps_step_ops lead_for_network = {
     .context = sizeof(struct lead),
     .probe = leads,
     .start = contribute,
-    .cancel = cancel,
-    .refuse = refuse,
+    .cancel = lead_cancel,
+    .refuse = lead_refuse,
 };
 
 static const struct bps_step_ops local_broadcast = {
@@ -421,7 +422,7 @@ static const struct bps_step_ops local_broadcast = {
     .context = sizeof(struct lead),
     .probe = bps_local_sums,
     .start = hand_out,
-    .cancel = cancel,
+    .cancel = lead_cancel,
     .refuse = refuse_result,
 };
 
@@ -433,15 +434,15 @@ const struct bps_step_ops *const bps_local_broadcast_steps[] = {&local_broadcast
 /* ---- the engine ---- */
 
 static const struct bps_sum_events events = {
-    .finished = on_finished,
-    .result = on_result,
-    .notice = on_notice,
+    .finished = lead_on_finished,
+    .result = lead_on_result,
+    .notice = lead_on_notice,
     .loan_read = on_loan_read,
     .loan_write = on_loan_write,
     .due = on_due,
     .released = on_released,
     .summed = on_summed,
-    .failed = on_failed,
+    .failed = lead_on_failed,
     .exchanged = bps_local_exchanged,
 };
 

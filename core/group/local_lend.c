@@ -17,7 +17,7 @@ struct lend {
 };
 
 /* It is over when the result is there and the transport has let go of the contribution. */
-static void check(struct bps_task *task)
+static void lend_check(struct bps_task *task)
 {
     const struct lend *lend = bps_task_context(task);
     if (lend->outstanding == 0 && (task->failed || lend->received)) {
@@ -27,7 +27,7 @@ static void check(struct bps_task *task)
 
 /* ---- contributing ---- */
 
-static bool start(struct bps_task *task)
+static bool lend_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_local_peer *leader = bps_local_leader_of(task->tensor, task->partition);
@@ -48,7 +48,7 @@ static bool start(struct bps_task *task)
     return false;
 }
 
-static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
+static void lend_frame(struct bps_task *task, struct bps_local_peer *peer, struct bps_frame *out)
 {
     struct lend *lend = bps_task_context(task);
     (void)peer;
@@ -63,30 +63,30 @@ static void frame(struct bps_task *task, struct bps_local_peer *peer, struct bps
     };
 }
 
-static void sent(struct bps_task *task, struct bps_local_peer *peer)
+static void lend_sent(struct bps_task *task, struct bps_local_peer *peer)
 {
     struct lend *lend = bps_task_context(task);
     (void)peer;
     bps_assert(lend->outstanding > 0);
     lend->outstanding--;
-    check(task);
+    lend_check(task);
 }
 
-static void cancel(struct bps_task *task)
+static void lend_cancel(struct bps_task *task)
 {
     bps_heap_remove(&bps_local_leader_of(task->tensor, task->partition)->pushes, &task->place);
-    check(task);
+    lend_check(task);
 }
 
-static void left(struct bps_task *task, uint32_t rank)
+static void lend_left(struct bps_task *task, uint32_t rank)
 {
     if (bps_local_leader_of(task->tensor, task->partition)->rank == rank) {
         bps_local_leader_left(task);
     }
 }
 
-static bool refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
-                   const char *text, bool answer)
+static bool lend_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes, bps_status status,
+                        const char *text, bool answer)
 {
     const struct bps_local_peer *leader = bps_local_leader_of(tensor, partition);
     const struct bps_header header = bps_poison_header(tensor, partition, bytes, status, answer ? BPS_FLAG_ANSWER : 0);
@@ -106,18 +106,18 @@ const struct bps_local_step bps_local_lend = {
             .until = BPS_NODE_LOCAL_BROADCAST,
             .context = sizeof(struct lend),
             .probe = bps_local_sums,
-            .start = start,
-            .cancel = cancel,
-            .left = left,
-            .refuse = refuse,
+            .start = lend_start,
+            .cancel = lend_cancel,
+            .left = lend_left,
+            .refuse = lend_refuse,
         },
-    .frame = frame,
-    .sent = sent,
+    .frame = lend_frame,
+    .sent = lend_sent,
 };
 
 /* ---- the result ---- */
 
-static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+static void *lend_result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     const struct bps_local_peer *peer = bps_container(sink, struct bps_local_peer, result);
     *bytes = peer->task->bytes - offset;
@@ -128,10 +128,10 @@ static void receive(struct bps_task *task)
 {
     struct lend *lend = bps_task_context(task);
     lend->received = true;
-    check(task);
+    lend_check(task);
 }
 
-static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+static uint32_t lend_result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_task *task = bps_container(sink, struct bps_local_peer, result)->task;
     struct lend *lend = bps_task_context(task);
@@ -168,7 +168,7 @@ bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header
     }
     lend->outstanding++;
     peer->task = task;
-    peer->result = (struct bps_sink){.place = result_place, .take = result_take};
+    peer->result = (struct bps_sink){.place = lend_result_place, .take = lend_result_take};
     *sink = &peer->result;
     return BPS_OK;
 }

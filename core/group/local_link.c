@@ -17,7 +17,7 @@ struct visitor {
     uint32_t rank, epoch;
 };
 
-static void reached(void *owner, struct bps_link *link)
+static void local_link_reached(void *owner, struct bps_link *link)
 {
     struct bps_local_peer *peer = owner;
     struct bps_worker *worker = peer->local->worker;
@@ -31,8 +31,8 @@ static void reached(void *owner, struct bps_link *link)
 /* ---- coming in ---- */
 
 /* BPS_OK if the guest belongs to this group and generation, and proves it. */
-static bps_status judge(struct bps_local *local, struct bps_guest *guest, const struct visitor *visitor,
-                        struct bps_report *report)
+static bps_status local_link_judge(struct bps_local *local, struct bps_guest *guest, const struct visitor *visitor,
+                                   struct bps_report *report)
 {
     const struct bps_worker *worker = local->worker;
     struct bps_local_peer *peer = bps_local_peer_of(local, visitor->rank);
@@ -60,7 +60,7 @@ static bps_status judge(struct bps_local *local, struct bps_guest *guest, const 
 }
 
 /* From here on the link is the peer's, as one that this worker has dialled. */
-static void admit(struct bps_local *local, struct bps_guest *guest)
+static void local_link_admit(struct bps_local *local, struct bps_guest *guest)
 {
     struct bps_local_peer *peer = bps_local_peer_of(local, ((struct visitor *)guest->user)->rank);
     peer->guest = guest;
@@ -69,10 +69,11 @@ static void admit(struct bps_local *local, struct bps_guest *guest)
     guest->link.handler = &bps_local_hosts;
     guest->link.owner = peer;
     bps_link_welcome(&guest->link);
-    reached(peer, peer->link);
+    local_link_reached(peer, peer->link);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
+static bps_status local_link_on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim,
+                                      struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_local *local = guest->host;
@@ -90,9 +91,9 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
     if (!bps_local_has_peers(local)) {
         return BPS_OK; /* judged when the book is there */
     }
-    bps_status status = judge(local, guest, visitor, report);
+    bps_status status = local_link_judge(local, guest, visitor, report);
     if (status == BPS_OK) {
-        admit(local, guest);
+        local_link_admit(local, guest);
     }
     return status;
 }
@@ -104,13 +105,13 @@ void bps_local_admit_waiting(struct bps_local *local)
         struct visitor *visitor = guest->user;
         struct bps_report report;
         next = TAILQ_NEXT(guest, entry);
-        if (visitor != NULL && judge(local, guest, visitor, &report) == BPS_OK) {
-            admit(local, guest);
+        if (visitor != NULL && local_link_judge(local, guest, visitor, &report) == BPS_OK) {
+            local_link_admit(local, guest);
         }
     }
 }
 
-static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
+static bps_status local_link_introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
     const struct bps_local_peer *peer = owner;
     const struct bps_worker *worker = peer->local->worker;
@@ -171,8 +172,8 @@ static void guest_closed(void *owner, struct bps_link *link, bps_status status, 
 }
 
 const struct bps_link_handler bps_local_hosts = {
-    .introduce = introduce,
-    .welcome = reached,
+    .introduce = local_link_introduce,
+    .welcome = local_link_reached,
     .message = bps_local_message,
     .slice = bps_local_slice,
     .next = bps_local_next,
@@ -180,4 +181,4 @@ const struct bps_link_handler bps_local_hosts = {
     .closed = host_closed,
 };
 
-const struct bps_link_handler bps_local_guests = {.hello = on_hello, .closed = guest_closed};
+const struct bps_link_handler bps_local_guests = {.hello = local_link_on_hello, .closed = guest_closed};

@@ -12,7 +12,7 @@ static bool may_stay_on_devices(const struct bps_tensor_entry *tensor)
     return tensor->id < BPS_ID_BARRIER && step != NULL && step != &bps_local_exchange.ops;
 }
 
-static bool ask(struct bps_operation *operation)
+static bool local_rounds_ask(struct bps_operation *operation)
 {
     struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     bps_local_hand_over(tensor);
@@ -20,7 +20,7 @@ static bool ask(struct bps_operation *operation)
            tensor->worker->local->device_ops->ask(operation);
 }
 
-static void decline(struct bps_operation *operation)
+static void local_rounds_decline(struct bps_operation *operation)
 {
     const struct bps_tensor_entry *tensor = bps_container(operation, struct bps_tensor_entry, operation);
     if (may_stay_on_devices(tensor)) {
@@ -71,8 +71,8 @@ static bps_status failed(struct bps_worker *worker, const struct bps_header *hea
 }
 
 const struct bps_round_hooks bps_local_hooks = {
-    .ask = ask,
-    .decline = decline,
+    .ask = local_rounds_ask,
+    .decline = local_rounds_decline,
     .declared = declared,
     .failed = failed,
 };

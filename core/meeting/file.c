@@ -34,7 +34,7 @@ static struct {
 
 static const struct timespec pause_between = {.tv_nsec = LOOK_EVERY};
 
-static bool is_here(void)
+static bool meeting_file_is_here(void)
 {
     return bps_variable(VARIABLE) != NULL;
 }
@@ -63,7 +63,7 @@ static bool write_whole(int fd, const char *note)
 }
 
 /* Whether nobody else has it; some file systems have no locks, and then nobody is known to have it. */
-static bool lock(int fd)
+static bool meeting_file_lock(int fd)
 {
     struct flock whole = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     return fcntl(fd, F_SETLK, &whole) == 0 || (errno != EAGAIN && errno != EACCES);
@@ -85,14 +85,14 @@ static bps_status replace(const char *draft, const char *path, struct bps_report
     if (old < 0) {
         return errno == ENOENT ? BPS_ERR_BUSY : cannot("replace", path, report);
     }
-    if (lock(old) && is_at(old, path)) { /* and as long as we have this lock, nobody else replaces it */
+    if (meeting_file_lock(old) && is_at(old, path)) { /* and as long as we have this lock, nobody else replaces it */
         status = rename(draft, path) == 0 ? BPS_OK : cannot("write", path, report);
     }
     close(old);
     return status;
 }
 
-static bps_status put(const char *draft, const char *path, struct bps_report *report)
+static bps_status meeting_file_put(const char *draft, const char *path, struct bps_report *report)
 {
     if (link(draft, path) == 0) {
         unlink(draft);
@@ -107,7 +107,7 @@ static bps_status put(const char *draft, const char *path, struct bps_report *re
 static bps_status put_before(uint64_t until, const char *draft, const char *path, struct bps_report *report)
 {
     bps_status status;
-    while ((status = put(draft, path, report)) == BPS_ERR_BUSY && bps_now() < until) {
+    while ((status = meeting_file_put(draft, path, report)) == BPS_ERR_BUSY && bps_now() < until) {
         nanosleep(&pause_between, NULL);
     }
     return status != BPS_ERR_BUSY
@@ -118,7 +118,7 @@ static bps_status put_before(uint64_t until, const char *draft, const char *path
                           path);
 }
 
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status meeting_file_leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
     char path[PATH_MAX], draft[PATH_MAX];
     uint64_t soon = bps_now() + GIVE_UP;
@@ -130,8 +130,9 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
     if (fd < 0) {
         return status != BPS_OK ? status : cannot("make", draft, report);
     }
-    status = write_whole(fd, note) && lock(fd) ? put_before(soon < until ? soon : until, draft, path, report)
-                                               : cannot("write", path, report);
+    status = write_whole(fd, note) && meeting_file_lock(fd)
+                 ? put_before(soon < until ? soon : until, draft, path, report)
+                 : cannot("write", path, report);
     if (status != BPS_OK) {
         unlink(draft);
         close(fd);
@@ -142,7 +143,7 @@ static bps_status leave(const char *key, const char *note, uint64_t until, struc
     return BPS_OK;
 }
 
-static void end(void)
+static void meeting_file_end(void)
 {
     if (left.path[0] == '\0') {
         return;
@@ -188,7 +189,8 @@ static bps_status read_note(int fd, const char *path, char note[BPS_NOTE_LIMIT],
     return BPS_OK;
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status meeting_file_find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until,
+                                    struct bps_report *report)
 {
     char path[PATH_MAX];
     int fd;
@@ -213,8 +215,8 @@ static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t unti
 
 const struct bps_meeting_place bps_meeting_file = {
     .name = VARIABLE,
-    .is_here = is_here,
-    .leave = leave,
-    .end = end,
-    .find = find,
+    .is_here = meeting_file_is_here,
+    .leave = meeting_file_leave,
+    .end = meeting_file_end,
+    .find = meeting_file_find,
 };

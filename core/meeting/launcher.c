@@ -15,7 +15,7 @@
 
 static struct bps_instance *opened; /* NULL: none */
 
-static const struct bps_launcher_ops *ops_of(const struct bps_instance *instance)
+static const struct bps_launcher_ops *meeting_launcher_ops_of(const struct bps_instance *instance)
 {
     return instance->ops;
 }
@@ -58,24 +58,26 @@ static void consider(void *arg, const struct bps_plugin_row *row)
 static const char *direction(void)
 {
     BPS_CALLING(opened, "direction", NULL);
-    return ops_of(opened)->direction(opened->self);
+    return meeting_launcher_ops_of(opened)->direction(opened->self);
 }
 
 /* Neither this nor find() is a call that the watchdog looks at: they may wait. */
-static bps_status leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
+static bps_status meeting_launcher_leave(const char *key, const char *note, uint64_t until, struct bps_report *report)
 {
-    return bps_returned(opened, "leave", BPS_OK, ops_of(opened)->leave(opened->self, key, note, until, report), report);
+    return bps_returned(opened, "leave", BPS_OK,
+                        meeting_launcher_ops_of(opened)->leave(opened->self, key, note, until, report), report);
 }
 
-static bps_status find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until, struct bps_report *report)
+static bps_status meeting_launcher_find(const char *key, char note[BPS_NOTE_LIMIT], uint64_t until,
+                                        struct bps_report *report)
 {
     memset(note, 0, BPS_NOTE_LIMIT);
-    bps_status status = ops_of(opened)->find(opened->self, key, note, until, report);
+    bps_status status = meeting_launcher_ops_of(opened)->find(opened->self, key, note, until, report);
     note[BPS_NOTE_LIMIT - 1] = '\0';
     return bps_returned(opened, "find", BPS_OK, status, report);
 }
 
-static void end(void)
+static void meeting_launcher_end(void)
 {
     struct bps_instance *instance = opened;
     opened = NULL; /* before it is freed, as a fork may come at any time */
@@ -84,7 +86,10 @@ static void end(void)
 
 bps_status bps_meeting_launcher(const struct bps_meeting_place **out, struct bps_report *report)
 {
-    static struct bps_meeting_place place = {.direction = direction, .leave = leave, .end = end, .find = find};
+    static struct bps_meeting_place place = {.direction = direction,
+                                             .leave = meeting_launcher_leave,
+                                             .end = meeting_launcher_end,
+                                             .find = meeting_launcher_find};
     struct search search = {.found = NULL};
     *out = NULL;
     bps_status status = bps_plugin_each(BPS_KIND_LAUNCHER, consider, &search, report);
@@ -94,7 +99,7 @@ bps_status bps_meeting_launcher(const struct bps_meeting_place **out, struct bps
     const char *name = search.found->plugin->name;
     status = bps_instance_open(BPS_KIND_LAUNCHER, name, name, NULL, "launcher", NULL, &opened, report);
     if (status == BPS_OK) {
-        place.name = ops_of(opened)->place;
+        place.name = meeting_launcher_ops_of(opened)->place;
         *out = &place;
     }
     return status;
@@ -103,7 +108,7 @@ bps_status bps_meeting_launcher(const struct bps_meeting_place **out, struct bps
 void bps_meeting_in_child(void)
 {
     if (opened != NULL) {
-        ops_of(opened)->in_child(opened->self);
+        meeting_launcher_ops_of(opened)->in_child(opened->self);
         opened = NULL;
     }
 }

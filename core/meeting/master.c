@@ -15,12 +15,12 @@
 
 #define LAST_PORT 65535u
 
-static bool is_here(void)
+static bool master_is_here(void)
 {
     return bps_variable("MASTER_ADDR") != NULL && bps_variable("MASTER_PORT") != NULL;
 }
 
-static const char *host(void)
+static const char *master_host(void)
 {
     return getenv("MASTER_ADDR");
 }
@@ -41,7 +41,7 @@ static bps_status port(unsigned n, unsigned *out, struct bps_report *report)
 
 const struct bps_meeting_place bps_meeting_master = {
     .name = "MASTER_ADDR and MASTER_PORT",
-    .is_here = is_here,
-    .direction = host,
+    .is_here = master_is_here,
+    .direction = master_host,
     .port = port,
 };

@@ -55,7 +55,7 @@ bps_status bps_meeting_know(const struct bps_meeting_place *place, struct bps_co
 
 #define KEY_LIMIT 33u
 
-static void key_of(unsigned n, char key[KEY_LIMIT])
+static void meeting_key_of(unsigned n, char key[KEY_LIMIT])
 {
     snprintf(key, KEY_LIMIT, "byteps-%u", n);
 }
@@ -91,7 +91,7 @@ bps_status bps_meeting_leave(const struct bps_meeting_place *place, const struct
     if (!given.secret) {
         write_secret(conf->secret, secret);
     }
-    key_of(n, key);
+    meeting_key_of(n, key);
     snprintf(note, sizeof note, "2,%.128s,%s,%.32s", conf->cluster.scheduler, secret,
              given.job ? GIVEN : conf->cluster.job);
     return place->leave(key, note, until, report);
@@ -124,7 +124,7 @@ bps_status bps_meeting_find(const struct bps_meeting_place *place, struct bps_co
                             unsigned n, uint64_t until, struct bps_report *report)
 {
     char key[KEY_LIMIT], note[BPS_NOTE_LIMIT];
-    key_of(n, key);
+    meeting_key_of(n, key);
     bps_status status = place->find(key, note, until, report);
     return status == BPS_OK ? take_note(conf, place->name, note, given, report) : status;
 }

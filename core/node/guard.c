@@ -11,7 +11,7 @@ static void on_post(struct bps_post *post)
     guard->stuck(guard->arg, guard->text);
 }
 
-static void on_stuck(void *arg, const char *text)
+static void guard_on_stuck(void *arg, const char *text)
 {
     struct bps_guard *guard = arg;
     snprintf(guard->text, sizeof guard->text, "%s", text);
@@ -27,7 +27,7 @@ bps_status bps_guard_begin(struct bps_guard *guard, const struct bps_conf *conf,
         .user = {.limits = {.warn = c->stall_warning,
                             .loop = alone ? c->stall_timeout : c->peer_timeout,
                             .call = c->stall_timeout},
-                 .stuck = stuck != NULL ? on_stuck : NULL,
+                 .stuck = stuck != NULL ? guard_on_stuck : NULL,
                  .arg = guard},
         .loop = loop,
         .post = {.fn = on_post},

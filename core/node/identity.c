@@ -64,7 +64,7 @@ bps_status bps_identity_make(struct bps_identity *out)
 }
 
 /* Both halves are given, as making the public one again would cost as much as an agreement. */
-static EVP_PKEY *key_of(const struct bps_identity *self)
+static EVP_PKEY *identity_key_of(const struct bps_identity *self)
 {
     OSSL_PARAM halves[] = {
         OSSL_PARAM_octet_string(OSSL_PKEY_PARAM_PRIV_KEY, (void *)self->private_key, BPS_KEY_BYTES),
@@ -80,10 +80,10 @@ static EVP_PKEY *key_of(const struct bps_identity *self)
 }
 
 /* What only the owners of the two private keys can compute. */
-static bool agree(const struct bps_identity *self, const uint8_t *other, uint8_t out[BPS_KEY_BYTES])
+static bool identity_agree(const struct bps_identity *self, const uint8_t *other, uint8_t out[BPS_KEY_BYTES])
 {
     size_t bytes = BPS_KEY_BYTES;
-    EVP_PKEY *key = key_of(self);
+    EVP_PKEY *key = identity_key_of(self);
     EVP_PKEY *peer = own.EVP_PKEY_new_raw_public_key(EVP_PKEY_X25519, NULL, other, BPS_KEY_BYTES);
     EVP_PKEY_CTX *context = key != NULL ? own.EVP_PKEY_CTX_new(key, NULL) : NULL;
     bool agreed = context != NULL && peer != NULL && own.EVP_PKEY_derive_init(context) == 1 &&
@@ -99,7 +99,7 @@ bps_status bps_identity_key(const struct bps_identity *self, const uint8_t *othe
 {
     uint8_t agreed[BPS_KEY_BYTES];
     unsigned n = BPS_KEY_BYTES;
-    bool made = has_functions() && agree(self, other, agreed) &&
+    bool made = has_functions() && identity_agree(self, other, agreed) &&
                 HMAC(EVP_sha256(), secret, BPS_KEY_BYTES, agreed, sizeof agreed, out, &n) != NULL;
     OPENSSL_cleanse(agreed, sizeof agreed);
     return made ? BPS_OK : BPS_ERR_PROTOCOL;

@@ -14,8 +14,8 @@ void bps_listener_init(struct bps_listener *listener, const struct bps_link_hand
     bps_lobby_init(&listener->lobby, handler, NULL, host, 0);
 }
 
-static bps_status listen_at(struct bps_listener *listener, const struct bps_conf *conf, const char *address,
-                            struct bps_report *report)
+static bps_status listener_listen_at(struct bps_listener *listener, const struct bps_conf *conf, const char *address,
+                                     struct bps_report *report)
 {
     listener->lobby.members =
         (uint32_t)conf->cluster.workers * bps_transport_lanes(listener->transport, BPS_LANES_TIMES);
@@ -36,7 +36,7 @@ bps_status bps_listener_open_net(struct bps_listener *listener, const struct bps
         status = bps_transport_open(conf, loop, &listener->transport, report);
     }
     snprintf(address, sizeof address, "%s:0", host);
-    return status == BPS_OK ? listen_at(listener, conf, address, report) : status;
+    return status == BPS_OK ? listener_listen_at(listener, conf, address, report) : status;
 }
 
 bps_status bps_listener_open_local(struct bps_listener *listener, const struct bps_conf *conf, struct bps_loop *loop,
@@ -45,7 +45,7 @@ bps_status bps_listener_open_local(struct bps_listener *listener, const struct b
     struct bps_report reason = {""};
     bps_status status = bps_transport_open_local(conf, loop, &listener->transport, &reason);
     if (status == BPS_OK) {
-        status = listen_at(listener, conf, "", &reason);
+        status = listener_listen_at(listener, conf, "", &reason);
     }
     if (status == BPS_ERR_CONF) {
         BPS_REPORT(report, "%s", reason.text);

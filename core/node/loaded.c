@@ -10,7 +10,7 @@
 #include "plugin/registry.h"
 #include "wire/frame.h"
 
-static bool load(uint32_t kind, const struct bps_conf_node *group)
+static bool loaded_load(uint32_t kind, const struct bps_conf_node *group)
 {
     const struct bps_conf_node *plugin = group != NULL ? bps_conf_member(group, "plugin") : NULL;
     const struct bps_loaded *loaded;
@@ -23,10 +23,10 @@ static void load_what_is_used_later(const struct bps_conf *conf)
     const struct bps_conf_node *reducers = bps_conf_find(conf, "reducers"),
                                *compressors = bps_conf_find(conf, "compressors");
     for (uint32_t i = 0; compressors != NULL && i < compressors->count; i++) {
-        load(BPS_KIND_COMPRESSOR, compressors->children[i]);
+        loaded_load(BPS_KIND_COMPRESSOR, compressors->children[i]);
     }
     for (uint32_t i = 0; reducers != NULL && i < conf->server.use.count; i++) {
-        if (load(BPS_KIND_REDUCER, bps_conf_member(reducers, conf->server.use.items[i]))) {
+        if (loaded_load(BPS_KIND_REDUCER, bps_conf_member(reducers, conf->server.use.items[i]))) {
             break;
         }
     }

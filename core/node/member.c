@@ -51,12 +51,12 @@ struct bps_member {
     char waiting[640]; /* what it waits for, for the time-out */
 };
 
-static const struct bps_conf_cluster *cluster(const struct bps_member *m)
+static const struct bps_conf_cluster *member_cluster(const struct bps_member *m)
 {
     return &m->conf->cluster;
 }
 
-static void lose(struct bps_member *m, bps_status status, const char *text)
+static void member_lose(struct bps_member *m, bps_status status, const char *text)
 {
     if (!m->ended) {
         m->ended = true;
@@ -116,12 +116,12 @@ static void be_refused(struct bps_member *m, const char *text)
 {
     char why[1200];
     const struct bps_conf_node *node = bps_conf_find(m->conf, "cluster.scheduler");
-    snprintf(why, sizeof why, "refused by the scheduler at %s, where %s has it: %s", cluster(m)->scheduler,
+    snprintf(why, sizeof why, "refused by the scheduler at %s, where %s has it: %s", member_cluster(m)->scheduler,
              node != NULL ? node->origin : "?", text);
-    lose(m, BPS_ERR_REFUSED, why);
+    member_lose(m, BPS_ERR_REFUSED, why);
 }
 
-static void end(struct bps_member *m)
+static void member_end(struct bps_member *m)
 {
     if (!m->ended) {
         m->ended = true;
@@ -129,21 +129,21 @@ static void end(struct bps_member *m)
     }
 }
 
-static bps_status on_left(struct bps_member *m, struct bps_reader *payload)
+static bps_status member_on_left(struct bps_member *m, struct bps_reader *payload)
 {
     bool stays = bps_get_u8(payload) != 0;
     if (!bps_reader_done(payload)) {
         return BPS_ERR_PROTOCOL;
     }
     if (!stays) {
-        snprintf(ending, sizeof ending, "%s", cluster(m)->scheduler);
+        snprintf(ending, sizeof ending, "%s", member_cluster(m)->scheduler);
     }
-    end(m);
+    member_end(m);
     return BPS_OK;
 }
 
-static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                             struct bps_reader *payload)
+static bps_status member_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                                    struct bps_reader *payload)
 {
     struct bps_member *m = owner;
     char text[BPS_TEXT_LIMIT + 1];
@@ -175,12 +175,12 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return BPS_OK;
     case BPS_FRAME_LOST:
         bps_get_text(payload, text, sizeof text);
-        lose(m, bps_wire_status(header->root), text);
+        member_lose(m, bps_wire_status(header->root), text);
         return BPS_OK;
     case BPS_FRAME_LEFT:
-        return on_left(m, payload);
+        return member_on_left(m, payload);
     case BPS_FRAME_END:
-        end(m);
+        member_end(m);
         return BPS_OK;
     default:
         return BPS_ERR_PROTOCOL;
@@ -189,7 +189,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 
 /* ---- the link to the scheduler ---- */
 
-static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
+static bps_status member_introduce(void *owner, struct bps_link *link, struct bps_claim *claim, uint8_t *key)
 {
     const struct bps_member *m = owner;
     (void)link;
@@ -198,7 +198,7 @@ static bps_status introduce(void *owner, struct bps_link *link, struct bps_claim
     return BPS_OK;
 }
 
-static void welcome(void *owner, struct bps_link *link)
+static void member_welcome(void *owner, struct bps_link *link)
 {
     struct bps_member *m = owner;
     struct bps_writer join;
@@ -215,7 +215,7 @@ static void welcome(void *owner, struct bps_link *link)
 static void look_again(struct bps_member *m)
 {
     m->events->unreachable(m->owner);
-    snprintf(m->join.job, sizeof m->join.job, "%s", cluster(m)->job);
+    snprintf(m->join.job, sizeof m->join.job, "%s", member_cluster(m)->job);
     char *agreement = bps_conf_agreement(m->conf);
     if (agreement != NULL) {
         free(m->join.agreement);
@@ -228,10 +228,10 @@ static bool has_moved(struct bps_member *m)
 {
     char before[sizeof ending];
     uint8_t secret[BPS_SECRET_BYTES];
-    snprintf(before, sizeof before, "%s", cluster(m)->scheduler);
+    snprintf(before, sizeof before, "%s", member_cluster(m)->scheduler);
     memcpy(secret, m->conf->secret, sizeof secret);
     look_again(m);
-    return strcmp(before, cluster(m)->scheduler) != 0 || memcmp(secret, m->conf->secret, sizeof secret) != 0;
+    return strcmp(before, member_cluster(m)->scheduler) != 0 || memcmp(secret, m->conf->secret, sizeof secret) != 0;
 }
 
 /* It may be on its way back, as one that somebody starts again. If not, the user has to know what to do. */
@@ -240,7 +240,7 @@ static void await_return(struct bps_member *m, bps_status status, const char *te
     snprintf(m->waiting, sizeof m->waiting,
              "the scheduler at %s has ended with its last job (%.100s); " BPS_REMEDY_STAY, ending, text);
     if (!bps_dialler_again(&m->dialler, status)) {
-        lose(m, BPS_ERR_REFUSED, m->waiting);
+        member_lose(m, BPS_ERR_REFUSED, m->waiting);
         return;
     }
     if (!m->told) {
@@ -248,10 +248,10 @@ static void await_return(struct bps_member *m, bps_status status, const char *te
         bps_warn(LOG, "%s; waiting for it to come back", m->waiting);
     }
     look_again(m);
-    m->dialler.address = cluster(m)->scheduler;
+    m->dialler.address = member_cluster(m)->scheduler;
 }
 
-static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+static void member_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_member *m = owner;
     char why[1200];
@@ -260,26 +260,27 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
         return;
     }
     if (status == BPS_ERR_REFUSED && !link->welcomed && has_moved(m) && bps_dialler_again(&m->dialler, BPS_ERR_LOST)) {
-        m->dialler.address = cluster(m)->scheduler;
+        m->dialler.address = member_cluster(m)->scheduler;
     } else if (status == BPS_ERR_REFUSED) {
         be_refused(m, text);
-    } else if (strcmp(cluster(m)->scheduler, ending) == 0) {
+    } else if (strcmp(member_cluster(m)->scheduler, ending) == 0) {
         await_return(m, status, text);
     } else if (bps_dialler_again(&m->dialler, status)) {
-        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", cluster(m)->scheduler, text);
+        snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s: %s", member_cluster(m)->scheduler,
+                 text);
         look_again(m);
-        m->dialler.address = cluster(m)->scheduler;
+        m->dialler.address = member_cluster(m)->scheduler;
     } else {
-        snprintf(why, sizeof why, "the scheduler at %s was lost: %s", cluster(m)->scheduler, text);
-        lose(m, BPS_ERR_LOST, why);
+        snprintf(why, sizeof why, "the scheduler at %s was lost: %s", member_cluster(m)->scheduler, text);
+        member_lose(m, BPS_ERR_LOST, why);
     }
 }
 
 static const struct bps_link_handler handler = {
-    .introduce = introduce,
-    .welcome = welcome,
-    .message = on_message,
-    .closed = on_closed,
+    .introduce = member_introduce,
+    .welcome = member_welcome,
+    .message = member_on_message,
+    .closed = member_on_closed,
 };
 
 /* ---- time ---- */
@@ -294,7 +295,7 @@ static void check_silence(struct bps_member *m, uint64_t now)
         snprintf(m->waiting, sizeof m->waiting,
                  "waiting for the scheduler at %s: what listens there lets us connect and says nothing; is it another "
                  "program?",
-                 cluster(m)->scheduler);
+                 member_cluster(m)->scheduler);
         bps_warn(LOG, "%s", m->waiting);
     }
 }
@@ -334,10 +335,10 @@ static void report_rates(struct bps_member *m, uint64_t now)
     m->reported = now;
 }
 
-static void on_tick(void *arg)
+static void member_on_tick(void *arg)
 {
     struct bps_member *m = arg;
-    uint64_t now = bps_now(), timeout = cluster(m)->peer_timeout;
+    uint64_t now = bps_now(), timeout = member_cluster(m)->peer_timeout;
     char why[700];
     uint64_t late = bps_loop_late(m->loop); /* that is how long we were stopped ourselves */
     if (m->ended) {
@@ -356,17 +357,17 @@ static void on_tick(void *arg)
     if (m->joined) {
         bps_timeline_ask(&m->clock, &m->link);
     }
-    if (!m->joined && now - m->since > cluster(m)->rendezvous_timeout + LATER) {
+    if (!m->joined && now - m->since > member_cluster(m)->rendezvous_timeout + LATER) {
         snprintf(why, sizeof why, "the job did not gather within %.0f s: %s",
-                 (double)cluster(m)->rendezvous_timeout / 1e9, m->waiting);
-        lose(m, BPS_ERR_TIMEOUT, why);
+                 (double)member_cluster(m)->rendezvous_timeout / 1e9, m->waiting);
+        member_lose(m, BPS_ERR_TIMEOUT, why);
     } else if (!m->joined && m->link.state != BPS_LINK_OPEN && now - m->reminded > REMIND_EVERY) {
         m->reminded = now;
         bps_warn(LOG, "%s (%.0f s)", m->waiting, (double)(now - m->since) / 1e9);
     } else if (m->link.state == BPS_LINK_OPEN && now - m->link.last_received > timeout) {
         snprintf(why, sizeof why, "the scheduler at %s was lost: no sign of life for %.0f s (cluster.peer_timeout)",
-                 cluster(m)->scheduler, (double)timeout / 1e9);
-        lose(m, BPS_ERR_LOST, why);
+                 member_cluster(m)->scheduler, (double)timeout / 1e9);
+        member_lose(m, BPS_ERR_LOST, why);
     }
 }
 
@@ -402,7 +403,7 @@ bps_status bps_member_new(const struct bps_conf *conf, struct bps_loop *loop, st
     m->since = m->reminded = bps_now();
     snprintf(m->waiting, sizeof m->waiting, "waiting for the scheduler at %s", c->scheduler);
     uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
-    m->ticker = bps_loop_timer(loop, period, period, on_tick, m);
+    m->ticker = bps_loop_timer(loop, period, period, member_on_tick, m);
     bool room = m->join.agreement != NULL && m->join.loaded != NULL && m->ticker != NULL;
     bps_status status = room ? BPS_OK : BPS_ERR_NOMEM;
     if (status == BPS_OK) {

@@ -78,7 +78,7 @@ static bps_status find_cores(struct bps_pinning *pinning, struct bps_report *rep
 }
 
 /* Nothing is to be decided: so what the kernel says is enough, as hwloc takes longer than all else of a start. */
-static bool is_plain(struct bps_pinning *pinning)
+static bool pinning_is_plain(struct bps_pinning *pinning)
 {
     const struct bps_conf_affinity *conf = pinning->conf;
     unsigned long cores[BPS_CPUS_LIMIT / 8 / sizeof(unsigned long)] = {0};
@@ -93,7 +93,7 @@ static bool is_plain(struct bps_pinning *pinning)
 bps_status bps_pinning_init(struct bps_pinning *pinning, const struct bps_conf *conf, struct bps_report *report)
 {
     *pinning = (struct bps_pinning){.conf = &conf->affinity};
-    if (is_plain(pinning)) {
+    if (pinning_is_plain(pinning)) {
         return BPS_OK;
     }
     hwloc_bitmap_free(pinning->allowed);

@@ -27,8 +27,8 @@ static bps_status none_is_free(const struct bps_conf *conf, struct bps_report *r
     return BPS_ERR_CONF;
 }
 
-static bps_status listen_at(const struct bps_instance *transport, const char *address, struct bps_lobby *lobby,
-                            char *actual, size_t n, struct bps_report *report)
+static bps_status ports_listen_at(const struct bps_instance *transport, const char *address, struct bps_lobby *lobby,
+                                  char *actual, size_t n, struct bps_report *report)
 {
     const struct bps_transport_ops *ops = transport->ops;
     BPS_CALLING(transport, "listen", NULL);
@@ -41,13 +41,13 @@ bps_status bps_ports_listen(const struct bps_conf *conf, const struct bps_instan
 {
     lobby->transport = transport;
     if (conf->ports.first == 0 || !leaves_port_open(address)) {
-        return listen_at(transport, address, lobby, actual, n, report);
+        return ports_listen_at(transport, address, lobby, actual, n, report);
     }
     bps_status status = BPS_ERR_BUSY;
     for (uint32_t port = conf->ports.first; port <= conf->ports.last && status == BPS_ERR_BUSY; port++) {
         char at[270];
         snprintf(at, sizeof at, "%.*s:%u", (int)(strrchr(address, ':') - address), address, port);
-        status = listen_at(transport, at, lobby, actual, n, report);
+        status = ports_listen_at(transport, at, lobby, actual, n, report);
     }
     return status == BPS_ERR_BUSY ? none_is_free(conf, report) : status;
 }

@@ -18,7 +18,7 @@ bps_status bps_timeline_open(const struct bps_conf *conf, struct bps_report *rep
 }
 
 /* A number that no other job has: a hash (FNV-1a) of the keys, which all members have drawn. */
-static uint64_t number_of(const struct bps_book *book)
+static uint64_t timeline_number_of(const struct bps_book *book)
 {
     uint64_t hash = 0xcbf29ce484222325u;
     for (uint32_t i = 0; i < book->members; i++) {
@@ -44,7 +44,7 @@ void bps_timeline_join(const struct bps_book *book, uint32_t member)
         identity.role = works ? "worker" : "server";
         identity.rank = works ? member : member - book->workers;
         identity.host = book->member[member].host;
-        identity.job = number_of(book);
+        identity.job = timeline_number_of(book);
     }
     bps_trace_identify(&identity);
 }

@@ -13,7 +13,7 @@
 
 #define LOG "transport"
 
-static const struct bps_conf_node *use_of(const struct bps_conf *conf, const char *name)
+static const struct bps_conf_node *transport_use_of(const struct bps_conf *conf, const char *name)
 {
     const struct bps_conf_node *graph = bps_conf_find(conf, "worker.graph");
     for (uint32_t i = 0; graph != NULL && i < graph->count; i++) {
@@ -28,14 +28,15 @@ static const struct bps_conf_node *use_of(const struct bps_conf *conf, const cha
 bps_status bps_transport_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                               struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "push_pull"), "net", loop, out, report);
+    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", transport_use_of(conf, "push_pull"), "net", loop, out,
+                        report);
 }
 
 bps_status bps_transport_open_local(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                                     struct bps_report *report)
 {
-    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", use_of(conf, "local_reduce"), "local", loop, out,
-                        report);
+    return bps_use_open(conf, BPS_KIND_TRANSPORT, "transports", transport_use_of(conf, "local_reduce"), "local", loop,
+                        out, report);
 }
 
 bps_status bps_transport_check_host(const struct bps_conf *conf, const char *address, struct bps_report *report)

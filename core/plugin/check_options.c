@@ -17,7 +17,8 @@
 /* Keys that stand beside the options in the configuration and belong to the core. */
 static const char *const reserved[] = {"plugin", "stage", "use", "when"};
 
-static bps_status check_name(const struct bps_option *table, const struct bps_option *row, struct bps_report *report)
+static bps_status option_check_check_name(const struct bps_option *table, const struct bps_option *row,
+                                          struct bps_report *report)
 {
     if (!bps_plugin_name_valid(row->name)) {
         return bps_refuse(report, "option '%.64s': its name is not allowed; " BPS_PLUGIN_NAME_RULE, row->name);
@@ -36,8 +37,8 @@ static bps_status check_name(const struct bps_option *table, const struct bps_op
     return BPS_OK;
 }
 
-static bps_status check_place(const struct bps_option *table, const struct bps_option *row, size_t size,
-                              struct bps_report *report)
+static bps_status option_check_check_place(const struct bps_option *table, const struct bps_option *row, size_t size,
+                                           struct bps_report *report)
 {
     const struct bps_option_type *field = bps_option_type(row->type);
 
@@ -113,7 +114,7 @@ static bps_status check_default(const struct bps_option *row, void *scratch, str
 static bps_status check_row(const struct bps_option *table, const struct bps_option *row, size_t size, void *scratch,
                             struct bps_report *report)
 {
-    bps_status status = check_name(table, row, report);
+    bps_status status = option_check_check_name(table, row, report);
 
     if (status != BPS_OK) {
         return status;
@@ -126,7 +127,7 @@ static bps_status check_row(const struct bps_option *table, const struct bps_opt
         return bps_refuse(report, "option '%s': it has no %s; every row states one", row->name,
                           row->fallback ? "help" : "default");
     }
-    status = check_place(table, row, size, report);
+    status = option_check_check_place(table, row, size, report);
     if (status == BPS_OK) {
         status = check_range(row, scratch, report);
     }

@@ -27,7 +27,7 @@ struct host {
     char instance[];
 };
 
-static struct host *host_of(const struct bps_host *table)
+static struct host *plugin_host_host_of(const struct bps_host *table)
 {
     return (struct host *)table;
 }
@@ -66,30 +66,30 @@ static void host_release(const struct bps_host *table, void *memory)
 
 static struct bps_watch *host_watch(const struct bps_host *table, int fd, bps_watch_fn fn, void *arg)
 {
-    struct bps_loop *loop = host_of(table)->loop;
+    struct bps_loop *loop = plugin_host_host_of(table)->loop;
     return loop ? bps_loop_watch(loop, fd, fn, arg) : NULL;
 }
 
 static void host_unwatch(const struct bps_host *table, struct bps_watch *watch)
 {
-    bps_loop_unwatch(host_of(table)->loop, watch);
+    bps_loop_unwatch(plugin_host_host_of(table)->loop, watch);
 }
 
 static struct bps_timer *host_timer(const struct bps_host *table, uint64_t delay_ns, uint64_t period_ns, bps_call_fn fn,
                                     void *arg)
 {
-    struct bps_loop *loop = host_of(table)->loop;
+    struct bps_loop *loop = plugin_host_host_of(table)->loop;
     return loop ? bps_loop_timer(loop, delay_ns, period_ns, fn, arg) : NULL;
 }
 
 static void host_cancel(const struct bps_host *table, struct bps_timer *timer)
 {
-    bps_loop_cancel(host_of(table)->loop, timer);
+    bps_loop_cancel(plugin_host_host_of(table)->loop, timer);
 }
 
 static void host_defer(const struct bps_host *table, bps_call_fn fn, void *arg)
 {
-    struct bps_loop *loop = host_of(table)->loop;
+    struct bps_loop *loop = plugin_host_host_of(table)->loop;
 
     if (loop) {
         bps_loop_defer_for(loop, table, fn, arg);
@@ -101,7 +101,7 @@ static void host_defer(const struct bps_host *table, bps_call_fn fn, void *arg)
 static struct bps_poller *host_poller(const struct bps_host *table, bool (*poll)(void *arg), bool (*arm)(void *arg),
                                       void *arg)
 {
-    struct bps_loop *loop = host_of(table)->loop;
+    struct bps_loop *loop = plugin_host_host_of(table)->loop;
 
     return loop ? bps_loop_poller(loop, poll, arm, arg) : NULL;
 }
@@ -109,7 +109,7 @@ static struct bps_poller *host_poller(const struct bps_host *table, bool (*poll)
 static void host_unpoll(const struct bps_host *table, struct bps_poller *poller)
 {
     if (poller) {
-        bps_loop_unpoll(host_of(table)->loop, poller);
+        bps_loop_unpoll(plugin_host_host_of(table)->loop, poller);
     }
 }
 
@@ -124,7 +124,7 @@ static void free_counter(struct counter *counter)
 
 static uint64_t *host_counter(const struct bps_host *table, const char *name, const char *help)
 {
-    struct host *host = host_of(table);
+    struct host *host = plugin_host_host_of(table);
     struct counter *counter;
 
     STAILQ_FOREACH(counter, &host->counters, next) {
@@ -151,7 +151,7 @@ void bps_host_counters(const struct bps_host *table,
 {
     const struct counter *counter;
 
-    STAILQ_FOREACH(counter, &host_of(table)->counters, next) {
+    STAILQ_FOREACH(counter, &plugin_host_host_of(table)->counters, next) {
         fn(arg, counter->name, counter->help, counter->value);
     }
 }
@@ -193,7 +193,7 @@ void bps_host_free(struct bps_host *table)
     if (!table) {
         return;
     }
-    struct host *host = host_of(table);
+    struct host *host = plugin_host_host_of(table);
     struct counter *counter;
 
     if (host->loop) {

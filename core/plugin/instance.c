@@ -93,8 +93,8 @@ static void free_instance(struct bps_instance *instance)
 }
 
 /* From the loaded plugin to the opened instance. */
-static bps_status start(struct bps_instance *instance, const struct bps_conf_node *group, const char *path,
-                        struct bps_loop *loop, struct bps_report *report)
+static bps_status instance_start(struct bps_instance *instance, const struct bps_conf_node *group, const char *path,
+                                 struct bps_loop *loop, struct bps_report *report)
 {
     bps_status status = fill_options(instance, group, path, report);
     if (status != BPS_OK) {
@@ -125,7 +125,7 @@ bps_status bps_instance_open(uint32_t kind, const char *plugin, const char *name
     status = bps_plugin_open(kind, plugin, used_by, &instance->loaded, report);
     if (status == BPS_OK) {
         instance->ops = instance->loaded->ops;
-        status = start(instance, group, path, loop, report);
+        status = instance_start(instance, group, path, loop, report);
     }
     if (status != BPS_OK) {
         free_instance(instance);

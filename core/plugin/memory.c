@@ -43,7 +43,7 @@ static unsigned nusers;
  * Locks when all users can be told, or there is none. A job that begins or ends has users whose loop does not
  * run, and its thread may need the lock before the loop does; so it is not held meanwhile.
  */
-static void lock(void)
+static void shared_memory_lock(void)
 {
     pthread_mutex_lock(&mutex);
     while (nusers > 0 && user_loop == NULL) {
@@ -109,7 +109,7 @@ static void on_tell(struct bps_post *post)
     sem_post(&tell->done);
 }
 
-static bps_status tell_users(const struct bps_shared *shared, bool attach, struct bps_report *report)
+static bps_status shared_memory_tell_users(const struct bps_shared *shared, bool attach, struct bps_report *report)
 {
     struct tell tell = {.post = {.fn = on_tell}, .shared = shared, .attach = attach, .report = report};
     if (nusers == 0) {
@@ -188,10 +188,10 @@ void bps_memory_in_child(bool job)
 
 /* ---- regions ---- */
 
-static bps_status add(struct bps_shared *shared, struct bps_report *report)
+static bps_status shared_memory_add(struct bps_shared *shared, struct bps_report *report)
 {
-    lock();
-    bps_status status = tell_users(shared, true, report);
+    shared_memory_lock();
+    bps_status status = shared_memory_tell_users(shared, true, report);
     if (status == BPS_OK) {
         LIST_INSERT_HEAD(&regions, shared, entry);
     }
@@ -200,14 +200,14 @@ static bps_status add(struct bps_shared *shared, struct bps_report *report)
 }
 
 /* Takes the region that begins there off the list; NULL: there is none of this kind. */
-static struct bps_shared *take(const void *memory, bool mapped)
+static struct bps_shared *shared_memory_take(const void *memory, bool mapped)
 {
     struct bps_shared *shared;
-    lock();
+    shared_memory_lock();
     LIST_FOREACH(shared, &regions, entry) {
         if (shared->region.memory == memory && shared->mapped == mapped && shared->reader == NULL) {
             LIST_REMOVE(shared, entry);
-            tell_users(shared, false, NULL);
+            shared_memory_tell_users(shared, false, NULL);
             break;
         }
     }
@@ -268,7 +268,7 @@ void *bps_alloc(size_t bytes)
     }
     shared->region.bytes = (bytes + page - 1) / page * page;
     shared->mapped = map(&shared->region);
-    if (!shared->mapped || add(shared, NULL) != BPS_OK) {
+    if (!shared->mapped || shared_memory_add(shared, NULL) != BPS_OK) {
         destroy(shared);
         return NULL;
     }
@@ -277,7 +277,7 @@ void *bps_alloc(size_t bytes)
 
 void bps_free(void *memory)
 {
-    struct bps_shared *shared = memory != NULL ? take(memory, true) : NULL;
+    struct bps_shared *shared = memory != NULL ? shared_memory_take(memory, true) : NULL;
     if (shared != NULL) {
         destroy(shared);
     }
@@ -325,7 +325,7 @@ bps_status bps_register(const struct bps_memory *memory, struct bps_report *repo
         .fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0),
         .offset = memory->offset,
     };
-    status = shared->region.fd < 0 ? BPS_ERR_IO : add(shared, report);
+    status = shared->region.fd < 0 ? BPS_ERR_IO : shared_memory_add(shared, report);
     if (status != BPS_OK) {
         destroy(shared);
     }
@@ -334,7 +334,7 @@ bps_status bps_register(const struct bps_memory *memory, struct bps_report *repo
 
 bps_status bps_unregister(void *address, struct bps_report *report)
 {
-    struct bps_shared *shared = take(address, false);
+    struct bps_shared *shared = shared_memory_take(address, false);
     if (shared == NULL) {
         return bps_fail(report, BPS_ERR_INVALID, "%p is not the begin of registered memory", address);
     }
@@ -353,7 +353,7 @@ bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_
         return bps_out_of_memory(report);
     }
     *shared = (struct bps_shared){.region = *region, .reader = reader};
-    bps_status status = add(shared, report);
+    bps_status status = shared_memory_add(shared, report);
     if (status == BPS_OK) {
         *out = shared;
     } else {
@@ -364,9 +364,9 @@ bps_status bps_memory_share(const struct bps_instance *reader, const struct bps_
 
 void bps_memory_unshare(struct bps_shared *shared)
 {
-    lock();
+    shared_memory_lock();
     LIST_REMOVE(shared, entry);
-    tell_users(shared, false, NULL);
+    shared_memory_tell_users(shared, false, NULL);
     pthread_mutex_unlock(&mutex);
     destroy(shared);
 }

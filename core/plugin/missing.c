@@ -22,7 +22,7 @@ struct found {
     char names[NAMES_MAX][BPS_PLUGIN_NAME_MAX + 1];
 };
 
-static void collect(void *arg, const struct bps_plugin_row *row)
+static void missing_plugin_collect(void *arg, const struct bps_plugin_row *row)
 {
     struct found *found = arg;
 
@@ -76,7 +76,7 @@ void bps_report_missing(uint32_t kind, const char *name, const struct bps_dirs *
     struct bps_text text = {0};
 
     /* Without the list the message still names the directories. */
-    (void)bps_plugin_each(0, collect, &found, NULL);
+    (void)bps_plugin_each(0, missing_plugin_collect, &found, NULL);
     bps_text_add(&text, "there is no %s '%s'; ", bps_kind_name(kind), name);
     append_remedy(&found, &text);
     bps_text_add(&text, " no file %s_%s.so in ", bps_kind_name(kind), name);

@@ -98,7 +98,7 @@ static bps_status load_file(const char *path, uint32_t kind, const char *name, s
 
 /* Words that never reach the file system: kinds without code for the core, and names that are no file names.
  */
-static bps_status check_request(uint32_t kind, const char *name, struct bps_report *report)
+static bps_status registry_check_request(uint32_t kind, const char *name, struct bps_report *report)
 {
     if (kind == BPS_KIND_FRAMEWORK) {
         return bps_refuse(
@@ -120,7 +120,7 @@ static bps_status check_request(uint32_t kind, const char *name, struct bps_repo
     return BPS_OK;
 }
 
-static bps_status load(uint32_t kind, const char *name, struct entry **out, struct bps_report *report)
+static bps_status registry_load(uint32_t kind, const char *name, struct entry **out, struct bps_report *report)
 {
     struct bps_report why = {""};
     struct bps_dirs dirs;
@@ -152,13 +152,13 @@ bps_status bps_plugin_open(uint32_t kind, const char *name, const char *used_by,
 {
     struct bps_report why = {""};
     struct entry *entry = NULL;
-    bps_status status = check_request(kind, name, &why);
+    bps_status status = registry_check_request(kind, name, &why);
 
     if (status == BPS_OK) {
         pthread_mutex_lock(&lock);
         entry = find_entry(kind, name);
         if (!entry) {
-            status = load(kind, name, &entry, &why);
+            status = registry_load(kind, name, &entry, &why);
         }
         pthread_mutex_unlock(&lock);
     }

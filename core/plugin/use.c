@@ -15,7 +15,7 @@ static bps_status open_one(const struct bps_conf *conf, uint32_t kind, const cha
     return bps_instance_open(kind, NULL, name, bps_conf_find(conf, path), path, loop, out, report);
 }
 
-static uint32_t count_of(const struct bps_conf_node *use)
+static uint32_t plugin_use_count_of(const struct bps_conf_node *use)
 {
     return use != NULL && use->kind == BPS_CONF_LIST ? use->count : 1;
 }
@@ -26,7 +26,7 @@ static bps_status open_from(const struct bps_conf *conf, uint32_t kind, const ch
                             struct bps_instance **out, struct bps_report *report)
 {
     struct bps_report reason = {""};
-    uint32_t n = count_of(use);
+    uint32_t n = plugin_use_count_of(use);
     for (; *at < n; ++*at) {
         const char *name = use == NULL ? fallback : use->kind == BPS_CONF_LIST ? use->children[*at]->text : use->text;
         bps_status status = open_one(conf, kind, map, name, loop, out, &reason);
@@ -63,17 +63,18 @@ bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, 
     struct bps_report reason;
     uint32_t at = 0;
     bps_status status = open_from(conf, BPS_KIND_REDUCER, "reducers", use, "sum", loop, &at, out, report);
-    for (struct bps_instance **next = out; status == BPS_OK && ++at < count_of(use);) {
+    for (struct bps_instance **next = out; status == BPS_OK && ++at < plugin_use_count_of(use);) {
         next = &(*next)->next;
         if (open_from(conf, BPS_KIND_REDUCER, "reducers", use, "sum", loop, &at, next, &reason) != BPS_OK) {
-            bps_warn("reducers", "'%s' is not usable: %s", use->children[count_of(use) - 1]->text, reason.text);
+            bps_warn("reducers", "'%s' is not usable: %s", use->children[plugin_use_count_of(use) - 1]->text,
+                     reason.text);
         }
     }
     return status;
 }
 
-static bps_status ask(const struct bps_instance *reducer, uint32_t op, uint32_t dtype, struct bps_kernels *out,
-                      struct bps_report *report)
+static bps_status plugin_use_ask(const struct bps_instance *reducer, uint32_t op, uint32_t dtype,
+                                 struct bps_kernels *out, struct bps_report *report)
 {
     const struct bps_reducer_ops *ops = reducer->ops;
     BPS_CALLING(reducer, "kernels", NULL);
@@ -87,7 +88,7 @@ bps_status bps_reducer_kernels(const struct bps_instance *reducer, uint32_t op, 
     const struct bps_instance *one = op == BPS_AVERAGE && dtype == BPS_BOOL ? NULL : reducer;
     bps_status status = BPS_ERR_UNSUPPORTED;
     for (; one != NULL && status == BPS_ERR_UNSUPPORTED; one = one->next) {
-        status = ask(one, asked, dtype, out, report);
+        status = plugin_use_ask(one, asked, dtype, out, report);
         *by = one;
     }
     if (status != BPS_OK && status != BPS_ERR_PLUGIN) {

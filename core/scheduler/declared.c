@@ -24,7 +24,7 @@ bps_status bps_declared_init(struct bps_declared *declared, const struct bps_boo
     return status;
 }
 
-static void tensor_free(struct bps_declared_tensor *t)
+static void declared_tensor_free(struct bps_declared_tensor *t)
 {
     bps_change_free(t->change);
     free(t->overdue);
@@ -42,7 +42,7 @@ void bps_declared_fini(struct bps_declared *declared)
     HASH_CLEAR(by_name, declared->names);
     HASH_ITER(by_id, declared->ids, t, next) {
         HASH_DELETE(by_id, declared->ids, t);
-        tensor_free(t);
+        declared_tensor_free(t);
     }
     free(declared->group);
     free(declared->move.asked);
@@ -53,7 +53,7 @@ void bps_declared_fini(struct bps_declared *declared)
 
 /* ---- tensors that come and go ---- */
 
-static bool index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
+static bool declared_index_tensor(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
     HASH_ADD(by_id, declared->ids, id, sizeof t->id, t);
     if (t->by_id.tbl == NULL) {
@@ -88,8 +88,8 @@ static struct bps_declared_tensor *tensor_new(struct bps_declared *declared, cha
     t->form = *form;
     *form = (struct bps_form){.dtype = BPS_DTYPES};
     t->user_bits = calloc((declared->workers + 63) / 64, sizeof *t->user_bits);
-    if (t->id >= BPS_ID_UNNAMED || t->user_bits == NULL || !index_tensor(declared, t)) {
-        tensor_free(t);
+    if (t->id >= BPS_ID_UNNAMED || t->user_bits == NULL || !declared_index_tensor(declared, t)) {
+        declared_tensor_free(t);
         return NULL;
     }
     return t;
@@ -119,7 +119,7 @@ static bps_status tensor_remove(struct bps_declared *declared, struct bps_declar
     HASH_DELETE(by_name, declared->names, t);
     HASH_DELETE(by_id, declared->ids, t);
     bps_declared_unplace(declared, t);
-    tensor_free(t);
+    declared_tensor_free(t);
     return status;
 }
 
@@ -206,7 +206,7 @@ static bps_status read_one(struct bps_declared *declared, uint32_t rank, struct 
 }
 
 /* The largest first, else in the order of declaration. */
-static int by_size(const void *left, const void *right)
+static int declared_by_size(const void *left, const void *right)
 {
     const struct bps_declared_tensor *a = *(struct bps_declared_tensor *const *)left;
     const struct bps_declared_tensor *b = *(struct bps_declared_tensor *const *)right;
@@ -237,7 +237,7 @@ bps_status bps_declared_place(struct bps_declared *declared, struct bps_declared
         bps_placement_expect(&declared->placement, fresh[i]->form.bytes);
     }
     if (n > 1) {
-        qsort(fresh, n, sizeof(*fresh), by_size);
+        qsort(fresh, n, sizeof(*fresh), declared_by_size);
     }
     for (uint32_t i = 0; i < n && status == BPS_OK; i++) {
         const struct bps_form *form = &fresh[i]->form;

@@ -27,8 +27,8 @@ static void tell_one(const struct bps_declared_tensor *t, uint32_t rank, uint8_t
 }
 
 /* To those who wait for them. */
-static void tell(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint8_t kind,
-                 const char *text, bps_declared_send_fn send, void *arg)
+static void declared_change_tell(const struct bps_declared *declared, const struct bps_declared_tensor *t, uint8_t kind,
+                                 const char *text, bps_declared_send_fn send, void *arg)
 {
     for (uint32_t rank = 0; rank < declared->workers; rank++) {
         if (t->change->report[rank].given) {
@@ -37,23 +37,23 @@ static void tell(const struct bps_declared *declared, const struct bps_declared_
     }
 }
 
-static void end(struct bps_declared *declared, struct bps_declared_tensor *t)
+static void declared_change_end(struct bps_declared *declared, struct bps_declared_tensor *t)
 {
     bps_change_free(t->change);
     t->change = NULL;
     declared->changes--;
 }
 
-static void fail(struct bps_declared *declared, struct bps_declared_tensor *t, bps_status status, const char *text,
-                 bps_declared_send_fn send, void *arg)
+static void declared_change_fail(struct bps_declared *declared, struct bps_declared_tensor *t, bps_status status,
+                                 const char *text, bps_declared_send_fn send, void *arg)
 {
-    tell(declared, t, (uint8_t)-status, text, send, arg);
-    end(declared, t);
+    declared_change_tell(declared, t, (uint8_t)-status, text, send, arg);
+    declared_change_end(declared, t);
 }
 
 /* Gives a tensor the form that all have, and another place. */
-static bps_status reform(struct bps_declared *declared, struct bps_declared_tensor *t, bps_declared_send_fn send,
-                         void *arg)
+static bps_status declared_change_reform(struct bps_declared *declared, struct bps_declared_tensor *t,
+                                         bps_declared_send_fn send, void *arg)
 {
     struct bps_form *form = &t->change->report[0].form;
     bps_declared_unplace(declared, t);
@@ -83,11 +83,11 @@ static bps_status decide(struct bps_declared *declared, struct bps_declared_tens
     if (!bps_change_agreed(t->change)) {
         char text[BPS_TEXT_LIMIT];
         bps_change_text(t->change, text, sizeof text);
-        fail(declared, t, BPS_ERR_MISMATCH, text, send, arg);
+        declared_change_fail(declared, t, BPS_ERR_MISMATCH, text, send, arg);
         return BPS_OK;
     }
-    bps_status status = reform(declared, t, send, arg);
-    end(declared, t);
+    bps_status status = declared_change_reform(declared, t, send, arg);
+    declared_change_end(declared, t);
     return status;
 }
 
@@ -105,7 +105,7 @@ static void fail_overdue(struct bps_declared *declared, struct bps_declared_tens
     free(t->overdue);
     t->overdue = strdup(text);
     t->overdue_round = t->change->round;
-    fail(declared, t, BPS_ERR_TIMEOUT, text, send, arg);
+    declared_change_fail(declared, t, BPS_ERR_TIMEOUT, text, send, arg);
 }
 
 bps_status bps_declared_change(struct bps_declared *declared, uint32_t rank, uint64_t now, struct bps_reader *request,
@@ -146,13 +146,13 @@ void bps_declared_refuse(struct bps_declared *declared, bps_status status, const
 {
     for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0; t = t->by_id.next) {
         if (t->change != NULL) {
-            fail(declared, t, status, text, send, arg);
+            declared_change_fail(declared, t, status, text, send, arg);
         }
     }
 }
 
-static void check_stall(struct bps_declared *declared, struct bps_declared_tensor *t, uint64_t now, uint64_t warn,
-                        uint64_t limit, bps_declared_send_fn send, void *arg)
+static void declared_change_check_stall(struct bps_declared *declared, struct bps_declared_tensor *t, uint64_t now,
+                                        uint64_t warn, uint64_t limit, bps_declared_send_fn send, void *arg)
 {
     struct bps_change *change = t->change;
     uint64_t age = now > change->begun ? now - change->begun : 0;
@@ -164,7 +164,7 @@ static void check_stall(struct bps_declared *declared, struct bps_declared_tenso
     } else if (warn > 0 && now > change->reminded && now - change->reminded > warn) {
         change->reminded = now;
         bps_verdict_waiting(missing, age, text, sizeof text);
-        tell(declared, t, BPS_WIRE_WAITING, text, send, arg);
+        declared_change_tell(declared, t, BPS_WIRE_WAITING, text, send, arg);
     }
 }
 
@@ -173,7 +173,7 @@ void bps_declared_check_stalls(struct bps_declared *declared, uint64_t now, uint
 {
     for (struct bps_declared_tensor *t = declared->ids; t != NULL && declared->changes > 0; t = t->by_id.next) {
         if (t->change != NULL) {
-            check_stall(declared, t, now, warn, limit, send, arg);
+            declared_change_check_stall(declared, t, now, warn, limit, send, arg);
         }
     }
 }

@@ -140,8 +140,9 @@ static uint32_t take_all_out(struct bps_declared *declared, struct bps_declared_
     return n;
 }
 
-static void tell(const struct bps_declared *declared, const struct bps_book *book, uint32_t rank,
-                 struct bps_declared_tensor *const *moved, uint32_t n, bps_declared_send_fn send, void *arg)
+static void declared_move_tell(const struct bps_declared *declared, const struct bps_book *book, uint32_t rank,
+                               struct bps_declared_tensor *const *moved, uint32_t n, bps_declared_send_fn send,
+                               void *arg)
 {
     struct bps_writer w;
     bps_writer_init(&w);
@@ -167,7 +168,7 @@ bps_status bps_declared_moved(struct bps_declared *declared, const struct bps_bo
     bps_placement_weigh(&declared->placement, book);
     bps_status status = moved == NULL ? BPS_ERR_NOMEM : bps_declared_place(declared, moved, n);
     for (uint32_t rank = 0; rank < declared->workers && status == BPS_OK; rank++) {
-        tell(declared, book, rank, moved, n, send, arg);
+        declared_move_tell(declared, book, rank, moved, n, send, arg);
     }
     free(moved);
     return status;

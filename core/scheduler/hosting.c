@@ -6,7 +6,7 @@
 #include "scheduler/roster.h"
 #include "scheduler/weigh.h"
 
-static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
+static bool hosting_choice_same_host(const struct bps_seat *a, const struct bps_seat *b)
 {
     return a->join.host_id == b->join.host_id;
 }
@@ -16,7 +16,7 @@ static bool is_first(const struct bps_roster *roster, const struct bps_seat *sea
 {
     const struct bps_seat *other;
     TAILQ_FOREACH(other, &roster->seats, entry) {
-        if (other->join.role == seat->join.role && other->rank < seat->rank && same_host(other, seat)) {
+        if (other->join.role == seat->join.role && other->rank < seat->rank && hosting_choice_same_host(other, seat)) {
             return false;
         }
     }
@@ -27,7 +27,7 @@ static bool has_neighbour(const struct bps_roster *roster, const struct bps_seat
 {
     const struct bps_seat *other;
     TAILQ_FOREACH(other, &roster->seats, entry) {
-        if (other->join.role == role && same_host(other, seat)) {
+        if (other->join.role == role && hosting_choice_same_host(other, seat)) {
             return true;
         }
     }
@@ -40,7 +40,7 @@ static bool has_neighbour(const struct bps_roster *roster, const struct bps_seat
  * What the configuration says, where it says something of any host; else what all network devices say; else they are
  * thought to be equal.
  */
-static void set_bandwidths(struct bps_roster *roster)
+static void hosting_choice_set_bandwidths(struct bps_roster *roster)
 {
     struct bps_seat *seat;
     bool known = true;
@@ -82,10 +82,10 @@ static bps_status hosts_init(struct hosts *hosts, uint32_t seats)
     return BPS_OK;
 }
 
-static uint32_t host_of(const struct hosts *hosts, const struct bps_seat *seat)
+static uint32_t hosting_choice_host_of(const struct hosts *hosts, const struct bps_seat *seat)
 {
     uint32_t i = 0;
-    while (i < hosts->count && !same_host(hosts->first[i], seat)) {
+    while (i < hosts->count && !hosting_choice_same_host(hosts->first[i], seat)) {
         i++;
     }
     return i;
@@ -94,7 +94,7 @@ static uint32_t host_of(const struct hosts *hosts, const struct bps_seat *seat)
 /* The host of a seat, which sends so many contributions more. */
 static void add_seat(struct hosts *hosts, const struct bps_seat *seat, bool sends)
 {
-    uint32_t i = host_of(hosts, seat);
+    uint32_t i = hosting_choice_host_of(hosts, seat);
     if (i == hosts->count) {
         hosts->first[hosts->count++] = seat;
     }
@@ -127,7 +127,7 @@ bps_status bps_roster_host(struct bps_roster *roster)
 {
     uint32_t colocated;
     struct bps_seat *seat;
-    set_bandwidths(roster);
+    hosting_choice_set_bandwidths(roster);
     bps_status status = resolve(roster, &colocated);
     if (status != BPS_OK) {
         return status;

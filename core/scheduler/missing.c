@@ -14,7 +14,7 @@ struct place {
     const struct bps_seat *neighbour; /* of the host from which it would come; NULL: unknown */
 };
 
-static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
+static bool absent_same_host(const struct bps_seat *a, const struct bps_seat *b)
 {
     return a == b || (a != NULL && b != NULL && a->join.host_id == b->join.host_id);
 }
@@ -23,7 +23,7 @@ static bool same_host(const struct bps_seat *a, const struct bps_seat *b)
  * Launchers give the ranks of a host one after the other, so that a worker which knows its place there tells where the
  * ranks around it come from; unless some of those have come from elsewhere.
  */
-static void look_around(const struct bps_seat *seat, struct place *places, uint32_t n)
+static void absent_look_around(const struct bps_seat *seat, struct place *places, uint32_t n)
 {
     const struct bps_join *join = &seat->join;
     if (join->local_rank < 0 || join->local_size < 0 || seat->rank < (uint32_t)join->local_rank) {
@@ -35,7 +35,7 @@ static void look_around(const struct bps_seat *seat, struct place *places, uint3
         return; /* a worker before has done so */
     }
     for (uint32_t rank = first; rank < end; rank++) {
-        if (places[rank].seat != NULL && !same_host(places[rank].seat, seat)) {
+        if (places[rank].seat != NULL && !absent_same_host(places[rank].seat, seat)) {
             return;
         }
     }
@@ -55,7 +55,7 @@ static void survey(const struct bps_roster *roster, uint32_t role, struct place 
     }
     for (uint32_t rank = 0; rank < n && role == BPS_ROLE_WORKER; rank++) {
         if (places[rank].seat != NULL) {
-            look_around(places[rank].seat, places, n);
+            absent_look_around(places[rank].seat, places, n);
         }
     }
 }
@@ -100,7 +100,8 @@ static void add_ranks(const struct place *places, uint32_t count, struct bps_tex
         }
         const struct bps_seat *host = places[rank].neighbour;
         uint32_t last = rank;
-        while (last + 1 < count && places[last + 1].seat == NULL && same_host(host, places[last + 1].neighbour)) {
+        while (last + 1 < count && places[last + 1].seat == NULL &&
+               absent_same_host(host, places[last + 1].neighbour)) {
             last++;
         }
         add_run(rank, last, host, text);

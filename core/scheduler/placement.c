@@ -42,7 +42,7 @@ struct division {
 
 /* ---- dividing bytes among bins ---- */
 
-static uint64_t share_of(uint64_t all, uint64_t part, uint64_t whole)
+static uint64_t placement_share_of(uint64_t all, uint64_t part, uint64_t whole)
 {
     return whole == 0 ? 0 : (uint64_t)((unsigned __int128)all * part / whole);
 }
@@ -57,7 +57,8 @@ static int by_room(const void *left, const void *right)
  * The bins that take part, those with the most room first: as few as have room for all, but as many as get `spread`
  * each. Returns how many.
  */
-static uint32_t choose(const struct division *d, const struct bps_bin *bin, uint32_t n, struct bps_choice *out)
+static uint32_t placement_choose(const struct division *d, const struct bps_bin *bin, uint32_t n,
+                                 struct bps_choice *out)
 {
     uint64_t weights = 0, room = 0, slack = 0;
     uint32_t bins = 0, taken = 0;
@@ -65,7 +66,7 @@ static uint32_t choose(const struct division *d, const struct bps_bin *bin, uint
         weights += bin[i].weight;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t goal = share_of(d->expected, bin[i].weight, weights);
+        uint64_t goal = placement_share_of(d->expected, bin[i].weight, weights);
         if (bin[i].weight > 0) {
             out[bins++] = (struct bps_choice){.bin = i,
                                               .room = goal > bin[i].load ? goal - bin[i].load : 0,
@@ -90,7 +91,7 @@ static void divide_evenly(const struct division *d, struct bps_choice *choice, u
     }
     for (uint32_t i = 0; i < n; i++) {
         until += room > 0 ? choice[i].room : 1;
-        uint64_t end = share_of(d->bytes, until, room > 0 ? room : n);
+        uint64_t end = placement_share_of(d->bytes, until, room > 0 ? room : n);
         end = i + 1 == n ? d->bytes : (end + d->grain / 2) / d->grain * d->grain;
         choice[i].bytes = (end < d->bytes ? end : d->bytes) - placed;
         placed += choice[i].bytes;
@@ -112,7 +113,7 @@ static void divide_in_order(const struct division *d, struct bps_choice *choice,
 /* Returns how many bins get something: each a multiple of the grain, except for the last. */
 static uint32_t divide(const struct division *d, const struct bps_bin *bin, uint32_t n, struct bps_choice *choice)
 {
-    uint32_t taken = choose(d, bin, n, choice), filled = 0;
+    uint32_t taken = placement_choose(d, bin, n, choice), filled = 0;
     if (d->bytes / d->spread > 1) {
         divide_evenly(d, choice, taken);
     } else {
@@ -177,7 +178,7 @@ static bool set_servers(struct bps_placement *placement, const struct bps_book *
     return true;
 }
 
-static int by_size(const void *left, const void *right)
+static int placement_by_size(const void *left, const void *right)
 {
     const struct bps_group_bins *a = left, *b = right;
     return a->size != b->size ? (a->size < b->size ? 1 : -1) : 0;
@@ -201,7 +202,7 @@ static bool set_groups(struct bps_placement *placement, const struct bps_book *b
         }
     }
     if (placement->sizes > 1) {
-        qsort(placement->group, placement->sizes, sizeof *placement->group, by_size);
+        qsort(placement->group, placement->sizes, sizeof *placement->group, placement_by_size);
     }
     return placement->group != NULL;
 }
@@ -278,7 +279,7 @@ static uint32_t server_of(const struct bps_placement *placement, uint32_t shard)
 }
 
 /* Adds to the load of everything that has this partition, or takes it away. */
-static void load(struct bps_placement *placement, const struct bps_layout *layout, uint32_t i, int64_t sign)
+static void placement_load(struct bps_placement *placement, const struct bps_layout *layout, uint32_t i, int64_t sign)
 {
     uint64_t bytes = layout->part[i].bytes + (i == 0 ? TENSOR_COST : 0), change = (uint64_t)(sign * (int64_t)bytes);
     uint32_t shard = layout->part[i].shard;
@@ -299,7 +300,7 @@ static uint16_t least_loaded(const struct bps_bin *bin, uint32_t n)
 }
 
 /* Partitions of one shard, which one leader of the largest group sums. */
-static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_t leader)
+static bool placement_put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_t leader)
 {
     struct bps_placement *placement = p->placement;
     struct bps_layout *out = p->out;
@@ -315,7 +316,7 @@ static bool put(const struct placing *p, uint64_t bytes, uint32_t shard, uint32_
             const struct bps_group_bins *group = &placement->group[g];
             lead[g] = g == 0 ? (uint16_t)leader : least_loaded(group->leader, group->leaders);
         }
-        load(placement, out, out->n++, 1);
+        placement_load(placement, out, out->n++, 1);
         bytes -= n;
     } while (bytes > 0);
     return true;
@@ -326,12 +327,12 @@ static bool place_on_shard(const struct placing *p, uint64_t bytes, uint32_t sha
 {
     const struct bps_placement *placement = p->placement;
     if (placement->sizes == 0) {
-        return put(p, bytes, shard, 0);
+        return placement_put(p, bytes, shard, 0);
     }
     const struct bps_group_bins *group = &placement->group[0];
     const struct division d = division_of(p, bytes, p->expected, LEAD_SPREAD, NEAR_SLACK);
     uint32_t n = divide(&d, group->leader, group->leaders, choice), i = 0;
-    while (i < n && put(p, choice[i].bytes, shard, choice[i].bin)) {
+    while (i < n && placement_put(p, choice[i].bytes, shard, choice[i].bin)) {
         i++;
     }
     return i == n;
@@ -342,7 +343,7 @@ static bool place_on_server(const struct placing *p, uint64_t bytes, uint32_t se
 {
     const struct bps_placement *placement = p->placement;
     uint32_t first = placement->first[server], shards = placement->first[server + 1] - first;
-    uint64_t goal = share_of(p->expected, placement->server[server].weight, placement->weights);
+    uint64_t goal = placement_share_of(p->expected, placement->server[server].weight, placement->weights);
     uint64_t after = placement->server[server].load + bytes;
     const struct division d = division_of(p, bytes, goal > after ? goal : after, BPS_SPREAD_BYTES, NEAR_SLACK);
     uint32_t n = divide(&d, placement->shard + first, shards, choice), i = 0;
@@ -356,7 +357,7 @@ static bool place_on_server(const struct placing *p, uint64_t bytes, uint32_t se
 static void take_back(struct bps_placement *placement, const struct bps_layout *layout, uint64_t bytes)
 {
     for (uint32_t i = 0; i < layout->n; i++) {
-        load(placement, layout, i, -1);
+        placement_load(placement, layout, i, -1);
     }
     placement->expected -= bytes + TENSOR_COST;
 }

@@ -78,7 +78,7 @@ static int by_link(const void *left, const void *right)
  * Small differences are chance, and shares follow them with leverage, as what a host sends of its own takes most of its
  * link. So links are thought to be equal that no gap parts.
  */
-static void set_bandwidths(struct bps_rates *rates)
+static void rates_set_bandwidths(struct bps_rates *rates)
 {
     uint32_t n = rates->hosts.count;
     for (uint32_t h = 0; h < n; h++) {
@@ -97,7 +97,7 @@ static void set_bandwidths(struct bps_rates *rates)
 }
 
 /* False: of some link nothing is known, or none is busy enough to be what all wait for. */
-static bool learn(struct bps_rates *rates)
+static bool rates_learn(struct bps_rates *rates)
 {
     bool known = true, bound = false;
     double most = 0, busiest = 0;
@@ -111,7 +111,7 @@ static bool learn(struct bps_rates *rates)
         known &= rate->link > 0;
         bound |= rate->busiest >= LEAST_BUSY;
     }
-    set_bandwidths(rates);
+    rates_set_bandwidths(rates);
     return known && bound;
 }
 
@@ -131,7 +131,7 @@ static double gain(const struct bps_rates *rates)
 }
 
 /* The end of one. It says nothing if somebody has not reported who had in the one before. */
-static bool look(struct bps_rates *rates)
+static bool rates_look(struct bps_rates *rates)
 {
     bool complete = true;
     for (uint32_t i = 0; i < rates->members; i++) {
@@ -139,7 +139,7 @@ static bool look(struct bps_rates *rates)
         rates->reported[i] = (uint8_t)(rates->reported[i] << 1 & 2);
     }
     if (complete) {
-        rates->in_favour = learn(rates) && gain(rates) >= LEAST_GAIN ? rates->in_favour + 1 : 0;
+        rates->in_favour = rates_learn(rates) && gain(rates) >= LEAST_GAIN ? rates->in_favour + 1 : 0;
     }
     for (uint32_t h = 0; h < rates->hosts.count; h++) {
         rates->rate[h] = (struct bps_rate){.link = rates->rate[h].link};
@@ -174,7 +174,8 @@ bps_status bps_rates_add(struct bps_rates *rates, uint32_t member, struct bps_re
     if (report->bad || seconds <= 0 || (size_t)(report->end - report->at) / RECORD < n) {
         return BPS_ERR_PROTOCOL;
     }
-    *better = (rates->reported[member] & 1) != 0 && look(rates); /* the second of one: all had time for their first */
+    *better =
+        (rates->reported[member] & 1) != 0 && rates_look(rates); /* the second of one: all had time for their first */
     rates->reported[member] |= 1;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t peer = bps_get_u32(report);

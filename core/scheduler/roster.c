@@ -35,7 +35,7 @@ const char *bps_role_name(uint32_t role)
 }
 
 /* Seats of a role; those of the next generation and those of workers that have left count if so said. */
-static uint32_t count(const struct bps_roster *roster, uint32_t role, bool early, bool left)
+static uint32_t roster_count(const struct bps_roster *roster, uint32_t role, bool early, bool left)
 {
     uint32_t n = 0;
     const struct bps_seat *seat;
@@ -47,12 +47,12 @@ static uint32_t count(const struct bps_roster *roster, uint32_t role, bool early
 
 uint32_t bps_roster_count(const struct bps_roster *roster, uint32_t role)
 {
-    return count(roster, role, false, true);
+    return roster_count(roster, role, false, true);
 }
 
 uint32_t bps_roster_staying(const struct bps_roster *roster)
 {
-    return count(roster, BPS_ROLE_WORKER, false, false);
+    return roster_count(roster, BPS_ROLE_WORKER, false, false);
 }
 
 bool bps_roster_complete(const struct bps_roster *roster)
@@ -102,7 +102,7 @@ static bps_status check_seat(const struct bps_roster *roster, const struct bps_j
             "uses the same address or BYTEPS_MEETING_FILE",
             join->rank, text, join->host, join->pid);
     }
-    if (count(roster, join->role, true, false) >= limit) {
+    if (roster_count(roster, join->role, true, false) >= limit) {
         return bps_fail(report, BPS_ERR_REFUSED, "job '%s' already has its %u %ss; is an old process still running?",
                         join->job, limit, bps_role_name(join->role));
     }

@@ -64,7 +64,7 @@ struct bps_scheduler {
     void *arg;
 };
 
-static const struct bps_conf_cluster *cluster(const struct bps_scheduler *s)
+static const struct bps_conf_cluster *scheduler_cluster(const struct bps_scheduler *s)
 {
     return &s->conf->cluster;
 }
@@ -88,7 +88,7 @@ static void send_lost(struct bps_link *link, bps_status status, const char *text
     bps_link_send(link, &header, text, strnlen(text, BPS_TEXT_LIMIT));
 }
 
-static void end_job(struct bps_scheduler *s, bps_status status, const char *text)
+static void scheduler_end_job(struct bps_scheduler *s, bps_status status, const char *text)
 {
     struct bps_seat *seat;
     if (s->phase == ENDING) {
@@ -109,29 +109,29 @@ static void end_job(struct bps_scheduler *s, bps_status status, const char *text
     bps_loop_defer(s->loop, finish_if_alone, s);
 }
 
-static void fail_job(struct bps_scheduler *s, bps_status status, const char *text)
+static void scheduler_fail_job(struct bps_scheduler *s, bps_status status, const char *text)
 {
     if (s->phase != ENDING) {
-        bps_error(LOG, "job '%s' has failed: %s", cluster(s)->job, text);
-        end_job(s, status, text);
+        bps_error(LOG, "job '%s' has failed: %s", scheduler_cluster(s)->job, text);
+        scheduler_end_job(s, status, text);
     }
 }
 
 /* The job cannot go on without this member. */
-static void lose(struct bps_scheduler *s, const char *member, const char *text)
+static void scheduler_lose(struct bps_scheduler *s, const char *member, const char *text)
 {
     if (s->phase != ENDING) {
         s->lost(s->arg, member);
-        fail_job(s, BPS_ERR_LOST, text);
+        scheduler_fail_job(s, BPS_ERR_LOST, text);
     }
 }
 
 void bps_scheduler_end(struct bps_scheduler *s, const char *why)
 {
     if (why != NULL) {
-        fail_job(s, BPS_ERR_LOST, why);
+        scheduler_fail_job(s, BPS_ERR_LOST, why);
     } else {
-        end_job(s, BPS_OK, NULL);
+        scheduler_end_job(s, BPS_OK, NULL);
     }
 }
 
@@ -167,7 +167,7 @@ static void assign_if_complete(struct bps_scheduler *s)
         return;
     }
     if (bps_roster_assign(&s->roster) != BPS_OK) {
-        fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
+        scheduler_fail_job(s, BPS_ERR_NOMEM, "the scheduler is out of memory");
         return;
     }
     s->phase = SERVING;
@@ -232,7 +232,7 @@ static bps_status publish(struct bps_scheduler *s)
                  "the servers have too many shards together, at most %u are possible; "
                  "lower server.shards",
                  BPS_SHARDS_LIMIT);
-        fail_job(s, status, text);
+        scheduler_fail_job(s, status, text);
         return BPS_OK;
     }
     if (status == BPS_OK) {
@@ -246,7 +246,7 @@ static bps_status publish(struct bps_scheduler *s)
     send_book(s);
     s->phase = RUNNING;
     s->leaver = s->retiring = NOBODY;
-    bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", cluster(s)->job,
+    bps_info(LOG, "job '%s' is complete: %u workers, %u servers, %u shards, epoch %u", scheduler_cluster(s)->job,
              s->roster.workers, s->roster.servers, s->book.shards, s->book.epoch);
     log_shares(&s->book);
     return BPS_OK;
@@ -255,7 +255,8 @@ static bps_status publish(struct bps_scheduler *s)
 /* ---- what members say ---- */
 
 /* Whoever knows the secret may say who it is. */
-static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
+static bps_status scheduler_on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim,
+                                     struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     const struct bps_scheduler *s = guest->host;
@@ -291,14 +292,14 @@ static bps_status check_loaded(const struct bps_scheduler *s, const struct bps_j
 static bps_status take_seat(struct bps_scheduler *s, struct bps_guest *guest, struct bps_join *join, bool early,
                             struct bps_report *report)
 {
-    if (strcmp(join->job, cluster(s)->job) != 0) {
+    if (strcmp(join->job, scheduler_cluster(s)->job) != 0) {
         BPS_REPORT(report, "this scheduler is for job '%s', host %s (pid %u) belongs to job '%s'; check cluster.job",
-                   cluster(s)->job, join->host, join->pid, join->job);
+                   scheduler_cluster(s)->job, join->host, join->pid, join->job);
         return BPS_ERR_REFUSED;
     }
-    if (s->phase == ENDING || (early && !cluster(s)->stay)) {
+    if (s->phase == ENDING || (early && !scheduler_cluster(s)->stay)) {
         BPS_REPORT(report, "job '%s' is %s%s", join->job, s->phase == ENDING ? "over" : "already complete",
-                   cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
+                   scheduler_cluster(s)->stay ? "" : ", and its scheduler ends with it; " BPS_REMEDY_STAY);
         return BPS_ERR_REFUSED;
     }
     if (s->absent[0] != '\0' && join->role == BPS_ROLE_WORKER) {
@@ -383,7 +384,7 @@ static bps_status on_declare(struct bps_scheduler *s, const struct bps_seat *sea
 /* ---- tensors that change their form ---- */
 
 /* A worker of this generation that has not left; NULL: there is none of this rank. */
-static struct bps_seat *worker_of(struct bps_scheduler *s, uint32_t rank)
+static struct bps_seat *scheduler_worker_of(struct bps_scheduler *s, uint32_t rank)
 {
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
@@ -396,7 +397,7 @@ static struct bps_seat *worker_of(struct bps_scheduler *s, uint32_t rank)
 
 static void send_worker(void *arg, uint32_t rank, uint8_t frame, const struct bps_writer *message)
 {
-    struct bps_seat *seat = worker_of(arg, rank);
+    struct bps_seat *seat = scheduler_worker_of(arg, rank);
     if (seat != NULL) {
         bps_link_send_message(&seat->guest->link, frame, message);
     }
@@ -457,7 +458,7 @@ bool bps_scheduler_retire(struct bps_scheduler *s, uint32_t member)
 }
 
 /* The shards of the member get nothing more. If nothing has to stay there, the next view is without them. */
-static bps_status retire(struct bps_scheduler *s, uint32_t member)
+static bps_status scheduler_retire(struct bps_scheduler *s, uint32_t member)
 {
     struct bps_book *book = &s->book;
     struct bps_seat *seat;
@@ -504,13 +505,13 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
         return status;
     }
     bool retires = s->retiring != NOBODY;
-    status = retires ? retire(s, s->retiring) : bps_rates_take(&s->rates, &s->book);
+    status = retires ? scheduler_retire(s, s->retiring) : bps_rates_take(&s->rates, &s->book);
     s->retiring = NOBODY;
     if (status == BPS_OK) {
         status = bps_declared_moved(&s->declared, &s->book, send_worker, s);
     }
     if (status != BPS_OK) {
-        fail_job(s, status, "the scheduler could not move tensors to other servers");
+        scheduler_fail_job(s, status, "the scheduler could not move tensors to other servers");
         return BPS_OK;
     }
     bps_info(LOG, retires ? "tensors move:" : "links deliver other rates than were known, so that tensors move:");
@@ -520,7 +521,8 @@ static bps_status on_begun(struct bps_scheduler *s, const struct bps_seat *seat,
 
 /* ---- who is late ---- */
 
-static bps_status on_lateness(struct bps_scheduler *s, const struct bps_seat *seat, struct bps_reader *payload)
+static bps_status scheduler_on_lateness(struct bps_scheduler *s, const struct bps_seat *seat,
+                                        struct bps_reader *payload)
 {
     return s->phase == RUNNING && !seat->early ? bps_lates_add(&s->lates, payload) : BPS_OK;
 }
@@ -545,8 +547,8 @@ static void tell_lateness(struct bps_scheduler *s, uint64_t now)
 /* All workers have left: the job is over, or a next generation may come. */
 static void on_all_left(struct bps_scheduler *s)
 {
-    if (!cluster(s)->stay) {
-        end_job(s, BPS_OK, NULL);
+    if (!scheduler_cluster(s)->stay) {
+        scheduler_end_job(s, BPS_OK, NULL);
         return;
     }
     bps_roster_renew(&s->roster);
@@ -562,7 +564,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     if (why[0] != '\0') {
         bps_seat_text(leaver, who, sizeof who);
         snprintf(text, sizeof text, "%s gave up: %s", who, why);
-        lose(s, who, text);
+        scheduler_lose(s, who, text);
         return BPS_OK;
     }
     if (s->phase != RUNNING || leaver->join.role != BPS_ROLE_WORKER || leaver->left) {
@@ -577,7 +579,7 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     }
     struct bps_writer left;
     bps_writer_init(&left);
-    bps_put_u8(&left, cluster(s)->stay);
+    bps_put_u8(&left, scheduler_cluster(s)->stay);
     /* Workers that host shards go last: the others may still need them. */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (seat->left && (seat == leaver || last) && (!seat->serves || last)) {
@@ -588,8 +590,8 @@ static bps_status on_leave(struct bps_scheduler *s, struct bps_seat *leaver, str
     return BPS_OK;
 }
 
-static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                             struct bps_reader *payload)
+static bps_status scheduler_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                                       struct bps_reader *payload)
 {
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
@@ -613,7 +615,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
         return bps_timeline_tell(link, payload);
     }
     if (header->type == BPS_FRAME_LATENESS) {
-        return on_lateness(s, seat, payload);
+        return scheduler_on_lateness(s, seat, payload);
     }
     /* The rest is about tensors, of which only the workers of a complete job speak. */
     if (s->phase != RUNNING || seat->early || seat->join.role != BPS_ROLE_WORKER) {
@@ -633,7 +635,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
     }
 }
 
-static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+static void scheduler_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_guest *guest = owner;
     struct bps_scheduler *s = guest->host;
@@ -661,20 +663,21 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
     } else if (idle) {
         bps_info(LOG, "%s; still waiting for the job to gather", why);
     } else if (!orderly) {
-        lose(s, who, why);
+        scheduler_lose(s, who, why);
     } else if (bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0) {
         on_all_left(s);
     }
 }
 
-static const struct bps_link_handler handler = {.hello = on_hello, .message = on_message, .closed = on_closed};
+static const struct bps_link_handler handler = {
+    .hello = scheduler_on_hello, .message = scheduler_on_message, .closed = scheduler_on_closed};
 
 /* ---- time ---- */
 
 static void remind(struct bps_scheduler *s, uint64_t now)
 {
     char missing[512], text[640];
-    uint64_t limit = cluster(s)->rendezvous_timeout;
+    uint64_t limit = scheduler_cluster(s)->rendezvous_timeout;
     if (s->absent[0] != '\0' || (s->epoch > 0 && bps_roster_count(&s->roster, BPS_ROLE_WORKER) == 0)) {
         return; /* nobody can gather, or nobody has asked for a next generation */
     }
@@ -683,7 +686,7 @@ static void remind(struct bps_scheduler *s, uint64_t now)
         if (now - s->since >= limit) {
             snprintf(text, sizeof text, "the job did not gather within %.0f s: missing %s", (double)limit / 1e9,
                      missing);
-            fail_job(s, BPS_ERR_TIMEOUT, text);
+            scheduler_fail_job(s, BPS_ERR_TIMEOUT, text);
             return;
         }
         s->reminded = now;
@@ -703,7 +706,7 @@ static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
     struct bps_seat *seat;
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         uint64_t heard = seat->guest->link.last_received;
-        if (now > heard && now - heard > cluster(s)->peer_timeout) {
+        if (now > heard && now - heard > scheduler_cluster(s)->peer_timeout) {
             return seat;
         }
     }
@@ -713,24 +716,24 @@ static struct bps_seat *silent_seat(struct bps_scheduler *s, uint64_t now)
 static void check_alive(struct bps_scheduler *s, uint64_t now)
 {
     struct bps_seat *seat;
-    bool slept = bps_loop_late(s->loop) > cluster(s)->peer_timeout / 4; /* we were stopped ourselves */
+    bool slept = bps_loop_late(s->loop) > scheduler_cluster(s)->peer_timeout / 4; /* we were stopped ourselves */
     TAILQ_FOREACH(seat, &s->roster.seats, entry) {
         if (slept) {
             seat->guest->link.last_received = now;
         }
-        bps_link_keep_alive(&seat->guest->link, now, cluster(s)->peer_timeout / 4);
+        bps_link_keep_alive(&seat->guest->link, now, scheduler_cluster(s)->peer_timeout / 4);
     }
     seat = silent_seat(s, now);
     if (seat != NULL) {
         char who[128], why[400];
         bps_seat_text(seat, who, sizeof who);
         snprintf(why, sizeof why, "%s was lost: no sign of life for %.0f s (cluster.peer_timeout)", who,
-                 (double)cluster(s)->peer_timeout / 1e9);
-        lose(s, who, why);
+                 (double)scheduler_cluster(s)->peer_timeout / 1e9);
+        scheduler_lose(s, who, why);
     }
 }
 
-static void on_tick(void *arg)
+static void scheduler_on_tick(void *arg)
 {
     struct bps_scheduler *s = arg;
     uint64_t now = bps_now(), late = bps_loop_late(s->loop); /* that is how long we were stopped ourselves */
@@ -741,8 +744,8 @@ static void on_tick(void *arg)
     } else if (s->phase == RUNNING) {
         tell_lateness(s, now);
         bps_declared_excuse(&s->declared, late);
-        bps_declared_check_stalls(&s->declared, now, cluster(s)->stall_warning, cluster(s)->stall_timeout, send_worker,
-                                  s);
+        bps_declared_check_stalls(&s->declared, now, scheduler_cluster(s)->stall_warning,
+                                  scheduler_cluster(s)->stall_timeout, send_worker, s);
     }
     if (s->phase != ENDING) {
         check_alive(s, now);
@@ -798,7 +801,7 @@ bps_status bps_scheduler_new(const struct bps_conf *conf, struct bps_loop *loop,
     }
     if (status == BPS_OK) {
         uint64_t period = c->peer_timeout / 8 < BPS_S / 2 ? c->peer_timeout / 8 : BPS_S / 2;
-        s->ticker = bps_loop_timer(loop, period, period, on_tick, s);
+        s->ticker = bps_loop_timer(loop, period, period, scheduler_on_tick, s);
         status = s->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     if (status != BPS_OK) {

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 /* The number of a member's host, which is new if no member before it is there. */
-static uint32_t host_of(const struct bps_hosts *hosts, const struct bps_book *book, uint32_t member)
+static uint32_t weigh_host_of(const struct bps_hosts *hosts, const struct bps_book *book, uint32_t member)
 {
     for (uint32_t i = 0; i < member; i++) {
         if (book->member[i].host_id == book->member[member].host_id) {
@@ -33,7 +33,7 @@ bps_status bps_hosts_init(struct bps_hosts *hosts, const struct bps_book *book)
         return BPS_ERR_NOMEM;
     }
     for (uint32_t m = 0; m < book->members; m++) {
-        uint32_t host = hosts->of[m] = host_of(hosts, book, m);
+        uint32_t host = hosts->of[m] = weigh_host_of(hosts, book, m);
         hosts->count += host == hosts->count;
         hosts->share[host].bandwidth = 1;
         /* Of those who sum together before they push, the first one counts. */

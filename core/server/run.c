@@ -27,8 +27,8 @@ struct process {
     struct bps_report *report;
 };
 
-static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const char *host, struct bps_writer *endpoints,
-                              struct bps_report *report)
+static bps_status server_on_assigned(void *owner, uint32_t rank, bool serves, const char *host,
+                                     struct bps_writer *endpoints, struct bps_report *report)
 {
     struct process *p = owner;
     char identity[32];
@@ -51,7 +51,7 @@ static bps_status on_assigned(void *owner, uint32_t rank, bool serves, const cha
 }
 
 /* A signal to end may come together with the loss for which it is sent: that counts. */
-static void finish(struct process *p, bps_status verdict)
+static void server_finish(struct process *p, bps_status verdict)
 {
     if (p->verdict == BPS_OK) {
         p->verdict = verdict;
@@ -59,7 +59,7 @@ static void finish(struct process *p, bps_status verdict)
     bps_loop_stop(p->loop);
 }
 
-static void on_joined(void *owner, struct bps_view *view)
+static void server_on_joined(void *owner, struct bps_view *view)
 {
     struct process *p = owner;
     const struct bps_book *book = &view->book;
@@ -68,20 +68,20 @@ static void on_joined(void *owner, struct bps_view *view)
     bps_status status = bps_server_serve(p->server, view);
     if (status != BPS_OK) {
         BPS_REPORT(p->report, "cannot serve: %s", bps_strerror(status));
-        finish(p, status);
+        server_finish(p, status);
         return;
     }
     bps_info(LOG, "serving %u workers, epoch %u, view %u, %u shards here", book->workers, book->epoch, book->view,
              bps_server_shards(p->server));
 }
 
-static uint32_t on_delivered(void *owner, struct bps_writer *w)
+static uint32_t server_on_delivered(void *owner, struct bps_writer *w)
 {
     const struct process *p = owner;
     return p->server != NULL ? bps_server_delivered(p->server, w) : 0;
 }
 
-static void on_lateness(void *owner, struct bps_lateness *into)
+static void server_on_lateness(void *owner, struct bps_lateness *into)
 {
     const struct process *p = owner;
     if (p->server != NULL) {
@@ -90,46 +90,46 @@ static void on_lateness(void *owner, struct bps_lateness *into)
 }
 
 /* DECLARED, CHANGED, MOVE, MOVED, LATENESS: a server declares nothing. */
-static bps_status on_answer(void *owner, struct bps_reader *reply)
+static bps_status server_on_answer(void *owner, struct bps_reader *reply)
 {
     (void)owner;
     (void)reply;
     return BPS_ERR_PROTOCOL;
 }
 
-static void on_lost(void *owner, bps_status status, const char *text)
+static void server_on_lost(void *owner, bps_status status, const char *text)
 {
     BPS_REPORT(((struct process *)owner)->report, "%s", text);
-    finish(owner, status);
+    server_finish(owner, status);
 }
 
-static void on_ended(void *owner)
+static void server_on_ended(void *owner)
 {
-    finish(owner, BPS_OK);
+    server_finish(owner, BPS_OK);
 }
 
-static void on_unreachable(void *owner)
+static void server_on_unreachable(void *owner)
 {
     (void)owner; /* its address does not change */
 }
 
 static const struct bps_member_events events = {
-    .assigned = on_assigned,
-    .joined = on_joined,
-    .declared = on_answer,
-    .changed = on_answer,
-    .move = on_answer,
-    .moved = on_answer,
-    .delivered = on_delivered,
-    .lateness = on_lateness,
-    .late = on_answer,
-    .unreachable = on_unreachable,
-    .lost = on_lost,
-    .ended = on_ended,
+    .assigned = server_on_assigned,
+    .joined = server_on_joined,
+    .declared = server_on_answer,
+    .changed = server_on_answer,
+    .move = server_on_answer,
+    .moved = server_on_answer,
+    .delivered = server_on_delivered,
+    .lateness = server_on_lateness,
+    .late = server_on_answer,
+    .unreachable = server_on_unreachable,
+    .lost = server_on_lost,
+    .ended = server_on_ended,
 };
 
 /* One of the shards cannot go on. */
-static void on_stuck(void *arg, const char *text)
+static void server_on_stuck(void *arg, const char *text)
 {
     struct process *p = arg;
     if (p->member != NULL) {
@@ -140,7 +140,7 @@ static void on_stuck(void *arg, const char *text)
 static void on_stop(void *arg, uint32_t ready)
 {
     (void)ready;
-    finish(arg, BPS_OK);
+    server_finish(arg, BPS_OK);
 }
 
 bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_report *report)
@@ -149,7 +149,8 @@ bps_status bps_server_run(const struct bps_conf *conf, int stop, struct bps_repo
     struct bps_instance *net = NULL;
     struct bps_watch *watch = NULL;
     bool records = false;
-    bps_status status = p.loop == NULL ? BPS_ERR_NOMEM : bps_guard_begin(&p.guard, conf, p.loop, on_stuck, &p, report);
+    bps_status status =
+        p.loop == NULL ? BPS_ERR_NOMEM : bps_guard_begin(&p.guard, conf, p.loop, server_on_stuck, &p, report);
     if (status == BPS_OK) {
         status = bps_timeline_open(conf, report);
         records = status == BPS_OK;

@@ -116,7 +116,7 @@ static void kick_peer(struct peer *peer)
 }
 
 /* No memory for what the worker waits for: its job is to end. */
-static void give_up(struct peer *peer, uint32_t rank)
+static void shard_give_up(struct peer *peer, uint32_t rank)
 {
     bps_error(LOG, "out of memory for the results of worker %u", rank);
     for (uint32_t i = 0; i < peer->lanes; i++) {
@@ -126,25 +126,25 @@ static void give_up(struct peer *peer, uint32_t rank)
     }
 }
 
-static void on_finished(void *owner, struct bps_sum_slice *slice)
+static void shard_on_finished(void *owner, struct bps_sum_slice *slice)
 {
     bps_frame_result(slice, ((struct bps_shard *)owner)->epoch);
 }
 
-static void on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
+static void shard_on_result(void *owner, uint32_t rank, struct bps_sum_slice *slice)
 {
     bps_assert(rank < ((struct bps_shard *)owner)->workers);
     struct bps_shard *shard = owner;
     struct peer *peer = &shard->peers[rank];
     if (!bps_heap_push(&peer->results, slice->priority, shard->sequence++, slice, NULL)) {
-        give_up(peer, rank);
+        shard_give_up(peer, rank);
         return;
     }
     bps_sum_trace(slice, BPS_TRACE_ANSWER, rank, false, BPS_TRACE_ALSO);
     kick_peer(peer);
 }
 
-static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
+static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice *notice)
 {
     bps_assert(rank < ((struct bps_shard *)owner)->workers);
     struct bps_shard *shard = owner;
@@ -159,7 +159,7 @@ static void on_notice(void *owner, uint32_t rank, const struct bps_notice *notic
 }
 
 /* A transport that does not know the memory copies. */
-static void on_attach(void *owner, const struct bps_region *region)
+static void shard_on_attach(void *owner, const struct bps_region *region)
 {
     const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
     const struct bps_transport_ops *transport = net->ops;
@@ -171,7 +171,7 @@ static void on_attach(void *owner, const struct bps_region *region)
     }
 }
 
-static void on_detach(void *owner, const struct bps_region *region)
+static void shard_on_detach(void *owner, const struct bps_region *region)
 {
     const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
     const struct bps_transport_ops *transport = net->ops;
@@ -179,10 +179,13 @@ static void on_detach(void *owner, const struct bps_region *region)
     transport->detach(net->self, region);
 }
 
-static const struct bps_sum_events sum_events = {
-    .finished = on_finished, .result = on_result, .notice = on_notice, .attach = on_attach, .detach = on_detach};
+static const struct bps_sum_events sum_events = {.finished = shard_on_finished,
+                                                 .result = shard_on_result,
+                                                 .notice = shard_on_notice,
+                                                 .attach = shard_on_attach,
+                                                 .detach = shard_on_detach};
 
-static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *out)
+static bps_status shard_on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
     struct lane *lane = ((struct bps_guest *)owner)->user;
     struct bps_sum_slice *slice = bps_heap_pop(&lane->peer->results);
@@ -203,7 +206,7 @@ static bps_status on_next(void *owner, struct bps_link *link, struct bps_frame *
     return BPS_OK;
 }
 
-static void on_sent(void *owner, struct bps_link *link, void *cookie)
+static void shard_on_sent(void *owner, struct bps_link *link, void *cookie)
 {
     const struct lane *lane = ((struct bps_guest *)owner)->user;
     (void)link;
@@ -225,14 +228,14 @@ static void *lane_open(struct bps_sink *sink, void **ticket)
     return NULL;
 }
 
-static void on_placed(void *owner, struct bps_link *link, void *ticket)
+static void shard_on_placed(void *owner, struct bps_link *link, void *ticket)
 {
     (void)owner;
     (void)link;
     bps_sum_placed(ticket);
 }
 
-static bps_status push(struct bps_sum *sum, struct lane *lane, const struct bps_header *header)
+static bps_status shard_push(struct bps_sum *sum, struct lane *lane, const struct bps_header *header)
 {
     if (header->coding == 0) {
         return bps_frame_push(sum, lane->rank, header, &lane->cursor);
@@ -263,7 +266,7 @@ static bps_status on_slice(void *owner, struct bps_link *link, const struct bps_
     if (header->type != BPS_FRAME_PUSH || header->epoch != shard->epoch || comes_late(shard, lane, header)) {
         return BPS_ERR_PROTOCOL;
     }
-    bps_status status = push(shard->sum, lane, header);
+    bps_status status = shard_push(shard->sum, lane, header);
     lane->cursor.sink.open = lane_open;
     *sink = &lane->cursor.sink;
     return status;
@@ -304,8 +307,8 @@ static bps_status on_feedback(struct bps_shard *shard, struct lane *lane, const 
     return bps_link_send(&lane->guest->link, header, rest > 0 ? error + from : NULL, rest);
 }
 
-static bps_status on_message(void *owner, struct bps_link *link, const struct bps_header *header,
-                             struct bps_reader *payload)
+static bps_status shard_on_message(void *owner, struct bps_link *link, const struct bps_header *header,
+                                   struct bps_reader *payload)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
@@ -336,7 +339,7 @@ static bps_status on_message(void *owner, struct bps_link *link, const struct bp
 /* ---- who may come in ---- */
 
 /* BPS_OK if the lane belongs to this generation and proves it. */
-static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_report *report)
+static bps_status shard_judge(struct bps_shard *shard, struct lane *lane, struct bps_report *report)
 {
     uint8_t key[BPS_KEY_BYTES];
     if (lane->rank >= shard->workers || lane->epoch != shard->epoch) {
@@ -353,7 +356,7 @@ static bps_status judge(struct bps_shard *shard, struct lane *lane, struct bps_r
     return status;
 }
 
-static void admit(struct bps_shard *shard, struct lane *lane)
+static void shard_admit(struct bps_shard *shard, struct lane *lane)
 {
     bps_assert(lane->peer == NULL && lane->rank < shard->workers && lane->number < LANES_LIMIT);
     bps_assert(shard->peers[lane->rank].lane[lane->number] == NULL);
@@ -368,7 +371,8 @@ static void admit(struct bps_shard *shard, struct lane *lane)
     bps_link_kick(&lane->guest->link);
 }
 
-static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim, struct bps_report *report)
+static bps_status shard_on_hello(void *owner, struct bps_link *link, const struct bps_claim *claim,
+                                 struct bps_report *report)
 {
     struct bps_guest *guest = owner;
     struct bps_shard *shard = guest->host;
@@ -389,14 +393,14 @@ static bps_status on_hello(void *owner, struct bps_link *link, const struct bps_
     if (lane->epoch > shard->epoch) {
         return BPS_OK; /* it heard of the new generation before us; judged when that begins */
     }
-    bps_status status = judge(shard, lane, report);
+    bps_status status = shard_judge(shard, lane, report);
     if (status == BPS_OK) {
-        admit(shard, lane);
+        shard_admit(shard, lane);
     }
     return status;
 }
 
-static void on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
+static void shard_on_closed(void *owner, struct bps_link *link, bps_status status, const char *text)
 {
     struct bps_guest *guest = owner;
     struct lane *lane = guest->user;
@@ -419,13 +423,13 @@ static void on_closed(void *owner, struct bps_link *link, bps_status status, con
 }
 
 static const struct bps_link_handler handler = {
-    .hello = on_hello,
-    .message = on_message,
+    .hello = shard_on_hello,
+    .message = shard_on_message,
     .slice = on_slice,
-    .next = on_next,
-    .sent = on_sent,
-    .placed = on_placed,
-    .closed = on_closed,
+    .next = shard_on_next,
+    .sent = shard_on_sent,
+    .placed = shard_on_placed,
+    .closed = shard_on_closed,
 };
 
 /* ---- generations ---- */
@@ -500,8 +504,8 @@ static void judge_waiting(struct bps_shard *shard, struct bps_listener *listener
         if (lane == NULL) {
             continue;
         }
-        if (judge(shard, lane, NULL) == BPS_OK) {
-            admit(shard, lane);
+        if (shard_judge(shard, lane, NULL) == BPS_OK) {
+            shard_admit(shard, lane);
         } else {
             drop_lane(lane);
         }
@@ -607,7 +611,7 @@ void bps_shard_lateness(struct bps_shard *shard, struct bps_lateness *into)
 
 /* ---- life ---- */
 
-static void on_tick(void *arg)
+static void shard_on_tick(void *arg)
 {
     struct bps_shard *shard = arg;
     const struct bps_conf_cluster *cluster = &shard->conf->cluster;
@@ -623,7 +627,7 @@ static void on_tick(void *arg)
     }
 }
 
-static void *run(void *arg)
+static void *shard_run(void *arg)
 {
     struct bps_shard *shard = arg;
     bps_pinning_apply(shard->pinning, &shard->pin, "shard");
@@ -631,14 +635,14 @@ static void *run(void *arg)
     return NULL;
 }
 
-static bps_status start_thread(struct bps_shard *shard, struct bps_report *report)
+static bps_status shard_start_thread(struct bps_shard *shard, struct bps_report *report)
 {
-    bps_status status = bps_thread_start(&shard->thread, "bps-shard", run, shard, report);
+    bps_status status = bps_thread_start(&shard->thread, "bps-shard", shard_run, shard, report);
     shard->running = status == BPS_OK;
     return status;
 }
 
-static bps_status open_parts(struct bps_shard *shard, const char *host, bool local, struct bps_report *report)
+static bps_status shard_open_parts(struct bps_shard *shard, const char *host, bool local, struct bps_report *report)
 {
     shard->loop = bps_loop_new();
     if (shard->loop == NULL) {
@@ -653,7 +657,7 @@ static bps_status open_parts(struct bps_shard *shard, const char *host, bool loc
         status = bps_listener_open_local(&shard->local, shard->conf, shard->loop, report);
     }
     if (status == BPS_OK) {
-        shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, on_tick, shard);
+        shard->ticker = bps_loop_timer(shard->loop, BPS_S / 2, BPS_S / 2, shard_on_tick, shard);
         status = shard->ticker == NULL ? BPS_ERR_NOMEM : BPS_OK;
     }
     return status;
@@ -676,9 +680,9 @@ bps_status bps_shard_new(const struct bps_conf *conf, uint32_t number, const cha
     bps_codings_init(&shard->codings, conf->worker.slice);
     bps_listener_init(&shard->net, &handler, shard);
     bps_listener_init(&shard->local, &handler, shard);
-    bps_status status = open_parts(shard, host, local, report);
+    bps_status status = shard_open_parts(shard, host, local, report);
     if (status == BPS_OK) {
-        status = start_thread(shard, report);
+        status = shard_start_thread(shard, report);
     }
     if (status != BPS_OK) {
         bps_shard_free(shard);

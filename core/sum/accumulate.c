@@ -17,7 +17,7 @@
 #include "base/assert.h"
 
 /* Whether bytes on the wire are bytes of the accumulator, but for their scale. */
-static bool is_plain(const struct bps_round *round)
+static bool accumulate_is_plain(const struct bps_round *round)
 {
     return !bps_sums(&round->spec.roles) || round->kernels.accumulator == round->spec.dtype;
 }
@@ -27,25 +27,25 @@ static size_t room_of(const struct bps_sum_cursor *cursor)
     return bps_widened(bps_cursor_round(cursor), bps_cursor_slice(cursor)->bytes);
 }
 
-static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
+static struct bps_block *accumulate_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     bps_assert(!bps_cursor_round(cursor)->policy->apart);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     *room = room_of(cursor);
-    return slice->landed == offset && is_plain(bps_cursor_round(cursor)) ? &slice->block : NULL;
+    return slice->landed == offset && accumulate_is_plain(bps_cursor_round(cursor)) ? &slice->block : NULL;
 }
 
-static char *place_of(const struct bps_sum_slice *slice, uint32_t offset)
+static char *accumulate_place_of(const struct bps_sum_slice *slice, uint32_t offset)
 {
     return (char *)slice->block.data + bps_widened(slice->round, offset);
 }
 
 /* Scales what has landed, as nobody adds to it, or what lands next owes another scale. */
-static void settle(struct bps_sum_slice *slice)
+static void accumulate_settle(struct bps_sum_slice *slice)
 {
     bps_assert(slice->settled <= slice->landed && slice->block.data != NULL);
     const struct bps_round *round = slice->round;
-    char *place = place_of(slice, slice->settled);
+    char *place = accumulate_place_of(slice, slice->settled);
     if (slice->settled < slice->landed && slice->owed != 1.0) {
         round->kernels.first(place, place, (slice->landed - slice->settled) / round->element, slice->owed);
     }
@@ -59,11 +59,11 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
     bps_assert(bytes % bps_cursor_round(cursor)->element == 0);
     const struct bps_round *round = bps_cursor_round(cursor);
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
-    bool plain = is_plain(round);
+    bool plain = accumulate_is_plain(round);
     double owed = plain && bps_sums(&round->spec.roles) ? cursor->scale : 1.0;
-    char *place = place_of(slice, offset);
+    char *place = accumulate_place_of(slice, offset);
     if (slice->owed != owed) {
-        settle(slice);
+        accumulate_settle(slice);
         slice->owed = owed;
     }
     if (!plain) {
@@ -75,7 +75,7 @@ static void land(const struct bps_sum_cursor *cursor, uint32_t offset, const cha
 }
 
 /* Adds to what has landed. The second contribution to reach a byte scales the first one, too. */
-static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
+static void accumulate_add(const struct bps_sum_cursor *cursor, uint32_t offset, const char *data, uint32_t bytes)
 {
     bps_assert(offset + bytes <= bps_cursor_slice(cursor)->landed);
     bps_assert(bytes % bps_cursor_round(cursor)->element == 0);
@@ -84,10 +84,10 @@ static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char
     uint32_t settled = slice->settled > offset ? slice->settled - offset : 0;
     settled = slice->owed == 1.0 || settled > bytes ? bytes : settled;
     if (settled > 0) {
-        round->kernels.fold(place_of(slice, offset), data, settled / round->element, cursor->scale);
+        round->kernels.fold(accumulate_place_of(slice, offset), data, settled / round->element, cursor->scale);
     }
     if (settled < bytes) {
-        char *place = place_of(slice, offset + settled);
+        char *place = accumulate_place_of(slice, offset + settled);
         const void *both[] = {place, data + settled};
         const double scales[] = {slice->owed, cursor->scale};
         round->kernels.reduce(place, both, scales, 2, (bytes - settled) / round->element, 1.0, 1);
@@ -96,7 +96,8 @@ static void add(const struct bps_sum_cursor *cursor, uint32_t offset, const char
 }
 
 /* Adds what others have reached before, lands the rest. */
-static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+static bps_status accumulate_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data,
+                                  uint32_t bytes)
 {
     struct bps_sum_slice *slice = bps_cursor_slice(cursor);
     uint32_t known = slice->landed > offset ? slice->landed - offset : 0;
@@ -106,7 +107,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     }
     BPS_CALLING(bps_cursor_round(cursor)->reducer, "fold", NULL);
     if (known > 0) {
-        add(cursor, offset, data, known);
+        accumulate_add(cursor, offset, data, known);
     }
     if (known < bytes) {
         land(cursor, offset + known, (const char *)data + known, bytes - known);
@@ -114,7 +115,7 @@ static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, con
     return BPS_OK;
 }
 
-static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
+static bps_status accumulate_finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     const struct bps_round *round = slice->round;
     const struct bps_last_factor *last = &round->last;
@@ -122,8 +123,8 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     slice->payload = slice->block.data;
     if (slice->bytes > 0 && bps_sums(&round->spec.roles)) {
         BPS_CALLING(round->reducer, "finish", NULL);
-        settle(slice);
-        if (!is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
+        accumulate_settle(slice);
+        if (!accumulate_is_plain(round) || last->scale != 1.0 || last->divisor != 1) {
             round->kernels.finish(slice->block.data, slice->block.data, slice->bytes / round->element, last->scale,
                                   last->divisor);
         }
@@ -132,7 +133,7 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
 }
 
 const struct bps_sum_policy bps_accumulate = {
-    .entry = entry,
-    .take = take,
-    .finish = finish,
+    .entry = accumulate_entry,
+    .take = accumulate_take,
+    .finish = accumulate_finish,
 };

@@ -4,7 +4,7 @@
 #include "sum/round.h"
 
 /* Those of a set who take part. */
-static uint32_t count(const struct bps_round *round, const uint64_t *bits)
+static uint32_t round_check_count(const struct bps_round *round, const uint64_t *bits)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < round->ranks->n; i++) {
@@ -22,14 +22,14 @@ static bool is_within(const struct bps_round *round, const uint64_t *bits, const
     return i == round->sum->words;
 }
 
-static void check_slice(const struct bps_sum_slice *slice)
+static void round_check_check_slice(const struct bps_sum_slice *slice)
 {
     const struct bps_round *round = slice->round;
     const uint64_t *arrived = bps_arrived(round, slice->index);
     bps_assert(slice == &round->slice[slice->index]);
     bps_assert(slice->offset <= round->bytes && slice->bytes <= round->bytes - slice->offset);
     bps_assert(slice->settled <= slice->landed && slice->landed <= slice->bytes);
-    bps_assert(slice->arrived == count(round, arrived));
+    bps_assert(slice->arrived == round_check_count(round, arrived));
     bps_assert(is_within(round, arrived, round->joined_bits));
     bps_assert(is_within(round, bps_begun(round, slice->index), round->spoke_bits));
     bps_assert(slice->undelivered <= round->ranks->n + 1);
@@ -40,7 +40,7 @@ void bps_round_check(const struct bps_round *round)
     const struct bps_sum *sum = round->sum;
     bps_assert(round->policy != NULL && round->element > 0 && round->width > 0 && round->grid > 0);
     bps_assert(round->ranks->n > 0 && round->ranks->n <= sum->all.n);
-    bps_assert(round->joined == count(round, round->joined_bits));
+    bps_assert(round->joined == round_check_count(round, round->joined_bits));
     bps_assert(is_within(round, round->spoke_bits, round->joined_bits));
     bps_assert(is_within(round, round->for_group_bits, round->spoke_bits));
     bps_assert((round->base.failure == NULL) == (round->base.verdict == BPS_OK));
@@ -51,6 +51,6 @@ void bps_round_check(const struct bps_round *round)
     bps_assert(!round->handed_on || bps_is_partial(sum));
     bps_assert(round->max_bytes >= round->spec.bytes);
     for (uint32_t i = 0; i < round->slices; i++) {
-        check_slice(&round->slice[i]);
+        round_check_check_slice(&round->slice[i]);
     }
 }

@@ -21,7 +21,7 @@ struct decoded {
     double share;
 };
 
-static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
+static struct bps_block *coded_sum_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     bps_assert(bps_cursor_round(cursor)->spec.coding != NULL && offset <= cursor->bytes);
     (void)offset;
@@ -29,7 +29,7 @@ static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t off
     return &bps_part_of(cursor)->block;
 }
 
-static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+static bps_status coded_sum_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
     bps_assert(offset <= cursor->bytes && bytes <= cursor->bytes - offset);
     char *block = bps_block_get(cursor->sum, &bps_part_of(cursor)->block, cursor->bytes);
@@ -172,14 +172,14 @@ static bps_status code(const struct decoded *d, struct bps_report *report)
 }
 
 /* Returns the blocks of contributions. */
-static void free_parts(struct bps_sum_slice *slice)
+static void coded_sum_free_parts(struct bps_sum_slice *slice)
 {
     for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
         bps_block_put(slice->round->sum, &bps_parts(slice)[i].block);
     }
 }
 
-static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
+static bps_status coded_sum_finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct bps_round *round = slice->round;
     uint32_t dtype = round->spec.dtype, type = bps_coding_type(dtype), size = (uint32_t)bps_dtype_size(dtype);
@@ -196,7 +196,7 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
         status = code(&d, report);
     }
     bps_block_put(round->sum, &d.sum);
-    free_parts(slice);
+    coded_sum_free_parts(slice);
     return status;
 }
 
@@ -215,8 +215,8 @@ const void *bps_sum_error(const struct bps_sum *sum, uint32_t tensor, uint32_t p
 
 const struct bps_sum_policy bps_coded = {
     .apart = true,
-    .entry = entry,
-    .take = take,
-    .finish = finish,
-    .free_parts = free_parts,
+    .entry = coded_sum_entry,
+    .take = coded_sum_take,
+    .finish = coded_sum_finish,
+    .free_parts = coded_sum_free_parts,
 };

@@ -33,7 +33,7 @@ static void deliver_to(struct bps_sum_slice *slice, uint32_t rank)
 }
 
 /* Passes the result to all who spoke. A leader comes last, and has its own of a partial sum already. */
-static void deliver(struct bps_sum_slice *slice)
+static void do_deliver(struct bps_sum_slice *slice)
 {
     struct bps_round *round = slice->round;
     const struct bps_sum *sum = round->sum;
@@ -73,7 +73,7 @@ static void complete(struct bps_sum_slice *slice)
         round->handed_on = true;
         config->events->summed(config->owner, slice);
     } else {
-        deliver(slice);
+        do_deliver(slice);
     }
 }
 
@@ -124,7 +124,7 @@ void bps_sum_distribute(struct bps_sum_slice *slice, const void *data)
         status = bps_loans_write(slice, leader, at, bytes, (const char *)data + at);
     }
     if (status == BPS_OK) {
-        deliver(slice);
+        do_deliver(slice);
     } else {
         bps_round_fail_here(round, status, NULL);
     }

@@ -23,61 +23,61 @@ static size_t round_bytes(const struct bps_sum *sum)
     return sizeof(struct bps_exchange_round) + sum->config.workers * sizeof(struct bps_exchange_part);
 }
 
-static void release_blocks(struct bps_exchange_round *round)
+static void exchange_release_blocks(struct bps_exchange_round *round)
 {
     for (uint32_t i = 0; i < config_of(round)->workers; i++) {
         bps_block_put(round->base.key->sum, &round->part[i].block);
     }
 }
 
-static void collect(struct bps_round_base *base)
+static void exchange_collect(struct bps_round_base *base)
 {
     struct bps_sum *sum = base->key->sum;
     if (of(base)->over && base->holds == 0) {
-        release_blocks(of(base));
+        exchange_release_blocks(of(base));
         bps_pool_put(&sum->pool, base, round_bytes(sum));
     }
 }
 
 /* The round is over: nobody finds it any more. */
-static void retire(struct bps_exchange_round *round)
+static void exchange_retire(struct bps_exchange_round *round)
 {
     bps_key_remove(&round->base);
     round->over = true;
-    collect(&round->base);
+    exchange_collect(&round->base);
 }
 
-static struct bps_notice notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind, bps_status status,
-                                   const char *text)
+static struct bps_notice exchange_notice_of(const struct bps_exchange_round *round, enum bps_notice_kind kind,
+                                            bps_status status, const char *text)
 {
     return (struct bps_notice){
         .kind = kind, .id = round->own.id, .bytes = round->own.spec.bytes, .status = status, .text = text};
 }
 
 /* We are in a round that has failed. */
-static void tell(struct bps_exchange_round *round)
+static void exchange_tell(struct bps_exchange_round *round)
 {
     const struct bps_sum_config *config = config_of(round);
     char *text = round->base.failure;
-    const struct bps_notice notice = notice_of(round, BPS_NOTICE_FAILED, round->base.verdict, text);
+    const struct bps_notice notice = exchange_notice_of(round, BPS_NOTICE_FAILED, round->base.verdict, text);
     round->base.failure = NULL;
-    retire(round);
+    exchange_retire(round);
     config->events->notice(config->owner, config->leader, &notice);
     free(text);
 }
 
 /* Ends a round that has failed: we are told now, or when we come to it. */
-static void end(struct bps_exchange_round *round, bps_status status, const char *text)
+static void exchange_end(struct bps_exchange_round *round, bps_status status, const char *text)
 {
     if (round->base.verdict != BPS_OK) {
         return;
     }
     bps_round_set_failure(&round->base, status, text);
     if (round->base.holds == 0) {
-        release_blocks(round); /* nobody sums them */
+        exchange_release_blocks(round); /* nobody sums them */
     }
     if (round->entered) {
-        tell(round);
+        exchange_tell(round);
     }
 }
 
@@ -88,7 +88,7 @@ static void fail_if_left(struct bps_exchange_round *round)
     for (uint32_t i = 0; i < sum->config.workers; i++) {
         if (bps_bit(sum->left_bits, i) && !round->part[i].spoke) {
             snprintf(text, sizeof text, "worker %u has left the job", i);
-            end(round, BPS_ERR_LOST, text);
+            exchange_end(round, BPS_ERR_LOST, text);
             return;
         }
     }
@@ -109,7 +109,7 @@ static struct bps_round_base *open_round(struct bps_key *key, const struct bps_c
 
 /* ---- all are there ---- */
 
-static bool agree(const struct bps_exchange_round *round)
+static bool exchange_agree(const struct bps_exchange_round *round)
 {
     for (uint32_t i = 1; i < config_of(round)->workers; i++) {
         if (!bps_spec_equal(&round->part[0].spec, &round->part[i].spec)) {
@@ -128,7 +128,7 @@ static void fail_mismatch(struct bps_exchange_round *round)
         pushed[i] = (struct bps_pushed){i, round->part[i].spec};
     }
     bps_verdict_mismatch(pushed, workers, workers, text, sizeof text);
-    end(round, BPS_ERR_MISMATCH, text);
+    exchange_end(round, BPS_ERR_MISMATCH, text);
 }
 
 /* Bit by bit what the pass of an aggregator's engine makes (one_pass.c). */
@@ -150,18 +150,18 @@ static void sum(struct bps_exchange_round *round)
                           spec->bytes / bps_dtype_size(spec->dtype), last.scale, last.divisor);
 }
 
-static void conclude(struct bps_exchange_round *round)
+static void exchange_conclude(struct bps_exchange_round *round)
 {
     const struct bps_sum_config *config = config_of(round);
     const struct bps_spec *spec = &round->part[config->leader].spec;
     char text[80];
-    if (!agree(round)) {
+    if (!exchange_agree(round)) {
         fail_mismatch(round);
         return;
     }
     if (!bps_sums(&spec->roles) && spec->roles.from >= config->workers) {
         bps_verdict_root(spec->roles.from, config->workers, text, sizeof text);
-        end(round, BPS_ERR_INVALID, text);
+        exchange_end(round, BPS_ERR_INVALID, text);
         return;
     }
     if (bps_sums(&spec->roles) && spec->bytes > 0) {
@@ -170,7 +170,7 @@ static void conclude(struct bps_exchange_round *round)
         memcpy(round->to, round->part[spec->roles.from].data, spec->bytes);
     }
     void *task = round->task;
-    retire(round);
+    exchange_retire(round);
     config->events->exchanged(config->owner, task);
 }
 
@@ -186,7 +186,7 @@ static void note_late(struct bps_exchange_round *round, uint32_t rank)
     }
 }
 
-static void check(const struct bps_exchange_round *round)
+static void exchange_check(const struct bps_exchange_round *round)
 {
     uint32_t spoke = 0, workers = config_of(round)->workers;
     for (uint32_t i = 0; i < workers; i++) {
@@ -201,22 +201,22 @@ static void check(const struct bps_exchange_round *round)
 }
 
 /* One more contribution, of this rank, is complete. */
-static void arrive(struct bps_exchange_round *round, uint32_t rank)
+static void exchange_arrive(struct bps_exchange_round *round, uint32_t rank)
 {
-    bps_check(check(round));
+    bps_check(exchange_check(round));
     note_late(round, rank);
     if (++round->here == config_of(round)->workers) {
-        conclude(round);
+        exchange_conclude(round);
     }
 }
 
 /* ---- our part ---- */
 
-static void forget_earlier(struct bps_exchange_round *round)
+static void exchange_forget_earlier(struct bps_exchange_round *round)
 {
     struct bps_round_base *next;
     while ((next = round->base.next) != NULL) {
-        retire(of(next));
+        exchange_retire(of(next));
     }
     round->base.key->done = round->base.id.round;
 }
@@ -234,19 +234,19 @@ bps_status bps_exchange_enter(struct bps_sum *sum, const struct bps_contribution
         return status != BPS_OK ? status : BPS_ERR_INVALID;
     }
     struct bps_exchange_round *round = of(base);
-    forget_earlier(round);
+    exchange_forget_earlier(round);
     round->own = *own;
     round->entered = true;
     round->base.begun = round->base.reminded = bps_now_roughly();
     if (round->base.verdict != BPS_OK) {
-        tell(round);
+        exchange_tell(round);
         return BPS_OK;
     }
     *out = round;
     return BPS_OK;
 }
 
-static void speak(struct bps_exchange_part *part, const struct bps_contribution *c)
+static void exchange_speak(struct bps_exchange_part *part, const struct bps_contribution *c)
 {
     part->spoke = true;
     part->spec = c->spec;
@@ -263,7 +263,7 @@ bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void 
     if (status != BPS_OK) {
         return status;
     }
-    speak(part, &round->own);
+    exchange_speak(part, &round->own);
     part->data = from;
     round->to = to;
     round->task = task;
@@ -272,12 +272,12 @@ bps_status bps_exchange_contribute(struct bps_exchange_round *round, const void 
 
 void bps_exchange_ready(struct bps_exchange_round *round)
 {
-    arrive(round, config_of(round)->leader);
+    exchange_arrive(round, config_of(round)->leader);
 }
 
 /* ---- that of others ---- */
 
-static bool has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
+static bool exchange_has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
 {
     (void)sum;
     (void)bytes;
@@ -286,7 +286,7 @@ static bool has(const struct bps_sum *sum, const struct bps_round_id *id, uint64
 }
 
 /* What holds for every contribution of a worker that works, whatever the others do. */
-static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
+static bool exchange_is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
     bool receiver = !bps_brings(&spec->roles, rank);
@@ -294,7 +294,7 @@ static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_c
            c->empty == receiver && c->length == (receiver ? 0 : spec->bytes);
 }
 
-static void *place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+static void *exchange_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     const struct bps_exchange_round *round = of(cursor->round);
@@ -305,7 +305,7 @@ static void *place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
     return (char *)round->part[cursor->rank].block.data + offset;
 }
 
-static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+static uint32_t exchange_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_sum_cursor *cursor = (struct bps_sum_cursor *)sink;
     struct bps_exchange_round *round = of(cursor->round);
@@ -324,18 +324,18 @@ static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, u
         bool counts = round->base.verdict == BPS_OK && !round->over;
         bps_sum_abandon(cursor);
         if (counts) {
-            arrive(round, cursor->rank);
+            exchange_arrive(round, cursor->rank);
         }
     }
     return bytes;
 }
 
-static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
-                       struct bps_sum_cursor *cursor)
+static bps_status exchange_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
+                                struct bps_sum_cursor *cursor)
 {
     struct bps_round_base *base;
-    cursor->sink = (struct bps_sink){.place = place, .take = take};
-    bps_status status = is_sane(key->sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
+    cursor->sink = (struct bps_sink){.place = exchange_place, .take = exchange_take};
+    bps_status status = exchange_is_sane(key->sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
     if (status != BPS_OK || base == NULL) {
         return status;
     }
@@ -344,12 +344,12 @@ static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_cont
     if (part->spoke) {
         return BPS_ERR_PROTOCOL;
     }
-    speak(part, c);
+    exchange_speak(part, c);
     if (round->base.verdict != BPS_OK) {
         return BPS_OK;
     }
     if (c->length == 0) {
-        arrive(round, rank);
+        exchange_arrive(round, rank);
         return BPS_OK;
     }
     if (bps_block_get(key->sum, &part->block, c->length) == NULL) {
@@ -362,12 +362,12 @@ static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_cont
 
 /* ---- what ends a round otherwise ---- */
 
-static bps_status fail(struct bps_key *key, const struct bps_notice *failed)
+static bps_status exchange_fail(struct bps_key *key, const struct bps_notice *failed)
 {
     struct bps_round_base *base;
     bps_status status = bps_key_ending(key, failed, &base);
     if (status == BPS_OK && base != NULL) {
-        end(of(base), failed->status, failed->text);
+        exchange_end(of(base), failed->status, failed->text);
     }
     return status;
 }
@@ -386,18 +386,18 @@ static bps_status poison(struct bps_key *key, uint32_t rank, const struct bps_no
             config->events->notice(config->owner, i, &failed);
         }
     }
-    return status == BPS_OK ? fail(key, &failed) : status;
+    return status == BPS_OK ? exchange_fail(key, &failed) : status;
 }
 
 /* Who is lost has left before, or the job fails. */
-static void leave(struct bps_round_base *base, uint32_t rank)
+static void exchange_leave(struct bps_round_base *base, uint32_t rank)
 {
     (void)rank;
     fail_if_left(of(base));
 }
 
 /* If we have not spoken, we have poisoned it, or not come to it. */
-static bool missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
+static bool exchange_missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
 {
     const struct bps_exchange_round *round = (const struct bps_exchange_round *)base;
     const struct bps_sum_config *config = config_of(round);
@@ -410,23 +410,23 @@ static bool missing(const struct bps_round_base *base, char *text, size_t n, cha
     return silent != 0 && round->part[config->leader].spoke;
 }
 
-static void stalled(struct bps_round_base *base, bool overdue, const char *text)
+static void exchange_stalled(struct bps_round_base *base, bool overdue, const char *text)
 {
     const struct bps_sum_config *config = config_of(of(base));
-    const struct bps_notice notice =
-        notice_of(of(base), overdue ? BPS_NOTICE_POISON : BPS_NOTICE_STALLED, overdue ? BPS_ERR_TIMEOUT : BPS_OK, text);
+    const struct bps_notice notice = exchange_notice_of(of(base), overdue ? BPS_NOTICE_POISON : BPS_NOTICE_STALLED,
+                                                        overdue ? BPS_ERR_TIMEOUT : BPS_OK, text);
     config->events->notice(config->owner, config->leader, &notice);
 }
 
 const struct bps_key_ops bps_exchange_ops = {
     .bytes = sizeof(struct bps_key),
-    .has = has,
-    .push = push,
+    .has = exchange_has,
+    .push = exchange_push,
     .poison = poison,
-    .fail = fail,
+    .fail = exchange_fail,
     .open = open_round,
-    .leave = leave,
-    .missing = missing,
-    .stalled = stalled,
-    .collect = collect,
+    .leave = exchange_leave,
+    .missing = exchange_missing,
+    .stalled = exchange_stalled,
+    .collect = exchange_collect,
 };

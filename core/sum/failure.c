@@ -7,7 +7,7 @@
 
 #include "base/assert.h"
 
-static struct bps_notice notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
+static struct bps_notice failure_notice_of(const struct bps_round *round, enum bps_notice_kind kind, const char *text)
 {
     return (struct bps_notice){.kind = kind,
                                .id = round->base.id,
@@ -22,7 +22,7 @@ void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind
 {
     bps_assert(rank < round->sum->config.workers && text != NULL);
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_notice notice = notice_of(round, kind, text);
+    const struct bps_notice notice = failure_notice_of(round, kind, text);
     config->events->notice(config->owner, rank, &notice);
 }
 
@@ -30,7 +30,7 @@ void bps_round_tell(struct bps_round *round, uint32_t rank, enum bps_notice_kind
 static bool tell_network(struct bps_round *round, const char *text)
 {
     const struct bps_sum_config *config = &round->sum->config;
-    const struct bps_notice notice = notice_of(round, BPS_NOTICE_FAILED, text);
+    const struct bps_notice notice = failure_notice_of(round, BPS_NOTICE_FAILED, text);
     if (!bps_is_partial(round->sum) || round->handed_on) {
         return false;
     }

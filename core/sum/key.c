@@ -20,7 +20,7 @@ struct bps_key *bps_key_known(const struct bps_sum *sum, const struct bps_round_
     return key;
 }
 
-static struct bps_key *make(struct bps_sum *sum, const struct bps_key_ops *ops, const struct bps_round_id *id)
+static struct bps_key *key_make(struct bps_sum *sum, const struct bps_key_ops *ops, const struct bps_round_id *id)
 {
     bps_assert(ops->bytes >= sizeof(struct bps_key) && ops->push != NULL && ops->has != NULL);
     struct bps_key *key = calloc(1, ops->bytes);
@@ -46,7 +46,7 @@ bps_status bps_key_find(struct bps_sum *sum, const struct bps_round_id *id, uint
         return BPS_ERR_PROTOCOL;
     }
     *out = bps_key_known(sum, id);
-    *out = *out != NULL ? *out : make(sum, ops, id);
+    *out = *out != NULL ? *out : key_make(sum, ops, id);
     return *out != NULL ? BPS_OK : BPS_ERR_NOMEM;
 }
 
@@ -156,7 +156,7 @@ static void each(struct bps_sum *sum, bps_round_base_fn fn, const void *arg)
     }
 }
 
-static void collect(struct bps_round_base *round, const void *arg)
+static void key_collect(struct bps_round_base *round, const void *arg)
 {
     (void)arg;
     round->key->ops->collect(round);
@@ -168,7 +168,7 @@ void bps_rounds_walk(struct bps_sum *sum, bps_round_base_fn fn, const void *arg)
     each(sum, fn, arg);
     if (--sum->walking == 0 && sum->uncollected) {
         sum->uncollected = false;
-        each(sum, collect, NULL);
+        each(sum, key_collect, NULL);
     }
 }
 

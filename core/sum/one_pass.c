@@ -23,7 +23,7 @@
 
 /* ---- contributions ---- */
 
-static struct bps_block *entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
+static struct bps_block *one_pass_entry(const struct bps_sum_cursor *cursor, uint32_t offset, size_t *room)
 {
     bps_assert(bps_cursor_round(cursor)->policy->apart && offset <= cursor->bytes);
     (void)offset;
@@ -45,7 +45,7 @@ static bool borrow(const struct bps_sum_cursor *cursor, uint32_t offset, const v
     return true;
 }
 
-static bps_status take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
+static bps_status one_pass_take(const struct bps_sum_cursor *cursor, uint32_t offset, const void *data, uint32_t bytes)
 {
     bps_assert(bps_part_of(cursor)->loan == NULL && offset <= cursor->bytes && bytes <= cursor->bytes - offset);
     struct bps_part *part = bps_part_of(cursor);
@@ -238,7 +238,7 @@ static bps_status sum_chunk(struct pass *pass, uint32_t offset, uint32_t bytes)
 }
 
 /* Returns the blocks of contributions, except one that has become the slice's. */
-static void free_parts(struct bps_sum_slice *slice)
+static void one_pass_free_parts(struct bps_sum_slice *slice)
 {
     struct bps_sum *sum = slice->round->sum;
     for (uint32_t i = 0; i < slice->round->ranks->n; i++) {
@@ -250,7 +250,7 @@ static void free_parts(struct bps_sum_slice *slice)
     }
 }
 
-static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
+static bps_status one_pass_finish(struct bps_sum_slice *slice, struct bps_report *report)
 {
     struct pass pass = {.slice = slice};
     (void)report;
@@ -269,15 +269,15 @@ static bps_status finish(struct bps_sum_slice *slice, struct bps_report *report)
     }
     if (status == BPS_OK) {
         slice->payload = slice->block.data != NULL ? slice->block.data : leader_answer(slice);
-        free_parts(slice);
+        one_pass_free_parts(slice);
     }
     return status;
 }
 
 const struct bps_sum_policy bps_one_pass = {
     .apart = true,
-    .entry = entry,
-    .take = take,
-    .finish = finish,
-    .free_parts = free_parts,
+    .entry = one_pass_entry,
+    .take = one_pass_take,
+    .finish = one_pass_finish,
+    .free_parts = one_pass_free_parts,
 };

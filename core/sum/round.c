@@ -42,8 +42,8 @@ static const struct bps_sum_policy *choose_policy(const struct bps_sum *sum, con
 }
 
 /* Carves the arrays that follow the struct out of one zeroed block. */
-static struct bps_round *allocate(struct bps_sum *sum, const struct bps_ranks *ranks, uint32_t slices,
-                                  const struct bps_sum_policy *policy)
+static struct bps_round *round_allocate(struct bps_sum *sum, const struct bps_ranks *ranks, uint32_t slices,
+                                        const struct bps_sum_policy *policy)
 {
     size_t n = ranks->n, words = sum->words;
     size_t head = sizeof(struct bps_round) + slices * sizeof(struct bps_sum_slice);
@@ -125,7 +125,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
     bps_status known = bps_find_kernels(config->reducer, &summed, &kernels, &reducer, &why);
     const struct bps_ranks *ranks = config->ranks != NULL ? config->ranks(config->owner, &c->id) : NULL;
     ranks = ranks != NULL ? ranks : &sum->all;
-    struct bps_round *round = allocate(sum, ranks, slices, choose_policy(sum, ranks, &c->spec, &kernels));
+    struct bps_round *round = round_allocate(sum, ranks, slices, choose_policy(sum, ranks, &c->spec, &kernels));
     if (round == NULL) {
         return NULL;
     }
@@ -163,7 +163,7 @@ struct bps_round_base *bps_round_open(struct bps_key *key, const struct bps_cont
 /* ---- the end ---- */
 
 /* Returns the blocks of a round that has failed. */
-static void release_blocks(struct bps_round *round)
+static void round_release_blocks(struct bps_round *round)
 {
     for (uint32_t i = 0; i < round->slices; i++) {
         if (round->policy->apart) {
@@ -177,7 +177,7 @@ static void free_round(struct bps_round *round)
 {
     bps_assert(round->base.holds == 0 && round->deliveries == 0);
     bps_assert(round->opener == UINT32_MAX || round->sum->held[round->opener] >= round->memory);
-    release_blocks(round);
+    round_release_blocks(round);
     bps_key_remove(&round->base);
     bps_block_put(round->sum, &round->odd);
     if (round->opener != UINT32_MAX) {
@@ -199,7 +199,7 @@ void bps_round_collect(struct bps_round *round)
         return;
     }
     if (round->joined < round->ranks->n) {
-        release_blocks(round); /* it has failed: those who come now only hear of it */
+        round_release_blocks(round); /* it has failed: those who come now only hear of it */
         return;
     }
     /* Late slices of a failed round must still find its key; all others of unnamed tensors are forgotten. */

@@ -62,7 +62,7 @@ static bool fits_coded(const struct bps_contribution *c, uint32_t bytes)
 }
 
 /* Whether it has the size of what it stands for. */
-static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
+static bool rounds_fits(const struct bps_sum *sum, bool receiver, const struct bps_contribution *c)
 {
     uint32_t bytes = c->size;
     if (c->empty) {
@@ -77,13 +77,13 @@ static bool fits(const struct bps_sum *sum, bool receiver, const struct bps_cont
     return c->spec.coding == NULL ? c->length == own : fits_coded(c, own);
 }
 
-static bool has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
+static bool rounds_has(const struct bps_sum *sum, const struct bps_round_id *id, uint64_t bytes, uint32_t size)
 {
     return bps_is_partition(bytes, sum->config.partition, id->partition, size);
 }
 
 /* What holds for every contribution of a worker that works, whatever the others do. */
-static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
+static bool rounds_is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_contribution *c)
 {
     const struct bps_spec *spec = &c->spec;
     if (c->size % bps_dtype_size(spec->dtype) != 0 || !bps_is_slice(c->slice, sum->config.slice) ||
@@ -91,7 +91,7 @@ static bool is_sane(const struct bps_sum *sum, uint32_t rank, const struct bps_c
         return false; /* an aggregator hears its own group, one by one, and within the host */
     }
     bool brings = bps_stands_for_source(sum, rank, bps_is_for_group(sum, rank, c->for_group), &spec->roles);
-    return fits(sum, !brings, c);
+    return rounds_fits(sum, !brings, c);
 }
 
 /* A contribution without payload: a receiver's to all slices of a broadcast, or to an empty tensor. */
@@ -105,7 +105,7 @@ static void push_empty(struct bps_round *round, uint32_t rank, bool for_group)
 }
 
 /* The round goes well. */
-static bps_status begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
+static bps_status rounds_begin(struct bps_round *round, const struct bps_contribution *c, struct bps_sum_cursor *cursor)
 {
     uint32_t rank = cursor->rank;
     cursor->slice = c->offset / round->grid;
@@ -129,12 +129,12 @@ static bps_status begin(struct bps_round *round, const struct bps_contribution *
     return BPS_OK;
 }
 
-static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
-                       struct bps_sum_cursor *cursor)
+static bps_status rounds_push(struct bps_key *key, uint32_t rank, const struct bps_contribution *c,
+                              struct bps_sum_cursor *cursor)
 {
     struct bps_sum *sum = key->sum;
     struct bps_round_base *base;
-    bps_status status = is_sane(sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
+    bps_status status = rounds_is_sane(sum, rank, c) ? bps_key_round(key, c, &base) : BPS_ERR_PROTOCOL;
     if (status != BPS_OK || base == NULL) {
         return status;
     }
@@ -158,7 +158,7 @@ static bps_status push(struct bps_key *key, uint32_t rank, const struct bps_cont
         return status;
     }
     bps_check(bps_round_check(round));
-    return begin(round, c, cursor);
+    return rounds_begin(round, c, cursor);
 }
 
 /* ---- what ends a round from outside: a worker's word, or the network's, or nobody's ---- */
@@ -225,7 +225,7 @@ static bps_status fail_round(struct bps_key *key, const struct bps_notice *faile
 
 /* ---- workers that are no longer there ---- */
 
-static void leave(struct bps_round_base *base, uint32_t rank)
+static void rounds_leave(struct bps_round_base *base, uint32_t rank)
 {
     struct bps_round *round = (struct bps_round *)base;
     char text[80];
@@ -242,7 +242,7 @@ static void leave(struct bps_round_base *base, uint32_t rank)
 }
 
 /* A slow receiver is not a missing one. */
-static bool missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
+static bool rounds_missing(const struct bps_round_base *base, char *text, size_t n, char *late, size_t room)
 {
     text[0] = '\0';
     if (base->failure == NULL) {
@@ -251,7 +251,7 @@ static bool missing(const struct bps_round_base *base, char *text, size_t n, cha
     return text[0] != '\0';
 }
 
-static void stalled(struct bps_round_base *base, bool overdue, const char *text)
+static void rounds_stalled(struct bps_round_base *base, bool overdue, const char *text)
 {
     struct bps_round *round = (struct bps_round *)base;
     if (overdue) {
@@ -262,22 +262,22 @@ static void stalled(struct bps_round_base *base, bool overdue, const char *text)
     }
 }
 
-static void collect(struct bps_round_base *round)
+static void rounds_collect(struct bps_round_base *round)
 {
     bps_round_collect((struct bps_round *)round);
 }
 
 const struct bps_key_ops bps_rounds_ops = {
     .bytes = sizeof(struct bps_key),
-    .has = has,
-    .push = push,
+    .has = rounds_has,
+    .push = rounds_push,
     .poison = poison_round,
     .fail = fail_round,
     .open = bps_round_open,
-    .leave = leave,
-    .missing = missing,
-    .stalled = stalled,
-    .collect = collect,
+    .leave = rounds_leave,
+    .missing = rounds_missing,
+    .stalled = rounds_stalled,
+    .collect = rounds_collect,
     .wants = bps_slice_wants,
     .delivered = bps_slice_delivered,
 };

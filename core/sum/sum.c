@@ -140,7 +140,7 @@ bps_status bps_sum_fail(struct bps_sum *sum, const struct bps_notice *failed)
     return status == BPS_OK ? key->ops->fail(key, failed) : status;
 }
 
-static void leave(struct bps_round_base *round, const void *rank)
+static void sum_leave(struct bps_round_base *round, const void *rank)
 {
     round->key->ops->leave(round, *(const uint32_t *)rank);
 }
@@ -149,7 +149,7 @@ void bps_sum_leave(struct bps_sum *sum, uint32_t rank)
 {
     bps_assert(rank < sum->config.workers);
     bps_set_bit(sum->left_bits, rank);
-    bps_rounds_walk(sum, leave, &rank);
+    bps_rounds_walk(sum, sum_leave, &rank);
 }
 
 void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
@@ -157,7 +157,7 @@ void bps_sum_gone(struct bps_sum *sum, uint32_t rank)
     bps_assert(rank < sum->config.workers);
     if (bps_ranks_has(&sum->all, rank)) {
         bps_set_bit(sum->gone_bits, rank);
-        bps_rounds_walk(sum, leave, &rank);
+        bps_rounds_walk(sum, sum_leave, &rank);
     }
 }
 
@@ -171,7 +171,7 @@ static bool is_longer(uint64_t limit, uint64_t since, uint64_t now)
     return limit > 0 && now > since && now - since > limit;
 }
 
-static void check_stall(struct bps_round_base *round, const void *patience)
+static void sum_check_stall(struct bps_round_base *round, const void *patience)
 {
     const struct patience *p = patience;
     const struct bps_key_ops *ops = round->key->ops;
@@ -195,7 +195,7 @@ static void check_stall(struct bps_round_base *round, const void *patience)
 void bps_sum_check_stalls(struct bps_sum *sum, uint64_t now, uint64_t warn, uint64_t fail)
 {
     const struct patience patience = {now, warn, fail};
-    bps_rounds_walk(sum, check_stall, &patience);
+    bps_rounds_walk(sum, sum_check_stall, &patience);
 }
 
 static void excuse(struct bps_round_base *round, const void *arg)

@@ -34,14 +34,14 @@ static _Thread_local struct ring *own;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t ends; /* of threads: another one may have the ring */
 
-static void leave(void *ring)
+static void ring_leave(void *ring)
 {
     atomic_store(&((struct ring *)ring)->used, false);
 }
 
 static void make_key(void)
 {
-    pthread_key_create(&ends, leave);
+    pthread_key_create(&ends, ring_leave);
 }
 
 static struct ring *find_unused(void)
@@ -55,7 +55,7 @@ static struct ring *find_unused(void)
     return NULL;
 }
 
-static struct ring *take(void)
+static struct ring *ring_take(void)
 {
     pthread_once(&once, make_key);
     struct ring *ring = find_unused();
@@ -88,7 +88,7 @@ static uint64_t both(uint32_t low, uint32_t high)
 void bps_ring_put(const struct bps_trace_record *r)
 {
     bps_assert(r->kind < BPS_TRACE_KINDS);
-    if (own == NULL && (own = take()) == NULL) {
+    if (own == NULL && (own = ring_take()) == NULL) {
         return;
     }
     uint64_t count = atomic_load_explicit(&own->count, memory_order_relaxed);

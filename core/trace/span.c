@@ -37,7 +37,7 @@ struct pairing {
     bool short_of_memory;
 };
 
-static struct key key_of(const struct bps_trace_record *r)
+static struct key span_key_of(const struct bps_trace_record *r)
 {
     return (struct key){r->tensor, r->round, r->partition, r->offset, r->peer, (uint32_t)r->kind << 16 | r->label};
 }
@@ -75,7 +75,7 @@ static uint32_t take_lane(struct pairing *p, struct track *track, const struct b
     return (uint32_t)out->lanes++;
 }
 
-static void end(struct pairing *p, struct open *open, uint64_t at, bool finished)
+static void span_end(struct pairing *p, struct open *open, uint64_t at, bool finished)
 {
     struct bps_trace_span *span = &p->out->span[open->span];
     struct track *track = track_of(p, &span->begin);
@@ -87,7 +87,7 @@ static void end(struct pairing *p, struct open *open, uint64_t at, bool finished
     HASH_DEL(p->open, open);
 }
 
-static void begin(struct pairing *p, const struct bps_trace_record *r)
+static void span_begin(struct pairing *p, const struct bps_trace_record *r)
 {
     struct track *track = track_of(p, r);
     uint32_t lane = track != NULL ? take_lane(p, track, r) : UINT32_MAX;
@@ -96,22 +96,22 @@ static void begin(struct pairing *p, const struct bps_trace_record *r)
         return;
     }
     struct open *open = &p->entries[p->out->n];
-    *open = (struct open){.key = key_of(r), .span = (uint32_t)p->out->n};
+    *open = (struct open){.key = span_key_of(r), .span = (uint32_t)p->out->n};
     p->out->span[p->out->n++] = (struct bps_trace_span){.begin = *r, .lane = lane};
     HASH_ADD(hh, p->open, key, sizeof open->key, open);
     p->short_of_memory |= open->hh.tbl == NULL;
 }
 
-static void add(struct pairing *p, const struct bps_trace_record *r)
+static void span_add(struct pairing *p, const struct bps_trace_record *r)
 {
-    const struct key key = key_of(r);
+    const struct key key = span_key_of(r);
     struct open *open;
     HASH_FIND(hh, p->open, &key, sizeof key, open);
     if (open != NULL) {
-        end(p, open, r->at, r->end); /* not by a second beginning */
+        span_end(p, open, r->at, r->end); /* not by a second beginning */
     }
     if (!r->end) {
-        begin(p, r);
+        span_begin(p, r);
     }
 }
 
@@ -123,10 +123,10 @@ bps_status bps_trace_pair(const struct bps_trace_record *record, size_t n, uint6
     struct track *track, *next_track;
     p.short_of_memory = out->span == NULL || p.entries == NULL;
     for (size_t i = 0; i < n && !p.short_of_memory; i++) {
-        add(&p, &record[i]);
+        span_add(&p, &record[i]);
     }
     HASH_ITER(hh, p.open, open, next_open) {
-        end(&p, open, now, false);
+        span_end(&p, open, now, false);
     }
     HASH_ITER(hh, p.tracks, track, next_track) {
         HASH_DEL(p.tracks, track);

@@ -162,7 +162,7 @@ static const char *name_of(uint32_t id)
     return name != NULL ? name->text : NULL;
 }
 
-static const char *text_of(uint16_t label)
+static const char *trace_text_of(uint16_t label)
 {
     pthread_mutex_lock(&trace.lock);
     const char *text = label < trace.labels ? trace.label[label] : "";
@@ -191,7 +191,7 @@ static void own_path(char *path, size_t n)
 
 static bool print_to(const char *path, const struct bps_trace_spans *spans, uint64_t lost)
 {
-    const struct bps_trace_words words = {&trace.member, name_of, text_of, each_name, lost};
+    const struct bps_trace_words words = {&trace.member, name_of, trace_text_of, each_name, lost};
     FILE *file = fopen(path, "w");
     if (file == NULL) {
         return false;

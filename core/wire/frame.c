@@ -11,7 +11,7 @@ static const uint8_t fields[] = {4, 1, 1, 1, 1, 4, 4, 8, 4, 4, 4, 4, 8, 8, 4, 2,
 _Static_assert(sizeof(struct bps_header) == BPS_HEADER_BYTES, "it is laid out in memory as it travels");
 
 /* From the order of bytes of this machine to that of the wire, or back: only one that is big endian has another. */
-static void turn(uint8_t *at)
+static void frame_turn(uint8_t *at)
 {
     for (size_t i = 0; BYTE_ORDER == BIG_ENDIAN && i < sizeof fields; at += fields[i++]) {
         for (uint8_t from = 0, to = (uint8_t)(fields[i] - 1); from < to; from++, to--) {
@@ -25,13 +25,13 @@ static void turn(uint8_t *at)
 void bps_header_encode(const struct bps_header *header, uint8_t out[BPS_HEADER_BYTES])
 {
     memcpy(out, header, BPS_HEADER_BYTES);
-    turn(out);
+    frame_turn(out);
 }
 
 bps_status bps_header_decode(const uint8_t in[BPS_HEADER_BYTES], struct bps_header *out)
 {
     memcpy(out, in, BPS_HEADER_BYTES);
-    turn((uint8_t *)out);
+    frame_turn((uint8_t *)out);
     bool known = (out->type >= BPS_FRAME_CHALLENGE && out->type <= BPS_FRAME_LATENESS) ||
                  (out->type >= BPS_FRAME_PUSH && out->type <= BPS_FRAME_FEEDBACK);
     bool pushes = out->type == BPS_FRAME_PUSH;

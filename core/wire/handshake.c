@@ -55,7 +55,7 @@ static void log_refusal(const struct bps_link *link, const char *text)
 }
 
 /* Says why and closes once that is sent; the owner hears of it as closed. */
-static bps_status refuse(struct bps_link *link, const char *text)
+static bps_status handshake_refuse(struct bps_link *link, const char *text)
 {
     log_refusal(link, text);
     link->state = BPS_LINK_REFUSED;
@@ -65,7 +65,7 @@ static bps_status refuse(struct bps_link *link, const char *text)
 }
 
 /* Ends a link from our side with a text that its owner hears. */
-static bps_status give_up(struct bps_link *link, bps_status status, const char *text)
+static bps_status handshake_give_up(struct bps_link *link, bps_status status, const char *text)
 {
     bps_link_drop(link);
     link->handler->closed(link->owner, link, status, text);
@@ -89,7 +89,7 @@ bps_status bps_check_version(struct bps_link *link, const uint8_t *begin)
     (void)bps_fail(&report, BPS_ERR_REFUSED,
                    "byteps %s speaks wire version %u, byteps %s speaks %u; install the same version on all hosts",
                    bps_version(), BPS_WIRE_VERSION, software, version);
-    (void)give_up(link, BPS_ERR_REFUSED, report.text);
+    (void)handshake_give_up(link, BPS_ERR_REFUSED, report.text);
     return BPS_ERR_REFUSED;
 }
 
@@ -107,7 +107,7 @@ static bps_status say_hello(struct bps_link *link)
         status = bps_prove(link->key, BPS_DIALLER, introduction, proof);
     }
     if (status != BPS_OK) {
-        return give_up(link, status, "no proof of belonging to the job could be made");
+        return handshake_give_up(link, status, "no proof of belonging to the job could be made");
     }
     bps_writer_init(&w);
     bps_put_bytes(&w, introduction->challenge, BPS_NONCE_BYTES);
@@ -174,7 +174,7 @@ static bps_status read_hello(struct bps_link *link, struct bps_reader *payload)
     return bps_reader_done(payload) && ours ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
-static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
+static bps_status handshake_on_hello(struct bps_link *link, struct bps_reader *payload)
 {
     struct bps_report report = {""};
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key); /* the transport has got it */
@@ -184,7 +184,7 @@ static bps_status on_hello(struct bps_link *link, struct bps_reader *payload)
     struct bps_channel *channel = link->channel;
     bps_status status = link->handler->hello(link->owner, link, &link->introduction.claim, &report);
     bool refused = status != BPS_OK && status != BPS_ERR_PROTOCOL && link->channel == channel;
-    return refused ? refuse(link, report.text) : status == BPS_ERR_PROTOCOL ? status : BPS_OK;
+    return refused ? handshake_refuse(link, report.text) : status == BPS_ERR_PROTOCOL ? status : BPS_OK;
 }
 
 static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
@@ -195,7 +195,7 @@ static bps_status on_welcome(struct bps_link *link, struct bps_reader *payload)
         return BPS_ERR_PROTOCOL;
     }
     if (!bps_is_proof(link->key, BPS_ACCEPTOR, &link->introduction, proof)) {
-        return give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
+        return handshake_give_up(link, BPS_ERR_REFUSED, "it could not prove that it belongs to the job");
     }
     link->state = BPS_LINK_OPEN;
     link->welcomed = true;
@@ -207,13 +207,13 @@ static bps_status on_refuse(struct bps_link *link, struct bps_reader *payload)
 {
     char text[BPS_TEXT_LIMIT + 1];
     bps_get_text(payload, text, sizeof text);
-    return give_up(link, BPS_ERR_REFUSED, text);
+    return handshake_give_up(link, BPS_ERR_REFUSED, text);
 }
 
 bps_status bps_handshake(struct bps_link *link, const struct bps_header *header, struct bps_reader *payload)
 {
     if (link->state == BPS_LINK_ACCEPTED) {
-        return header->type == BPS_FRAME_HELLO ? on_hello(link, payload) : BPS_ERR_PROTOCOL;
+        return header->type == BPS_FRAME_HELLO ? handshake_on_hello(link, payload) : BPS_ERR_PROTOCOL;
     }
     switch (header->type) {
     case BPS_FRAME_CHALLENGE:

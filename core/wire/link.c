@@ -62,7 +62,7 @@ static void link_fail(struct bps_link *link, bps_status status, const char *text
 
 /* ---- receiving ---- */
 
-static bps_status deliver(struct bps_link *link)
+static bps_status link_deliver(struct bps_link *link)
 {
     struct bps_header header = link->header;
     uint8_t *payload = link->payload;
@@ -95,7 +95,7 @@ static uint32_t message_take(struct bps_sink *sink, uint32_t offset, const void 
     }
     if (offset + bytes == link->header.length) {
         struct bps_channel *channel = link->channel;
-        bps_status status = deliver(link);
+        bps_status status = link_deliver(link);
         if (status != BPS_OK && link->channel == channel) {
             link_fail(link, status, "it sent a message that the protocol does not allow");
         }
@@ -133,7 +133,7 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     bps_assert(link->payload == NULL); /* a message is whole before the next one begins */
     link->header = header;
     if (header.length == 0) {
-        return deliver(link);
+        return link_deliver(link);
     }
     link->payload = malloc(header.length);
     if (link->payload == NULL) {
@@ -144,7 +144,7 @@ static bps_status on_header(void *user, const uint8_t *bytes, struct bps_sink **
     return BPS_OK;
 }
 
-static void on_placed(void *user, void *ticket)
+static void link_on_placed(void *user, void *ticket)
 {
     struct bps_link *link = user;
     link->last_received = bps_now_roughly();
@@ -153,7 +153,7 @@ static void on_placed(void *user, void *ticket)
 
 /* ---- sending ---- */
 
-static bps_status on_next(void *user, struct bps_frame *out)
+static bps_status link_on_next(void *user, struct bps_frame *out)
 {
     struct bps_link *link = user;
     struct bps_parcel *parcel = STAILQ_FIRST(&link->queue);
@@ -174,7 +174,7 @@ static bps_status on_next(void *user, struct bps_frame *out)
     return link->handler->next(link->owner, link, out);
 }
 
-static void on_sent(void *user, void *cookie)
+static void link_on_sent(void *user, void *cookie)
 {
     struct bps_link *link = user;
     link->last_sent = bps_now_roughly();
@@ -190,7 +190,7 @@ static void on_sent(void *user, void *cookie)
     free(parcel);
 }
 
-static const struct bps_transport_ops *ops_of(const struct bps_link *link)
+static const struct bps_transport_ops *link_ops_of(const struct bps_link *link)
 {
     return link->transport->ops;
 }
@@ -241,7 +241,7 @@ void bps_link_kick(struct bps_link *link)
 {
     if (link->channel != NULL) {
         BPS_CALLING(link->transport, "kick", NULL);
-        ops_of(link)->kick(link->channel);
+        link_ops_of(link)->kick(link->channel);
     }
 }
 
@@ -261,7 +261,7 @@ static void on_connected(void *user)
     link->connected = link->last_received = bps_now();
 }
 
-static void on_closed(void *user, bps_status status, const char *text)
+static void link_on_closed(void *user, bps_status status, const char *text)
 {
     struct bps_link *link = user;
     link_reset(link);
@@ -272,10 +272,10 @@ static void on_closed(void *user, bps_status status, const char *text)
 static const struct bps_channel_events link_events = {
     .connected = on_connected,
     .header = on_header,
-    .next = on_next,
-    .sent = on_sent,
-    .closed = on_closed,
-    .placed = on_placed,
+    .next = link_on_next,
+    .sent = link_on_sent,
+    .closed = link_on_closed,
+    .placed = link_on_placed,
 };
 
 static void link_init(struct bps_link *link, const struct bps_link_handler *handler, void *owner,
@@ -303,7 +303,7 @@ bps_status bps_link_dial(struct bps_link *link, const struct bps_link_handler *h
     link->state = BPS_LINK_DIALLING;
     BPS_CALLING(transport, "dial", NULL);
     bps_status status =
-        ops_of(link)->dial(transport->self, address, lane, key, &link_events, link, &link->channel, report);
+        link_ops_of(link)->dial(transport->self, address, lane, key, &link_events, link, &link->channel, report);
     OPENSSL_cleanse(&link->channel_key, sizeof link->channel_key);
     status = bps_returned(transport, "dial", BPS_OK, status, report);
     if (status != BPS_OK) {
@@ -332,7 +332,7 @@ void bps_link_finish(struct bps_link *link)
 {
     if (link->channel != NULL) {
         BPS_CALLING(link->transport, "finish", NULL);
-        ops_of(link)->finish(link->channel);
+        link_ops_of(link)->finish(link->channel);
     }
 }
 
@@ -342,6 +342,6 @@ void bps_link_drop(struct bps_link *link)
     if (channel != NULL) {
         link_reset(link);
         BPS_CALLING(link->transport, "drop", NULL);
-        ops_of(link)->drop(channel);
+        link_ops_of(link)->drop(channel);
     }
 }

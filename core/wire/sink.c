@@ -2,7 +2,7 @@
 /* sink.c - see sink.h. */
 #include "wire/sink.h"
 
-static void *place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
+static void *sink_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     (void)sink;
     (void)offset;
@@ -10,7 +10,7 @@ static void *place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
     return NULL;
 }
 
-static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
+static uint32_t sink_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     (void)sink;
     (void)offset;
@@ -20,5 +20,5 @@ static uint32_t take(struct bps_sink *sink, uint32_t offset, const void *data, u
 
 void bps_sink_discard(struct bps_sink *sink)
 {
-    *sink = (struct bps_sink){.place = place, .take = take};
+    *sink = (struct bps_sink){.place = sink_place, .take = sink_take};
 }

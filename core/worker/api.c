@@ -75,14 +75,14 @@ static struct bps_worker *acquire(struct bps_report *report)
     return worker;
 }
 
-static void release(void)
+static void api_release(void)
 {
     atomic_fetch_sub(&users, 1);
 }
 
 /* ---- fork ---- */
 
-static void in_child(void)
+static void api_in_child(void)
 {
     bool job = atomic_load(&alive);
     bps_memory_in_child(job);
@@ -101,12 +101,12 @@ static void in_child(void)
 /* Before any thread can begin a job: a fork that is under way does not call what is registered meanwhile. */
 __attribute__((constructor)) static void watch_forks(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    pthread_atfork(NULL, NULL, api_in_child);
 }
 
 /* ---- life ---- */
 
-static void forget(void)
+static void api_forget(void)
 {
     for (size_t i = 0; i < suspended_count; i++) {
         free((char *)(uintptr_t)suspended[i].declaration.name);
@@ -126,7 +126,7 @@ static char *choice_of(const struct bps_tensor_entry *tensor)
 }
 
 /* Takes name, form and state of a tensor, whose worker has left, away from it. */
-static struct remembered take(struct bps_tensor_entry *tensor)
+static struct remembered api_take(struct bps_tensor_entry *tensor)
 {
     const struct bps_form form = tensor->form;
     const size_t size = bps_dtype_size(form.dtype);
@@ -151,7 +151,7 @@ static struct remembered take(struct bps_tensor_entry *tensor)
 static bps_status remember(struct bps_worker *worker)
 {
     uint32_t n = atomic_load(&worker->table.count);
-    forget();
+    api_forget();
     suspended = calloc(n, sizeof *suspended);
     if (suspended == NULL) {
         return BPS_ERR_NOMEM;
@@ -159,7 +159,7 @@ static bps_status remember(struct bps_worker *worker)
     for (bps_tensor slot = 1; slot < n; slot++) {
         struct bps_tensor_entry *tensor = bps_tensor_at(worker, slot);
         if (!tensor->unnamed) {
-            suspended[suspended_count++] = take(tensor);
+            suspended[suspended_count++] = api_take(tensor);
         }
     }
     return BPS_OK;
@@ -180,7 +180,7 @@ static bps_status load_conf(const struct bps_init_options *options, struct bps_r
  * Frees a worker that has left (NULL: there is none) and the configuration. The job fails for the others with `why`;
  * NULL: it goes on, and a scheduler that is hosted here as long as it does.
  */
-static void finish(struct bps_worker *worker, const char *why)
+static void api_finish(struct bps_worker *worker, const char *why)
 {
     if (worker != NULL) {
         bps_worker_free(worker);
@@ -253,7 +253,7 @@ bps_status bps_init(const struct bps_init_options *options, struct bps_report *r
             atomic_store(&current, worker);
             warn_of_variables(worker);
         } else {
-            finish(worker, why->text[0] != '\0' ? why->text : bps_strerror(status));
+            api_finish(worker, why->text[0] != '\0' ? why->text : bps_strerror(status));
         }
     }
     pthread_mutex_unlock(&life);
@@ -282,7 +282,7 @@ static void save_states(struct bps_worker *worker)
 }
 
 /* Ends the job; the operations in flight end before this, so that nobody sleeps in it any more. */
-static bps_status end_job(bool keep_names, struct bps_report *report)
+static bps_status api_end_job(bool keep_names, struct bps_report *report)
 {
     if (atomic_load(&forked)) {
         return no_job(report);
@@ -307,9 +307,9 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
         bps_status kept = remember(worker);
         status = status == BPS_OK ? kept : status;
     } else {
-        forget();
+        api_forget();
     }
-    finish(worker, NULL);
+    api_finish(worker, NULL);
     bps_log_set_identity("");
     pthread_mutex_unlock(&life);
     return told(status, report);
@@ -317,12 +317,12 @@ static bps_status end_job(bool keep_names, struct bps_report *report)
 
 bps_status bps_shutdown(struct bps_report *report)
 {
-    return end_job(false, report);
+    return api_end_job(false, report);
 }
 
 bps_status bps_suspend(struct bps_report *report)
 {
-    return end_job(true, report);
+    return api_end_job(true, report);
 }
 
 /* ---- who am I ---- */
@@ -335,7 +335,7 @@ static bool who_am_i(struct bps_job_info *job)
         return false;
     }
     *job = worker->job;
-    release();
+    api_release();
     return true;
 }
 
@@ -388,7 +388,7 @@ int bps_group_size(void)
         return BPS_ERR_STATE;
     }
     uint32_t size = bps_local_has_peers(worker->local) ? worker->local->size : 1;
-    release();
+    api_release();
     return (int)size;
 }
 
@@ -414,7 +414,7 @@ bps_status bps_conf(const char *key, char *buf, size_t n)
     if (node != NULL && node->text != NULL && n > 0) {
         snprintf(buf, n, "%s", node->text);
     }
-    release();
+    api_release();
     return node != NULL && node->text != NULL && n > 0 ? BPS_OK : BPS_ERR_INVALID;
 }
 
@@ -427,7 +427,7 @@ bps_status bps_declare(const struct bps_declaration *declarations, size_t n, bps
         return BPS_ERR_STATE;
     }
     bps_status status = bps_worker_declare(worker, declarations, n, out, report);
-    release();
+    api_release();
     return told(status, report);
 }
 
@@ -458,7 +458,7 @@ bps_status bps_save_feedback(const char *name, void **state, size_t *bytes, stru
         status = bps_state_save(tensor, &w, report);
         bps_operation_unclaim(&tensor->operation);
     }
-    release();
+    api_release();
     if (status != BPS_OK) {
         bps_writer_fini(&w);
         return told(status, report);
@@ -489,7 +489,7 @@ bps_status bps_load_feedback(const char *name, const void *state, size_t bytes, 
     } else {
         free(copy);
     }
-    release();
+    api_release();
     return told(status, report);
 }
 
@@ -502,7 +502,7 @@ bps_status bps_forget(const char *const *names, size_t n, struct bps_report *rep
     for (size_t i = 0; i < n; i++) {
         bps_worker_forget(worker, names[i]);
     }
-    release();
+    api_release();
     return BPS_OK;
 }
 
@@ -527,19 +527,19 @@ bps_status bps_lateness(uint32_t rank, struct bps_worker_lateness *out, struct b
         return BPS_ERR_STATE;
     }
     bps_status status = bps_metrics_lateness(worker, rank, out, report);
-    release();
+    api_release();
     return told(status, report);
 }
 
-static bps_status start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier, bps_handle *out,
-                        struct bps_report *report)
+static bps_status api_start(const struct bps_push_pull *request, uint32_t op, uint32_t root, bool barrier,
+                            bps_handle *out, struct bps_report *report)
 {
     struct bps_worker *worker = acquire(report);
     if (worker == NULL) {
         return BPS_ERR_STATE;
     }
     bps_status status = bps_operation_start(worker, request, op, root, barrier, out, report);
-    release();
+    api_release();
     return told(status, report);
 }
 
@@ -565,11 +565,11 @@ bps_status bps_push_pull_async(const struct bps_push_pull *request, bps_handle *
     if (!is_whole(request, report)) {
         return BPS_ERR_INVALID;
     }
-    return start(request, plain_op(request), 0, false, out, report);
+    return api_start(request, plain_op(request), 0, false, out, report);
 }
 
-static bps_status run(const struct bps_push_pull *request, uint32_t op, bool barrier, uint64_t timeout_ns,
-                      bps_handle *out, struct bps_report *report)
+static bps_status api_run(const struct bps_push_pull *request, uint32_t op, bool barrier, uint64_t timeout_ns,
+                          bps_handle *out, struct bps_report *report)
 {
     bps_handle spare;
     struct bps_worker *worker = acquire(report);
@@ -578,7 +578,7 @@ static bps_status run(const struct bps_push_pull *request, uint32_t op, bool bar
     }
     bps_status status =
         bps_operation_run(worker, request, op, 0, barrier, timeout_ns, out != NULL ? out : &spare, report);
-    release();
+    api_release();
     return told(status, report);
 }
 
@@ -592,7 +592,7 @@ bps_status bps_push_pull(const struct bps_push_pull *request, uint64_t timeout_n
         BPS_REPORT(report, "bps_push_pull() waits itself: done must be NULL, and with a time-out out must not be");
         return BPS_ERR_INVALID;
     }
-    return run(request, plain_op(request), false, timeout_ns, out, report);
+    return api_run(request, plain_op(request), false, timeout_ns, out, report);
 }
 
 bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t root, bps_handle *out,
@@ -603,7 +603,7 @@ bps_status bps_broadcast_async(const struct bps_push_pull *request, uint32_t roo
     }
     struct bps_push_pull plain = *request;
     plain.prescale = plain.postscale = 1.0;
-    return start(&plain, BPS_WIRE_BROADCAST, root, false, out, report);
+    return api_start(&plain, BPS_WIRE_BROADCAST, root, false, out, report);
 }
 
 /* A push_pull of nothing: it ends when all workers have started it. */
@@ -623,13 +623,13 @@ static struct bps_push_pull nothing(bps_done_fn done, void *arg)
 bps_status bps_barrier_async(bps_done_fn done, void *arg, bps_handle *out, struct bps_report *report)
 {
     const struct bps_push_pull request = nothing(done, arg);
-    return start(&request, BPS_SUM, 0, true, out, report);
+    return api_start(&request, BPS_SUM, 0, true, out, report);
 }
 
 bps_status bps_barrier(struct bps_report *report)
 {
     const struct bps_push_pull request = nothing(NULL, NULL);
-    return run(&request, BPS_SUM, true, BPS_FOREVER, NULL, report);
+    return api_run(&request, BPS_SUM, true, BPS_FOREVER, NULL, report);
 }
 
 /* A handle is of the job that there is, or of the last one that has ended. */
@@ -644,7 +644,7 @@ bps_status bps_poll(bps_handle handle)
         return bps_outcome_look(handle, &status) ? status : BPS_ERR_STATE;
     }
     status = bps_operation_poll(worker, handle);
-    release();
+    api_release();
     return status;
 }
 
@@ -659,7 +659,7 @@ bps_status bps_wait(bps_handle handle, uint64_t timeout_ns, struct bps_report *r
         return bps_outcome_take(handle, &status, report) ? status : BPS_ERR_STATE;
     }
     status = bps_operation_wait(worker, handle, timeout_ns, report);
-    release();
+    api_release();
     return told(status, report);
 }
 

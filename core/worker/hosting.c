@@ -18,26 +18,26 @@ struct bps_hosting {
     const char *why;
 };
 
-static void on_finished(void *arg, bps_status status)
+static void hosting_on_finished(void *arg, bps_status status)
 {
     struct bps_hosting *hosting = arg;
     (void)status; /* the workers have been told, this process's as well */
     bps_loop_stop(hosting->loop);
 }
 
-static void on_lost(void *arg, const char *member)
+static void hosting_on_lost(void *arg, const char *member)
 {
     (void)arg;
     (void)member;
 }
 
-static void *run(void *arg)
+static void *hosting_run(void *arg)
 {
     bps_loop_run(((struct bps_hosting *)arg)->loop);
     return NULL;
 }
 
-static void release(struct bps_hosting *hosting)
+static void hosting_release(struct bps_hosting *hosting)
 {
     if (hosting->scheduler != NULL) {
         hosting->ops->free(hosting->scheduler);
@@ -58,7 +58,7 @@ static bps_status open_scheduler(struct bps_hosting *hosting, struct bps_conf *c
         hosting->scheduler = NULL;
         status = bps_conf_put_cluster(conf, "scheduler", *listen, "own choice", report);
         if (status == BPS_OK) {
-            status = hosting->ops->new(conf, hosting->loop, on_finished, on_lost, hosting, address, n,
+            status = hosting->ops->new(conf, hosting->loop, hosting_on_finished, hosting_on_lost, hosting, address, n,
                                        &hosting->scheduler, report);
         }
     } while (status == BPS_OK && *++listen != NULL && bps_route_is_loopback(address));
@@ -75,10 +75,10 @@ bps_status bps_hosting_begin(struct bps_conf *conf, const char *const *listen, s
     hosting->loop = bps_loop_new();
     bps_status status = hosting->loop == NULL ? BPS_ERR_IO : open_scheduler(hosting, conf, listen, address, n, report);
     if (status == BPS_OK) {
-        status = bps_thread_start(&hosting->thread, "bps-scheduler", run, hosting, report);
+        status = bps_thread_start(&hosting->thread, "bps-scheduler", hosting_run, hosting, report);
     }
     if (status != BPS_OK) {
-        release(hosting);
+        hosting_release(hosting);
         return status;
     }
     *out = hosting;
@@ -94,7 +94,7 @@ static void end_now(struct bps_post *post)
 static void wait_and_release(struct bps_hosting *hosting)
 {
     pthread_join(hosting->thread, NULL);
-    release(hosting);
+    hosting_release(hosting);
 }
 
 void bps_hosting_stop(struct bps_hosting *hosting)

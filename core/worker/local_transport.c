@@ -17,7 +17,7 @@ static bool wants_group(const struct bps_worker *worker)
            worker->conf->cluster.workers > 1;
 }
 
-static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
+static bps_status local_transport_open_parts(struct bps_worker *worker, struct bps_report *report)
 {
     bps_status status = bps_transport_open_local(worker->conf, worker->loop, &worker->local_transport, report);
     if (status == BPS_OK) {
@@ -38,7 +38,7 @@ bps_status bps_local_transport_open(struct bps_worker *worker, struct bps_report
     if (!group && !worker->conf->server.local) {
         return BPS_OK;
     }
-    bps_status status = open_parts(worker, &reason);
+    bps_status status = local_transport_open_parts(worker, &reason);
     if (status == BPS_OK) {
         return BPS_OK;
     }

@@ -71,8 +71,8 @@ static bool is_of_one_host(const struct bps_conf_cluster *cluster)
 }
 
 /* `home` is where it is if all members are: on this host. Its port is that for other hosts, too. */
-static bps_status begin(struct bps_conf *conf, const char *home, bool near, struct bps_hosting **out,
-                        struct bps_report *report)
+static bps_status meet_begin(struct bps_conf *conf, const char *home, bool near, struct bps_hosting **out,
+                             struct bps_report *report)
 {
     char address[160], outwards[140] = "";
     const char *port = strrchr(home, ':');
@@ -88,31 +88,31 @@ static bps_status begin(struct bps_conf *conf, const char *home, bool near, stru
     return status;
 }
 
-static bps_status host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
+static bps_status meet_host(struct bps_conf *conf, uint64_t until, struct bps_hosting **out, struct bps_report *report)
 {
     bps_status status = met.given.secret ? BPS_OK : make_secret(conf, report);
     if (status == BPS_OK && !met.given.job) {
         status = make_job(conf, report);
     }
     if (status == BPS_OK) {
-        status = begin(conf, "127.0.0.1:0", is_of_one_host(&conf->cluster), out, report);
+        status = meet_begin(conf, "127.0.0.1:0", is_of_one_host(&conf->cluster), out, report);
     }
     return status == BPS_OK ? bps_meeting_leave(met.place, conf, met.given, met.n, until, report) : status;
 }
 
 /* ---- the others ---- */
 
-static bps_status look(uint64_t until, struct bps_report *report)
+static bps_status meet_look(uint64_t until, struct bps_report *report)
 {
     return bps_meeting_find(met.place, met.conf, met.given, met.n, until, report);
 }
 
-static bps_status find(uint64_t until, struct bps_report *report)
+static bps_status meet_find(uint64_t until, struct bps_report *report)
 {
     const uint64_t since = bps_now();
     bps_status status = BPS_ERR_TIMEOUT;
     for (uint64_t now = since; status == BPS_ERR_TIMEOUT && now < until; now = bps_now()) {
-        status = look(now + REMIND_EVERY < until ? now + REMIND_EVERY : until, report);
+        status = meet_look(now + REMIND_EVERY < until ? now + REMIND_EVERY : until, report);
         if (status == BPS_ERR_TIMEOUT) {
             bps_warn(LOG, "waiting for worker 0, which tells where the scheduler is: %s (%.0f s)", report->text,
                      (double)(bps_now() - since) / 1e9);
@@ -132,14 +132,14 @@ void bps_meet_again(void)
 {
     struct bps_report why = {""};
     bool noted = met.place != NULL && met.place->port == NULL && !met.hosts;
-    if (noted && look(bps_now() + BPS_S, &why) != BPS_OK) {
+    if (noted && meet_look(bps_now() + BPS_S, &why) != BPS_OK) {
         bps_debug(LOG, "%s", why.text);
     }
 }
 
 /* ---- all ---- */
 
-static bps_status refuse(const struct bps_conf *conf, struct bps_report *report)
+static bps_status meet_refuse(const struct bps_conf *conf, struct bps_report *report)
 {
     const int64_t n = conf->cluster.workers;
     BPS_REPORT(report,
@@ -156,7 +156,7 @@ static bps_status refuse(const struct bps_conf *conf, struct bps_report *report)
 static bps_status meet_by_note(struct bps_conf *conf, uint64_t until, struct bps_hosting **hosting,
                                struct bps_report *report)
 {
-    return met.hosts ? host(conf, until, hosting, report) : find(until, report);
+    return met.hosts ? meet_host(conf, until, hosting, report) : meet_find(until, report);
 }
 
 /* Where there are no notes. Others may know worker 0 by an address that is none of its host, such as a service's. */
@@ -168,7 +168,7 @@ static bps_status meet_as_known(struct bps_conf *conf, struct bps_hosting **host
         return status;
     }
     snprintf(known, sizeof known, "%.299s", conf->cluster.scheduler);
-    status = begin(conf, known, bps_route_is_loopback(known), hosting, report);
+    status = meet_begin(conf, known, bps_route_is_loopback(known), hosting, report);
     if (status != BPS_OK) {
         snprintf(why, sizeof why, "%.399s", report->text);
         bps_report_at(report, met.place->name, why);
@@ -188,7 +188,7 @@ bps_status bps_meet(struct bps_conf *conf, struct bps_hosting **hosting, struct 
     bool server = conf->cluster.role == BPS_ROLE_SERVER;
     bps_status status = server || conf->cluster.rank >= 0 ? bps_meeting_here(&met.place, why) : BPS_OK;
     if (status != BPS_OK || met.place == NULL) {
-        return status != BPS_OK ? status : refuse(conf, why);
+        return status != BPS_OK ? status : meet_refuse(conf, why);
     }
     met.conf = conf;
     met.hosts = !server && conf->cluster.rank == 0;

@@ -26,7 +26,7 @@ static struct outcome *outcomes;
 static size_t count;
 static _Atomic size_t unread; /* so that waiting takes no lock as long as there are none */
 
-static void forget(void)
+static void outcome_forget(void)
 {
     for (size_t i = 0; i < count; i++) {
         free(outcomes[i].text);
@@ -45,7 +45,7 @@ void bps_outcomes_begin(void)
 void bps_outcomes_end(struct bps_worker *worker)
 {
     uint32_t slots = atomic_load(&worker->table.count);
-    forget();
+    outcome_forget();
     outcomes = calloc(slots, sizeof *outcomes);
     if (outcomes == NULL) {
         bps_warn("worker", "out of memory: results that nobody has waited for are lost");
@@ -73,7 +73,7 @@ static int by_slot(const void *a, const void *b)
 }
 
 /* They were kept in the order of their slots, which are the lower half of a handle. */
-static struct outcome *find(bps_handle handle)
+static struct outcome *outcome_find(bps_handle handle)
 {
     const struct outcome key = {.handle = handle};
     struct outcome *found = bsearch(&key, outcomes, count, sizeof key, by_slot);
@@ -83,7 +83,7 @@ static struct outcome *find(bps_handle handle)
 bool bps_outcome_look(bps_handle handle, bps_status *status)
 {
     pthread_mutex_lock(&lock);
-    const struct outcome *outcome = find(handle);
+    const struct outcome *outcome = outcome_find(handle);
     if (outcome != NULL) {
         *status = outcome->status;
     }
@@ -94,7 +94,7 @@ bool bps_outcome_look(bps_handle handle, bps_status *status)
 bool bps_outcome_take(bps_handle handle, bps_status *status, struct bps_report *report)
 {
     pthread_mutex_lock(&lock);
-    struct outcome *outcome = find(handle);
+    struct outcome *outcome = outcome_find(handle);
     if (outcome != NULL) {
         *status = outcome->status;
         if (outcome->status != BPS_OK) {

@@ -15,8 +15,8 @@ struct bps_hosted {
     pid_t process; /* a forked child has no thread of it */
 };
 
-static bps_status begin(struct bps_hosted *hosted, const struct bps_init_options *options, char *address, size_t n,
-                        struct bps_report *report)
+static bps_status parts_begin(struct bps_hosted *hosted, const struct bps_init_options *options, char *address,
+                              size_t n, struct bps_report *report)
 {
     char listen[300];
     const char *const at[] = {listen, NULL};
@@ -36,7 +36,7 @@ bps_status bps_host_scheduler(const struct bps_init_options *options, struct bps
         return BPS_ERR_NOMEM;
     }
     hosted->process = getpid();
-    bps_status status = begin(hosted, options, address, n, report);
+    bps_status status = parts_begin(hosted, options, address, n, report);
     if (status != BPS_OK) {
         bps_conf_free(hosted->conf);
         free(hosted);

@@ -42,7 +42,7 @@ static void abort_operation(struct bps_worker *worker, struct bps_operation *ope
     }
 }
 
-static void end(struct bps_worker *worker)
+static void worker_end(struct bps_worker *worker)
 {
     bps_assert(worker->phase != BPS_WORKER_ENDED);
     worker->phase = BPS_WORKER_ENDED;
@@ -54,7 +54,7 @@ static void end(struct bps_worker *worker)
 static void check_drained(struct bps_worker *worker);
 
 /* The others must not wait for us, even if the process lives on. */
-static void on_failed(struct bps_worker *worker)
+static void worker_on_failed(struct bps_worker *worker)
 {
     bps_assert(worker->failure != BPS_OK && worker->failure_text != NULL);
     struct bps_operation *operation, *next;
@@ -74,7 +74,7 @@ static void on_failed(struct bps_worker *worker)
         worker->join_status = worker->failure;
         sem_post(&worker->joined);
     } else if (worker->phase == BPS_WORKER_LEAVING) {
-        end(worker);
+        worker_end(worker);
     }
     check_drained(worker);
 }
@@ -122,8 +122,8 @@ static void on_link_closed(struct bps_worker *worker, bps_status status, const c
 
 /* ---- membership ---- */
 
-static bps_status on_assigned(void *owner, uint32_t rank, bool serve, const char *host, struct bps_writer *endpoints,
-                              struct bps_report *report)
+static bps_status worker_on_assigned(void *owner, uint32_t rank, bool serve, const char *host,
+                                     struct bps_writer *endpoints, struct bps_report *report)
 {
     struct bps_worker *worker = owner;
     char identity[32];
@@ -171,7 +171,7 @@ static void turn_to(struct bps_worker *worker, struct bps_view *view)
     }
 }
 
-static void on_joined(void *owner, struct bps_view *view)
+static void worker_on_joined(void *owner, struct bps_view *view)
 {
     struct bps_worker *worker = owner;
     const struct bps_book *book = &view->book;
@@ -216,35 +216,35 @@ static void on_joined(void *owner, struct bps_view *view)
     check_joined(worker);
 }
 
-static void on_unreachable(void *owner)
+static void worker_on_unreachable(void *owner)
 {
     (void)owner;
     bps_meet_again();
 }
 
-static void on_lost(void *owner, bps_status status, const char *text)
+static void worker_on_lost(void *owner, bps_status status, const char *text)
 {
     bps_worker_fail(owner, status, text);
 }
 
-static void on_ended(void *owner)
+static void worker_on_ended(void *owner)
 {
     struct bps_worker *worker = owner;
     if (worker->phase == BPS_WORKER_LEAVING) {
-        end(worker);
+        worker_end(worker);
     } else {
         bps_worker_fail(worker, BPS_ERR_LOST, "the scheduler ended the job");
     }
 }
 
-static uint32_t on_delivered(void *owner, struct bps_writer *w)
+static uint32_t worker_on_delivered(void *owner, struct bps_writer *w)
 {
     const struct bps_worker *worker = owner;
     uint32_t n = bps_remotes_delivered(worker, w);
     return n + (worker->server != NULL ? bps_server_delivered(worker->server, w) : 0);
 }
 
-static void on_lateness(void *owner, struct bps_lateness *into)
+static void worker_on_lateness(void *owner, struct bps_lateness *into)
 {
     bps_metrics_seen(owner, into);
 }
@@ -255,18 +255,18 @@ static bps_status on_late(void *owner, struct bps_reader *message)
 }
 
 static const struct bps_member_events member_events = {
-    .assigned = on_assigned,
-    .joined = on_joined,
+    .assigned = worker_on_assigned,
+    .joined = worker_on_joined,
     .declared = bps_declare_reply,
     .changed = bps_change_answer,
     .move = bps_move_begin,
     .moved = bps_move_end,
-    .delivered = on_delivered,
-    .lateness = on_lateness,
+    .delivered = worker_on_delivered,
+    .lateness = worker_on_lateness,
     .late = on_late,
-    .unreachable = on_unreachable,
-    .lost = on_lost,
-    .ended = on_ended,
+    .unreachable = worker_on_unreachable,
+    .lost = worker_on_lost,
+    .ended = worker_on_ended,
 };
 
 /* ---- leaving ---- */
@@ -282,7 +282,7 @@ static void check_drained(struct bps_worker *worker)
         worker->drain = NULL;
     }
     if (worker->failure != BPS_OK || bps_worker_alone(worker)) {
-        end(worker);
+        worker_end(worker);
     } else {
         worker->phase = BPS_WORKER_LEAVING;
         if (worker->open_links == 0) {
@@ -349,7 +349,7 @@ static void on_clock(void *arg)
 }
 
 /* A thread of this worker, or of the server in it, does not come back. */
-static void on_stuck(void *arg, const char *text)
+static void worker_on_stuck(void *arg, const char *text)
 {
     bps_worker_fail(arg, BPS_ERR_TIMEOUT, text);
 }
@@ -363,13 +363,13 @@ static void on_operation_ended(struct bps_worker *worker)
 }
 
 static const struct bps_life life = {
-    .failed = on_failed,
+    .failed = worker_on_failed,
     .link_opened = on_link_opened,
     .link_closed = on_link_closed,
     .operation_ended = on_operation_ended,
 };
 
-static void leave(struct bps_post *post)
+static void worker_leave(struct bps_post *post)
 {
     struct bps_worker *worker = bps_container(post, struct bps_worker, leave_post);
     worker->phase = BPS_WORKER_DRAINING;
@@ -381,7 +381,7 @@ static void leave(struct bps_post *post)
 
 /* ---- life ---- */
 
-static void *run(void *arg)
+static void *worker_run(void *arg)
 {
     struct bps_worker *worker = arg;
     if (bps_worker_alone(worker)) {
@@ -391,9 +391,9 @@ static void *run(void *arg)
     return NULL;
 }
 
-static bps_status start_thread(struct bps_worker *worker, struct bps_report *report)
+static bps_status worker_start_thread(struct bps_worker *worker, struct bps_report *report)
 {
-    bps_status status = bps_thread_start(&worker->thread, "bps-worker", run, worker, report);
+    bps_status status = bps_thread_start(&worker->thread, "bps-worker", worker_run, worker, report);
     worker->running = status == BPS_OK;
     if (worker->running) {
         bps_memory_run(worker->loop);
@@ -496,7 +496,7 @@ static void choose_steps(struct bps_worker *worker)
     worker->memory_ops = &bps_device_memory;
 }
 
-static bps_status open_parts(struct bps_worker *worker, struct bps_report *report)
+static bps_status worker_open_parts(struct bps_worker *worker, struct bps_report *report)
 {
     const struct bps_conf_cluster *cluster = &worker->conf->cluster;
     bps_status status = bps_pinning_init(&worker->pinning, worker->conf, report);
@@ -509,7 +509,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
         worker->loop = bps_loop_new();
         status = worker->loop == NULL
                      ? BPS_ERR_IO
-                     : bps_guard_begin(&worker->guard, worker->conf, worker->loop, on_stuck, worker, report);
+                     : bps_guard_begin(&worker->guard, worker->conf, worker->loop, worker_on_stuck, worker, report);
     }
     if (status == BPS_OK) {
         status = bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
@@ -543,7 +543,7 @@ static bps_status open_parts(struct bps_worker *worker, struct bps_report *repor
                                     &member_events, worker, &worker->member, report);
         }
     }
-    return status == BPS_OK ? start_thread(worker, report) : status;
+    return status == BPS_OK ? worker_start_thread(worker, report) : status;
 }
 
 bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, struct bps_report *report)
@@ -560,13 +560,13 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->operations);
     STAILQ_INIT(&worker->ready);
     worker->life = &life;
-    worker->leave_post.fn = leave;
+    worker->leave_post.fn = worker_leave;
     sem_init(&worker->joined, 0, 0);
     sem_init(&worker->ended, 0, 0);
     pthread_mutex_init(&worker->late_lock, NULL);
     bps_status status = bps_table_init(&worker->table);
     if (status == BPS_OK) {
-        status = open_parts(worker, report);
+        status = worker_open_parts(worker, report);
     }
     if (status == BPS_OK) {
         wait_for(&worker->joined);
