@@ -88,8 +88,8 @@ static void check_lane(const struct bps_shard *shard, uint32_t rank, const struc
 
 static void check_shard(const struct bps_shard *shard)
 {
-    bps_assert((shard->view == NULL) == (shard->sum == NULL) && (shard->peers == NULL) == (shard->sum == NULL));
-    bps_assert(shard->view == NULL || shard->workers == shard->view->book.workers);
+    bps_assert(shard->view == NULL || (shard->sum != NULL && shard->peers != NULL));
+    bps_assert(shard->workers == (shard->view != NULL ? shard->view->book.workers : 0));
     bps_assert(shard->epoch == (shard->view != NULL ? shard->view->book.epoch : 0));
     bps_assert(shard->gone_since == 0 || shard->gone_since <= shard->view->book.view);
     for (uint32_t r = 0; r < shard->workers; r++) {
