@@ -225,8 +225,6 @@ void bps_local_free(struct bps_local *local)
     bps_sum_free(local->sum);
     free(local->peer);
     bps_lobby_fini(&local->lobby);
-    if (local->ticker != NULL) {
-        bps_loop_cancel(local->worker->loop, local->ticker);
-    }
+    bps_loop_cancel(local->worker->loop, local->ticker);
     free(local);
 }

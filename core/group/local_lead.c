@@ -450,10 +450,7 @@ bps_status bps_local_lead(struct bps_local *local, struct bps_report *report)
 {
     struct bps_worker *worker = local->worker;
     const struct bps_book *book = &worker->view->book;
-    bps_status status = BPS_OK;
-    if (worker->reducer == NULL) {
-        status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
-    }
+    bps_status status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
     if (status != BPS_OK) {
         return status;
     }

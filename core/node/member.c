@@ -433,9 +433,7 @@ void bps_member_free(struct bps_member *m)
     bps_alive_end(&m->alive);
     bps_dialler_stop(&m->dialler);
     bps_link_drop(&m->link);
-    if (m->ticker != NULL) {
-        bps_loop_cancel(m->loop, m->ticker);
-    }
+    bps_loop_cancel(m->loop, m->ticker);
     bps_view_put(m->view);
     bps_join_fini(&m->join);
     free(m);

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/route.h"
 #include "base/text.h"
+#include "plugin/returned.h"
 #include "plugin/use.h"
 
 #define LOG "transport"
@@ -59,6 +60,26 @@ uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t time
     ((const struct bps_transport_ops *)transport->ops)->query(transport->self, &attr);
     uint32_t lanes = (attr.lanes > 0 ? attr.lanes : 1) * times;
     return lanes < BPS_LANES_LIMIT ? lanes : BPS_LANES_LIMIT;
+}
+
+void bps_transport_attach(void *transport, const struct bps_region *region)
+{
+    const struct bps_instance *net = transport;
+    const struct bps_transport_ops *ops = net->ops;
+    struct bps_report report = {""};
+    BPS_CALLING(net, "attach", NULL);
+    bps_status status = ops->attach(net->self, region, &report);
+    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
+        bps_warn(LOG, "%s", report.text);
+    }
+}
+
+void bps_transport_detach(void *transport, const struct bps_region *region)
+{
+    const struct bps_instance *net = transport;
+    const struct bps_transport_ops *ops = net->ops;
+    BPS_CALLING(net, "detach", NULL);
+    ops->detach(net->self, region);
 }
 
 /* ---- what is told of them ---- */

@@ -30,6 +30,13 @@ bps_status bps_transport_check_host(const struct bps_conf *conf, const char *add
 /* So many times the lanes that the transport asks for; at most BPS_LANES_LIMIT. */
 uint32_t bps_transport_lanes(const struct bps_instance *transport, uint32_t times);
 
+/*
+ * The `transport` may learn of the region, which blocks of a pool lie in; one that does not know it copies. And it must
+ * forget it: for a pool's owner (bps_pool_fn).
+ */
+void bps_transport_attach(void *transport, const struct bps_region *region);
+void bps_transport_detach(void *transport, const struct bps_region *region);
+
 /* Says in the log how many bytes it has carried which way, as far as it counts them. NULL is allowed. */
 void bps_transport_log_bytes(const struct bps_instance *instance);
 

@@ -62,6 +62,9 @@ bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, 
     const struct bps_conf_node *use = bps_conf_find(conf, "server.use");
     struct bps_report reason;
     uint32_t at = 0;
+    if (*out != NULL) {
+        return BPS_OK;
+    }
     bps_status status = open_from(conf, BPS_KIND_REDUCER, "reducers", use, "sum", loop, &at, out, report);
     for (struct bps_instance **next = out; status == BPS_OK && ++at < plugin_use_count_of(use);) {
         next = &(*next)->next;

@@ -19,7 +19,7 @@ bps_status bps_use_open(const struct bps_conf *conf, uint32_t kind, const char *
 
 /*
  * The reducers that sum: the usable instances of server.use, of which the first is in front of the others and the one
- * that is asked first.
+ * that is asked first. Does nothing if *out has them already.
  */
 bps_status bps_reducer_open(const struct bps_conf *conf, struct bps_loop *loop, struct bps_instance **out,
                             struct bps_report *report);

@@ -21,7 +21,7 @@
 #include "base/thread.h"
 #include "node/delivered.h"
 #include "node/listener.h"
-#include "plugin/returned.h"
+#include "node/transport.h"
 #include "plugin/use.h"
 #include "server/sum_frames.h"
 
@@ -158,32 +158,8 @@ static void shard_on_notice(void *owner, uint32_t rank, const struct bps_notice 
     }
 }
 
-/* A transport that does not know the memory copies. */
-static void shard_on_attach(void *owner, const struct bps_region *region)
-{
-    const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
-    const struct bps_transport_ops *transport = net->ops;
-    struct bps_report report = {""};
-    BPS_CALLING(net, "attach", NULL);
-    bps_status status = transport->attach(net->self, region, &report);
-    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
-        bps_warn(LOG, "%s", report.text);
-    }
-}
-
-static void shard_on_detach(void *owner, const struct bps_region *region)
-{
-    const struct bps_instance *net = ((struct bps_shard *)owner)->net.transport;
-    const struct bps_transport_ops *transport = net->ops;
-    BPS_CALLING(net, "detach", NULL);
-    transport->detach(net->self, region);
-}
-
-static const struct bps_sum_events sum_events = {.finished = shard_on_finished,
-                                                 .result = shard_on_result,
-                                                 .notice = shard_on_notice,
-                                                 .attach = shard_on_attach,
-                                                 .detach = shard_on_detach};
+static const struct bps_sum_events sum_events = {
+    .finished = shard_on_finished, .result = shard_on_result, .notice = shard_on_notice};
 
 static bps_status shard_on_next(void *owner, struct bps_link *link, struct bps_frame *out)
 {
@@ -480,6 +456,9 @@ static bps_status begin_generation(struct bps_shard *shard, struct bps_view *vie
         .events = &sum_events,
         .number = shard->number,
         .owner = shard,
+        .transport = shard->net.transport,
+        .attach = bps_transport_attach,
+        .detach = bps_transport_detach,
     };
     end_generation(shard);
     shard->peers = calloc(book->workers, sizeof *shard->peers);

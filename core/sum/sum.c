@@ -44,7 +44,7 @@ bps_status bps_sum_new(const struct bps_sum_config *config, struct bps_sum **out
     sum->config = *config;
     sum->config.held = config->held > 0 ? config->held : BPS_SUM_HELD;
     sum->config.ops[BPS_KEY_ROUNDS] = &bps_rounds_ops;
-    bps_pool_init(&sum->pool, config->events->attach, config->events->detach, config->owner);
+    bps_pool_init(&sum->pool, config->attach, config->detach, config->transport);
     bps_status status = init(sum);
     if (status != BPS_OK) {
         bps_sum_free(sum);

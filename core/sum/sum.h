@@ -89,10 +89,6 @@ struct bps_sum_events {
     /* For this worker: a round has failed, or waits; of an exchange see exchange.h. */
     void (*notice)(void *owner, uint32_t rank, const struct bps_notice *notice);
 
-    /* Optional. Blocks of slices lie in this region from now on; the other one: no more. */
-    void (*attach)(void *owner, const struct bps_region *region);
-    void (*detach)(void *owner, const struct bps_region *region);
-
     /*
      * The others are for aggregators. Copy from or to a loan that is not mapped; an error means that its owner is lost.
      */
@@ -144,6 +140,8 @@ struct bps_sum_config {
     struct bps_instance *reducer;
     const struct bps_sum_events *events;
     void *owner;
+    bps_pool_fn attach, detach; /* hear of the memory in which slices lie; NULL: nobody does */
+    void *transport;            /* with this */
 };
 
 struct bps_sum;

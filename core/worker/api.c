@@ -339,47 +339,19 @@ static bool who_am_i(struct bps_job_info *job)
     return true;
 }
 
-int bps_rank(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.rank : BPS_ERR_STATE;
-}
-
-int bps_size(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.size : BPS_ERR_STATE;
-}
-
-int bps_local_rank(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.local_rank : BPS_ERR_STATE;
-}
-
-int bps_local_size(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.local_size : BPS_ERR_STATE;
-}
-
-int bps_cross_rank(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.cross_rank : BPS_ERR_STATE;
-}
-
-int bps_cross_size(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.cross_size : BPS_ERR_STATE;
-}
-
-int bps_is_homogeneous(void)
-{
-    struct bps_job_info job;
-    return who_am_i(&job) ? (int)job.homogeneous : BPS_ERR_STATE;
-}
+#define DEFINE_NUMBER(function, member)                                                                                \
+    int function(void)                                                                                                 \
+    {                                                                                                                  \
+        struct bps_job_info job;                                                                                       \
+        return who_am_i(&job) ? (int)job.member : BPS_ERR_STATE;                                                       \
+    }
+DEFINE_NUMBER(bps_rank, rank)
+DEFINE_NUMBER(bps_size, size)
+DEFINE_NUMBER(bps_local_rank, local_rank)
+DEFINE_NUMBER(bps_local_size, local_size)
+DEFINE_NUMBER(bps_cross_rank, cross_rank)
+DEFINE_NUMBER(bps_cross_size, cross_size)
+DEFINE_NUMBER(bps_is_homogeneous, homogeneous)
 
 int bps_group_size(void)
 {
