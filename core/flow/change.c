@@ -82,8 +82,7 @@ void bps_change_report(struct bps_operation *operation)
 /* The operation that waits for an answer; NULL: none does. */
 static struct bps_operation *change_find(struct bps_worker *worker, uint32_t id)
 {
-    struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
+    struct bps_tensor_entry *tensor = bps_tensor_of(worker, id);
     return tensor != NULL && tensor->operation.phase == BPS_PHASE_REPORTED ? &tensor->operation : NULL;
 }
 

@@ -23,6 +23,7 @@ struct bps_round_hooks;
 struct bps_device_memory;
 struct bps_device_memory_ops;
 struct bps_shards;
+struct bps_coded;
 struct bps_local_device_ops;
 struct bps_thread_pool;
 
@@ -93,6 +94,7 @@ struct bps_worker {
     struct bps_view *view;                    /* NULL: not joined yet, or alone */
     struct bps_job_info job;                  /* [const] once joined */
     struct bps_shards *shards;                /* NULL: none yet */
+    struct bps_coded *coded;                  /* what is kept of what goes there coded; NULL: no shards */
     struct bps_local *local;                  /* NULL: workers of this host do not sum among themselves */
     uint32_t open_links;                      /* to shards and to workers of this host */
     uint32_t opened_links;                    /* of these all that have ever been: some may have left again */

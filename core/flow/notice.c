@@ -8,17 +8,9 @@
 #define LOG        "worker"
 #define WARN_EVERY (10 * BPS_S)
 
-/* The tensor that a header is about; NULL: this worker has none of that id. */
-static struct bps_tensor_entry *find_tensor(const struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
-    return tensor;
-}
-
 struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header)
 {
-    struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     bool found = tensor != NULL && bps_has_begun(&tensor->operation) && header->partition < tensor->tasks &&
                  header->round == (tensor->unnamed ? 0 : tensor->round);
     return found ? &tensor->task[header->partition] : NULL;
@@ -30,18 +22,12 @@ struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_heade
     return task != NULL && task->state == BPS_TASK_WAITING && !task->failed ? task : NULL;
 }
 
-struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header, const struct bps_step_ops *ops)
-{
-    struct bps_task *task = bps_task_find(worker, header);
-    return task != NULL && !task->refused && bps_task_step(task) == ops ? task : NULL;
-}
-
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header)
 {
     if (header->tensor >= BPS_ID_UNNAMED) {
         return true;
     }
-    const struct bps_tensor_entry *tensor = find_tensor(worker, header);
+    const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     return tensor != NULL ? header->round <= tensor->round : header->tensor <= worker->last_id;
 }
 

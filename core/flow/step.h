@@ -193,9 +193,6 @@ void bps_tasks_left(struct bps_worker *worker, uint32_t rank);
 struct bps_task *bps_task_begun(struct bps_worker *worker, const struct bps_header *header);
 /* The same, if it waits for others. */
 struct bps_task *bps_task_find(struct bps_worker *worker, const struct bps_header *header);
-/* The same, if it does so in this step. */
-struct bps_task *bps_task_in(struct bps_worker *worker, const struct bps_header *header,
-                             const struct bps_step_ops *ops);
 /* True if a result is for a task that has ended: its round has failed while some slices were on their way. */
 bool bps_task_is_late(const struct bps_worker *worker, const struct bps_header *header);
 /* FAILED or STALLED, from whoever sums. */

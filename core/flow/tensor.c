@@ -110,6 +110,13 @@ static struct bps_tensor_entry *tensor_take(struct bps_worker *worker, const cha
     return tensor;
 }
 
+struct bps_tensor_entry *bps_tensor_of(const struct bps_worker *worker, uint32_t id)
+{
+    struct bps_tensor_entry *tensor;
+    HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
+    return tensor;
+}
+
 void bps_tensor_put(struct bps_tensor_entry *tensor)
 {
     struct bps_tensor_table *table = &tensor->worker->table;

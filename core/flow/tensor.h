@@ -87,7 +87,7 @@ struct bps_tensor_entry {
     _Atomic bool formed;  /* it is known, and changed only by the operation in flight, under the table's lock */
     struct bps_coding *coding, *choice; /* of its form, NULL: none; what its declaration has asked for */
     char *words;                        /* in these words; owned; NULL: the configuration says */
-    void *saved;                        /* what coding has left of it in an earlier job: see shards/state.c; owned */
+    void *saved;                        /* what coding has left of it in an earlier job: see coded/coded.h; owned */
     size_t saved_bytes;
     struct bps_post declare_post;
     _Atomic bool declare_posted;
@@ -150,6 +150,8 @@ struct bps_tensor_entry *bps_tensor_named(struct bps_worker *worker, const char 
 bps_status bps_tensor_check_name(const char *name, struct bps_report *report);
 /* A tensor for one unnamed call or barrier, with its id. [app] */
 struct bps_tensor_entry *bps_tensor_unnamed(struct bps_worker *worker, bool barrier);
+/* [core] The tensor of that id; NULL: this worker has none. */
+struct bps_tensor_entry *bps_tensor_of(const struct bps_worker *worker, uint32_t id);
 /* Adds a tensor to those that a further call or name may take. */
 void bps_tensor_put(struct bps_tensor_entry *tensor);
 /* NULL: there is no such tensor. [app] */

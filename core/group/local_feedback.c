@@ -4,9 +4,8 @@
  *
  * It goes before the contribution to the next round, over the same link: so the leader has it before it codes the sum.
  */
+#include "coded/coded.h"
 #include "group/local.h"
-#include "shards/shards.h"
-#include "shards/state.h"
 
 #define CHUNK ((size_t)1 << 20) /* of a message, at most */
 
@@ -62,8 +61,7 @@ static bool goes_on(const struct bps_header *before, const struct bps_header *he
 /* Whether this worker leads the partition, as far as it knows the tensor yet. */
 static bool may_lead(const struct bps_worker *worker, const struct bps_header *header)
 {
-    const struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+    const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     return tensor == NULL || (header->partition < tensor->placed.n && bps_local_leads(tensor, header->partition));
 }
 

@@ -150,13 +150,14 @@ static uint32_t lend_result_take(struct bps_sink *sink, uint32_t offset, const v
 bps_status bps_local_result(struct bps_local_peer *peer, const struct bps_header *header, struct bps_sink **sink)
 {
     struct bps_worker *worker = peer->local->worker;
-    struct bps_task *task = bps_task_in(worker, header, &bps_local_lend.ops);
-    if (task == NULL && bps_task_find(worker, header) == NULL && bps_task_is_late(worker, header)) {
+    struct bps_task *task = bps_task_find(worker, header);
+    if (task == NULL && bps_task_is_late(worker, header)) {
         bps_sink_discard(&peer->result);
         *sink = &peer->result;
         return BPS_OK;
     }
-    struct lend *lend = task != NULL ? bps_task_context(task) : NULL;
+    bool here = task != NULL && !task->refused && bps_task_step(task) == &bps_local_lend.ops;
+    struct lend *lend = here ? bps_task_context(task) : NULL;
     if (lend == NULL || !lend->sent || lend->received || header->offset != 0 ||
         bps_local_leader_of(task->tensor, task->partition) != peer ||
         (header->length != 0 && header->length != task->bytes)) {

@@ -54,8 +54,7 @@ static bps_status failed(struct bps_worker *worker, const struct bps_header *hea
 {
     struct bps_local *local = worker->local;
     const struct bps_round_id id = bps_frame_round(header);
-    const struct bps_tensor_entry *tensor;
-    HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+    const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
     /* Asked before, as the tensor may be another one afterwards, or gone: a name can be forgotten meanwhile. */
     bool led = bps_sum_is_open(local->sum, &id) || (tensor != NULL && bps_step_serves(tensor, BPS_NODE_LOCAL_REDUCE));
     if (local->device_ops->asks(worker, header)) {

@@ -89,7 +89,7 @@ static bool end_trip(struct bps_credit *credit, uint64_t bytes, uint64_t now)
 
 /* ---- the bytes ---- */
 
-static void check(const struct bps_credit *credit)
+static void check_credit(const struct bps_credit *credit)
 {
     uint64_t bytes = 0;
     bps_assert(credit->levels <= BPS_CREDIT_LEVELS);
@@ -113,7 +113,7 @@ void bps_credit_sent(struct bps_credit *credit, int32_t priority, uint64_t bytes
         credit->level[credit->levels++] = (struct bps_credit_level){.priority = priority};
     }
     credit->level[credit->levels - 1].bytes += bytes;
-    bps_check(check(credit));
+    bps_check(check_credit(credit));
 }
 
 /* Takes as much as the level has; what is left. */

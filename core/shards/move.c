@@ -63,24 +63,20 @@ static bps_status read_weights(struct bps_worker *worker, struct bps_reader *ans
 /* One that this worker has forgotten meanwhile is read, too. */
 static bps_status read_tensor(struct bps_worker *worker, struct bps_reader *answer)
 {
-    struct bps_tensor_entry *tensor;
     struct bps_placed placed;
-    uint32_t id = bps_get_u32(answer), from = bps_get_u32(answer);
-    HASH_FIND(by_id, worker->ids, &id, sizeof id, tensor);
+    struct bps_tensor_entry *tensor = bps_tensor_of(worker, bps_get_u32(answer));
+    uint32_t from = bps_get_u32(answer);
     bps_status status = bps_placed_read(worker, answer, &placed);
     if (status != BPS_OK) {
         return status;
     }
-    if (tensor == NULL || tensor->unnamed) {
-        free(placed.partition);
+    bool known = tensor != NULL && !tensor->unnamed;
+    if (known && placed.bytes == tensor->job.bytes) {
+        bps_tensor_place_from(tensor, &placed, from);
         return BPS_OK;
     }
-    if (placed.bytes != tensor->job.bytes) {
-        free(placed.partition);
-        return BPS_ERR_PROTOCOL;
-    }
-    bps_tensor_place_from(tensor, &placed, from);
-    return BPS_OK;
+    free(placed.partition);
+    return known ? BPS_ERR_PROTOCOL : BPS_OK;
 }
 
 /* Only waits for this: else something else begins it. */

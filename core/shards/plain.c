@@ -2,14 +2,9 @@
 /* plain.c - slices that carry the bytes of their partition as they are, from and to where these lie. */
 #include "shards/shards.h"
 
-static uint32_t slice_bytes(const struct bps_task *task, uint32_t index)
-{
-    return bps_partition_bytes(task->bytes, bps_push_of(task)->slice, index);
-}
-
 /* For a group its sum is pushed, in which the scales of its members are already. */
-static bps_status make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
-                       struct bps_report *report)
+static bps_status plain_make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                             struct bps_report *report)
 {
     (void)report;
     if (task->for_group) {
@@ -19,14 +14,37 @@ static bps_status make(struct bps_task *task, uint32_t index, struct bps_header 
     return BPS_OK;
 }
 
-static bps_status expect(struct bps_task *task, uint32_t index, uint32_t bytes)
+static bps_status plain_expect(struct bps_task *task, uint32_t index, uint32_t bytes)
 {
-    return bytes == slice_bytes(task, index) ? BPS_OK : BPS_ERR_PROTOCOL;
+    return bytes == bps_push_bytes(task, index) ? BPS_OK : BPS_ERR_PROTOCOL;
 }
 
-static char *place(struct bps_task *task, uint32_t index)
+static char *plain_place(struct bps_task *task, uint32_t index)
 {
     return bps_task_place(task, index * bps_push_of(task)->slice);
 }
 
-const struct bps_payload_ops bps_payload_plain = {.bytes = slice_bytes, .make = make, .expect = expect, .place = place};
+const struct bps_payload_ops bps_payload_plain = {
+    .bytes = bps_push_bytes, .make = plain_make, .expect = plain_expect, .place = plain_place};
+
+static size_t plain_more(const struct bps_task *task)
+{
+    return bps_push_more(bps_partitions(task->bytes, bps_tensor_slice(task->tensor)));
+}
+
+static bool plain_start(struct bps_task *task)
+{
+    bps_push_init(task, &bps_payload_plain, bps_tensor_slice(task->tensor), bps_push_of(task) + 1);
+    return bps_push_start(task);
+}
+
+const struct bps_step_ops bps_push_plain = {
+    .name = "push",
+    .takes = "all that is not summed on this host alone",
+    .crosses = true,
+    .context = sizeof(struct bps_push),
+    .more = plain_more,
+    .start = plain_start,
+    .cancel = bps_push_cancel,
+    .refuse = bps_remote_refuse,
+};

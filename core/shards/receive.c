@@ -8,33 +8,34 @@
 
 /* ---- results ---- */
 
-static uint32_t index_of(const struct bps_task *task, uint32_t offset)
+/* Whether a task that waits does so for a shard. */
+static bool is_pushed(const struct bps_task *task)
 {
-    return offset / bps_push_of(task)->slice;
+    return !task->refused && bps_task_on(task)->node->kind == BPS_NODE_PUSH_PULL;
 }
 
-/* Where the bytes of a slice that has begun at this offset go. */
-static char *place_of(struct bps_task *task, uint32_t offset)
+/* Where the slice that arrives goes. */
+static char *place_of(const struct bps_remote_lane *lane)
 {
-    return bps_push_of(task)->payload->place(task, index_of(task, offset));
+    return bps_push_of(lane->task)->payload->place(lane->task, lane->index);
 }
 
 static void *result_place(struct bps_sink *sink, uint32_t offset, uint32_t *bytes)
 {
     const struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
     *bytes = lane->length - offset;
-    return place_of(lane->task, lane->offset) + offset;
+    return place_of(lane) + offset;
 }
 
 static uint32_t result_take(struct bps_sink *sink, uint32_t offset, const void *data, uint32_t bytes)
 {
     struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
-    char *place = place_of(lane->task, lane->offset) + offset;
+    char *place = place_of(lane) + offset;
     if (data != place) {
         memcpy(place, data, bytes);
     }
     if (offset + bytes == lane->length) {
-        bps_remote_placed(lane->task, index_of(lane->task, lane->offset));
+        bps_remote_placed(lane->task, lane->index);
     }
     return bytes;
 }
@@ -44,9 +45,9 @@ static void *result_open(struct bps_sink *sink, void **ticket)
     struct bps_remote_lane *lane = bps_container(sink, struct bps_remote_lane, sink);
     for (uint32_t i = 0; i < BPS_PLACES_LIMIT; i++) {
         if (lane->open[i].task == NULL) {
-            lane->open[i] = (struct bps_open_slice){lane->task, lane->offset};
+            lane->open[i] = (struct bps_open_slice){lane->task, lane->index};
             *ticket = &lane->open[i];
-            return place_of(lane->task, lane->offset);
+            return place_of(lane);
         }
     }
     return NULL;
@@ -69,7 +70,7 @@ void bps_receive_placed(void *owner, struct bps_link *link, void *ticket)
     (void)owner;
     (void)link;
     slice->task = NULL;
-    bps_remote_placed(task, index_of(task, slice->offset));
+    bps_remote_placed(task, slice->index);
 }
 
 bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bps_header *header,
@@ -79,16 +80,16 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     struct bps_worker *worker = lane->remote->worker;
     (void)link;
     bps_flow_settle(worker);
-    struct bps_task *task = bps_push_find(worker, header);
+    struct bps_task *task = bps_task_find(worker, header);
     if (header->type != BPS_FRAME_RESULT || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;
     }
-    if (task == NULL && bps_task_find(worker, header) == NULL && bps_task_is_late(worker, header)) {
+    if (task == NULL && bps_task_is_late(worker, header)) {
         bps_sink_discard(&lane->sink);
         *sink = &lane->sink;
         return BPS_OK;
     }
-    if (task == NULL) {
+    if (task == NULL || !is_pushed(task)) {
         return BPS_ERR_PROTOCOL;
     }
     struct bps_push *push = bps_push_of(task);
@@ -106,7 +107,7 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     if (status != BPS_OK) {
         return status;
     }
-    push->codes = (header->flags & BPS_FLAG_CODES) != 0;
+    push->answer = header->flags;
     bps_traced_slice(task, BPS_TRACE_RESULT, lane->remote->index, header->offset, header->length, false);
     if (header->length == 0) {
         bps_remote_answered(task, index);
@@ -114,7 +115,7 @@ bps_status bps_receive_slice(void *owner, struct bps_link *link, const struct bp
     }
     push->outstanding++;
     lane->task = task;
-    lane->offset = header->offset;
+    lane->index = index;
     lane->length = header->length;
     lane->sink = (struct bps_sink){.place = result_place, .take = result_take, .open = result_open};
     if (header->offset < task->direct) {
@@ -136,7 +137,7 @@ bps_status bps_receive_message(void *owner, struct bps_link *link, const struct 
     char text[BPS_TEXT_LIMIT + 1];
     (void)link;
     if (header->type == BPS_FRAME_FEEDBACK && header->epoch == worker->job.epoch) {
-        return bps_state_answer(worker, header, payload);
+        return worker->shards->feedback(worker, header, payload);
     }
     if ((header->type != BPS_FRAME_FAILED && header->type != BPS_FRAME_STALLED) || header->epoch != worker->job.epoch) {
         return BPS_ERR_PROTOCOL;

@@ -7,7 +7,6 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "plugin/returned.h"
 #include "shards/shards.h"
 
 #define LOG          "worker"
@@ -56,8 +55,7 @@ bool bps_remote_forward_poison(struct bps_worker *worker, const struct bps_heade
         shard = bps_unnamed_shard(&view->book, header->tensor, header->partition);
         poison.view = view->book.view;
     } else {
-        const struct bps_tensor_entry *tensor;
-        HASH_FIND(by_id, worker->ids, &header->tensor, sizeof header->tensor, tensor);
+        const struct bps_tensor_entry *tensor = bps_tensor_of(worker, header->tensor);
         if (tensor == NULL || tensor->operation.phase == BPS_PHASE_REPORTED) {
             return false; /* it is going to have a place, or another one */
         }
@@ -239,27 +237,6 @@ static void init_credit(struct bps_remote *remote)
     bps_credit_init(&remote->credit, (uint64_t)least, credit == 0 ? 0 : (uint64_t)most + 1);
 }
 
-/* Blocks of the pool lie in memory that the network may learn of; a transport that does not know it copies. */
-static void on_attach(void *owner, const struct bps_region *region)
-{
-    const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
-    const struct bps_transport_ops *transport = net->ops;
-    struct bps_report report = {""};
-    BPS_CALLING(net, "attach", NULL);
-    bps_status status = transport->attach(net->self, region, &report);
-    if (bps_returned(net, "attach", BPS_OK, status, &report) != BPS_OK) {
-        bps_warn(LOG, "%s", report.text);
-    }
-}
-
-static void on_detach(void *owner, const struct bps_region *region)
-{
-    const struct bps_instance *net = ((const struct bps_worker *)owner)->net;
-    const struct bps_transport_ops *transport = net->ops;
-    BPS_CALLING(net, "detach", NULL);
-    transport->detach(net->self, region);
-}
-
 bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *report)
 {
     bps_status status = BPS_OK;
@@ -272,9 +249,6 @@ bps_status bps_remotes_connect(struct bps_worker *worker, struct bps_report *rep
         return BPS_ERR_NOMEM;
     }
     worker->shards->remotes = worker->view->book.shards;
-    TAILQ_INIT(&worker->shards->saves);
-    TAILQ_INIT(&worker->shards->handed);
-    bps_pool_init(&worker->shards->pool, on_attach, on_detach, worker);
     if (bps_window_init(&worker->shards->window, &worker->view->book) != BPS_OK) {
         return BPS_ERR_NOMEM;
     }
@@ -340,7 +314,6 @@ void bps_remote_leave(struct bps_remote *remote)
 
 void bps_remotes_leave(struct bps_worker *worker)
 {
-    bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
     for (uint32_t r = 0; worker->shards != NULL && r < worker->shards->remotes; r++) {
         if (!worker->shards->remote[r].retired) {
             bps_remote_leave(&worker->shards->remote[r]);
@@ -362,7 +335,6 @@ void bps_remotes_drop(struct bps_worker *worker)
         bps_heap_fini(&remote->queue);
         remote->starved = false;
     }
-    bps_state_abandon(worker, worker->failure, worker->failure_text);
     bps_loop_cancel(worker->loop, worker->shards->patience);
     worker->shards->patience = NULL;
     bps_window_fini(&worker->shards->window);
@@ -371,8 +343,6 @@ void bps_remotes_drop(struct bps_worker *worker)
 void bps_remotes_free(struct bps_worker *worker)
 {
     if (worker->shards != NULL) {
-        bps_state_forget_handed(worker->shards);
-        bps_pool_fini(&worker->shards->pool);
         free(worker->shards->remote);
         free(worker->shards);
     }

@@ -38,7 +38,8 @@ static void tell(struct bps_remote *remote)
 /* The rule that is told at the top, of all shards. */
 static void check_told(struct bps_worker *worker)
 {
-    for (uint32_t i = 0; i < worker->shards->remotes && worker->failure == BPS_OK; i++) {
+    bool fine = worker->failure == BPS_OK && worker->shards->verdict == BPS_OK;
+    for (uint32_t i = 0; i < worker->shards->remotes && fine; i++) {
         const struct bps_remote *remote = &worker->shards->remote[i];
         const struct bps_window_shard *shard = &worker->shards->window.shard[i];
         bps_assert(shard->waits == (bps_heap_top(&remote->queue) != NULL && !remote->starved && !remote->making));
@@ -65,12 +66,6 @@ static uint32_t pushed_bytes(const struct bps_task *task, uint32_t index)
     return is_request(task) ? 0 : bps_push_of(task)->payload->bytes(task, index);
 }
 
-/* Slices that are out, of a task that a shard's queue has. */
-static uint32_t sent_of(const struct bps_task *task)
-{
-    return bps_push_of(task)->sent;
-}
-
 static void on_patience(void *arg);
 
 /* Looks from time to time at shards that have no credit. False: no memory for that. */
@@ -82,24 +77,22 @@ static bool have_patience(struct bps_worker *worker)
     return worker->shards->patience != NULL;
 }
 
-static void on_made(struct bps_task *task, uint32_t index, bps_status status, const char *text);
-
 static bool is_ready(struct bps_task *task, uint32_t index)
 {
     const struct bps_payload_ops *payload = bps_push_of(task)->payload;
-    return payload->ready == NULL || payload->ready(task, index, on_made);
+    return payload->ready == NULL || payload->ready(task, index);
 }
 
 /* Whether the next slice of the most urgent task can be sent. The one behind it is made meanwhile, but no more. */
 static bool make_ready(struct bps_remote *remote, struct bps_task *task)
 {
-    uint32_t index = sent_of(task);
-    bool ready = is_ready(task, index), last = index + 1 == bps_push_slices(task) || is_request(task);
+    uint32_t index = bps_push_of(task)->sent;
+    bool ready = is_ready(task, index), last = index + 1 == bps_push_of(task)->slices || is_request(task);
     struct bps_task *other = bps_heap_second(&remote->queue);
     if (!last) {
         is_ready(task, index + 1);
     } else if (other != NULL) {
-        is_ready(other, sent_of(other));
+        is_ready(other, bps_push_of(other)->sent);
     }
     return ready;
 }
@@ -108,24 +101,17 @@ static bool make_ready(struct bps_remote *remote, struct bps_task *task)
  * At least two slices, and at most what is configured; but what is unanswered at the end is to be a small part of all
  * that this worker pushes.
  */
-static void bound_credit(struct bps_remote *remote, double slice)
+static bool has_credit(struct bps_remote *remote, const struct bps_task *task)
 {
     const struct bps_worker *worker = remote->worker;
     double all = (double)worker->declared / BPS_CREDIT_PARTS / worker->shards->remotes;
     double most = (double)worker->conf->worker.credit;
     most = most < all ? most : all;
     if (worker->conf->worker.credit > 0) {
-        bps_credit_set_bounds(&remote->credit, (uint64_t)(remote->part * BPS_CREDIT_SLICES * slice),
+        bps_credit_set_bounds(&remote->credit, (uint64_t)(remote->part * BPS_CREDIT_SLICES * bps_push_of(task)->wire),
                               (uint64_t)(remote->part * most));
     }
-}
-
-static bool has_credit(struct bps_remote *remote, const struct bps_task *task)
-{
-    const struct bps_push *push = bps_push_of(task);
-    double slice = push->coded != NULL ? (double)remote->worker->slice : push->slice;
-    bound_credit(remote, slice);
-    return bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, sent_of(task)));
+    return bps_credit_admits(&remote->credit, priority_of(task), pushed_bytes(task, bps_push_of(task)->sent));
 }
 
 /* The record belongs to the step of the task that waits, when it begins to. */
@@ -168,13 +154,7 @@ static void update(struct bps_remote *remote)
     while ((freed = bps_window_freed(&worker->shards->window, remote->index)) != BPS_WINDOW_NONE) {
         tell(&worker->shards->remote[freed]);
     }
-}
-
-static void resume_starved(struct bps_remote *remote)
-{
-    if (remote->starved) {
-        update(remote);
-    }
+    bps_check(check_told(worker));
 }
 
 /* Who waits for answers that do not come gets more credit: other workers may have sent something else first. */
@@ -193,11 +173,30 @@ static void on_patience(void *arg)
         bps_loop_cancel(worker->loop, worker->shards->patience);
         worker->shards->patience = NULL;
     }
-    check_told(worker);
+}
+
+uint32_t bps_push_bytes(const struct bps_task *task, uint32_t index)
+{
+    return bps_partition_bytes(task->bytes, bps_push_of(task)->slice, index);
+}
+
+size_t bps_push_more(uint32_t slices)
+{
+    return slices * (sizeof(struct bps_sent_slice) + sizeof(bool));
+}
+
+void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload, uint32_t slice, void *memory)
+{
+    struct bps_push *push = bps_push_of(task);
+    uint32_t slices = bps_partitions(task->bytes, slice);
+    bps_assert(push->outstanding == 0 && push->computing == 0);
+    *push = (struct bps_push){.payload = payload, .slices = slices, .slice = slice, .wire = slice, .frame = memory};
+    push->got = (bool *)(push->frame + slices);
+    memset(push->got, false, slices * sizeof *push->got);
 }
 
 /* Into the queue of its shard. */
-static bool enqueue(struct bps_task *task)
+bool bps_push_start(struct bps_task *task)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
@@ -207,93 +206,7 @@ static bool enqueue(struct bps_task *task)
         return false;
     }
     update(remote);
-    check_told(worker);
     return false;
-}
-
-static void set_plain(struct bps_task *task)
-{
-    uint32_t slice = bps_tensor_slice(task->tensor), slices = bps_partitions(task->bytes, slice);
-    struct bps_push *push = bps_push_of(task);
-    bps_assert(push->outstanding == 0);
-    *push = (struct bps_push){.payload = &bps_payload_plain, .slice = slice, .got = (bool *)(push->slices + slices)};
-    memset(push->got, false, slices * sizeof *push->got);
-}
-
-/* Too small to be coded; it may have momentum, though. */
-static bool is_small(const struct bps_tensor_entry *tensor)
-{
-    return tensor->path_bytes < tensor->coding->min_bytes;
-}
-
-static void set_coded(struct bps_task *task)
-{
-    const struct bps_tensor_entry *tensor = task->tensor;
-    uint32_t slice = bps_coding_slice(tensor->coding, tensor->path_dtype), slices = bps_partitions(task->bytes, slice);
-    struct bps_push *push = bps_push_of(task);
-    bps_assert(push->outstanding == 0 && push->computing == 0);
-    *push = (struct bps_push){.payload = &bps_payload_coded,
-                              .slice = slice,
-                              .exact = tensor->round < tensor->coding->start || is_small(tensor),
-                              .coded = (struct bps_coded_slice *)(push->slices + slices)};
-    push->got = (bool *)(push->coded + slices);
-    memset(push->coded, 0, slices * (sizeof *push->coded + sizeof *push->got));
-}
-
-static bool start_plain(struct bps_task *task)
-{
-    set_plain(task);
-    return enqueue(task);
-}
-
-/* A shard must know a coding before anything of it comes, on whichever lane. */
-static void tell_codings(struct bps_remote *remote, const struct bps_coding *coding)
-{
-    struct bps_worker *worker = remote->worker;
-    const struct bps_header header = {.type = BPS_FRAME_CODING, .epoch = worker->job.epoch};
-    while (remote->codings < coding->number) {
-        const char *text = bps_codings_at(&worker->graph->codings, ++remote->codings)->text;
-        for (uint32_t i = 0; i < remote->lanes; i++) {
-            bps_link_send(&remote->lane[i].link, &header, text, strlen(text));
-        }
-    }
-}
-
-/* The rounds of which this worker measures whether coding pays, and tells all. */
-static bool chooses(const struct bps_tensor_entry *tensor)
-{
-    return tensor->coding->automatic && bps_tensor_speaks_for(tensor, 0);
-}
-
-static bool enqueue_coded(struct bps_task *task)
-{
-    const struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_report report = {""};
-    bps_status status = bps_coded_prepare(task, &report);
-    if (status != BPS_OK) {
-        bps_worker_fail(tensor->worker, status, report.text);
-        return false;
-    }
-    tell_codings(bps_remote_of(task->tensor, task->partition), tensor->coding);
-    return enqueue(task);
-}
-
-static bool start_coded(struct bps_task *task)
-{
-    struct bps_coding *coding = task->tensor->coding;
-    struct bps_push *push = bps_push_of(task);
-    bool coded = task->codes || !coding->automatic;
-    if (coded) {
-        set_coded(task);
-    } else {
-        set_plain(task);
-    }
-    push->automatic = coding->automatic;
-    if (chooses(task->tensor)) {
-        bps_trial_begin(&coding->trial, coded, bps_now());
-        push->asks = bps_trial_codes(&coding->trial);
-    }
-    return coded ? enqueue_coded(task) : enqueue(task);
 }
 
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
@@ -331,35 +244,13 @@ static void fail_job(void *arg)
     bps_worker_fail(worker, worker->shards->verdict, worker->shards->why);
 }
 
-/* The job fails, but not within a call of the transport's. */
-static void fail_soon(struct bps_worker *worker, bps_status status, const char *why)
+void bps_push_fail(struct bps_worker *worker, bps_status status, const char *why)
 {
     struct bps_shards *shards = worker->shards;
     if (shards->verdict == BPS_OK) {
         shards->verdict = status;
         snprintf(shards->why, sizeof shards->why, "%s", why);
         bps_loop_defer(worker->loop, fail_job, worker);
-    }
-}
-
-/*
- * A slice cannot be made. Without memory the job fails. Else it is the compressor's fault: then the round does, as
- * everybody hears from the shard, and this worker like all others. What is out of the task comes back meanwhile.
- */
-static void refuse(struct bps_task *task, bps_status status, const char *why)
-{
-    struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_push *push = bps_push_of(task);
-    char text[BPS_TEXT_LIMIT];
-    if (status == BPS_ERR_NOMEM) {
-        fail_soon(tensor->worker, status, why);
-    } else if (!push->refused) {
-        struct bps_remote *remote = bps_remote_of(tensor, task->partition);
-        push->refused = true;
-        bps_heap_remove(&remote->queue, &task->place);
-        snprintf(text, sizeof text, "worker %u: %s", tensor->worker->job.rank, why);
-        bps_remote_refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
-        update(remote);
     }
 }
 
@@ -371,15 +262,14 @@ static bps_status make_slice(struct bps_task *task, uint32_t index, struct bps_f
     struct bps_header header;
     const void *payload = NULL;
     bps_push_header(task, index * push->slice, pushed_bytes(task, index), request ? BPS_FLAG_EMPTY : 0, &header);
-    header.flags |= task->for_group ? BPS_FLAG_GROUP : 0;
-    header.flags |= push->asks ? BPS_FLAG_CODES : 0;
+    header.flags |= push->flags | (task->for_group ? BPS_FLAG_GROUP : 0);
     header.last = task->for_group ? task->last : 0;
     header.late = task->for_group ? task->late : 0;
     bps_status status = request ? BPS_OK : push->payload->make(task, index, &header, &payload, report);
     if (status != BPS_OK) {
         return status;
     }
-    struct bps_sent_slice *sent = &push->slices[index];
+    struct bps_sent_slice *sent = &push->frame[index];
     sent->task = task;
     bps_header_encode(&header, sent->header);
     *out = (struct bps_frame){.header = sent->header, .payload = payload, .bytes = header.length, .cookie = sent};
@@ -399,76 +289,49 @@ bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame 
         remote->told = false;
         return BPS_AGAIN;
     }
-    bps_status status = make_slice(task, sent_of(task), out, &report);
+    bps_status status = make_slice(task, bps_push_of(task)->sent, out, &report);
     if (status != BPS_OK) {
         remote->told = false;
-        refuse(task, status, report.text);
+        bps_push_of(task)->payload->refuse(task, status, report.text);
         return BPS_AGAIN;
     }
     struct bps_push *push = bps_push_of(task);
     bps_traced_slice(task, BPS_TRACE_PUSH, remote->index, push->sent * push->slice, out->bytes, false);
-    if (++push->sent == (is_request(task) ? 1 : bps_push_slices(task))) {
+    if (++push->sent == (is_request(task) ? 1 : push->slices)) {
         bps_heap_pop(&remote->queue);
     }
     bps_window_sent(&worker->shards->window, remote->index, BPS_HEADER_BYTES + out->bytes);
     bps_credit_sent(&remote->credit, priority_of(task), out->bytes, bps_now());
     update(remote);
     push->outstanding++;
-    check_told(worker);
     return BPS_OK;
-}
-
-/* A round that has gone well has told all alike how the next one goes; after one that has failed nothing changes. */
-static void conclude(struct bps_task *task)
-{
-    const struct bps_push *push = bps_push_of(task);
-    struct bps_coding *coding = task->tensor->coding;
-    char text[160];
-    if (!task->failed) {
-        task->codes = push->codes;
-    }
-    if (chooses(task->tensor)) {
-        bps_trial_end(&coding->trial, push->coded != NULL, task->bytes, !task->failed, bps_now());
-        if (bps_trial_tell(&coding->trial, text, sizeof text)) {
-            bps_info(LOG, "coding by %s %s", coding->text, text);
-        }
-    }
-}
-
-static void finish(struct bps_task *task)
-{
-    const struct bps_push *push = bps_push_of(task);
-    if (push->automatic) {
-        conclude(task);
-    }
-    if (push->payload->release != NULL) {
-        push->payload->release(task);
-    }
-    task->feedback.summed = !task->failed;
-    bps_task_done(task, BPS_OK, NULL);
 }
 
 static void check_push(const struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
-    uint32_t slices = bps_push_slices(task), got = 0;
-    for (uint32_t i = 0; i < slices; i++) {
+    uint32_t got = 0;
+    for (uint32_t i = 0; i < push->slices; i++) {
         got += push->got[i];
     }
     bps_assert(task->state != BPS_TASK_IDLE && push->payload != NULL);
-    bps_assert(push->sent <= slices && push->answered <= got && got <= slices);
-    bps_assert(push->computing <= 2 * slices && (push->coded != NULL || push->computing == 0));
-    bps_assert(!push->exact || push->coded != NULL);
+    bps_assert(push->slices == bps_partitions(task->bytes, push->slice) && push->wire > 0);
+    bps_assert(push->sent <= push->slices && push->answered <= got && got <= push->slices);
+    bps_assert(push->computing <= push->slices && (push->payload->ready != NULL || push->computing == 0));
+    bps_assert(push->outstanding <= push->sent + push->slices - got);
 }
 
 /* Transport or pool have let go of a slice, or one has come: is the task's exchange with the shard over? */
-static void check(struct bps_task *task)
+static void check_over(struct bps_task *task)
 {
     const struct bps_push *push = bps_push_of(task);
     bps_check(check_push(task));
-    bool has_result = push->answered == bps_push_slices(task);
+    bool has_result = push->answered == push->slices;
     if (push->outstanding == 0 && push->computing == 0 && (task->failed || has_result) && !push->spoilt) {
-        finish(task);
+        if (push->finish != NULL) {
+            push->finish(task);
+        }
+        bps_task_done(task, BPS_OK, NULL);
     }
 }
 
@@ -478,16 +341,15 @@ void bps_remote_sent(void *owner, struct bps_link *link, void *cookie)
     const struct bps_sent_slice *sent = cookie;
     struct bps_task *task = sent->task;
     struct bps_push *push = bps_push_of(task);
-    uint32_t index = (uint32_t)(sent - push->slices);
+    uint32_t index = (uint32_t)(sent - push->frame);
     (void)link;
     bps_traced_slice(task, BPS_TRACE_PUSH, lane->remote->index, index * push->slice, 0, true);
     bps_assert(push->outstanding > 0);
     push->outstanding--;
-    check(task);
+    check_over(task);
 }
 
-/* The result of a slice is where it belongs, or cannot be brought there. */
-static void settled(struct bps_task *task, uint32_t index, bps_status status, const char *text)
+void bps_push_settled(struct bps_task *task, uint32_t index, bps_status status, const char *text)
 {
     struct bps_worker *worker = task->tensor->worker;
     struct bps_push *push = bps_push_of(task);
@@ -495,9 +357,9 @@ static void settled(struct bps_task *task, uint32_t index, bps_status status, co
     push->answered++;
     if (status != BPS_OK && !task->failed) {
         push->spoilt = true;
-        fail_soon(worker, status, text);
+        bps_push_fail(worker, status, text);
     }
-    check(task);
+    check_over(task);
 }
 
 /* The credit knows how much the path to the shard holds. */
@@ -526,12 +388,13 @@ void bps_remote_answered(struct bps_task *task, uint32_t index)
         if (bps_credit_answered(&remote->credit, priority_of(task), pushed_bytes(task, index), bps_now())) {
             note_path(remote);
         }
-        resume_starved(remote);
-        check_told(remote->worker);
-        status = push->payload->settle != NULL ? push->payload->settle(task, index, settled, &report) : BPS_OK;
+        if (remote->starved) {
+            update(remote);
+        }
+        status = push->payload->settle != NULL ? push->payload->settle(task, index, &report) : BPS_OK;
     }
     if (status != BPS_INPROGRESS) {
-        settled(task, index, status, report.text);
+        bps_push_settled(task, index, status, report.text);
     }
 }
 
@@ -543,18 +406,12 @@ void bps_remote_placed(struct bps_task *task, uint32_t index)
     bps_remote_answered(task, index);
 }
 
-/* A slice has been made that was not ready. */
-static void on_made(struct bps_task *task, uint32_t index, bps_status status, const char *text)
+void bps_push_made(struct bps_task *task)
 {
-    (void)index;
-    if (status != BPS_OK && !task->failed) {
-        refuse(task, status, text);
-    }
     if (!task->failed) {
         update(bps_remote_of(task->tensor, task->partition));
-        check_told(task->tensor->worker);
     }
-    check(task);
+    check_over(task);
 }
 
 /* What was sent and is not answered never will be. */
@@ -568,81 +425,33 @@ static void give_up(struct bps_task *task)
     }
     if (bytes > 0) {
         bps_credit_given_up(&remote->credit, priority_of(task), bytes);
-        resume_starved(remote);
-        check_told(remote->worker);
+        if (remote->starved) {
+            update(remote);
+        }
     }
 }
 
-static void cancel(struct bps_task *task)
+void bps_push_withdraw(struct bps_task *task)
 {
     struct bps_remote *remote = bps_remote_of(task->tensor, task->partition);
     if (bps_heap_remove(&remote->queue, &task->place)) {
         update(remote);
-        check_told(remote->worker);
     }
+}
+
+void bps_push_cancel(struct bps_task *task)
+{
+    bps_push_withdraw(task);
     give_up(task);
-    check(task);
+    check_over(task);
 }
 
 /* No link is left; only the pool may still have slices. */
-static void abandon(struct bps_task *task)
+void bps_push_abandon(struct bps_task *task)
 {
     struct bps_push *push = bps_push_of(task);
     task->failed = true;
     push->outstanding = 0;
     push->spoilt = false;
-    check(task);
-}
-
-static size_t more_plain(const struct bps_task *task)
-{
-    return bps_partitions(task->bytes, bps_tensor_slice(task->tensor)) * (sizeof(struct bps_sent_slice) + sizeof(bool));
-}
-
-static size_t more_coded(const struct bps_task *task)
-{
-    const struct bps_tensor_entry *tensor = task->tensor;
-    size_t slices = bps_partitions(task->bytes, bps_coding_slice(tensor->coding, tensor->path_dtype));
-    size_t coded = slices * (sizeof(struct bps_sent_slice) + sizeof(struct bps_coded_slice) + sizeof(bool));
-    size_t plain = tensor->coding->automatic ? more_plain(task) : 0;
-    return coded > plain ? coded : plain;
-}
-
-static bool takes_coded(const struct bps_tensor_entry *tensor, uint32_t partition)
-{
-    (void)partition;
-    bool sums = tensor->path_op == BPS_SUM || tensor->path_op == BPS_AVERAGE;
-    return tensor->coding != NULL && sums && tensor->path_bytes > 0 && (!is_small(tensor) || tensor->coding->momentum);
-}
-
-static const struct bps_step_ops push_coded = {
-    .name = "push coded",
-    .takes = "sums and averages of a tensor that has a coding",
-    .crosses = true,
-    .context = sizeof(struct bps_push),
-    .more = more_coded,
-    .probe = takes_coded,
-    .start = start_coded,
-    .cancel = cancel,
-    .abandon = abandon,
-    .refuse = bps_remote_refuse,
-};
-
-static const struct bps_step_ops push_plain = {
-    .name = "push",
-    .takes = "all that is not summed on this host alone",
-    .crosses = true,
-    .context = sizeof(struct bps_push),
-    .more = more_plain,
-    .start = start_plain,
-    .cancel = cancel,
-    .refuse = bps_remote_refuse,
-};
-
-const struct bps_step_ops *const bps_push_pull_steps[] = {&push_coded, &push_plain, NULL};
-
-struct bps_task *bps_push_find(struct bps_worker *worker, const struct bps_header *header)
-{
-    struct bps_task *task = bps_task_in(worker, header, &push_coded);
-    return task != NULL ? task : bps_task_in(worker, header, &push_plain);
+    check_over(task);
 }

@@ -10,7 +10,6 @@
 #include "node/transport.h"
 #include "shards/credit.h"
 #include "shards/window.h"
-#include "sum/pool.h"
 #include "wire/dialler.h"
 
 struct bps_remote_lane {
@@ -21,10 +20,10 @@ struct bps_remote_lane {
     struct bps_delivered_mark delivered;
     struct bps_sink sink; /* a slice of a result that arrives */
     struct bps_task *task;
-    uint32_t offset, length;
+    uint32_t index, length;
     struct bps_open_slice {    /* the same of those that the transport fetches while others arrive */
         struct bps_task *task; /* NULL: this entry is free */
-        uint32_t offset;
+        uint32_t index;
     } open[BPS_PLACES_LIMIT];
 };
 
@@ -43,77 +42,65 @@ struct bps_remote {
     bool starved;          /* the most urgent one has no credit, */
     uint32_t starved_step; /* in which that is recorded, counted from 1; 0: it is not */
     bool making;           /* or its slice is still being made */
-    uint32_t codings;      /* of the worker's, by number, that the lanes know */
     bool told;             /* no lane's transport was told BPS_AGAIN since all were kicked */
 };
 
 struct bps_shards {
     uint32_t remotes;
     struct bps_remote *remote;
-    struct bps_window window;        /* over the remotes */
-    struct bps_timer *patience;      /* while one of them is starved */
-    struct bps_pool pool;            /* of what is coded */
-    TAILQ_HEAD(, bps_save) saves;    /* under way */
-    TAILQ_HEAD(, bps_handed) handed; /* states that others have handed over, and that have not counted yet */
-    bps_status verdict;              /* BPS_OK, or how the job is about to fail, and why */
-    char why[BPS_CODING_TEXT + 80];
+    struct bps_window window;   /* over the remotes */
+    struct bps_timer *patience; /* while one of them is starved */
+    /* Takes what a shard has answered to a FEEDBACK: of whoever asks for it, who puts this here. */
+    bps_status (*feedback)(struct bps_worker *worker, const struct bps_header *header,
+                           const struct bps_reader *payload);
+    bps_status verdict; /* BPS_OK, or how the job is about to fail, and why */
+    char why[BPS_TEXT_LIMIT];
 };
 
-extern const struct bps_step_ops *const bps_push_pull_steps[]; /* remote_send.c */
-
-/* What is called when the pool of threads is done with a slice; the text is that of an error. [core] */
-typedef void (*bps_computed_fn)(struct bps_task *task, uint32_t index, bps_status status, const char *text);
-
-/* What the slices of a partition carry: its bytes as they are, or coded. */
+/*
+ * What the slices of a partition carry: its bytes as they are, or something made of them. A payload that works on a
+ * slice elsewhere counts it in `computing`, and tells when it is there. [core]
+ */
 struct bps_payload_ops {
     /* Bytes of a slice that is pushed; before it has been made, at most. */
     uint32_t (*bytes)(const struct bps_task *task, uint32_t index);
-    /* It is sent soon: makes it on another thread, if that is faster. False: it is there, and `made` called, later. */
-    bool (*ready)(struct bps_task *task, uint32_t index, bps_computed_fn made);
-    /* Makes it, if that has not happened yet, and what its header says of it. BPS_ERR_NOMEM, _PLUGIN. */
+    /* It is sent soon: makes it elsewhere, if that is faster. False: bps_push_made() follows. Optional. */
+    bool (*ready)(struct bps_task *task, uint32_t index);
+    /* Makes it, if that has not happened yet, and what its header says of it. BPS_ERR_NOMEM, _PLUGIN: it cannot, */
     bps_status (*make)(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
                        struct bps_report *report);
+    /* then this withdraws the task, or lets the job fail. NULL: making never fails. */
+    void (*refuse)(struct bps_task *task, bps_status status, const char *text);
     /* A slice of the result with so many bytes has begun to come. BPS_ERR_PROTOCOL: it cannot have so many. */
     bps_status (*expect)(struct bps_task *task, uint32_t index, uint32_t bytes);
     /* Where they go. */
     char *(*place)(struct bps_task *task, uint32_t index);
-    /* They are there. BPS_INPROGRESS: `settled` is called later. Optional. */
-    bps_status (*settle)(struct bps_task *task, uint32_t index, bps_computed_fn settled, struct bps_report *report);
-    /* The task is over, whatever has come of it. Optional. */
-    void (*release)(struct bps_task *task);
+    /* They are there. BPS_INPROGRESS: bps_push_settled() follows. Optional. */
+    bps_status (*settle)(struct bps_task *task, uint32_t index, struct bps_report *report);
 };
-extern const struct bps_payload_ops bps_payload_plain, bps_payload_coded; /* plain.c, coded.c */
 
-/* What the step keeps of a task. */
+/* What a step to a shard keeps of a task: all of it, or the first of it. */
 struct bps_push {
     const struct bps_payload_ops *payload;
-    uint32_t slice;                /* bytes of the partition in each slice but the last */
-    bool spoilt;                   /* what has come makes no sense: the job is about to fail */
-    bool refused;                  /* a slice cannot be made: all of them hear of it */
-    bool exact;                    /* its slices are coded, but lose nothing: coding begins later */
-    bool automatic;                /* it may be coded, or not: */
-    bool asks, codes;              /* whether this worker wants the next round coded, and whether it is */
-    struct bps_coded_slice *coded; /* of each slice, if they are */
-    uint32_t sent;                 /* slices handed to the transport */
-    uint32_t answered;             /* slices of the result */
-    uint32_t outstanding;          /* frames that the transport still reads, or is filling */
-    uint32_t computing;            /* slices that the pool of threads has */
-    bool *got;                     /* of each slice: its result is there */
+    uint32_t slices, slice; /* how many; bytes of the partition in each but the last */
+    uint32_t wire;          /* bytes that one has on the network, about: for the credit */
+    uint8_t flags, answer;  /* of the frames of its slices, beside others; of the newest frame of the result */
+    void (*finish)(struct bps_task *task); /* it is over, whatever has come of it; optional */
+    bool spoilt;                           /* what has come makes no sense: the job is about to fail */
+    uint32_t sent;                         /* slices handed to the transport */
+    uint32_t answered;                     /* slices of the result */
+    uint32_t outstanding;                  /* frames that the transport still reads, or is filling */
+    uint32_t computing;                    /* slices that the payload works on elsewhere */
+    bool *got;                             /* of each slice: its result is there */
     struct bps_sent_slice {
         struct bps_task *task;
         uint8_t header[BPS_HEADER_BYTES];
-    } slices[]; /* each, while it is sent */
+    } *frame; /* of each, while it is sent */
 };
 
 static inline struct bps_push *bps_push_of(const struct bps_task *task)
 {
     return bps_task_context(task);
-}
-
-/* Slices of a task. */
-static inline uint32_t bps_push_slices(const struct bps_task *task)
-{
-    return bps_partitions(task->bytes, bps_push_of(task)->slice);
 }
 
 /* [core] The shard that a partition belongs to. */
@@ -153,7 +140,29 @@ bool bps_remote_refuse(struct bps_tensor_entry *tensor, uint32_t partition, uint
 struct bps_header bps_poison_header(const struct bps_tensor_entry *tensor, uint32_t partition, uint64_t bytes,
                                     bps_status status, uint8_t flags);
 
+/* ---- plain.c ---- */
+extern const struct bps_step_ops bps_push_plain; /* takes all */
+extern const struct bps_payload_ops bps_payload_plain;
+
 /* ---- remote_send.c ---- */
+/* Bytes of the partition that a slice stands for. */
+uint32_t bps_push_bytes(const struct bps_task *task, uint32_t index);
+/* Bytes behind struct bps_push that so many slices need. */
+size_t bps_push_more(uint32_t slices);
+/* [core] Nothing of the task has been sent. Its slices have so many bytes; the memory is what they need. */
+void bps_push_init(struct bps_task *task, const struct bps_payload_ops *payload, uint32_t slice, void *memory);
+/* [core] Of each step to a shard, after bps_push_init(). */
+bool bps_push_start(struct bps_task *task);
+void bps_push_cancel(struct bps_task *task);
+void bps_push_abandon(struct bps_task *task);
+/* [core] No more of the task is sent. */
+void bps_push_withdraw(struct bps_task *task);
+/* [core] By the payload: a slice has been made, or not, that was not ready; */
+void bps_push_made(struct bps_task *task);
+/* the result of one is where it belongs, or cannot be brought there: then the job fails. */
+void bps_push_settled(struct bps_task *task, uint32_t index, bps_status status, const char *text);
+/* [core] The job fails, but not within a call of the transport's. */
+void bps_push_fail(struct bps_worker *worker, bps_status status, const char *why);
 /* [core] What a lane sends next, and what it has sent: of its link's handler. */
 bps_status bps_remote_next(void *owner, struct bps_link *link, struct bps_frame *out);
 void bps_remote_sent(void *owner, struct bps_link *link, void *cookie);
@@ -164,54 +173,6 @@ void bps_remote_placed(struct bps_task *task, uint32_t index);
 /* [core] The header of a PUSH of these bytes of a task's partition. */
 void bps_push_header(const struct bps_task *task, uint32_t offset, uint32_t bytes, uint8_t flags,
                      struct bps_header *out);
-
-/* The task that waits for such a frame of a shard; NULL: there is none. */
-struct bps_task *bps_push_find(struct bps_worker *worker, const struct bps_header *header);
-
-/* ---- coded.c ---- */
-struct bps_coded_slice {
-    struct bps_job job; /* for the pool of threads */
-    struct bps_task *task;
-    bps_computed_fn done;
-    enum { BPS_SLICE_RAW, BPS_SLICE_ENCODING, BPS_SLICE_ENCODED } state;
-    void *sent, *result, *scratch; /* in blocks of memory; or NULL */
-    size_t sent_bytes;             /* as encode has said */
-    uint32_t result_bytes;
-    bool own;          /* it was decoded, but what was sent of it was not */
-    bps_status status; /* of decoding it */
-};
-/* Before its slices are made. An error is one of this worker: its job fails. */
-bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report);
-
-/* ---- state.c ---- */
-/* Writes what coding has left of a tensor of which nothing is in flight, nor will be before this returns. [app] */
-bps_status bps_state_save(struct bps_tensor_entry *tensor, struct bps_writer *out, struct bps_report *report);
-/* [core] A shard's answer. */
-bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *header,
-                            const struct bps_reader *payload);
-/* [core] No answers will come any more. */
-void bps_state_abandon(struct bps_worker *worker, bps_status status, const char *text);
-
-/* ---- restore.c ---- */
-struct bps_state_part;
-/* Whether bytes are a state. */
-bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report);
-/* [core] The feedback of a task is new: takes what tensor->saved has of it; what the server has counts no more. */
-void bps_state_begin(struct bps_task *task);
-/* [core] Takes what others have handed over for a task, whose feedback is ready. Nothing of it is in flight. */
-void bps_state_take_over(struct bps_task *task);
-/* Another worker gets a part, to which the head belongs. BPS_AGAIN: it stays here. */
-typedef bps_status (*bps_state_give_fn)(struct bps_tensor_entry *tensor, const void *head, size_t head_bytes,
-                                        const struct bps_state_part *part);
-/* [core] Gives what tensor->saved has away. */
-bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_fn give);
-/*
- * [core] Another worker hands over what it has saved of the header's partition, in the place of what it has handed over
- * before and has not counted yet. Takes the bytes over.
- */
-bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const struct bps_header *header,
-                            struct bps_writer *state);
-void bps_state_forget_handed(struct bps_shards *shards);
 
 /* ---- move.c ---- */
 /* [core] Messages of the scheduler: see its declared_move.c. */

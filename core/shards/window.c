@@ -6,7 +6,7 @@
 
 #include "base/assert.h"
 
-static void check(const struct bps_window *window)
+static void check_window(const struct bps_window *window)
 {
     uint32_t waiting = 0, blocked = 0;
     for (uint32_t i = 0; i < window->shards; i++) {
@@ -92,7 +92,7 @@ void bps_window_wait(struct bps_window *window, uint32_t i, int32_t priority)
     }
     shard->waits = true;
     catch_up(window, i);
-    bps_check(check(window));
+    bps_check(check_window(window));
 }
 
 static void block(struct bps_window *window, uint32_t i, uint32_t by)
@@ -107,7 +107,7 @@ void bps_window_rest(struct bps_window *window, uint32_t i)
     window->waiting -= window->shard[i].waits;
     window->shard[i].waits = false;
     block(window, i, BPS_WINDOW_NONE);
-    bps_check(check(window));
+    bps_check(check_window(window));
 }
 
 bool bps_window_admits(struct bps_window *window, uint32_t i)
@@ -129,7 +129,7 @@ void bps_window_sent(struct bps_window *window, uint32_t i, uint64_t bytes)
     struct bps_window_shard *shard = &window->shard[i];
     bps_assert(i < window->shards);
     shard->place += (double)bytes / shard->share;
-    bps_check(check(window));
+    bps_check(check_window(window));
 }
 
 uint32_t bps_window_freed(struct bps_window *window, uint32_t i)

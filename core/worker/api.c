@@ -13,11 +13,11 @@
 
 #include "base/log.h"
 #include "base/report.h"
+#include "coded/coded.h"
 #include "conf/layer.h"
 #include "flow/flow.h"
 #include "group/local.h"
 #include "plugin/memory.h"
-#include "shards/shards.h"
 #include "trace/trace.h"
 #include "worker/meet.h"
 #include "worker/metrics.h"

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "coded/coded.h"
 #include "device/copy.h"
 #include "device_group/devices.h"
 #include "flow/thread_pool.h"
@@ -17,7 +18,6 @@
 #include "node/transport.h"
 #include "plugin/memory.h"
 #include "plugin/use.h"
-#include "shards/shards.h"
 #include "worker/local_transport.h"
 #include "worker/meet.h"
 #include "worker/metrics.h"
@@ -66,6 +66,7 @@ static void worker_on_failed(struct bps_worker *worker)
     }
     bps_remotes_drop(worker); /* from here on nothing of the operations' memory is used */
     bps_local_drop(worker->local);
+    bps_state_abandon(worker, worker->failure, worker->failure_text);
     for (operation = TAILQ_FIRST(&worker->operations); operation != NULL; operation = next) {
         next = TAILQ_NEXT(operation, entry);
         abort_operation(worker, operation);
@@ -207,6 +208,7 @@ static void worker_on_joined(void *owner, struct bps_view *view)
     }
     if (status == BPS_OK && !bps_local_is_final(worker->local)) {
         status = bps_remotes_connect(worker, &report);
+        status = status == BPS_OK ? bps_coded_open(worker) : status;
     }
     if (status != BPS_OK) {
         bps_worker_fail(worker, status, report.text[0] != '\0' ? report.text : bps_strerror(status));
@@ -277,10 +279,8 @@ static void check_drained(struct bps_worker *worker)
     if (worker->phase != BPS_WORKER_DRAINING || !TAILQ_EMPTY(&worker->operations)) {
         return;
     }
-    if (worker->drain != NULL) {
-        bps_loop_cancel(worker->loop, worker->drain);
-        worker->drain = NULL;
-    }
+    bps_loop_cancel(worker->loop, worker->drain);
+    worker->drain = NULL;
     if (worker->failure != BPS_OK || bps_worker_alone(worker)) {
         worker_end(worker);
     } else {
@@ -289,6 +289,7 @@ static void check_drained(struct bps_worker *worker)
             bps_member_leave(worker->member, NULL);
         }
         bps_local_leave(worker->local); /* first: the shards may have to hear of rounds that fail now */
+        bps_state_abandon(worker, BPS_ERR_STATE, "the worker is shutting down");
         bps_remotes_leave(worker);
     }
 }
@@ -423,20 +424,15 @@ void bps_worker_free(struct bps_worker *worker)
         if (worker->records) {
             bps_trace_close();
         }
-        if (worker->grace != NULL) {
-            bps_loop_cancel(worker->loop, worker->grace);
-        }
-        if (worker->drain != NULL) {
-            bps_loop_cancel(worker->loop, worker->drain);
-        }
-        if (worker->clock != NULL) {
-            bps_loop_cancel(worker->loop, worker->clock);
-        }
+        bps_loop_cancel(worker->loop, worker->grace);
+        bps_loop_cancel(worker->loop, worker->drain);
+        bps_loop_cancel(worker->loop, worker->clock);
     }
     HASH_CLEAR(by_id, worker->ids);
     bps_writer_fini(&worker->forgotten);
     bps_table_fini(&worker->table);
     bps_view_put(worker->view);
+    bps_coded_close(worker);
     bps_remotes_free(worker);
     bps_graph_free(worker->graph);
     bps_instance_close(worker->reducer);
@@ -470,12 +466,14 @@ static bps_status open_alone(struct bps_worker *worker, struct bps_report *repor
     return status;
 }
 
+static const struct bps_step_ops *const push_pull_steps[] = {&bps_push_coded, &bps_push_plain, NULL};
+
 const struct bps_step_ops *const *bps_worker_steps(enum bps_node_kind kind, bool alone)
 {
     const struct bps_step_ops *const *const steps[BPS_NODE_KINDS] = {
         [BPS_NODE_PLUGIN] = bps_plugin_steps,
         [BPS_NODE_LOCAL_REDUCE] = bps_local_reduce_steps,
-        [BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : bps_push_pull_steps,
+        [BPS_NODE_PUSH_PULL] = alone ? bps_alone_steps : push_pull_steps,
         [BPS_NODE_LOCAL_BROADCAST] = bps_local_broadcast_steps,
         [BPS_NODE_COPY_TO_HOST] = bps_copy_to_host_steps,
         [BPS_NODE_COPY_TO_DEVICE] = bps_copy_to_device_steps,

@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shards/shards.h"
+#include "coded/coded.h"
 #include "simulation.h"
 
 #define EPSILON 0.01 /* of what a mean rounds; what is lost is more */
@@ -89,7 +89,7 @@ static void note(const struct bps_task *task, uint32_t index)
         struct book *book = &books[number][sim_round_now(tensor->worker)];
         memset(&book->came[first], true, count);
         if (push->payload == &bps_payload_coded) {
-            note_coded(tensor->coding, &push->coded[index], book, first, count);
+            note_coded(tensor->coding, &bps_coded_push_of(task)->slice[index], book, first, count);
         }
     }
 }

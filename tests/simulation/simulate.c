@@ -20,7 +20,7 @@
 #include "flow/flow.h"
 #include "plugin/builtin.h"
 #include "plugin/memory.h"
-#include "shards/shards.h"
+#include "coded/coded.h"
 #include "simulation.h"
 #include "scheduler/rates.h"
 #include "scheduler/scheduler.h"
@@ -325,14 +325,14 @@ static void run_server(void *arg)
 }
 
 /* At the end of a worker no slice of its tasks is coded any more. */
-void __real_bps_remotes_free(struct bps_worker *worker);
-void __wrap_bps_remotes_free(struct bps_worker *worker);
-void __wrap_bps_remotes_free(struct bps_worker *worker)
+void __real_bps_coded_close(struct bps_worker *worker);
+void __wrap_bps_coded_close(struct bps_worker *worker);
+void __wrap_bps_coded_close(struct bps_worker *worker)
 {
-    if (worker->shards != NULL) {
-        sim_check_pool(&worker->shards->pool);
+    if (worker->coded != NULL) {
+        sim_check_pool(&worker->coded->pool);
     }
-    __real_bps_remotes_free(worker);
+    __real_bps_coded_close(worker);
 }
 
 /* In the place of that which looks at bytes and cores: half of the slices are coded by the pool of threads. */

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shards/state.h"
+#include "base/report.h"
+#include "coded/coded.h"
 
 /* A state of one partition, from another worker. */
 struct bps_handed {
@@ -21,18 +22,15 @@ struct bps_handed {
 
 bps_status bps_state_check(const void *state, size_t bytes, struct bps_report *report)
 {
-    struct bps_reader r;
-    struct bps_state_head head;
-    struct bps_state_part part;
-    bps_reader_init(&r, state, bytes);
-    bool good = bps_state_get_head(&r, &head);
-    while (good && r.at < r.end) {
-        good = bps_state_get_part(&r, &head, &part);
+    struct bps_state s;
+    bool good = bps_state_open(&s, state, bytes);
+    while (good && bps_state_next(&s)) {
     }
-    if (!good) {
-        BPS_REPORT(report, "these %zu bytes are not what bps_save_feedback() writes, or not all of it", bytes);
+    if (!good || s.r.bad) {
+        return bps_fail(report, BPS_ERR_INVALID,
+                        "these %zu bytes are not what bps_save_feedback() writes, or not all of it", bytes);
     }
-    return good ? BPS_OK : BPS_ERR_INVALID;
+    return BPS_OK;
 }
 
 /* ---- taking ---- */
@@ -81,27 +79,16 @@ static void add_part(struct bps_task *task, const struct bps_state_part *part)
 static void add_saved(struct bps_task *task)
 {
     const struct bps_tensor_entry *tensor = task->tensor;
-    struct bps_reader r;
-    struct bps_state_head head;
-    struct bps_state_part part;
-    bps_reader_init(&r, tensor->saved, tensor->saved_bytes);
-    if (!bps_state_get_head(&r, &head) || !is_of(&head, tensor)) {
+    struct bps_state s;
+    if (!bps_state_open(&s, tensor->saved, tensor->saved_bytes) || !is_of(&s.head, tensor)) {
         return;
     }
-    while (r.at < r.end && bps_state_get_part(&r, &head, &part)) {
-        if (part.index == task->partition) {
-            add_part(task, &part);
+    while (bps_state_next(&s)) {
+        if (s.part.index == task->partition) {
+            add_part(task, &s.part);
             const uint32_t used = BPS_STATE_USED; /* it counts once */
-            memcpy((uint8_t *)tensor->saved + (part.at - (const uint8_t *)tensor->saved), &used, sizeof used);
+            memcpy((uint8_t *)tensor->saved + (s.part.at - (const uint8_t *)tensor->saved), &used, sizeof used);
         }
-    }
-}
-
-void bps_state_begin(struct bps_task *task)
-{
-    task->feedback.brings = bps_state_speaks_for_server(task->tensor->worker);
-    if (task->tensor->saved != NULL) {
-        add_saved(task);
     }
 }
 
@@ -110,21 +97,18 @@ void bps_state_begin(struct bps_task *task)
 bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_fn give)
 {
     uint8_t *saved = tensor->saved, *end;
-    struct bps_reader r;
-    struct bps_state_head head;
-    struct bps_state_part part;
+    struct bps_state s;
     bps_status status = BPS_OK;
-    bps_reader_init(&r, saved, tensor->saved_bytes);
-    if (!bps_state_get_head(&r, &head) || !is_of(&head, tensor)) {
+    if (!bps_state_open(&s, saved, tensor->saved_bytes) || !is_of(&s.head, tensor)) {
         return BPS_OK;
     }
-    size_t head_bytes = (size_t)(r.at - saved);
+    size_t head_bytes = (size_t)(s.r.at - saved);
     end = saved + head_bytes; /* of what stays */
-    while (status == BPS_OK && r.at < r.end && bps_state_get_part(&r, &head, &part)) {
-        status = part.index < tensor->tasks ? give(tensor, saved, head_bytes, &part) : BPS_OK;
+    while (status == BPS_OK && bps_state_next(&s)) {
+        status = s.part.index < tensor->tasks ? give(tensor, saved, head_bytes, &s.part) : BPS_OK;
         if (status == BPS_AGAIN) {
-            memmove(end, part.at, part.bytes);
-            end += part.bytes;
+            memmove(end, s.part.at, s.part.bytes);
+            end += s.part.bytes;
             status = BPS_OK;
         }
     }
@@ -137,37 +121,34 @@ bps_status bps_state_hand_over(struct bps_tensor_entry *tensor, bps_state_give_f
     return status;
 }
 
-static void forget(struct bps_shards *shards, struct bps_handed *handed)
+static void forget(struct bps_coded *coded, struct bps_handed *handed)
 {
-    TAILQ_REMOVE(&shards->handed, handed, entry);
+    TAILQ_REMOVE(&coded->handed, handed, entry);
     free(handed->state);
     free(handed);
 }
 
-void bps_state_forget_handed(struct bps_shards *shards)
+void bps_state_forget_handed(struct bps_coded *coded)
 {
-    while (!TAILQ_EMPTY(&shards->handed)) {
-        forget(shards, TAILQ_FIRST(&shards->handed));
+    while (!TAILQ_EMPTY(&coded->handed)) {
+        forget(coded, TAILQ_FIRST(&coded->handed));
     }
 }
 
 /* One partition's, and nothing behind it. */
 static bool is_state_of(uint32_t partition, const struct bps_writer *state)
 {
-    struct bps_reader r;
-    struct bps_state_head head;
-    struct bps_state_part part;
-    bps_reader_init(&r, state->data, state->size);
-    return bps_state_get_head(&r, &head) && bps_state_get_part(&r, &head, &part) && bps_reader_done(&r) &&
-           part.index == partition;
+    struct bps_state s;
+    return bps_state_open(&s, state->data, state->size) && bps_state_next(&s) && bps_reader_done(&s.r) &&
+           s.part.index == partition;
 }
 
-static void forget_earlier(struct bps_shards *shards, const struct bps_handed *later)
+static void forget_earlier(struct bps_coded *coded, const struct bps_handed *later)
 {
     struct bps_handed *handed;
-    TAILQ_FOREACH(handed, &shards->handed, entry) {
+    TAILQ_FOREACH(handed, &coded->handed, entry) {
         if (handed->rank == later->rank && handed->tensor == later->tensor && handed->partition == later->partition) {
-            forget(shards, handed);
+            forget(coded, handed);
             return;
         }
     }
@@ -191,8 +172,8 @@ bps_status bps_state_handed(struct bps_worker *worker, uint32_t rank, const stru
                                   .state = state->data,
                                   .bytes = state->size};
     bps_writer_init(state);
-    forget_earlier(worker->shards, handed);
-    TAILQ_INSERT_TAIL(&worker->shards->handed, handed, entry);
+    forget_earlier(worker->coded, handed);
+    TAILQ_INSERT_TAIL(&worker->coded->handed, handed, entry);
     return BPS_OK;
 }
 
@@ -202,25 +183,31 @@ static bool is_for(const struct bps_handed *handed, const struct bps_tensor_entr
     return handed->tensor == tensor->id && (int32_t)(handed->round - tensor->first_round) >= 0;
 }
 
-void bps_state_take_over(struct bps_task *task)
+static void add_handed(struct bps_task *task)
 {
-    struct bps_shards *shards = task->tensor->worker->shards;
+    struct bps_coded *coded = task->tensor->worker->coded;
     struct bps_handed *handed, *next;
-    for (handed = TAILQ_FIRST(&shards->handed); handed != NULL; handed = next) {
-        struct bps_reader r;
-        struct bps_state_head head;
-        struct bps_state_part part;
+    for (handed = TAILQ_FIRST(&coded->handed); handed != NULL; handed = next) {
+        struct bps_state s;
         next = TAILQ_NEXT(handed, entry);
         if (handed->tensor != task->tensor->id || handed->partition != task->partition) {
             continue;
         }
-        bps_reader_init(&r, handed->state, handed->bytes);
-        if (is_for(handed, task->tensor) && bps_state_get_head(&r, &head) && is_of(&head, task->tensor) &&
-            bps_state_get_part(&r, &head, &part)) {
-            add_part(task, &part);
+        if (is_for(handed, task->tensor) && bps_state_open(&s, handed->state, handed->bytes) &&
+            is_of(&s.head, task->tensor) && bps_state_next(&s)) {
+            add_part(task, &s.part);
         }
-        forget(shards, handed);
+        forget(coded, handed);
     }
+}
+
+void bps_state_restore(struct bps_task *task, bool fresh)
+{
+    if (fresh) {
+        task->feedback.brings = bps_state_speaks_for_server(task->tensor->worker);
+        add_saved(task);
+    }
+    add_handed(task);
 }
 
 /* ---- saving it again ---- */
@@ -228,35 +215,32 @@ void bps_state_take_over(struct bps_task *task)
 /* To a state of the same form of the tensor, or a new one. */
 static void put_parts(struct bps_writer *w, const uint8_t *state, size_t bytes)
 {
-    struct bps_reader r;
-    struct bps_state_head head;
-    struct bps_state_part part;
-    bps_reader_init(&r, state, bytes);
-    if (w->failed || !bps_state_get_head(&r, &head)) {
+    struct bps_state s;
+    if (w->failed || !bps_state_open(&s, state, bytes)) {
         return;
     }
-    size_t n = (size_t)(r.at - state);
+    size_t n = (size_t)(s.r.at - state);
     if (w->size == 0) {
         bps_put_bytes(w, state, n);
     } else if (w->size < n || memcmp(w->data, state, n) != 0) {
         return;
     }
-    while (r.at < r.end && bps_state_get_part(&r, &head, &part)) {
-        if (part.index != BPS_STATE_USED) {
-            bps_put_bytes(w, part.at, part.bytes);
+    while (bps_state_next(&s)) {
+        if (s.part.index != BPS_STATE_USED) {
+            bps_put_bytes(w, s.part.at, s.part.bytes);
         }
     }
 }
 
 void bps_state_put_waiting(const struct bps_tensor_entry *tensor, struct bps_writer *w)
 {
-    const struct bps_shards *shards = tensor->worker->shards;
+    const struct bps_coded *coded = tensor->worker->coded;
     const struct bps_handed *handed;
     put_parts(w, tensor->saved, tensor->saved_bytes);
-    if (shards == NULL) {
+    if (coded == NULL) {
         return;
     }
-    TAILQ_FOREACH(handed, &shards->handed, entry) {
+    TAILQ_FOREACH(handed, &coded->handed, entry) {
         if (is_for(handed, tensor)) {
             put_parts(w, handed->state, handed->bytes);
         }

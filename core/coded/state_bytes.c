@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state_bytes.c - see state.h. */
+/*
+ * state_bytes.c - the bytes that a state is saved as: what coding has left of a tensor's partitions.
+ *
+ * A head: magic, version, coding, type, elements, elements of a partition. Then the parts, each with its partition,
+ * elements, slices, and which arrays follow: rates of the slices, error, momentum. Several parts may be of one
+ * partition, of which there is then their sum.
+ */
 #include <string.h>
 
-#include "shards/state.h"
+#include "coded/coded.h"
 
 #define MAGIC        0x46535042u /* "BPSF" */
 #define VERSION      1u
@@ -43,8 +49,11 @@ void bps_state_put_part(struct bps_writer *w, uint32_t partition, const struct b
 
 /* ---- reading ---- */
 
-bool bps_state_get_head(struct bps_reader *r, struct bps_state_head *head)
+bool bps_state_open(struct bps_state *state, const void *bytes, size_t n)
 {
+    struct bps_reader *r = &state->r;
+    struct bps_state_head *head = &state->head;
+    bps_reader_init(r, bytes, n);
     bool known = bps_get_u32(r) == MAGIC && bps_get_u32(r) == VERSION;
     bps_get_string(r, head->coding, sizeof head->coding);
     head->type = bps_get_u32(r);
@@ -64,10 +73,15 @@ static const uint8_t *skip(struct bps_reader *r, uint64_t n, size_t size)
     return at;
 }
 
-bool bps_state_get_part(struct bps_reader *r, const struct bps_state_head *head, struct bps_state_part *part)
+bool bps_state_next(struct bps_state *state)
 {
-    size_t size = bps_dtype_size(head->type);
+    struct bps_reader *r = &state->r;
+    struct bps_state_part *part = &state->part;
+    size_t size = bps_dtype_size(state->head.type);
     const uint8_t *at = r->at;
+    if (r->at == r->end) {
+        return false;
+    }
     part->index = bps_get_u32(r);
     part->count = bps_get_u64(r);
     part->slices = bps_get_u32(r);
@@ -77,7 +91,8 @@ bool bps_state_get_part(struct bps_reader *r, const struct bps_state_head *head,
     part->momentum = (has & HAS_MOMENTUM) != 0 ? skip(r, part->count, size) : NULL;
     part->at = at;
     part->bytes = (size_t)(r->at - at);
-    return !r->bad && (has & ~(HAS_ERROR | HAS_MOMENTUM)) == 0;
+    r->bad |= (has & ~(HAS_ERROR | HAS_MOMENTUM)) != 0;
+    return !r->bad;
 }
 
 uint64_t bps_state_limit(const struct bps_worker *worker)

@@ -11,8 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "shards/shards.h"
-#include "shards/state.h"
+#include "coded/coded.h"
 
 /* A call that waits for the core thread, and this perhaps for a shard. */
 struct bps_save {
@@ -32,7 +31,7 @@ struct bps_save {
 static void end(struct bps_save *save, bps_status status, const char *text)
 {
     if (save->listed) {
-        TAILQ_REMOVE(&save->tensor->worker->shards->saves, save, entry);
+        TAILQ_REMOVE(&save->tensor->worker->coded->saves, save, entry);
     }
     free(save->error);
     save->status = status;
@@ -98,18 +97,14 @@ static void advance(struct bps_save *save)
     finish(save);
 }
 
-/* How many times the server's error is in that of a contribution: the result of that one is scaled. */
-static double share_of(const struct bps_tensor_entry *tensor)
-{
-    double scale = tensor->operation.request.postscale;
-    double workers = tensor->path_op == BPS_AVERAGE ? tensor->worker->job.size : 1;
-    return scale != 0 ? workers / scale : 0;
-}
-
+/* As often as the server's error is in that of a contribution: the result of that one is scaled. */
 static void add(struct bps_save *save, const uint8_t *from, size_t bytes)
 {
-    const struct bps_feedback *feedback = &save->tensor->task[save->partition].feedback;
-    bps_state_add(feedback->type, save->error + save->added, from, bytes, share_of(save->tensor));
+    const struct bps_tensor_entry *tensor = save->tensor;
+    double scale = tensor->operation.request.postscale;
+    double workers = tensor->path_op == BPS_AVERAGE ? tensor->worker->job.size : 1;
+    bps_state_add(tensor->task[save->partition].feedback.type, save->error + save->added, from, bytes,
+                  scale != 0 ? workers / scale : 0);
     save->added += bytes;
 }
 
@@ -117,7 +112,7 @@ static void add(struct bps_save *save, const uint8_t *from, size_t bytes)
 static struct bps_save *find(const struct bps_worker *worker, const struct bps_header *header)
 {
     struct bps_save *save;
-    TAILQ_FOREACH(save, &worker->shards->saves, entry) {
+    TAILQ_FOREACH(save, &worker->coded->saves, entry) {
         if (save->tensor->id == header->tensor && save->partition == header->partition && save->error != NULL) {
             return save;
         }
@@ -154,7 +149,7 @@ bps_status bps_state_answer(struct bps_worker *worker, const struct bps_header *
 void bps_state_abandon(struct bps_worker *worker, bps_status status, const char *text)
 {
     struct bps_save *save;
-    while (worker->shards != NULL && (save = TAILQ_FIRST(&worker->shards->saves)) != NULL) {
+    while (worker->coded != NULL && (save = TAILQ_FIRST(&worker->coded->saves)) != NULL) {
         end(save, status, text);
     }
 }
@@ -183,7 +178,7 @@ static void begin(struct bps_post *post)
     } else if (tensor->operation.phase != BPS_PHASE_OFF) {
         end(save, BPS_ERR_BUSY, "the tensor is in flight; wait for it first");
     } else if (coding != NULL) {
-        TAILQ_INSERT_TAIL(&worker->shards->saves, save, entry);
+        TAILQ_INSERT_TAIL(&worker->coded->saves, save, entry);
         save->listed = true;
         bps_state_put_head(save->out, tensor, coding);
         advance(save);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * coded.c - slices that are coded when they are about to be sent, and results that are decoded to where they belong.
+ * slices.c - slices that are coded when they are about to be sent, and results that are decoded to where they belong.
  *
  * What a slice has carried is kept until its result is there: then momentum and error of its elements can move on.
  */
@@ -10,25 +10,18 @@
 
 #include "base/assert.h"
 #include "base/report.h"
-#include "flow/thread_pool.h"
+#include "coded/coded.h"
 #include "plugin/returned.h"
 #include "plugin/use.h"
-#include "shards/shards.h"
 
 static struct bps_coded_slice *coded_of(const struct bps_task *task, uint32_t index)
 {
-    return &bps_push_of(task)->coded[index];
+    return &bps_coded_push_of(task)->slice[index];
 }
 
 static uint32_t offset_of(const struct bps_task *task, uint32_t index)
 {
     return index * bps_push_of(task)->slice;
-}
-
-/* Bytes of the partition that the slice stands for. */
-static uint32_t plain_bytes(const struct bps_task *task, uint32_t index)
-{
-    return bps_partition_bytes(task->bytes, bps_push_of(task)->slice, index);
 }
 
 static uint32_t dtype_of(const struct bps_task *task)
@@ -38,17 +31,17 @@ static uint32_t dtype_of(const struct bps_task *task)
 
 static size_t count_of(const struct bps_task *task, uint32_t index)
 {
-    return plain_bytes(task, index) / bps_dtype_size(dtype_of(task));
+    return bps_push_bytes(task, index) / bps_dtype_size(dtype_of(task));
 }
 
 static const struct bps_compressor_ops *ops_of(const struct bps_task *task)
 {
-    return bps_coding_ops(task->tensor->coding, bps_push_of(task)->exact);
+    return bps_coding_ops(task->tensor->coding, bps_coded_push_of(task)->exact);
 }
 
 static uint32_t bound_of(const struct bps_task *task, uint32_t index)
 {
-    return (uint32_t)bps_coding_bound(task->tensor->coding, bps_push_of(task)->exact, dtype_of(task),
+    return (uint32_t)bps_coding_bound(task->tensor->coding, bps_coded_push_of(task)->exact, dtype_of(task),
                                       count_of(task, index));
 }
 
@@ -77,12 +70,9 @@ static bps_status fit_feedback(struct bps_task *task)
         return BPS_OK;
     }
     bps_status status = bps_feedback_fit(&task->feedback, coding, bps_coding_type(dtype_of(task)),
-                                         task->bytes / bps_dtype_size(dtype_of(task)), bps_push_slices(task), true);
-    if (status == BPS_OK && fresh) {
-        bps_state_begin(task);
-    }
+                                         task->bytes / bps_dtype_size(dtype_of(task)), bps_push_of(task)->slices, true);
     if (status == BPS_OK) {
-        bps_state_take_over(task);
+        bps_state_restore(task, fresh);
     }
     return status;
 }
@@ -92,24 +82,18 @@ bps_status bps_coded_prepare(struct bps_task *task, struct bps_report *report)
     struct bps_worker *worker = task->tensor->worker;
     uint32_t dtype = dtype_of(task);
     struct bps_kernels kernels;
-    bps_status status = BPS_OK;
-    if (worker->reducer == NULL) {
-        status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
-    }
+    bps_status status = bps_reducer_open(worker->conf, worker->loop, &worker->reducer, report);
     if (status == BPS_OK) {
         status = find_kernels(worker, dtype, &kernels, report);
     }
-    if (status == BPS_OK && bps_thread_pool_pays(worker, plain_bytes(task, 0))) {
+    if (status == BPS_OK && bps_thread_pool_pays(worker, bps_push_bytes(task, 0))) {
         status = bps_thread_pool_need(worker, report);
     }
-    if (status != BPS_OK) {
-        return status;
+    if (status == BPS_OK && fit_feedback(task) != BPS_OK) {
+        return bps_fail(report, BPS_ERR_NOMEM, "out of memory for what coding keeps of tensor '%s'",
+                        task->tensor->name);
     }
-    if (fit_feedback(task) != BPS_OK) {
-        BPS_REPORT(report, "out of memory for what coding keeps of tensor '%s'", task->tensor->name);
-        return BPS_ERR_NOMEM;
-    }
-    return BPS_OK;
+    return status;
 }
 
 /*
@@ -136,7 +120,27 @@ static struct bps_feedback_slice feedback_slice(const struct bps_task *task, uin
                                        .first = offset_of(task, index) / bps_dtype_size(dtype_of(task)),
                                        .count = count_of(task, index),
                                        .rate = task->tensor->operation.request.learning_rate,
-                                       .exact = bps_push_of(task)->exact};
+                                       .exact = bps_coded_push_of(task)->exact};
+}
+
+/* ---- what always holds ---- */
+
+/* What was sent of a task has been made, nothing comes of what was not, and what a thread has is in its hands alone. */
+static void check_slices(const struct bps_task *task)
+{
+    const struct bps_coded_push *push = bps_coded_push_of(task);
+    uint32_t encoding = 0;
+    bps_assert(push->push.payload == &bps_payload_coded && push->slice != NULL);
+    for (uint32_t i = 0; i < push->push.slices; i++) {
+        const struct bps_coded_slice *coded = &push->slice[i];
+        bool sent = i < push->push.sent;
+        encoding += coded->state == BPS_SLICE_ENCODING;
+        bps_assert(!sent || (coded->state == BPS_SLICE_ENCODED && coded->sent_bytes <= bound_of(task, i)));
+        bps_assert((coded->state == BPS_SLICE_RAW || coded->sent != NULL) && (sent || coded->result == NULL));
+        bps_assert(coded->state != BPS_SLICE_ENCODING || coded->scratch != NULL);
+    }
+    bps_assert(encoding <= push->push.computing && task->tensor->coding != NULL);
+    bps_assert(task->feedback.coding == NULL || task->feedback.slices == push->push.slices);
 }
 
 /* ---- memory ---- */
@@ -152,10 +156,10 @@ static void *decoded_of(const struct bps_task *task, uint32_t index)
     return (char *)coded_of(task, index)->scratch + scratch_bytes(task, index) / 2;
 }
 
-static bool take(struct bps_task *task, void **block, size_t bytes)
+static bool slices_take(struct bps_task *task, void **block, size_t bytes)
 {
     if (*block == NULL) {
-        *block = bps_pool_get(&task->tensor->worker->shards->pool, bytes);
+        *block = bps_pool_get(&task->tensor->worker->coded->pool, bytes);
     }
     return *block != NULL;
 }
@@ -163,14 +167,16 @@ static bool take(struct bps_task *task, void **block, size_t bytes)
 static void give_back(struct bps_task *task, void **block, size_t bytes)
 {
     if (*block != NULL) {
-        bps_pool_put(&task->tensor->worker->shards->pool, *block, bytes);
+        bps_pool_put(&task->tensor->worker->coded->pool, *block, bytes);
         *block = NULL;
     }
 }
 
-static void release(struct bps_task *task)
+void bps_coded_release(struct bps_task *task)
 {
-    for (uint32_t i = 0; i < bps_push_slices(task); i++) {
+    bps_check(check_slices(task));
+    bps_assert(bps_push_of(task)->computing == 0 && bps_push_of(task)->outstanding == 0);
+    for (uint32_t i = 0; i < bps_push_of(task)->slices; i++) {
         struct bps_coded_slice *coded = coded_of(task, i);
         give_back(task, &coded->sent, bound_of(task, i));
         give_back(task, &coded->result, bound_of(task, i));
@@ -183,27 +189,31 @@ static void release(struct bps_task *task)
 static bool goes_to_pool(const struct bps_task *task, uint32_t index)
 {
     const struct bps_worker *worker = task->tensor->worker;
-    return worker->pool != NULL && bps_thread_pool_pays(worker, plain_bytes(task, index));
+    return worker->pool != NULL && bps_thread_pool_pays(worker, bps_push_bytes(task, index));
 }
 
 static void compute(struct bps_task *task, uint32_t index, void (*run)(struct bps_job *job),
-                    void (*back)(struct bps_post *post), bps_computed_fn done)
+                    void (*back)(struct bps_post *post))
 {
     struct bps_coded_slice *coded = coded_of(task, index);
     coded->task = task;
-    coded->done = done;
     coded->job = (struct bps_job){.run = run, .done = {.fn = back}};
     bps_push_of(task)->computing++;
     bps_thread_pool_run(task->tensor->worker->pool, &coded->job);
+}
+
+static uint32_t index_of(const struct bps_coded_slice *coded)
+{
+    return (uint32_t)(coded - bps_coded_push_of(coded->task)->slice);
 }
 
 /* A slice comes back to its task. */
 static struct bps_coded_slice *computed(struct bps_post *post, uint32_t *index)
 {
     struct bps_coded_slice *coded = bps_container(post, struct bps_coded_slice, job.done);
-    struct bps_push *push = bps_push_of(coded->task);
-    *index = (uint32_t)(coded - push->coded);
-    push->computing--;
+    bps_assert(bps_push_of(coded->task)->computing > 0);
+    *index = index_of(coded);
+    bps_push_of(coded->task)->computing--;
     return coded;
 }
 
@@ -218,7 +228,8 @@ static uint32_t slice_bytes(const struct bps_task *task, uint32_t index)
 static bool take_for_encoding(struct bps_task *task, uint32_t index)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
-    return take(task, &coded->sent, bound_of(task, index)) && take(task, &coded->scratch, scratch_bytes(task, index));
+    return slices_take(task, &coded->sent, bound_of(task, index)) &&
+           slices_take(task, &coded->scratch, scratch_bytes(task, index));
 }
 
 /* On any thread. */
@@ -249,15 +260,34 @@ static bps_status encoded(struct bps_task *task, uint32_t index, struct bps_repo
     bps_status status =
         bps_returned_bytes(coding->compressor, "encode", coded->sent_bytes, bound_of(task, index), report);
     if (status == BPS_OK) {
-        bps_coding_count(coding, plain_bytes(task, index), coded->sent_bytes);
+        bps_coding_count(coding, bps_push_bytes(task, index), coded->sent_bytes);
     }
     return status;
+}
+
+/*
+ * A slice cannot be made. Without memory the job fails. Else it is the compressor's fault: then the round does, as
+ * everybody hears from the shard, and this worker like all others. What is out of the task comes back meanwhile.
+ */
+static void refuse(struct bps_task *task, bps_status status, const char *why)
+{
+    struct bps_tensor_entry *tensor = task->tensor;
+    struct bps_coded_push *push = bps_coded_push_of(task);
+    char text[BPS_TEXT_LIMIT];
+    if (status == BPS_ERR_NOMEM) {
+        bps_push_fail(tensor->worker, status, why);
+    } else if (!push->refused) {
+        push->refused = true;
+        bps_push_withdraw(task);
+        snprintf(text, sizeof text, "worker %u: %s", tensor->worker->job.rank, why);
+        bps_remote_refuse(tensor, task->partition, tensor->operation.bytes, status, text, true);
+    }
 }
 
 static void run_encode(struct bps_job *job)
 {
     const struct bps_coded_slice *coded = bps_container(job, struct bps_coded_slice, job);
-    encode(coded->task, (uint32_t)(coded - bps_push_of(coded->task)->coded));
+    encode(coded->task, index_of(coded));
 }
 
 static void on_encoded(struct bps_post *post)
@@ -266,16 +296,19 @@ static void on_encoded(struct bps_post *post)
     struct bps_coded_slice *coded = computed(post, &index);
     struct bps_report report;
     bps_status status = encoded(coded->task, index, &report);
-    coded->done(coded->task, index, status, report.text);
+    if (status != BPS_OK && !coded->task->failed) {
+        refuse(coded->task, status, report.text);
+    }
+    bps_push_made(coded->task);
 }
 
-/* Without memory make() has the last word. */
-static bool ready(struct bps_task *task, uint32_t index, bps_computed_fn made)
+/* Without memory slices_make() has the last word. */
+static bool ready(struct bps_task *task, uint32_t index)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
     if (coded->state == BPS_SLICE_RAW && goes_to_pool(task, index) && take_for_encoding(task, index)) {
         coded->state = BPS_SLICE_ENCODING;
-        compute(task, index, run_encode, on_encoded, made);
+        compute(task, index, run_encode, on_encoded);
     }
     return coded->state != BPS_SLICE_ENCODING;
 }
@@ -289,18 +322,19 @@ static bps_status make_now(struct bps_task *task, uint32_t index, struct bps_rep
     return encoded(task, index, report);
 }
 
-static bps_status make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
-                       struct bps_report *report)
+static bps_status slices_make(struct bps_task *task, uint32_t index, struct bps_header *header, const void **payload,
+                              struct bps_report *report)
 {
     const struct bps_coded_slice *coded = coded_of(task, index);
     bps_status status = BPS_OK;
+    bps_check(check_slices(task));
     bps_assert(coded->state != BPS_SLICE_ENCODING);
     if (coded->state == BPS_SLICE_RAW && (status = make_now(task, index, report)) != BPS_OK) {
         return status;
     }
     header->length = (uint32_t)coded->sent_bytes;
     header->coding = task->tensor->coding->number;
-    header->flags |= bps_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
+    header->flags |= bps_coded_push_of(task)->exact ? BPS_FLAG_EXACT : 0;
     header->flags |= task->feedback.brings ? BPS_FLAG_BRINGS : 0;
     header->flags |= task->feedback.dropped ? BPS_FLAG_DROPPED : 0;
     header->prescale = task->tensor->operation.request.learning_rate;
@@ -311,17 +345,18 @@ static bps_status make(struct bps_task *task, uint32_t index, struct bps_header 
 
 /* ---- and back ---- */
 
-static bps_status expect(struct bps_task *task, uint32_t index, uint32_t bytes)
+static bps_status slices_expect(struct bps_task *task, uint32_t index, uint32_t bytes)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
+    bps_check(check_slices(task));
     if (bytes == 0 || bytes > bound_of(task, index)) {
         return BPS_ERR_PROTOCOL;
     }
     coded->result_bytes = bytes;
-    return take(task, &coded->result, bound_of(task, index)) ? BPS_OK : BPS_ERR_NOMEM;
+    return slices_take(task, &coded->result, bound_of(task, index)) ? BPS_OK : BPS_ERR_NOMEM;
 }
 
-static char *place(struct bps_task *task, uint32_t index)
+static char *slices_place(struct bps_task *task, uint32_t index)
 {
     return coded_of(task, index)->result;
 }
@@ -363,7 +398,7 @@ static bps_status decode(struct bps_task *task, uint32_t index)
         coded_of(task, index)->own = status != BPS_OK;
     }
     if (status == BPS_OK && same) {
-        memcpy(dst, x, plain_bytes(task, index));
+        memcpy(dst, x, bps_push_bytes(task, index));
     } else if (status == BPS_OK) {
         find_kernels(task->tensor->worker, dtype, &kernels, NULL);
         kernels.finish(dst, x, count_of(task, index), 1.0, 1);
@@ -374,7 +409,7 @@ static bps_status decode(struct bps_task *task, uint32_t index)
 static void run_decode(struct bps_job *job)
 {
     struct bps_coded_slice *coded = bps_container(job, struct bps_coded_slice, job);
-    coded->status = decode(coded->task, (uint32_t)(coded - bps_push_of(coded->task)->coded));
+    coded->status = decode(coded->task, index_of(coded));
 }
 
 /* Whose fault it is. */
@@ -399,17 +434,18 @@ static void on_decoded(struct bps_post *post)
     struct bps_coded_slice *coded = computed(post, &index);
     struct bps_report report;
     bps_status status = decoded(coded->task, index, coded->status, &report);
-    coded->done(coded->task, index, status, report.text);
+    bps_push_settled(coded->task, index, status, report.text);
 }
 
-static bps_status settle(struct bps_task *task, uint32_t index, bps_computed_fn settled, struct bps_report *report)
+static bps_status settle(struct bps_task *task, uint32_t index, struct bps_report *report)
 {
     struct bps_coded_slice *coded = coded_of(task, index);
-    if (!take(task, &coded->scratch, scratch_bytes(task, index))) {
+    bps_check(check_slices(task));
+    if (!slices_take(task, &coded->scratch, scratch_bytes(task, index))) {
         return bps_fail(report, BPS_ERR_NOMEM, "out of memory to decode %s", task->tensor->name);
     }
     if (goes_to_pool(task, index)) {
-        compute(task, index, run_decode, on_decoded, settled);
+        compute(task, index, run_decode, on_decoded);
         return BPS_INPROGRESS;
     }
     return decoded(task, index, decode(task, index), report);
@@ -418,9 +454,9 @@ static bps_status settle(struct bps_task *task, uint32_t index, bps_computed_fn 
 const struct bps_payload_ops bps_payload_coded = {
     .bytes = slice_bytes,
     .ready = ready,
-    .make = make,
-    .expect = expect,
-    .place = place,
+    .make = slices_make,
+    .refuse = refuse,
+    .expect = slices_expect,
+    .place = slices_place,
     .settle = settle,
-    .release = release,
 };

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* coded.c - what a worker keeps for all that is coded. */
+#include "coded/coded.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+
+bps_status bps_coded_open(struct bps_worker *worker)
+{
+    struct bps_coded *coded = calloc(1, sizeof *coded + worker->shards->remotes * sizeof coded->told[0]);
+    if (coded == NULL) {
+        return BPS_ERR_NOMEM;
+    }
+    TAILQ_INIT(&coded->saves);
+    TAILQ_INIT(&coded->handed);
+    bps_pool_init(&coded->pool, bps_transport_attach, bps_transport_detach, worker->net);
+    worker->coded = coded;
+    worker->shards->feedback = bps_state_answer;
+    return BPS_OK;
+}
+
+void bps_coded_close(struct bps_worker *worker)
+{
+    if (worker->coded != NULL) {
+        bps_assert(TAILQ_EMPTY(&worker->coded->saves));
+        bps_state_forget_handed(worker->coded);
+        bps_pool_fini(&worker->coded->pool);
+        free(worker->coded);
+    }
+}
