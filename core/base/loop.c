@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * loop.c - the event loop on epoll. A turn is: poll, wait, events, posts, timers, deferred calls.
+ * loop.c - the event loop on epoll. A turn is: poll, wait, events, posts, timers, deferred calls, and its end.
  *
  * What a callback removes is freed only when no event of the turn can refer to it any more. Work that callbacks
  * add belongs to the next turn, so that no kind of work starves another.
@@ -75,6 +75,8 @@ struct bps_loop {
     bool eager;            /* the last sleep was short */
     struct bps_timers timers;
     struct call_list deferred, running;
+    struct call at_end; /* of a turn in which it is asked for */
+    bool end_asked;
 
     /* Touched by other threads. */
     _Atomic(struct bps_post *) posts; /* the latest first */
@@ -395,6 +397,28 @@ static void run_deferred(struct bps_loop *loop)
     loop->running.count = 0;
 }
 
+void bps_loop_at_end(struct bps_loop *loop, bps_call_fn fn, void *arg)
+{
+    loop->at_end = (struct call){.fn = fn, .arg = arg};
+}
+
+void bps_loop_ask_end(struct bps_loop *loop)
+{
+    bps_assert(loop->at_end.fn != NULL);
+    loop->end_asked = true;
+}
+
+/* What was deferred before, and behind that the end. */
+static void end_turn(struct bps_loop *loop)
+{
+    run_deferred(loop);
+    if (loop->end_asked) {
+        loop->end_asked = false;
+        atomic_store_explicit(&loop->in, (uintptr_t)loop->at_end.fn, memory_order_relaxed);
+        loop->at_end.fn(loop->at_end.arg);
+    }
+}
+
 /* ---- who drives ---- */
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t value, uint64_t ns)
@@ -580,7 +604,7 @@ static void loop_turn(struct bps_loop *loop, uint64_t deadline)
     wait_and_dispatch(loop, deadline);
     run_posts(loop);
     bps_timers_fire(&loop->timers, loop->now);
-    run_deferred(loop);
+    end_turn(loop);
     atomic_store_explicit(&loop->in, 0, memory_order_relaxed);
 }
 
@@ -649,7 +673,7 @@ static void begin_driving(struct bps_loop *loop)
     atomic_store_explicit(&loop->thread, own_id(), memory_order_relaxed);
     loop->now = bps_now();
     run_posts(loop);
-    run_deferred(loop);
+    end_turn(loop);
 }
 
 void bps_loop_post_here(struct bps_loop *loop, struct bps_post *post, bool (*busy)(void *arg), void *arg)

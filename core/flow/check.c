@@ -62,7 +62,6 @@ void bps_worker_check(const struct bps_worker *worker)
     bps_assert(job->size == 0 || (job->rank < job->size && job->local_rank < job->local_size));
     bps_assert(job->size == 0 || (job->local_size <= job->size && job->group <= job->rank));
     bps_assert(job->size == 0 || job->cross_rank < job->cross_size);
-    bps_assert(STAILQ_EMPTY(&worker->ready) || worker->awaited || worker->going_on);
     bps_assert(worker->partition > 0 && worker->slice > 0);
     bps_assert(worker->moving == false || !bps_worker_alone(worker));
     bps_assert(TAILQ_EMPTY(&worker->operations) || atomic_load(&worker->in_flight) > 0);

@@ -109,7 +109,7 @@ struct bps_worker {
     struct bps_writer forgotten;              /* that it is not told yet: id and round of each */
     struct bps_operation_list operations;
     struct bps_task_queue ready; /* tasks that go on at the end of this turn of the loop; see task.c */
-    bool going_on, awaited;      /* they do; they will */
+    bool going_on;               /* they do */
     void *written;               /* memory that some of them write to: written.c */
     _Atomic uint32_t *wake;      /* a word on which a thread sleeps, which is about to be woken; or NULL */
     uint64_t sequence;
@@ -142,9 +142,9 @@ static inline uint32_t bps_tensor_slice(const struct bps_tensor_entry *tensor)
 }
 
 /* ---- task.c ---- */
-/* [core] What is ready goes on before the turn of the loop is over; */
-void bps_flow_later(struct bps_worker *worker);
-/* or now, unless it does already: before a frame is looked at, so that all that came before it has happened. */
+/* Tasks that are ready will go on at the end of each turn of the worker's loop; */
+void bps_flow_init(struct bps_worker *worker);
+/* [core] or now, unless they do already: before a frame is looked at, so that all that came before it has happened. */
 void bps_flow_now(struct bps_worker *worker);
 static inline void bps_flow_settle(struct bps_worker *worker)
 {

@@ -381,7 +381,7 @@ static void wake_later(struct bps_worker *worker, struct bps_operation *operatio
         return;
     }
     worker->wake = &operation->state;
-    bps_flow_later(worker);
+    bps_loop_ask_end(worker->loop);
 }
 
 void bps_operation_end(struct bps_operation *operation)

@@ -162,7 +162,7 @@ void bps_task_done(struct bps_task *task, bps_status status, const char *text)
         task->text = strdup(text);
     }
     STAILQ_INSERT_TAIL(&worker->ready, task, ready);
-    bps_flow_later(worker);
+    bps_loop_ask_end(worker->loop);
 }
 
 static void take_up(struct bps_task *task)
@@ -210,17 +210,14 @@ void bps_flow_now(struct bps_worker *worker)
 static void on_end_of_turn(void *arg)
 {
     struct bps_worker *worker = arg;
-    worker->awaited = false;
     bps_flow_now(worker);
     bps_operation_wake(worker);
 }
 
-void bps_flow_later(struct bps_worker *worker)
+void bps_flow_init(struct bps_worker *worker)
 {
-    if (!worker->awaited && !worker->going_on) {
-        worker->awaited = true;
-        bps_loop_defer(worker->loop, on_end_of_turn, worker);
-    }
+    STAILQ_INIT(&worker->ready);
+    bps_loop_at_end(worker->loop, on_end_of_turn, worker);
 }
 
 void bps_task_cancel(struct bps_task *task)

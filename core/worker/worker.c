@@ -510,6 +510,7 @@ static bps_status worker_open_parts(struct bps_worker *worker, struct bps_report
                      : bps_guard_begin(&worker->guard, worker->conf, worker->loop, worker_on_stuck, worker, report);
     }
     if (status == BPS_OK) {
+        bps_flow_init(worker);
         status = bps_graph_new(worker->conf, worker->loop, &worker->graph, report);
     }
     if (status == BPS_OK) {
@@ -556,7 +557,6 @@ bps_status bps_worker_new(const struct bps_conf *conf, struct bps_worker **out, 
     TAILQ_INIT(&worker->undeclared);
     TAILQ_INIT(&worker->asked);
     TAILQ_INIT(&worker->operations);
-    STAILQ_INIT(&worker->ready);
     worker->life = &life;
     worker->leave_post.fn = worker_leave;
     sem_init(&worker->joined, 0, 0);
